@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.advantages import TurnKey, turn_key
-from mars_env.types import Completion, Group, Sampling, Turn
+from mars_env.trainers.advantages import TurnKey
+from mars_env.trainers.samples import trained_turns
+from mars_env.types import Completion, Group, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +73,10 @@ def collect(
         ConfigError: A turn to be trained acted with an unknown policy, or carries no token ids or
             log-probabilities, or was sampled greedily.
     """
-    turns = {turn_key(turn): turn for group in groups for turn in group.turns}
     samples: dict[str, list[Sample]] = {name: [] for name in policies}
-    for key in sorted(advantages.keys() & turns.keys()):
-        turn = turns[key]
-        if roles is None or turn.role in roles:
-            _refuse_untrainable(turn, policies)
-            samples[turn.policy] += [Sample(c, advantages[key]) for c in turn.action.completions]
+    for turn, advantage in trained_turns(groups, advantages, roles, policies):
+        samples[turn.policy] += [Sample(c, advantage) for c in turn.action.completions]
     return samples
-
-
-def _refuse_untrainable(turn: Turn, policies: Collection[str]) -> None:
-    where = f"turn {turn.id} of tree {turn.tree} ({turn.agent})"
-    freeze = "or leave its role out of train_roles"
-    if turn.policy not in policies:
-        raise ConfigError(
-            f"{where} acted with the policy {turn.policy!r}, but the trainer has "
-            f"{', '.join(sorted(policies))}: add the policy, {freeze}"
-        )
-    if not turn.trainable:
-        raise ConfigError(
-            f"{where} carries no token ids and log-probabilities, so it cannot be trained on: "
-            f"use a model that tells them (HFModel does), {freeze}"
-        )
-    for completion in turn.action.completions:
-        if completion.temperature <= 0:
-            raise ConfigError(
-                f"{where} was sampled greedily (temperature 0): sample at one above 0, {freeze}"
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+from dataclasses import replace
+
+import pytest
+
+from mars_env.errors import ConfigError
+from mars_env.trainers.advantages import group_normalised
+from mars_env.trainers.batches import collect
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
+from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.samples import turn_samples
+from mars_env.types import Action, Completion, Grade, Group, Turn
+
+GOOD = Completion(
+    "x", prompt_ids=(1, 2), token_ids=(3, 4), logprobs=(-0.5, -0.25), temperature=0.85, versions=((3, 2),)
+)
+
+
+def turn(id, reward, *completions, agent="solver_0", policy="mars", group="g", **fields):
+    action = Action("x", completions or (GOOD,))
+    return Turn("t", id, None, group, agent, policy, "p", action, reward=reward, **fields)
+
+
+def test_a_sample_says_what_its_turn_and_completion_say():
+    cut = replace(GOOD, token_ids=(9,), logprobs=(-1.0,), finish_reason="length", versions=((3, 0), (4, 1)))
+    group = Group("g", (turn("0", 1.0, grade=Grade.correct()), turn("1", 0.0, cut, agent="verifier_0")))
+    right, other = turn_samples([group], TrainConfig(advantage="mean_centred"))
+    assert (right.tree, right.turn, right.group, right.agent, right.role, right.policy) == (
+        "t", "0", "g", "solver_0", "solver", "mars",
+    )  # fmt: skip
+    assert (right.prompt_ids, right.completion_ids, right.logprobs) == ((1, 2), (3, 4), (-0.5, -0.25))
+    assert (right.temperature, right.versions, right.truncated) == (0.85, ((3, 2),), False)
+    assert (right.reward, right.score, right.advantage) == (1.0, 1.0, 0.5)
+    assert (other.role, other.truncated, other.versions) == ("verifier", True, ((3, 0), (4, 1)))
+    assert (other.reward, other.score, other.advantage) == (0.0, None, -0.5)
+
+
+def test_all_completions_of_a_turn_share_its_advantage():
+    second = replace(GOOD, token_ids=(8, 1))
+    samples = turn_samples([Group("g", (turn("0", 1.0, GOOD, second), turn("1", 0.0)))], TrainConfig())
+    assert [(s.turn, s.completion_ids) for s in samples] == [("0", (3, 4)), ("0", (8, 1)), ("1", (3, 4))]
+    assert samples[0].advantage == samples[1].advantage == -samples[2].advantage > 0
+
+
+def test_unknown_turns_and_groups_that_say_nothing_are_left_out_and_order_means_nothing():
+    groups = [
+        Group("b", (turn("3", 1.0), turn("2", None, grade=Grade.unknown("lost")), turn("4", 0.0))),
+        Group("equal", (turn("5", 1.0), turn("6", 1.0))),
+        Group("alone", (turn("7", 1.0), turn("8", None))),
+        Group("a", (turn("1", 0.0), turn("0", 1.0), turn("9", 1.0))),
+    ]
+    samples = turn_samples(groups, TrainConfig())
+    assert [s.turn for s in samples] == ["0", "1", "3", "4", "9"]
+    assert turn_samples(groups[::-1], TrainConfig()) == samples
+
+
+def test_only_trained_roles_need_to_be_trainable():
+    text_only = turn("1", 0.0, Completion("text"), agent="verifier_0")
+    groups = [Group("g", (turn("0", 1.0), text_only))]
+    assert [s.turn for s in turn_samples(groups, TrainConfig(train_roles=("solver",)))] == ["0"]
+    with pytest.raises(ConfigError, match=r"turn 1 of tree t \(verifier_0\) carries no token ids"):
+        turn_samples(groups, TrainConfig())
+
+
+def test_advantages_are_those_of_the_local_trainer():
+    """Credit along the tree and overlong penalty change the advantage; the reward stays the recorded one."""
+    long = replace(GOOD, token_ids=(3,) * 8, logprobs=(-0.5,) * 8)
+    turns = [turn("0", 1.0), turn("1", 0.0, long), turn("0.0", 1.0), turn("0.1", 0.0)]
+    tree = Group("g", tuple(replace(t, parent=t.id.rpartition(".")[0] or None) for t in turns))
+    config = TrainConfig(tree_credit=TreeCredit(), overlong=Overlong(limit=8, buffer=4))
+    samples = turn_samples([tree], config)
+    expected = collect([tree], estimator_of(config)([tree]), ["mars"])["mars"]
+    assert [(s.completion_ids, s.advantage) for s in samples] == [
+        (e.completion.token_ids, e.advantage) for e in expected
+    ]
+    assert [s.reward for s in samples] == [1.0, 1.0, 0.0, 0.0]
+    assert [s.advantage for s in samples] != list(group_normalised([tree]).values())
