@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test test-engines check unit extras results clean
+.PHONY: help demo test test-engines check unit extras results docs clean
 
 help:
 	@echo "make demo     train a miniature team with MarsRL and show the table (minutes)"
@@ -19,6 +19,7 @@ help:
 	@echo "make check    the same without the tests"
 	@echo "make extras   check that every optional extra can be resolved"
 	@echo "make results  write docs/results.md from the ledger"
+	@echo "make docs     build the documentation with its reference into site/"
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
@@ -57,5 +58,9 @@ $(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh
 	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)"
 	@touch $@
 
+docs: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) $(ENGINES) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(ENGINES) build site dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache

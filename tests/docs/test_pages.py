@@ -1,5 +1,6 @@
 """Every Python example of README and docs runs as it stands, page by page, without a network."""
 
+import importlib
 import re
 import socket
 from pathlib import Path
@@ -42,3 +43,18 @@ def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", CODE.sub("", page.read_text(encoding="utf-8"))):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_site_shows_every_page():
+    told = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    shown = re.findall(r"([\w/-]+\.md)", told)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(shown) == sorted(page for page in pages if not page.endswith("-notes.md"))
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/reference").glob("*.md")), ids=lambda page: page.stem)
+def test_the_reference_names_modules_that_exist(page):
+    modules = re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert modules
+    for module in modules:
+        assert importlib.import_module(module).__doc__, f"{module} says nothing of itself"
