@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests of real engines need, on CPUs: scripts/install_engines.sh PYTHON VENV TORCH
-# vLLM pins other versions than the rest of the library, so it gets an environment of its own.
+# vLLM and OpenRLHF pin other versions than the rest of the library, so they get an environment of their own.
 set -euo pipefail
 python=$1 venv=$2 torch=$3
 cd "$(dirname "$0")/.."
@@ -25,4 +25,6 @@ if ! "$venv/bin/python" -c "import torch" 2>/dev/null; then
         $pip "$torch"
 fi
 $pip --no-deps --requirement constraints-engines.txt
+# OpenRLHF's wheel brings its own tests along as a top-level package `tests`, a name that is not its to take.
+rm -rf "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests"
 $pip --no-deps --no-build-isolation --editable .

@@ -1,0 +1,138 @@
+"""What OpenRLHF, DeepSpeed and vLLM ask of a GPU, done by the CPU. For tests alone."""
+
+import importlib.abc
+import importlib.util
+import sys
+from datetime import timedelta
+
+PATIENCE = timedelta(seconds=300)
+
+
+class Device(str):
+    """The CPU as a device: `tensor.to` takes it, and ``f"cuda:{device}"`` is a well-formed name."""
+
+    def __format__(self, spec):
+        return "0"
+
+
+def torch_(torch):
+    """Calls of torch.cuda that are not behind a check."""
+    from torch.distributed import device_mesh
+
+    device = Device("cpu")
+    for name in ("set_device", "empty_cache", "synchronize", "current_stream"):
+        setattr(torch.cuda, name, lambda *args, **kwargs: None)  # each its own: torch.compile asks for that
+    torch.cuda.current_device = lambda: device
+    make_mesh = device_mesh.init_device_mesh
+
+    def init_device_mesh(device_type, *args, **kwargs):
+        return make_mesh("cpu" if device_type == "cuda" else device_type, *args, **kwargs)
+
+    device_mesh.init_device_mesh = torch.distributed.init_device_mesh = init_device_mesh
+
+
+def fused_adam(module):
+    """AdamW of torch in the place of the fused kernel, which would be compiled for a minute and a half."""
+    import torch
+
+    class FusedAdam(torch.optim.AdamW):
+        def __init__(self, params, adam_w_mode=True, **options):
+            assert adam_w_mode
+            super().__init__(params, **options)
+
+    module.FusedAdam = FusedAdam
+
+
+def weight_sync_group(module):
+    """A Gloo group in the place of NCCL's, for the trainer and the engines' workers."""
+    import torch.distributed as dist
+
+    class Group:
+        def __init__(self, rank, world_size, address, port):
+            store = dist.TCPStore(address, port, world_size, rank == 0, timeout=PATIENCE)
+            self.gloo = dist.ProcessGroupGloo(
+                dist.PrefixStore("weights", store), rank, world_size, PATIENCE
+            )
+
+        def broadcast(self, tensor, src=0, stream=None):
+            options = dist.BroadcastOptions()
+            options.rootRank, options.rootTensor = src, 0
+            self.gloo.broadcast([tensor], options).wait()
+
+    def stateless_init_process_group(master_address, master_port, rank, world_size, device):
+        return Group(rank, world_size, master_address, master_port)
+
+    module.stateless_init_process_group = stateless_init_process_group
+
+
+def engine_worker(module):
+    """Weights are received on the CPU."""
+    import torch
+
+    def update_weight(self, name, dtype, shape, empty_cache=False):
+        assert dtype == self.model_config.dtype
+        weight = torch.empty(shape, dtype=dtype)
+        self._model_update_group.broadcast(weight, src=0)
+        self.model_runner.model.load_weights(weights=[(name, weight)])
+
+    module.WorkerWrap.update_weight = update_weight
+
+
+def vllm_gemm(module):
+    """vLLM's kernels for CPUs repack weights, and cannot take new ones after that; the plain one can."""
+    import torch
+
+    def dispatch_cpu_unquantized_gemm(layer, remove_weight=False):
+        layer.cpu_linear = torch.nn.functional.linear
+
+    module.dispatch_cpu_unquantized_gemm = dispatch_cpu_unquantized_gemm
+
+
+AFTER_IMPORT = {
+    "torch": torch_,
+    "deepspeed.ops.adam.fused_adam": fused_adam,
+    "openrlhf.utils.distributed_util": weight_sync_group,
+    "openrlhf.trainer.ray.vllm_worker_wrap": engine_worker,
+    "vllm.model_executor.layers.utils": vllm_gemm,
+}
+
+
+class Loader(importlib.abc.Loader):
+    """A module's own loader, followed by what changes the module."""
+
+    def __init__(self, loader, change):
+        self.loader, self.change = loader, change
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        self.loader.exec_module(module)
+        self.change(module)
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of `AFTER_IMPORT` where they are."""
+
+    def __init__(self):
+        self.searching = set()
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in AFTER_IMPORT or name in self.searching:
+            return None
+        self.searching.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.searching.discard(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = Loader(spec.loader, AFTER_IMPORT[name])
+        return spec
+
+
+def install():
+    """Change what is imported from now on."""
+    sys.meta_path.insert(0, Finder())
