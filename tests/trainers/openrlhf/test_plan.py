@@ -1,0 +1,205 @@
+"""Placement and memory, against cases computed by hand."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from types import SimpleNamespace as S
+
+import pytest
+
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.plan import (
+    CONTEXT,
+    GIB,
+    LIVE_PARAMETERS,
+    REDUCE_BUCKET,
+    Pool,
+    activations,
+    actor_states,
+    describe,
+    engine,
+    memory,
+    placement,
+)
+from mars_env.trainers.openrlhf.sizes import PRESETS, Architecture
+
+TINY = Architecture(8, 3, 2, 2, 4, 16, vocabulary=10)
+BASE = S(
+    actor=S(num_nodes=1, num_gpus_per_node=8, gradient_checkpointing_enable=True),
+    ref=S(num_nodes=1, num_gpus_per_node=8, offload=False),
+    vllm=S(num_engines=8, tensor_parallel_size=1, gpu_memory_utilization=0.5, enable_sleep=False),
+    train=S(
+        colocate_all=False, colocate_actor_ref=False, async_enable=False, dynamic_batch_enable=False,
+        micro_batch_size=1, max_tokens_per_gpu=16192, enable_ema=False,
+    ),
+    rollout=S(micro_batch_size=2),
+    algo=S(kl=S(init_coef=0.0)),
+    ds=S(
+        zero_stage=2, adam_offload=False, tensor_parallel_size=1, grad_accum_dtype=None, ring_attn_size=1,
+        attn_implementation="flash_attention_2", enable_sleep=False,
+    ),
+    data=S(max_len=1000),
+)  # fmt: skip
+
+
+def arguments(**changes):
+    """The base with some fields replaced: ``ds__zero_stage=3``."""
+    args = deepcopy(BASE)
+    for name, value in changes.items():
+        *path, last = name.split("__")
+        place = args
+        for step in path:
+            place = getattr(place, step)
+        assert hasattr(place, last)
+        setattr(place, last, value)
+    return args
+
+
+@pytest.mark.parametrize(
+    ("changes", "pools"),
+    [
+        ({}, (Pool(8, ("actor",)), Pool(8, ("engines",)))),
+        (
+            {"algo__kl__init_coef": 0.1, "ref__num_gpus_per_node": 2},
+            (Pool(8, ("actor",)), Pool(2, ("reference",)), Pool(8, ("engines",))),
+        ),
+        (
+            {"algo__kl__init_coef": 0.1, "train__colocate_actor_ref": True, "vllm__num_engines": 3},
+            (Pool(8, ("actor", "reference")), Pool(3, ("engines",))),
+        ),
+        ({"train__colocate_all": True}, (Pool(8, ("actor", "engines")),)),
+        (
+            {"train__colocate_all": True, "algo__kl__init_coef": 0.1},
+            (Pool(8, ("actor", "reference", "engines")),),
+        ),
+        (
+            {"train__colocate_all": True, "train__async_enable": True, "algo__kl__init_coef": 0.1},
+            (Pool(8, ("actor", "reference")), Pool(8, ("engines",))),
+        ),
+        (
+            {"vllm__num_engines": 4, "vllm__tensor_parallel_size": 4, "actor__num_nodes": 2},
+            (Pool(16, ("actor",)), Pool(16, ("engines",))),
+        ),
+    ],
+)
+def test_placement_is_that_of_openrlhf(changes, pools):
+    assert placement(arguments(**changes)) == pools
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vllm__num_engines": None}, "rollouts need engines"),
+        (
+            {"train__colocate_all": True, "vllm__num_engines": 4},
+            "actor's 8 GPUs must be those of the engines",
+        ),
+        (
+            {"train__colocate_actor_ref": True, "algo__kl__init_coef": 0.1, "ref__num_nodes": 2},
+            "must be the actor's: 1 and 8",
+        ),
+    ],
+)
+def test_impossible_placements_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        placement(arguments(**changes))
+
+
+def test_the_three_stages_of_zero():
+    """The table of arXiv 1910.02054, figure 1: 7.5e9 parameters on 64 GPUs, in 10^9 bytes."""
+    whole = {"actor__num_nodes": 8, "actor__num_gpus_per_node": 8}
+    for stage, gigabytes in ((0, 120), (1, 31.4), (2, 16.6), (3, 1.9)):
+        states, host = actor_states(arguments(ds__zero_stage=stage, **whole), 7_500_000_000)
+        states.pop("buffers")
+        assert sum(states.values()) / 1e9 == pytest.approx(gigabytes, abs=0.05)
+        assert host == 0
+
+
+def test_buffers_are_bounded_by_the_model():
+    assert actor_states(arguments(), 1000)[0]["buffers"] == 2000
+    assert actor_states(arguments(), 10**10)[0]["buffers"] == 2 * REDUCE_BUCKET
+    live = actor_states(arguments(ds__zero_stage=3), 10**10)[0]["buffers"]
+    assert live == 2 * REDUCE_BUCKET + 2 * LIVE_PARAMETERS
+
+
+def test_offload_moves_optimiser_and_gradients_to_the_host():
+    states, host = actor_states(arguments(ds__adam_offload=True), 8_000)
+    assert states == {"weights": 16_000, "buffers": 16_000}
+    assert host == (2 + 12) * 8_000 / 8
+
+
+def test_tensor_parallel_gradients_in_32_bits():
+    states, _ = actor_states(arguments(ds__tensor_parallel_size=2, ds__grad_accum_dtype="fp32"), 8_000)
+    assert states["weights"] == 2 * 4_000
+    assert states["gradients"] == 4 * 4_000 / 4
+    assert states["optimiser"] == 12 * 4_000 / 4
+
+
+def test_activations_by_micro_batch():
+    assert activations(arguments(train__micro_batch_size=2), TINY) == {
+        "activations": 2000 * (3 * 16 + 304),
+        "logits": 2000 * 10 * 12,
+    }
+    assert (
+        activations(arguments(actor__gradient_checkpointing_enable=False), TINY)["activations"]
+        == 1000 * 3 * 304
+    )
+    ring = activations(arguments(ds__ring_attn_size=4), TINY)
+    assert ring["logits"] == 250 * 120
+    dynamic = arguments(train__dynamic_batch_enable=True, train__max_tokens_per_gpu=3000)
+    assert activations(dynamic, TINY)["logits"] == 3000 * 120
+    longer = arguments(train__dynamic_batch_enable=True, train__max_tokens_per_gpu=300)
+    assert activations(longer, TINY)["logits"] == 1000 * 120, "one sample is not cut"
+    eager = activations(arguments(ds__attn_implementation="eager"), TINY)
+    assert eager["activations"] == 1000 * (3 * 16 + 304 + 5 * 2 * 1000)
+
+
+def test_an_engine_takes_its_share_and_no_more():
+    parts, tokens = engine(arguments(), PRESETS["Qwen/Qwen3-8B"], 80 * GIB)
+    assert sum(parts.values()) == 40 * GIB
+    assert parts["engine: weights"] == 2 * 8_190_735_360
+    assert tokens == (40 * GIB - 2 * 8_190_735_360 - CONTEXT) // 147_456
+    with pytest.raises(ConfigError, match=r"no room for its cache beside 15\.3 GiB"):
+        engine(arguments(vllm__gpu_memory_utilization=0.2), PRESETS["Qwen/Qwen3-8B"], 80 * GIB)
+
+
+def test_engines_that_sleep_make_room_for_training():
+    together = {"train__colocate_all": True, "vllm__gpu_memory_utilization": 0.6}
+    model = PRESETS["Qwen/Qwen3-8B"]
+    [awake] = memory(arguments(**together), model, 80 * GIB)
+    [asleep] = memory(arguments(**together, vllm__enable_sleep=True), model, 80 * GIB)
+    rollout, training = awake.phases
+    assert (rollout.name, training.name) == ("rollout", "training")
+    assert training.total - asleep.phases[1].total == pytest.approx(48 * GIB)
+    assert asleep.host == 8 * 2 * model.parameters
+    assert awake.host == 0
+    [both] = memory(arguments(**together, vllm__enable_sleep=True, ds__enable_sleep=True), model, 80 * GIB)
+    moved = (2 + 12) * model.parameters / 8
+    assert asleep.phases[0].total - both.phases[0].total == moved
+    assert both.host - asleep.host == 8 * moved
+
+
+def test_the_reference_is_counted_where_it_lives():
+    model = PRESETS["Qwen/Qwen3-0.6B"]
+    shared = {"algo__kl__init_coef": 0.1, "train__colocate_actor_ref": True}
+    actor, _ = memory(arguments(**shared), model, 80 * GIB)
+    assert actor.phases[0].parts["reference"] == 2 * model.parameters
+    actor, _ = memory(arguments(**shared, ds__zero_stage=3), model, 80 * GIB)
+    assert actor.phases[0].parts["reference"] == 2 * model.parameters / 8
+    actor, _ = memory(arguments(**shared, ref__offload=True), model, 80 * GIB)
+    assert "reference" not in actor.phases[0].parts
+    assert actor.host == 8 * 2 * model.parameters
+    _, alone, _ = memory(arguments(algo__kl__init_coef=0.1), model, 80 * GIB)
+    assert alone.phases[0].parts["logits"] == 2 * 1000 * 151_936 * 6
+
+
+def test_the_description_says_what_does_not_fit():
+    model = PRESETS["Qwen/Qwen3-8B"]
+    args = arguments(train__colocate_all=True, vllm__gpu_memory_utilization=0.6)
+    text = describe(memory(args, model, 80 * GIB), args, 80 * GIB)
+    assert text.startswith("8 GPUs on at least 1 node\n  8 GPUs: actor, 8 engines; at most ")
+    assert "IT DOES NOT FIT" in text
+    args.vllm.enable_sleep = args.ds.enable_sleep = True
+    text = describe(memory(args, model, 80 * GIB), args, 80 * GIB)
+    assert "IT DOES NOT FIT" not in text
+    assert "sequences of 1,000 at once" in text
