@@ -1,0 +1,370 @@
+"""A fleet: workers, graders and engines on Ray, driven from here."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+from mars_env.distributed.dispatch import CannotStart, OnActing, OnTurns, Post, WorkerLost, dispatch
+from mars_env.distributed.hosts import (
+    ActingElsewhere,
+    EngineHost,
+    GradedElsewhere,
+    GraderHost,
+    Pool,
+    cause_of,
+    first_line,
+)
+from mars_env.distributed.settings import Place, Placement
+from mars_env.distributed.worker import Change, MakeAgents, MakeGame, News, Order, Run, Worker, unchanged
+from mars_env.errors import ConfigError, MarsError, MissingExtra
+from mars_env.rollout.engine import Job, Journal
+from mars_env.types import Tree
+
+log = logging.getLogger(__name__)
+
+_STARTS = 3
+"""How often in a row a worker may end while it starts."""
+_CALLS = 100_000
+"""Calls that one process takes at once: more than anybody makes, since Ray would queue the rest."""
+_OBJECT_STORE = 100 * 2**20
+"""Bytes of shared memory of a Ray started here; records are small and pass by it."""
+_GOODBYE = 10.0
+"""Seconds that engines may take to stop."""
+
+
+class Fleet:
+    """Plays trees on a Ray cluster, or on this machine, with the engine that plays them in one process.
+
+    Games and agents are not sent to the workers but made there, by the two functions, which are sent:
+    functions of modules, a `functools.partial` of them, or functions of the script. What they import must be
+    installed on the cluster's machines.
+
+    Use it as an async context manager. It uses the Ray that this process is connected to; else joins the one
+    at the placement's address, or at the environment's RAY_ADDRESS; else starts one on this machine and stops
+    it at the end.
+
+    Args:
+        make_game: Makes the game.
+        make_agents: Makes the agents, by name.
+        placement: Who runs where.
+
+    Raises:
+        MissingExtra: Ray is not installed.
+    """
+
+    def __init__(
+        self, make_game: MakeGame, make_agents: MakeAgents, placement: Placement | None = None
+    ) -> None:
+        self.placement = placement or Placement()
+        self._make_game, self._make_agents = make_game, make_agents
+        self._ray = load_ray()
+        self._posts: list[_RayPost] = []
+        self._servants: list[Any] = []
+        self._engines: list[Any] = []
+        self._started_ray = False
+        self._playing = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.to_thread(self._connect)
+            make_game, make_agents = await self._serve_workers()
+        except BaseException:
+            await self.aclose()
+            raise
+        self._posts = [
+            _RayPost(self._ray, self.placement, make_game, make_agents)
+            for _ in range(self.placement.workers.count)
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End all processes of the fleet, and the Ray that it has started."""
+        if self._ray.is_initialized():
+            for post in self._posts:
+                post.dismiss()
+            goodbyes = [engine.close.remote() for engine in self._engines]
+            with suppress(Exception):  # what does not stop by itself is killed
+                await asyncio.wait_for(asyncio.gather(*goodbyes, return_exceptions=True), _GOODBYE)
+            for servant in self._servants:
+                self._ray.kill(servant, no_restart=True)
+            if self._started_ray:
+                await asyncio.to_thread(self._ray.shutdown)
+        self._posts, self._servants, self._engines, self._started_ray = [], [], [], False
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers that are there; each on its own machine."""
+        return [post.pid for post in self._posts if post.pid]
+
+    async def play_all(
+        self,
+        jobs: Iterable[Job],
+        *,
+        seed: int,
+        concurrency: int = 64,
+        width: int = 64,
+        journal: Journal | None = None,
+        change: Change = unchanged,
+        on_turns: OnTurns | None = None,
+        on_acting: OnActing | None = None,
+    ) -> AsyncGenerator[Tree]:
+        """Play many trees, at most `concurrency` at once; yields each as soon as it is finished.
+
+        The trees are those that `mars_env.rollout.play_all` plays. A worker that is lost costs its
+        unfinished turns only: they are made again, by another worker or by the one that takes its place.
+
+        Args:
+            jobs: What is to be played.
+            seed: The run's seed.
+            concurrency: Trees at once, over all workers.
+            width: Expansions of one tree at once.
+            journal: Keeps finished turns, here at the driver; those it has already are not played again.
+            change: Makes the run's game of the fleet's own, at the workers.
+            on_turns: Called with the turns of each expansion.
+            on_acting: Called with a worker's number and its acts under way, by agent.
+
+        Raises:
+            CannotStart: The cluster has no room for a single worker, or none can be started.
+            ConfigError: The game or the agents cannot be made there.
+            MarsError: The machinery around the agents failed, as in `mars_env.rollout.play_all`.
+        """
+        if not self._posts:
+            raise ConfigError("a Fleet plays inside of its context: async with Fleet(...) as fleet")
+        if self._playing:
+            raise ConfigError("this fleet plays already: one run at a time")
+        self._playing = True
+        try:
+            trees = dispatch(
+                self._posts, jobs, Run(seed, width, change), concurrency=concurrency, journal=journal,
+                attempts=self.placement.attempts, on_turns=on_turns, on_acting=on_acting,
+            )  # fmt: skip
+            try:
+                async for tree in trees:
+                    yield tree
+            finally:
+                await trees.aclose()
+        finally:
+            self._playing = False
+
+    def _connect(self) -> None:
+        ray, placement = self._ray, self.placement
+        if ray.is_initialized():
+            return
+        settings: dict[str, Any] = {"runtime_env": dict(placement.runtime_env), "logging_level": "ERROR"}
+        address = placement.address or os.environ.get("RAY_ADDRESS")
+        try:
+            if address:
+                ray.init(address=address, **settings)
+            else:
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+                ray.init(
+                    address="local",
+                    num_cpus=placement.local_cpus or placement.cpus,
+                    include_dashboard=False,
+                    object_store_memory=_OBJECT_STORE,
+                    **settings,
+                )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            where = f"the Ray at {address} cannot be reached" if address else "Ray cannot be started here"
+            raise ConfigError(f"{where}: {first_line(error)}") from error
+        self._started_ray = True
+
+    async def _serve_workers(self) -> tuple[MakeGame, MakeAgents]:
+        """Start graders and engines; what makes the workers' games and agents then."""
+        make_game, make_agents = self._make_game, self._make_agents
+        place = self.placement.graders
+        if place.count:
+            graders = await self._start_servants("grader", place, GraderHost, make_game)
+            make_game = GradedElsewhere(make_game, Pool(graders))
+        place = self.placement.engines
+        if place.count:
+            self._engines = await self._start_servants("engine", place, EngineHost, make_agents)
+            policies = await self._engines[0].load.remote()
+            make_agents = ActingElsewhere(Pool(self._engines), policies)
+        return make_game, make_agents
+
+    async def _start_servants(self, kind: str, place: Place, host: type, make: Any) -> list[Any]:
+        """Processes of one kind, loaded; Ray starts them again where they are lost."""
+        options = {**_options(place), "max_restarts": -1}
+        actors = [_made(self._ray, host, options, make) for _ in range(place.count)]
+        self._servants += actors
+        placement = self.placement
+        await asyncio.gather(*(_present(self._ray, actor, kind, place, placement) for actor in actors))
+        await asyncio.gather(*(_loaded(actor.load.remote(), kind, placement) for actor in actors))
+        return actors
+
+
+class _RayPost(Post):
+    """A worker on Ray; replaced where it is lost."""
+
+    def __init__(self, ray: Any, placement: Placement, make_game: MakeGame, make_agents: MakeAgents) -> None:
+        self._ray, self._placement = ray, placement
+        self._make_game, self._make_agents = make_game, make_agents
+        self._actor: Any = None
+        self.pid = 0
+
+    async def begin(self, run: Run) -> None:
+        """See `Post`."""
+        for _ in range(_STARTS):
+            try:
+                if self._actor is None:
+                    await self._start()
+                await self._answer(self._actor.begin.remote(run))
+            except WorkerLost as lost:
+                why = lost
+                continue
+            return
+        raise CannotStart(f"a worker was started {_STARTS} times and ended each time: {why}")
+
+    async def exchange(self, orders: Sequence[Order]) -> News:
+        """See `Post`."""
+        news: News = await self._answer(self._actor.exchange.remote(orders))
+        return news
+
+    async def rest(self) -> None:
+        """See `Post`: what plays for nobody is ended; the next run gets a fresh worker."""
+        self.dismiss()
+
+    def dismiss(self) -> None:
+        """End the worker, if there is one."""
+        actor, self._actor, self.pid = self._actor, None, 0
+        if actor is not None:
+            self._ray.kill(actor, no_restart=True)
+
+    async def _start(self) -> None:
+        place = self._placement.workers
+        self._actor = _made(self._ray, Worker, _options(place))
+        try:
+            self.pid = await _present(self._ray, self._actor, "worker", place, self._placement)
+            await _loaded(
+                self._actor.setup.remote(self._make_game, self._make_agents), "worker", self._placement
+            )
+        except BaseException:
+            self.dismiss()
+            raise
+
+    async def _answer(self, ref: Awaitable[Any]) -> Any:
+        """The worker's answer; one that does not come, or cannot, is a worker lost."""
+        from ray.exceptions import RayActorError, RayTaskError
+
+        silence = self._placement.silence_seconds
+        try:
+            async with asyncio.timeout(silence):
+                return await ref
+        except TimeoutError:
+            why = f"silent for {silence:g} s"
+        except RayTaskError as error:
+            raise _of_ours(error) from error
+        except RayActorError as error:
+            why = first_line(error)
+        pid = self.pid
+        self.dismiss()
+        raise WorkerLost(f"the worker with process id {pid} is lost ({why})")
+
+
+def load_ray() -> Any:
+    """The module ray.
+
+    Raises:
+        MissingExtra: It is not installed.
+    """
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise MissingExtra("playing on several machines needs Ray: pip install 'mars-env[ray]'") from error
+
+
+def _options(place: Place) -> dict[str, Any]:
+    """Ray's options for processes of a place; they are spread over the machines that fit."""
+    options: dict[str, Any] = {
+        "num_cpus": place.cpus,
+        "num_gpus": place.gpus,
+        "resources": dict(place.resources),
+        "max_concurrency": _CALLS,
+        "scheduling_strategy": "SPREAD",
+    }
+    return {**options, "label_selector": dict(place.labels)} if place.labels else options
+
+
+def _made(ray: Any, host: type, options: dict[str, Any], *arguments: Any) -> Any:
+    """A process that hosts an object of a class."""
+    try:
+        return ray.remote(host).options(**options).remote(*arguments)
+    except (TypeError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"this cannot be sent to the cluster's processes: {first_line(error)}: name agents, graders and "
+            "rewards by texts ('module:function'), or give functions that make them"
+        ) from error
+
+
+async def _present(ray: Any, actor: Any, kind: str, place: Place, placement: Placement) -> int:
+    """Wait until a process is there: its process id.
+
+    Raises:
+        CannotStart: It is not, in good time; says what was asked for and what there is.
+    """
+    from ray.exceptions import RayActorError
+
+    try:
+        async with asyncio.timeout(placement.wait_seconds):
+            pid: int = await actor.present.remote()
+    except TimeoutError:
+        asked = f"{place.count} {kind}{'s' if place.count > 1 else ''} with {place.describe()} each"
+        there = await asyncio.to_thread(_inventory, ray)
+        raise CannotStart(
+            f"no {kind} could be started within {placement.wait_seconds:g} s: asked for are {asked}; "
+            f"{there}: ask for less, or add machines"
+        ) from None
+    except RayActorError as error:
+        raise WorkerLost(f"a {kind} has ended while it started ({first_line(error)})") from error
+    return pid
+
+
+async def _loaded(ref: Awaitable[Any], kind: str, placement: Placement) -> None:
+    """Wait until a process has made what it needs.
+
+    Raises:
+        CannotStart: It takes too long.
+        WorkerLost: It has ended.
+        MarsError: What it needs cannot be made.
+    """
+    from ray.exceptions import RayActorError, RayTaskError
+
+    try:
+        async with asyncio.timeout(placement.load_seconds):
+            await ref
+    except TimeoutError:
+        raise CannotStart(f"a {kind} did not load within {placement.load_seconds:g} s") from None
+    except RayTaskError as error:
+        raise _of_ours(error) from error
+    except RayActorError as error:
+        raise WorkerLost(f"a {kind} has ended while it loaded ({first_line(error)})") from error
+
+
+def _of_ours(error: Any) -> MarsError:
+    """What a process raised, as an error of ours."""
+    cause = cause_of(error)
+    if isinstance(cause, MarsError):
+        return cause
+    return MarsError(f"a process of the cluster failed: {type(cause).__name__}: {first_line(cause)}")
+
+
+def _inventory(ray: Any) -> str:
+    """What the cluster has, in words."""
+    machines = [node for node in ray.nodes() if node["Alive"]]
+    whole, free = ray.cluster_resources(), ray.available_resources()
+    names = sorted(name for name in whole if ":" not in name and "memory" not in name)
+    amounts = ", ".join(f"{whole[name]:g} {name} ({free.get(name, 0.0):g} free)" for name in names)
+    labels = sorted({f"{k}={v}" for node in machines for k, v in (node.get("Labels") or {}).items()
+                     if not k.startswith("ray.io/")})  # fmt: skip
+    said = f", labels {', '.join(labels)}" if labels else ""
+    return f"the cluster has {amounts or 'no CPU'}{said} on {len(machines)} machine(s)"

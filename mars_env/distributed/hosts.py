@@ -1,0 +1,225 @@
+"""Processes that serve workers: graders with their sandboxes, engines with the agents and their models.
+
+The classes here run in the processes; what stands for them elsewhere is a `Pool` of their handles behind
+a `RemoteGrader` or a `RemoteAgent`, which keep the contracts of a grader and of an agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from mars_env.distributed.worker import Host, MakeAgents, MakeGame
+from mars_env.envs.game import Game
+from mars_env.errors import ModelError
+from mars_env.sync import maybe_await
+from mars_env.types import Action, Agent, Grade, Observation, Problem
+
+
+class GraderHost(Host):
+    """A process that judges: it holds the game's graders.
+
+    What it holds is made at the first use, so that a process that is started again needs to be told nothing.
+    """
+
+    def __init__(self, make_game: MakeGame) -> None:
+        self._make_game = make_game
+        self._game: Game | None = None
+
+    async def load(self) -> None:
+        """Make the graders now."""
+        self._loaded()
+
+    async def grade(self, problem: Problem, text: str) -> Grade:
+        """What the game's grader says."""
+        return await self._loaded().grader.grade(problem, text)
+
+    async def evidence(self, problem: Problem, text: str) -> Grade:
+        """What the grader of the game's evidence says."""
+        evidence = self._loaded().evidence
+        assert evidence is not None and evidence.grader is not None
+        return await evidence.grader.grade(problem, text)
+
+    def _loaded(self) -> Game:
+        if self._game is None:
+            self._game = self._make_game()
+        return self._game
+
+
+class EngineHost(Host):
+    """A process that holds a team: its agents and the models behind them; made at the first use."""
+
+    def __init__(self, make_agents: MakeAgents) -> None:
+        self._make_agents = make_agents
+        self._agents: Mapping[str, Agent] | None = None
+
+    async def load(self) -> dict[str, str]:
+        """Load the models now; the agents' policies by name."""
+        return {name: agent.policy for name, agent in self._loaded().items()}
+
+    async def act(self, agent: str, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Let an agent act."""
+        return await self._loaded()[agent].act(observation, n, seed)
+
+    async def close(self) -> None:
+        """Stop engines that have processes of their own."""
+        models = {id(m): m for a in (self._agents or {}).values() if (m := getattr(a, "model", None))}
+        for model in models.values():
+            close = getattr(model, "close", None)
+            if close is not None:
+                await maybe_await(close())
+
+    def _loaded(self) -> Mapping[str, Agent]:
+        if self._agents is None:
+            self._agents = self._make_agents()
+        return self._agents
+
+
+class Pool:
+    """Calls processes of one kind, the least busy first; where one is lost, the call is made again.
+
+    A process that was lost rests while it is started again, longer each time.
+
+    Args:
+        handles: Ray's handles of them.
+        attempts: How often a call is made altogether.
+        backoff: Seconds of the first rest; doubles each time.
+    """
+
+    def __init__(self, handles: Sequence[Any], *, attempts: int = 8, backoff: float = 0.5) -> None:
+        self._handles, self._attempts, self._backoff = tuple(handles), attempts, backoff
+        self._busy = [0] * len(self._handles)
+        self._losses = [0] * len(self._handles)
+        self._rests_until = [0.0] * len(self._handles)
+        self._turn = itertools.count()
+
+    def __reduce__(self) -> Any:
+        return partial(Pool, attempts=self._attempts, backoff=self._backoff), (self._handles,)
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """Call a method of one of them.
+
+        Raises:
+            ModelError: All attempts were lost.
+            Exception: What the method raised.
+        """
+        from ray.exceptions import RayActorError, RayTaskError
+
+        why = ""
+        for _ in range(self._attempts):
+            i = self._choose()
+            await asyncio.sleep(self._rests_until[i] - time.monotonic())
+            self._busy[i] += 1
+            try:
+                answer = await cancelling(getattr(self._handles[i], method).remote(*args))
+            except RayTaskError as error:
+                raise cause_of(error) from error
+            except RayActorError as error:
+                why = first_line(error)
+                self._rests_until[i] = time.monotonic() + self._backoff * 2 ** self._losses[i]
+                self._losses[i] += 1
+            else:
+                self._losses[i] = 0
+                return answer
+            finally:
+                self._busy[i] -= 1
+        raise ModelError(f"the process was lost in each of {self._attempts} attempts: {why}")
+
+    def _choose(self) -> int:
+        """The least busy that does not rest, in turn among equals; if all do, the first to end its rest."""
+        now, first, count = time.monotonic(), next(self._turn), len(self._handles)
+        return min(
+            range(count),
+            key=lambda i: (max(0.0, self._rests_until[i] - now), self._busy[i], (i - first) % count),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteGrader:
+    """A grader in other processes; `method` is that of `GraderHost`."""
+
+    pool: Pool
+    method: str = "grade"
+
+    async def grade(self, problem: Problem, text: str) -> Grade:
+        """Judge one text there. A lost process is a fault of the machinery: the grade is UNKNOWN then."""
+        try:
+            grade: Grade = await self.pool.call(self.method, problem, text)
+        except ModelError as error:
+            return Grade.unknown(f"grading on the cluster: {error}")
+        return grade
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteAgent:
+    """An agent in other processes."""
+
+    pool: Pool
+    name: str
+    policy: str
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Act there.
+
+        Raises:
+            ModelError: The processes were lost, in all attempts.
+        """
+        actions: list[Action] = await self.pool.call("act", self.name, dict(observation), n, seed)
+        return actions
+
+
+@dataclass(frozen=True, slots=True)
+class GradedElsewhere:
+    """Makes a game whose graders are in other processes."""
+
+    make_game: MakeGame
+    pool: Pool
+
+    def __call__(self) -> Game:
+        """The game."""
+        game = self.make_game()
+        evidence = game.evidence
+        if evidence is not None and evidence.grader is not None:
+            evidence = replace(evidence, grader=RemoteGrader(self.pool, "evidence"))
+        return replace(game, grader=RemoteGrader(self.pool), evidence=evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class ActingElsewhere:
+    """Makes agents that are in other processes, given their policies by name."""
+
+    pool: Pool
+    policies: Mapping[str, str]
+
+    def __call__(self) -> dict[str, Agent]:
+        """The agents."""
+        return {name: RemoteAgent(self.pool, name, policy) for name, policy in self.policies.items()}
+
+
+async def cancelling(ref: Any) -> Any:
+    """What a call to a process gives; cancelled here, it is cancelled there, too."""
+    try:
+        return await ref
+    except asyncio.CancelledError:
+        import ray
+
+        with suppress(Exception):  # it may have ended, or its process; there is nothing left to cancel then
+            ray.cancel(ref)
+        raise
+
+
+def cause_of(error: Any) -> BaseException:
+    """What was raised in the other process."""
+    cause = error.cause
+    return cause if isinstance(cause, BaseException) else error
+
+
+def first_line(error: BaseException) -> str:
+    """An error of Ray in one line."""
+    return " ".join(str(error).split("\n")[0].split())

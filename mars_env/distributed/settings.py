@@ -1,0 +1,127 @@
+"""Who runs where on a cluster, and for how long anything is waited for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
+
+from mars_env.errors import ConfigError
+
+
+class Place(BaseModel):
+    """Processes of one kind, and what each of them needs of the machine it runs on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: NonNegativeInt
+    """How many."""
+    cpus: NonNegativeFloat = 1.0
+    gpus: NonNegativeFloat = 0.0
+    resources: Mapping[str, PositiveFloat] = {}
+    """The cluster's own resources, by name: ``ray start --resources '{"sandbox": 1}'``."""
+    labels: Mapping[str, str] = {}
+    """Labels that its machine must have: ``ray start --labels zone=a``."""
+
+    def describe(self) -> str:
+        """What one of them asks for, in words.
+
+        Example:
+            >>> Place(count=2, cpus=4, resources={"sandbox": 1}).describe()
+            '4 CPU, 1 sandbox'
+        """
+        wants = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
+        parts = [f"{amount:g} {name}" for name, amount in wants.items() if amount]
+        parts += [f"label {name}={value}" for name, value in self.labels.items()]
+        return ", ".join(parts) or "nothing"
+
+
+class Placement(BaseModel):
+    """Where the parts of a run on Ray are, and how long they are waited for.
+
+    The driver, which hands out the work and keeps the store, is the process that makes the fleet.
+
+    Example:
+        >>> Placement(workers=Place(count=8, cpus=2), graders=Place(count=4)).cpus
+        20
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    workers: Place = Place(count=2)
+    """They play trees: rules, agents, rewards and, without graders, sandboxes."""
+    graders: Place = Place(count=0)
+    """They judge, in sandboxes of their own; with none, each worker judges what it plays."""
+    engines: Place = Place(count=0)
+    """They hold the agents and their models, each the whole team: ``vllm:`` and ``hf:`` models belong here.
+    With none, each worker has the team for itself, which is right for servers behind addresses."""
+    address: str | None = None
+    """Of a cluster that runs; else the environment's RAY_ADDRESS; else a Ray is started on this machine."""
+    local_cpus: PositiveInt | None = None
+    """CPUs that a Ray started on this machine counts with; by default what is asked for."""
+    runtime_env: Mapping[str, Any] = {}
+    """Ray's runtime environment of all processes: ``working_dir``, ``pip``, ``env_vars`` ..."""
+    wait_seconds: PositiveFloat = 120.0
+    """How long a process may wait for room on the cluster, and start."""
+    load_seconds: PositiveFloat = 1800.0
+    """How long it may then load its models."""
+    silence_seconds: PositiveFloat = 300.0
+    """A worker that is not heard of for so long is killed and replaced."""
+    attempts: PositiveInt = Field(default=3, ge=2)
+    """A tree whose worker is lost so many times is given up; the last time it is played alone."""
+
+    @property
+    def cpus(self) -> int:
+        """CPUs that all processes together ask for."""
+        return max(1, math.ceil(sum(p.count * p.cpus for p in (self.workers, self.graders, self.engines))))
+
+
+def placement(workers: str | int | Placement, address: str | None = None) -> Placement:
+    """A placement from what a user gives.
+
+    Args:
+        workers: How many workers (``2`` or ``"ray:2"``), a file with a placement in JSON
+            (``"ray:cluster.json"``), or a placement.
+        address: Takes the place of the placement's own.
+
+    Raises:
+        ConfigError: It is none of these, or the file does not hold a placement.
+
+    Example:
+        >>> placement("ray:4").workers.count, placement("ray:4", "10.0.0.1:6379").address
+        (4, '10.0.0.1:6379')
+    """
+    if isinstance(workers, Placement):
+        found = workers
+    else:
+        text = str(workers).removeprefix("ray:")
+        found = (
+            Placement(workers=Place(count=int(text)))
+            if text.isascii() and text.isdigit()
+            else _from_file(str(workers), text)
+        )
+    if found.workers.count < 1:
+        raise ConfigError("a run on Ray needs at least one worker")
+    return found if address is None else found.model_copy(update={"address": address})
+
+
+def _from_file(given: str, path: str) -> Placement:
+    if not given.startswith("ray:") or not path:
+        raise ConfigError(f"workers are given as ray:COUNT or ray:FILE.json, got {given!r}")
+    try:
+        return Placement.model_validate_json(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the placement {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} does not hold a placement: {error}") from error
