@@ -1,0 +1,406 @@
+"""Same rollouts, same numbers: advantages, losses and gradients of the local trainer, of OpenRLHF and of TRL.
+
+Everything runs in this process, on CPU tensors, with the real classes of the three. docs/openrlhf-mapping.md
+says which settings correspond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect, grouped
+from mars_env.grading import grader_for
+from mars_env.problems import load_problems
+from mars_env.rollout import groups_of, rollout_step
+from mars_env.trainers.advantages import group_normalised
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
+from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.mars2 import tree_groups
+from mars_env.trainers.miniature import load
+from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
+from mars_env.trainers.samples import turn_samples
+from mars_env.types import Tree
+
+AGREE = 1e-5
+TEMPERATURE = 0.8
+SHIM = Path(__file__).parent / "openrlhf_shim"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One loss in the words of each trainer."""
+
+    local: dict
+    openrlhf: dict
+    trl: dict
+    old: str = "rollout"  # whose log-probabilities the ratio's denominator is
+    kl: float = 0.0
+
+
+CLIP = {"clip_low": 0.2, "clip_high": 0.28}
+CASES = {
+    "token-mean": Case(
+        {"aggregation": "token-mean", **CLIP},
+        {"clip_eps_low": 0.2, "clip_eps_high": 0.28},
+        {"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28},
+    ),
+    "sequence-mean": Case(
+        {"aggregation": "sequence-mean", **CLIP},
+        {"clip_eps_low": 0.2, "clip_eps_high": 0.28, "token_level_loss": False},
+        {"loss_type": "grpo", "epsilon": 0.2, "epsilon_high": 0.28},
+    ),
+    "gspo": Case(
+        {"ratio": "sequence", "aggregation": "sequence-mean", "clip_low": 3e-4, "clip_high": 4e-4},
+        {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4},
+        {
+            "loss_type": "grpo",
+            "importance_sampling_level": "sequence",
+            "epsilon": 3e-4,
+            "epsilon_high": 4e-4,
+        },
+    ),
+    "importance correction": Case(
+        {"aggregation": "token-mean", "tis_cap": 1.2, "tis_veto": None},
+        {
+            "is_correction_level": "token",
+            "is_correction_mode": "clip",
+            "is_correction_threshold": [0.0, 1.2],
+        },
+        {"loss_type": "dapo", "vllm_importance_sampling_clip_max": 1.2},
+        old="trainer",
+    ),
+    "kl": Case(
+        {"aggregation": "token-mean", "kl_coefficient": 0.1},
+        {},
+        {"loss_type": "dapo", "beta": 0.1},
+        kl=0.1,
+    ),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def openrlhf():
+    """OpenRLHF imports flash-attn whether it is used or not: a stand-in is put on the path."""
+    sys.path.insert(0, str(SHIM))
+    yield
+    sys.path.remove(str(SHIM))
+
+
+@pytest.fixture(scope="module")
+def before():
+    """The weights that play."""
+    torch.set_num_threads(1)
+    return load()
+
+
+@pytest.fixture(scope="module")
+def groups(before):
+    """MarsRL: groups of a Solver, Verifiers and Correctors on four problems, one turn of unknown reward."""
+    agents = {f"{r}_0": MiniatureAgent(r, before, temperature=TEMPERATURE, max_tokens=24) for r in LIMITS}
+    game = Game(
+        SolveVerifyCorrect(TRAINING),
+        grader_for("math"),
+        grower=grouped(GroupedSettings(group=5, branches=1)),
+    )
+    trees = asyncio.run(
+        rollout_step(
+            game,
+            agents,
+            load_problems("arithmetic", seed=1, split="train"),
+            step=0,
+            problems_per_step=4,
+            seed=1,
+        )
+    )
+    first, *rest = groups_of(trees)
+    lost = replace(first.turns[0], reward=None)
+    return [replace(first, turns=(lost, *first.turns[1:])), *rest]
+
+
+@pytest.fixture(scope="module")
+def tree(groups):
+    """The same turns as the nodes of search trees, with parents and rewards along them."""
+    turns = [turn for group in groups for turn in group.turns][:16]
+    ids = ["0", "1", "2", "0.0", "0.1", "1.0", "0.0.0", "2.0"]
+    rewards = [0.0, 0.5, 1.0, 1.0, 0.0, None, 0.25, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.5, 0.0, 0.0]
+    nodes = [
+        replace(
+            turn,
+            tree=f"p{i // 8}#0",
+            id=id,
+            parent=id.rpartition(".")[0] or None,
+            group=f"p{i // 8}#0",
+            reward=reward,
+        )
+        for i, (turn, id, reward) in enumerate(zip(turns, ids * 2, rewards, strict=True))
+    ]
+    return tree_groups([Tree(f"p{i}#0", None, tuple(nodes[8 * i : 8 * i + 8])) for i in range(2)])
+
+
+@pytest.fixture(scope="module")
+def after(before):
+    """Weights a few updates later: ratios differ from 1, some are clipped."""
+    module = load().module.float()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.005)
+    return module
+
+
+@pytest.fixture(scope="module")
+def trl_trainer(before, tmp_path_factory):
+    """TRL's trainer, for its loss alone."""
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    arguments = GRPOConfig(
+        output_dir=str(tmp_path_factory.mktemp("trl")),
+        use_cpu=True,
+        bf16=False,
+        per_device_train_batch_size=2,
+        num_generations=2,
+        temperature=TEMPERATURE,
+        use_bias_correction_kl=False,  # TRL's default weighs the k3 term with the ratio
+        report_to=[],
+        gradient_checkpointing=False,
+    )
+    tokenizer = before.tokenizer
+    return GRPOTrainer(
+        model=load().module.float(),
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        args=arguments,
+        train_dataset=Dataset.from_dict({"prompt": ["a"]}),
+        processing_class=tokenizer,
+    )
+
+
+def gradient(module):
+    return torch.cat([p.grad.flatten() for p in module.parameters()])
+
+
+def local_numbers(case, groups, config, before, after):
+    """Loss and gradient of one update by `LocalTrainer`, whole; the weights are put back."""
+    module = load().module.float()
+    module.load_state_dict(after.state_dict())
+    config = config.model_copy(
+        update={
+            "max_grad_norm": 1e9,
+            "old_logprobs": "trainer" if case.old == "trainer" else "rollout",
+            **case.local,
+        }
+    )
+    trainer = LocalTrainer({"miniature": Policy(module, reference=before.module)}, config)
+    figures = trainer.step(groups).policies["miniature"]
+    assert case.old == "trainer" or figures["clipped"] > 0
+    return figures["loss"], gradient(module)
+
+
+def experiences(samples, maker):
+    """What OpenRLHF makes of the samples: its generator's conversion, its replay buffer, its padding."""
+    from openrlhf.trainer.ppo_utils.experience import make_experience_batch, split_experience_batch
+    from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
+
+    generator = SamplesGenerator.__new__(SamplesGenerator)
+    rows = [
+        generator._process_response_into_experience(
+            {
+                "prompt": "",
+                "label": "",
+                "observation_tokens": [*s.prompt_ids, *s.completion_ids],
+                "action_ranges": [(len(s.prompt_ids), len(s.prompt_ids) + len(s.completion_ids))],
+                "rollout_log_probs": [0.0] * len(s.prompt_ids) + list(s.logprobs),
+                "reward": s.advantage,
+                "scores": s.reward,
+                "truncated": s.truncated,
+            }
+        )
+        for s in samples
+    ]
+    batches = maker.split_rollout_samples(rows)
+    for batch in batches:
+        batch.kl = torch.zeros_like(batch.action_mask, dtype=torch.float32)
+    made = maker.compute_advantages_and_returns(batches)
+    items = [item for batch in made for item in split_experience_batch(batch)]
+    return [make_experience_batch(items[i : i + 4]) for i in range(0, len(items), 4)]
+
+
+def openrlhf_maker(n):
+    """OpenRLHF's own, with advantages passed as rewards: "dr_grpo" takes their mean off, which is zero."""
+    from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
+
+    space = SimpleNamespace
+    args = space(
+        algo=space(
+            advantage=space(estimator="dr_grpo", gamma=1.0, lambd=1.0, no_std_norm=False),
+            kl=space(use_loss=False, estimator="k1"),
+        ),
+        rollout=space(n_samples_per_prompt=n, micro_batch_size=3, max_new_tokens=64),
+        reward=space(
+            clip_range=(-10, 10),
+            overlong_buffer_len=None,
+            overlong_penalty_factor=1.0,
+            stop_properly_penalty_coef=None,
+        ),
+        train=space(dynamic_batch_enable=False),
+        data=space(max_len=512),
+    )
+    return RemoteExperienceMaker(
+        None, None, None, None, space(value=0.0), space(args=args), space(pad_token_id=0)
+    )
+
+
+def openrlhf_numbers(case, batches, before, after):
+    """Loss and gradient of one optimiser step of OpenRLHF: its actor, loss, and denominators."""
+    from openrlhf.models.actor import Actor
+    from openrlhf.models.loss import PolicyLoss, aggregate_loss
+    from openrlhf.models.utils import compute_approx_kl
+    from openrlhf.utils.loss_utils import iter_grad_accum_global_norm
+
+    def actor(module):
+        made = Actor(module, temperature=TEMPERATURE)
+        made.packing_samples = False
+        return made
+
+    module = load().module.float()
+    module.load_state_dict(after.state_dict())
+    policy, reference, loss_of = actor(module), actor(before.module), PolicyLoss(**case.openrlhf)
+    total = 0.0
+    windows = iter_grad_accum_global_norm(iter(batches), None, len(batches), lambda batch: batch.action_mask)
+    for batch, denominators in windows:
+        logp = policy(batch.sequences, batch.action_mask, attention_mask=batch.attention_mask)
+        old = logp.detach() if case.old == "trainer" else batch.rollout_log_probs * batch.action_mask
+        loss, *_ = loss_of(
+            logp,
+            old,
+            batch.advantages,
+            action_mask=batch.action_mask,
+            rollout_log_probs=batch.rollout_log_probs,
+            **denominators,
+        )
+        if case.kl:
+            with torch.no_grad():
+                base = reference(batch.sequences, batch.action_mask, attention_mask=batch.attention_mask)
+            kl = compute_approx_kl(logp, base, log_probs_old=old, kl_estimator="k3")
+            loss = loss + case.kl * aggregate_loss(kl, batch.action_mask, **denominators)
+        loss = loss / len(batches)  # as DeepSpeed does with accumulated gradients
+        loss.backward()
+        total += loss.item()
+    return total, gradient(module)
+
+
+def trl_numbers(case, samples, trainer, before, after):
+    """Loss and gradient by TRL's trainer."""
+    module = trainer.model
+    module.load_state_dict(after.state_dict())
+    module.zero_grad()
+    module.train()
+    settings = {
+        "loss_type": "dapo", "importance_sampling_level": "token", "epsilon": 0.2, "epsilon_high": None,
+        "beta": 0.0, "vllm_importance_sampling_clip_max": None, **case.trl,
+    }  # fmt: skip
+    trainer.loss_type, trainer.beta = settings["loss_type"], settings["beta"]
+    trainer.importance_sampling_level = settings["importance_sampling_level"]
+    trainer.epsilon_low = settings["epsilon"]
+    trainer.epsilon_high = settings["epsilon_high"] or settings["epsilon"]
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.args.steps_per_generation = 1
+    prompts = [torch.tensor(s.prompt_ids) for s in samples]
+    completions = [torch.tensor(s.completion_ids) for s in samples]
+
+    def right(rows, value=0):
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value)
+
+    def left(rows):
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_side="left")
+
+    inputs = {
+        "prompt_ids": left(prompts),
+        "prompt_mask": left([torch.ones_like(p) for p in prompts]),
+        "completion_ids": right(completions),
+        "completion_mask": right([torch.ones_like(c) for c in completions]),
+        "advantages": torch.tensor([s.advantage for s in samples]),
+        "num_items_in_batch": torch.tensor(sum(len(c) for c in completions)),
+    }
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
+    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
+    width = inputs["completion_ids"].shape[1]
+    sampled = right([torch.tensor(s.logprobs) for s in samples])
+    if case.old == "rollout":
+        inputs["old_per_token_logps"] = sampled
+    if settings["beta"]:
+        module.load_state_dict(before.module.state_dict())
+        with torch.no_grad():
+            inputs["ref_per_token_logps"], *_ = trainer._get_per_token_logps_and_entropies(
+                module, ids, mask, width
+            )
+        module.load_state_dict(after.state_dict())
+    trainer.use_vllm = trainer.vllm_importance_sampling_correction = case.old == "trainer"
+    if case.old == "trainer":
+        with torch.no_grad():
+            old, *_ = trainer._get_per_token_logps_and_entropies(module, ids, mask, width)
+        gap = (old - sampled) * inputs["completion_mask"]
+        cap = settings["vllm_importance_sampling_clip_max"]
+        inputs["importance_sampling_ratio"] = gap.exp().clamp(max=cap)  # its mode "token_truncate"
+    loss = trainer._compute_loss(module, inputs)
+    loss.backward()
+    return loss.item(), gradient(module)
+
+
+CREDIT = TrainConfig(tree_credit=TreeCredit(), overlong=Overlong(limit=24, buffer=8))
+
+
+@pytest.mark.parametrize("which", ["groups", "tree"])
+@pytest.mark.parametrize("name", CASES)
+def test_losses_and_gradients_agree(request, name, which, before, after, trl_trainer):
+    case, rollouts = CASES[name], request.getfixturevalue(which)
+    config = TrainConfig() if which == "groups" else CREDIT
+    samples = turn_samples(rollouts, config)
+    loss, slope = local_numbers(case, rollouts, config, before, after)
+    batches = experiences(samples, openrlhf_maker(len(samples)))
+    others = {
+        "OpenRLHF": openrlhf_numbers(case, batches, before, after),
+        "TRL": trl_numbers(case, samples, trl_trainer, before, after),
+    }
+    assert abs(loss) > 100 * AGREE
+    assert slope.norm() > 100 * AGREE
+    for trainer, (other, other_slope) in others.items():
+        assert other == pytest.approx(loss, abs=AGREE), trainer
+        assert (other_slope - slope).abs().max() < AGREE, trainer
+
+
+@pytest.mark.parametrize("which", ["groups", "tree"])
+def test_advantages_pass_through_openrlhf(request, which, before):
+    rollouts = request.getfixturevalue(which)
+    config = TrainConfig() if which == "groups" else CREDIT
+    samples = turn_samples(rollouts, config)
+    batches = experiences(samples, openrlhf_maker(len(samples)))
+    made = [
+        (row[mask.bool()].tolist(), int(mask.sum()))
+        for batch in batches
+        for row, mask in zip(batch.advantages, batch.action_mask, strict=True)
+    ]
+    assert [tokens for _, tokens in made] == [len(s.completion_ids) for s in samples]
+    for (values, _), sample in zip(made, samples, strict=True):
+        assert values == pytest.approx([sample.advantage] * len(values), abs=AGREE)
+
+
+def test_group_normalisations_differ_only_in_what_is_added_to_the_deviation(groups):
+    """Ours adds 1e-6, OpenRLHF's "group_norm" 1e-9, TRL 1e-4; all divide squares by n - 1."""
+    whole = [g for g in groups if None not in [t.reward for t in g.turns]]
+    ours = group_normalised(whole)
+    assert ours
+    for group in whole:
+        rewards = torch.tensor([turn.reward for turn in group.turns])
+        for eps, allowed in ((1e-9, 1e-5), (1e-4, 5e-4)):
+            theirs = (rewards - rewards.mean()) / (rewards.std() + eps)
+            for turn, value in zip(group.turns, theirs.tolist(), strict=True):
+                advantage = ours.get((turn.tree, turn.id), 0.0)
+                assert value == pytest.approx(advantage, abs=allowed)
