@@ -1,53 +1,25 @@
-import importlib.util
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
+import openai_server
 import pytest
+from command_line import command, run_cli, timeless
 
 import mars_env
 from mars_env.rollout import read_run
 
-HERE = Path(__file__).parent
-AIME25 = HERE.parents[1].parent / "shared" / "data" / "aime2025.jsonl"
-
-_spec = importlib.util.spec_from_file_location("openai_server", HERE / "openai_server.py")
-openai_server = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(openai_server)
-
-
-def command(*arguments):
-    return [sys.executable, "-m", "mars_env.cli", *map(str, arguments)]
-
-
-def mars_env_cli(*arguments, code=0):
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240)
-    assert done.returncode == code, done.stderr + done.stdout
-    return done.stdout if code == 0 else done.stderr
-
-
-def timeless(run):
-    """Everything of a run that must not depend on the clock."""
-    return [
-        (
-            tree.id,
-            tree.final,
-            tree.fault,
-            [(t.id, t.action, t.reward, t.grade and t.grade.verdict) for t in tree.turns],
-        )
-        for tree in run.trees
-    ]
+AIME25 = Path(__file__).parents[2].parent / "shared" / "data" / "aime2025.jsonl"
 
 
 @pytest.mark.skipif(not AIME25.exists(), reason="the real AIME 2025 problems are not part of the repository")
 def test_the_real_problems_through_a_real_server(tmp_path):
     with openai_server.Server(delay=0.002) as server:
         report = json.loads(
-            mars_env_cli(
+            run_cli(
                 *[
                     "evaluate",
                     "aime-solve-verify-correct",
@@ -82,7 +54,7 @@ def test_a_killed_evaluation_resumes_to_the_same_run(tmp_path):
     with openai_server.Server(delay=0.01) as server:
         arguments = ["evaluate", "aime-solve-verify-correct", "--limit", 12, "--n", 2, "--concurrency", 8]
         arguments += ["--agents", f"{server.url}#tiny", "--seed", 1, "--out"]
-        mars_env_cli(*arguments, tmp_path / "whole")
+        run_cli(*arguments, tmp_path / "whole")
         expected = read_run(tmp_path / "whole")
         rows = len((tmp_path / "whole" / "turns.jsonl").read_text().splitlines())
         killed = tmp_path / "killed"
@@ -102,7 +74,7 @@ def test_a_killed_evaluation_resumes_to_the_same_run(tmp_path):
                     break
                 time.sleep(0.002)
             assert process.wait(10) == -signal.SIGKILL
-        mars_env_cli(*arguments, killed)
+        run_cli(*arguments, killed)
     assert timeless(read_run(killed)) == timeless(expected)
     stored = [json.loads(line) for line in (killed / "turns.jsonl").read_text().splitlines()]
     assert len({(row["tree"], row["id"]) for row in stored}) == len(stored) == rows
@@ -144,9 +116,7 @@ def test_equal_token_baselines_stand_in_the_report(tmp_path):
 
 
 def test_a_dry_run_plays_nothing():
-    said = mars_env_cli(
-        "evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--n", 2, "--dry-run"
-    )
+    said = run_cli("evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--n", 2, "--dry-run")
     assert "200 episodes, at most 4,400 calls" in said
 
 
@@ -161,14 +131,14 @@ def test_another_configuration_is_refused(tmp_path):
         "--out",
         tmp_path / "run",
     ]
-    mars_env_cli(*arguments)
-    said = mars_env_cli(*arguments, "--seed", 4, code=2)
+    run_cli(*arguments)
+    said = run_cli(*arguments, "--seed", 4, code=2)
     assert "seed: 0 then, 4 now" in " ".join(said.split())
     assert "Traceback" not in said
 
 
 def test_a_server_that_is_not_there_is_said_in_one_sentence(tmp_path):
-    said = mars_env_cli(
+    said = run_cli(
         *["evaluate", "aime-solve", "--agents", "http://127.0.0.1:9/v1#x?attempts=1", "--limit", 2],
         *["--out", tmp_path / "run"],
         code=2,
@@ -181,19 +151,17 @@ def test_runs_are_compared_and_viewed(tmp_path):
     for name, answer in (("a", "5"), ("b", "6")):
         agents = f"scripted:\\boxed{{{answer}}}"
         arguments = ["--agents", agents, "--limit", 20, "--n", 2, "--out", tmp_path / name]
-        mars_env_cli("evaluate", "aime-solve", *arguments)
-    assert "Solver" in mars_env_cli("compare", tmp_path / "a", tmp_path / "b")
-    mars_env_cli("view", tmp_path / "a", "--out", tmp_path / "page.html")
+        run_cli("evaluate", "aime-solve", *arguments)
+    assert "Solver" in run_cli("compare", tmp_path / "a", tmp_path / "b")
+    run_cli("view", tmp_path / "a", "--out", tmp_path / "page.html")
     assert "<html" in (tmp_path / "page.html").read_text()
-    assert "holds no run" in " ".join(mars_env_cli("compare", tmp_path / "a", tmp_path / "c", code=2).split())
+    assert "holds no run" in " ".join(run_cli("compare", tmp_path / "a", tmp_path / "c", code=2).split())
 
 
 def test_the_lists():
-    assert "aime-solve-verify-correct" in mars_env_cli("envs").split()
-    assert "Start with" in mars_env_cli("problems", "arithmetic", "--limit", 2)
-    rows = [
-        json.loads(line) for line in mars_env_cli("problems", "aime", "--limit", 3, "--jsonl").splitlines()
-    ]
+    assert "aime-solve-verify-correct" in run_cli("envs").split()
+    assert "Start with" in run_cli("problems", "arithmetic", "--limit", 2)
+    rows = [json.loads(line) for line in run_cli("problems", "aime", "--limit", 3, "--jsonl").splitlines()]
     assert [set(row) for row in rows] == [{"id", "problem", "answer"}] * 3
-    said = mars_env_cli("doctor")
+    said = run_cli("doctor")
     assert "torch" in said and "aiohttp" not in said

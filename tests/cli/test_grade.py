@@ -1,18 +1,10 @@
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import command_line
 import pytest
 
 MBPP = Path(__file__).parents[2].parent / "shared" / "data" / "mbpp_sanitized.jsonl"
-
-
-def mars_env_cli(*arguments, code=0):
-    command = [sys.executable, "-m", "mars_env.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == code, done.stderr + done.stdout
-    return done.stdout + done.stderr
 
 
 def write(path, rows):
@@ -36,7 +28,7 @@ def test_mathematics_in_the_order_of_the_input(tmp_path):
         ("a", "\\boxed{025}"),
     ]
     completions = write(tmp_path / "c.jsonl", [{"problem_id": p, "completion": text} for p, text in answers])
-    said = mars_env_cli(
+    said = command_line.said(
         "grade", "--problems", problems, "--completions", completions, "--out", tmp_path / "v.jsonl"
     )
     rows = read(tmp_path / "v.jsonl")
@@ -71,7 +63,9 @@ def test_code_of_all_forms(tmp_path):
         tmp_path / "c.jsonl",
         [{"problem_id": p, "completion": f"```python\n{x}\n```"} for p, x in programs.items()],
     )
-    mars_env_cli("grade", "--problems", problems, "--completions", completions, "--out", tmp_path / "v.jsonl")
+    command_line.said(
+        "grade", "--problems", problems, "--completions", completions, "--out", tmp_path / "v.jsonl"
+    )
     rows = read(tmp_path / "v.jsonl")
     assert [row["verdict"] for row in rows] == ["CORRECT", "CORRECT", "WRONG"]
     assert all(row["backend"] for row in rows) and rows[2]["feedback"]
@@ -84,7 +78,7 @@ def test_every_reference_solution_of_mbpp_is_right(tmp_path):
         for row in read(MBPP)
     ]
     completions = write(tmp_path / "c.jsonl", solutions)
-    said = mars_env_cli(
+    said = command_line.said(
         "grade", "--problems", MBPP, "--completions", completions, "--out", tmp_path / "v.jsonl"
     )
     assert "427 CORRECT, written" in said
@@ -93,7 +87,7 @@ def test_every_reference_solution_of_mbpp_is_right(tmp_path):
 def test_an_unknown_problem_is_named_with_file_and_line(tmp_path):
     problems = write(tmp_path / "p.jsonl", [{"id": "a", "problem": "?", "answer": "25"}])
     completions = write(tmp_path / "c.jsonl", [{"problem_id": "z", "completion": "x"}])
-    said = mars_env_cli(
+    said = command_line.said(
         *["grade", "--problems", problems, "--completions", completions, "--out", tmp_path / "v.jsonl"],
         code=2,
     )
@@ -107,5 +101,5 @@ def test_validation_finds_what_is_not_fit(tmp_path):
         {"id": "bad", "prompt": "Twice x.", "entry_point": "twice", "tests": ["assert twice(5) == 11"],
          "solution": "def twice(x):\n    return 2 * x"},
     ]  # fmt: skip
-    said = mars_env_cli("validate", write(tmp_path / "p.jsonl", rows), code=1)
+    said = command_line.said("validate", write(tmp_path / "p.jsonl", rows), code=1)
     assert "bad:" in said and "good:" not in said and "1 of 2 problems are fit" in said

@@ -1,23 +1,18 @@
 """Tree searches on the command line: two endpoints in one tree, and killed runs."""
 
-import importlib.util
 import json
 import os
 import random
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
+import openai_server
 import pytest
+from command_line import command, run_cli, timeless
 
 import mars_env
 from mars_env.rollout import read_run
-
-_spec = importlib.util.spec_from_file_location("openai_server", Path(__file__).parent / "openai_server.py")
-openai_server = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(openai_server)
 
 
 class CodeServer(openai_server.Server):
@@ -38,29 +33,6 @@ class CodeServer(openai_server.Server):
         return f"Let us see.\n```python\n{body}\n```"
 
 
-def command(*arguments):
-    return [sys.executable, "-m", "mars_env.cli", *map(str, arguments)]
-
-
-def cli(*arguments, code=0):
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240)
-    assert done.returncode == code, done.stderr + done.stdout
-    return done.stdout if code == 0 else done.stderr
-
-
-def timeless(run):
-    return [
-        (
-            tree.id,
-            tree.final,
-            tree.fault,
-            dict(tree.info),
-            [(t.id, t.agent, t.policy, t.action, t.search_score, t.reward, dict(t.info)) for t in tree.turns],
-        )
-        for tree in run.trees
-    ]
-
-
 def test_two_models_behind_two_endpoints_in_one_tree(tmp_path):
     private = [
         test["input"]
@@ -70,7 +42,7 @@ def test_two_models_behind_two_endpoints_in_one_tree(tmp_path):
     ]
     with CodeServer() as one, CodeServer() as two:
         out = tmp_path / "run"
-        text = cli(
+        text = run_cli(
             *["evaluate", "programs-tree-search", "--limit", 2, "--json", "--out", out],
             *["--agents", f"{one.url}#first,{two.url}#second", "--set", "nodes=12", "--seed", 4],
         )
@@ -98,7 +70,7 @@ def test_a_killed_search_resumes_to_the_same_run(tmp_path):
         arguments = ["evaluate", "arithmetic-tree-search", "--limit", 4, "--concurrency", 3]
         arguments += ["--agents", f"{server.url}#a,{server.url}#b", "--seed", 1, "--set", "nodes=30"]
         arguments += ["--set", f"verifier={server.url}#v", "--set", "verdicts=2", "--out"]
-        cli(*arguments, tmp_path / "whole")
+        run_cli(*arguments, tmp_path / "whole")
         expected = read_run(tmp_path / "whole")
         rows = len((tmp_path / "whole" / "turns.jsonl").read_text().splitlines())
         killed = tmp_path / "killed"
@@ -115,12 +87,14 @@ def test_a_killed_search_resumes_to_the_same_run(tmp_path):
                     break
                 time.sleep(0.002)
             assert process.wait(10) == -signal.SIGKILL
-        cli(*arguments, killed)
+        run_cli(*arguments, killed)
     assert timeless(read_run(killed)) == timeless(expected)
     stored = [json.loads(line) for line in turns.read_text().splitlines()]
     assert len({(row["tree"], row["id"]) for row in stored}) == len(stored) == rows
 
 
 def test_what_is_refused_is_said_in_one_line():
-    said = cli("evaluate", "arithmetic-tree-search", "--agents", "scripted:x", "--set", "final=first", code=2)
+    said = run_cli(
+        "evaluate", "arithmetic-tree-search", "--agents", "scripted:x", "--set", "final=first", code=2
+    )
     assert "nothing tells this search" in said and "Traceback" not in said

@@ -2,7 +2,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,8 @@ from mars_env.trainers.metrics import read_jsonl
 @pytest.mark.parametrize("every", [1, 3])
 def test_killed_at_five_random_moments_a_run_ends_bitwise_the_same(toy, tmp_path, every):
     never_killed = toy.train(None, every)
-    script = Path(__file__).with_name("toy_training.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), str(every), "5"],
+        [sys.executable, toy.__file__, str(tmp_path), str(every), "5"],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

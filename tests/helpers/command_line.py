@@ -1,0 +1,47 @@
+"""The command line in a process of its own, and what of a stored run must not depend on the clock."""
+
+import subprocess
+import sys
+
+
+def command(*arguments):
+    """The command line of a call of mars-env."""
+    return [sys.executable, "-m", "mars_env.cli", *map(str, arguments)]
+
+
+def run_cli(*arguments, code=0):
+    """Call mars-env, which must end with this exit status: standard output, or what it says if it fails."""
+    done = _called(arguments, code)
+    return done.stdout if code == 0 else done.stderr
+
+
+def said(*arguments, code=0):
+    """As `run_cli`: standard output, then standard error."""
+    done = _called(arguments, code)
+    return done.stdout + done.stderr
+
+
+def _called(arguments, code):
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240)
+    assert done.returncode == code, done.stderr + done.stdout
+    return done
+
+
+def timeless(run):
+    """Everything of a stored run but its timings."""
+    return [
+        (
+            tree.id,
+            tree.final,
+            tree.fault,
+            dict(tree.info),
+            [
+                (
+                    *(turn.id, turn.agent, turn.policy, turn.action, turn.grade and turn.grade.verdict),
+                    *(turn.search_score, turn.reward, dict(turn.info)),
+                )
+                for turn in tree.turns
+            ],
+        )
+        for tree in run.trees
+    ]
