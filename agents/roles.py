@@ -149,7 +149,8 @@ Check it step by step and write a better one, which must stand alone.
 class Verifier(RoleAgent):
     r"""Judges a solution. Observation: ``{"problem", "solution", "truncated", "round"}``.
 
-    Its report ends in the line ``Correctness: Correct`` or ``Correctness: Wrong``, which the rules read.
+    With the field ``"feedback"`` as well it reads what came of the public tests of a program. Its report
+    ends in the line ``Correctness: Correct`` or ``Correctness: Wrong``, which the rules read.
 
     Example:
         >>> from mars_env.agents.scripted import ScriptedModel
@@ -176,6 +177,15 @@ Check the solution of the problem below, step by step.
 </solution>
 {% if truncated %}
 The solution was cut off at its length limit: it is not finished.
+{% endif %}
+{%- if feedback is defined and feedback %}
+The program was run on the public tests of the problem alone. This came of it:
+
+<feedback>
+{{ feedback }}
+</feedback>
+
+A program that fails one of them is wrong. One that passes them all can still be wrong.
 {% endif %}
 A solution is wrong if its final answer or its program is wrong or missing, \
 or if a step that it needs does not hold.

@@ -106,6 +106,8 @@ def make(
         grader=grader,
         grower=grower,
     )
+    if game.evidence is not None and not game.evidence.searched:
+        game.evidence.refuse_unfit(chosen[:1] if chosen.endless else chosen)
     return MarsEnv(game, chosen, name=env_spec.id, render_mode=render_mode)
 
 

@@ -27,4 +27,7 @@ class InStep:
 
 def graded_in_step(game: Game) -> Game:
     """The same game, graded `InStep`: what is rolled out is then bitwise the same in every run on a CPU."""
-    return replace(game, grader=InStep(game.grader))
+    evidence = game.evidence
+    if evidence is not None and evidence.grader is not None:
+        evidence = replace(evidence, grader=InStep(evidence.grader))
+    return replace(game, grader=InStep(game.grader), evidence=evidence)

@@ -1,9 +1,11 @@
-"""What a search may see: the second of its two scores.
+"""What may be seen of a submission beside its grade: the second of a search's two scores, and feedback.
 
 The *grade* of a node is the truth: all tests, the reference. Its *search score* is what policy,
 feedback, early stop and final choice may see. In training both are one. In an evaluation the search
 score comes from public tests, a verifier, a reward model, or from nothing but the answers themselves
 (a vote); a search that sees the grade is an oracle, and is refused unless one asks for it.
+
+Where nothing is searched, evidence is feedback alone: what agents may read of a submission.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class Evidence:
     Attributes:
         sees: What kind of evidence it is.
         grader: What gives it; None where it is the grade itself.
-        selection: The final choice among the nodes with the highest search score.
+        selection: The final choice among the nodes with the highest search score; None where nothing is
+            searched, and the evidence is feedback for agents alone.
         oracle: Whether an evaluation may see the grade.
 
     Example:
@@ -48,8 +51,13 @@ class Evidence:
 
     sees: Sees
     grader: Grader | None = None
-    selection: Selection = field(default_factory=First)
+    selection: Selection | None = field(default_factory=First)
     oracle: bool = False
+
+    @property
+    def searched(self) -> bool:
+        """Whether it is a search that sees it."""
+        return self.selection is not None
 
     def shown(self, problem: Problem) -> Problem:
         """The problem as a search may know it: of its reference, the public tests alone.
@@ -59,7 +67,7 @@ class Evidence:
         return Problem(problem.id, problem.statement, public_reference(problem), problem.kind)
 
     def refuse_unfit(self, problems: Iterable[Problem]) -> None:
-        """Refuse an evaluation that would see the truth, or has nothing to see.
+        """Refuse problems on which agents would see the truth, or have nothing to see.
 
         Raises:
             ConfigError: Says what to do instead.
@@ -77,6 +85,11 @@ class Evidence:
         if self.sees != "public":
             return
         bare = [problem.id for problem in problems if not public_tests(problem)]
+        if bare and not self.searched:
+            raise ConfigError(
+                f"agents are to read what came of public tests, and {len(bare)} problems have none, such as "
+                f"{bare[0]!r}: leave out public_feedback, or choose problems with public tests"
+            )
         if bare:
             raise ConfigError(
                 f"a search may see public tests alone, and {len(bare)} problems have none, such as "
@@ -89,6 +102,8 @@ class Evidence:
         """What a reader of a report must know."""
         if self.sees == "grade":
             return ("ORACLE: the search saw the grades of its nodes; this is no result at test time",)
+        if not self.searched:
+            return (f"The agents read what came of {_NAMES[self.sees]}; grades only score it",)
         final = type(self.selection).__name__.lower()
         return (f"The search saw {_NAMES[self.sees]}; final choice: {final}; grades only score it",)
 

@@ -12,6 +12,7 @@ from mars_env.envs.growers import Linear, MakeGrower
 from mars_env.envs.rewards import PAPER_REWARDS, outcome
 from mars_env.envs.rules import Rules
 from mars_env.envs.selection import Choice, candidates
+from mars_env.errors import ConfigError
 from mars_env.sync import maybe_await
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
@@ -26,7 +27,8 @@ class Game:
         rewards: Step rewards by role; a role that is not named gets the score of its own grade.
         team_reward: Rewards that need the whole tree, given when it is finished.
         grower: Makes what decides how a tree grows in play and evaluation.
-        evidence: What a search may see and how it chooses its answer; None where nothing is searched.
+        evidence: What agents may read of their submissions' judgements, and a search may see and choose
+            by; None where it is nothing. Its rules are `mars_env.envs.rules.Informed`.
         grading_timeout: Seconds after which a grader that does not answer is given up: the grade is
             UNKNOWN. Generous, since a verdict may have to wait its turn among thousands.
     """
@@ -39,6 +41,13 @@ class Game:
     evidence: Evidence | None = None
     grading_timeout: float = 3600.0
 
+    def __post_init__(self) -> None:
+        if self.evidence is not None and not hasattr(self.rules, "informed"):
+            raise ConfigError(
+                f"{type(self.rules).__name__} has no method informed(), so its agents cannot read the "
+                "feedback that evidence= would give"
+            )
+
     async def grade(self, problem: Problem, state: Any, action: Action) -> Grade | None:
         """The grade of an action on a state; None where the rules submit nothing.
 
@@ -49,7 +58,7 @@ class Game:
         return None if text is None else await self._judged(self.grader, problem, text)
 
     async def grades(self, problem: Problem, state: Any, action: Action) -> tuple[Grade | None, Grade | None]:
-        """The grade of an action, and what a search may see of it: the same, or what its evidence says.
+        """The grade of an action, and what agents and searches may see of it: the same, or other evidence.
 
         The evidence's grader gets the problem without its reference, public tests apart.
         """
@@ -69,7 +78,7 @@ class Game:
 
         Grades and rewards are taken off the turns before they are shown.
         """
-        if self.evidence is None or first is None:
+        if self.evidence is None or self.evidence.selection is None or first is None:
             return Choice(first)
         blind = [replace(turn, grade=None, reward=None) for turn in candidates(turns)]
         return await self.evidence.selection.choose(self.evidence.shown(problem), blind, seed)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
+from mars_env.envs.rules import Informed
 from mars_env.errors import MarsError
 from mars_env.seeds import derive_seed
 from mars_env.types import Action, Grade, Problem, Tree, Turn, Verdict
@@ -47,7 +48,7 @@ async def judge(
         grade = await game.grade(problem, state, action)
     else:
         grade, seen = await game.grades(problem, state, action)
-        search_score = None if seen is None else seen.score
+        search_score = seen.score if seen is not None and game.evidence.searched else None
         info |= what_was_seen(seen)
     known: dict[str, Any] = {
         "tree": tree,
@@ -64,11 +65,29 @@ async def judge(
         "seconds": seconds,
     }
     reward = await game.reward(Turn(**known), path, problem)
-    return Node(Turn(**known, reward=reward), game.rules.apply(state, action, grade))
+    turn = Turn(**known, reward=reward)
+    return Node(turn, follow(game, state, turn))
+
+
+def follow(game: Game, state: Any, turn: Turn) -> Any:
+    """The state after a turn, its agents told what the game's evidence shows of it.
+
+    Example:
+        >>> from mars_env.envs.solve import Solve
+        >>> from mars_env.grading import grader_for
+        >>> rules = Solve()
+        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
+        >>> follow(Game(rules, grader_for("math")), rules.start(Problem("p", "2 + 2?", "4")), turn).solution
+        '4'
+    """
+    after = game.rules.apply(state, turn.action, turn.grade)
+    if game.evidence is None:
+        return after
+    return cast(Informed[Any], game.rules).informed(after, str(turn.info.get("feedback", "")))
 
 
 def what_was_seen(seen: Grade | None) -> dict[str, Any]:
-    """What is recorded of a search's view of a turn, besides its score: feedback, cost, why it is unknown.
+    """What is recorded of the evidence's view of a turn, besides its score: feedback, cost, why unknown.
 
     Example:
         >>> what_was_seen(Grade.wrong("1 of 2 tests", feedback="The first failure: ...", tokens=5))

@@ -29,7 +29,13 @@ from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.envs.rules import Rules
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.solve import Solve
-from mars_env.envs.solve_verify_correct import INFERENCE, TRAINING, Schedule, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import (
+    INFERENCE,
+    TRAINING,
+    Schedule,
+    SolveVerifyCorrect,
+    public_evidence,
+)
 from mars_env.envs.tree_search import SEARCH_REWARDS, search_evidence, tree_search
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
@@ -48,14 +54,14 @@ class RulesSpec:
         rewards: Step rewards by role, unless the user gives others.
         grower: What grows a tree in play and evaluation.
         training: Settings that training takes unless told otherwise.
-        evidence: For rules that are searched: what a search may see, given the rules and the kind.
+        evidence: What agents may read of judgements, and a search may see, given the rules and the kind.
     """
 
     make: Callable[..., Rules[Any]]
     rewards: Mapping[str, Reward] = field(default_factory=lambda: PAPER_REWARDS)
     grower: MakeGrower = Linear
     training: Mapping[str, Any] = field(default_factory=dict)
-    evidence: Callable[[Rules[Any], str], Evidence] | None = None
+    evidence: Callable[[Rules[Any], str], Evidence | None] | None = None
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -92,9 +98,20 @@ class EnvSpec:
 
 
 def solve_verify_correct(
-    schedule: str | Mapping[str, Any] | Schedule = "inference", **numbers: Any
+    schedule: str | Mapping[str, Any] | Schedule = "inference",
+    *,
+    public_feedback: bool = False,
+    **numbers: Any,
 ) -> Rules[Any]:
-    """The rules of MarsRL: ``schedule="inference"`` or ``"training"``, single numbers overridden.
+    """The rules of MarsRL.
+
+    Args:
+        schedule: ``"inference"``, ``"training"`` or numbers of one's own.
+        public_feedback: Whether the Verifier reads what came of a program's public tests.
+        **numbers: Single numbers of `Schedule` that take the place of the schedule's.
+
+    Raises:
+        ConfigError: A setting is wrong.
 
     Example:
         >>> solve_verify_correct("training", rounds=1).schedule.rounds
@@ -107,7 +124,7 @@ def solve_verify_correct(
         schedule = presets[schedule]
     base = schedule.model_dump() if isinstance(schedule, Schedule) else dict(schedule)
     try:
-        return SolveVerifyCorrect(Schedule(**{**base, **numbers}))
+        return SolveVerifyCorrect(Schedule(**{**base, **numbers}), public_feedback)
     except ValueError as error:
         raise ConfigError(f"these settings do not fit solve-verify-correct: {error}") from error
 
@@ -116,7 +133,9 @@ _IDS: dict[str, tuple[str, str]] = {}
 """Registered whole ids: their problem set and their rules."""
 
 _RULES: dict[str, RulesSpec] = {
-    "solve-verify-correct": RulesSpec(solve_verify_correct, training={"schedule": "training"}),
+    "solve-verify-correct": RulesSpec(
+        solve_verify_correct, training={"schedule": "training"}, evidence=public_evidence
+    ),
     "solve": RulesSpec(Solve),
     "self-refine": RulesSpec(lambda revisions=1: Solve(revisions=revisions)),
     "tree-search": RulesSpec(

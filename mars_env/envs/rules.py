@@ -60,3 +60,14 @@ class Rules(Protocol[S]):
     def final(self, state: S) -> int | None:
         """Which of the graded turns so far, in their order, is the team's answer."""
         ...
+
+
+class Informed(Rules[S], Protocol[S]):
+    """Rules whose agents may read what came of a submission, as far as a `Game.evidence` shows it."""
+
+    def informed(self, state: S, feedback: str) -> S:
+        """The state after a submission, with its feedback; the same state for an empty one.
+
+        Called after each `apply`. The feedback is the evidence's, never the grade's own.
+        """
+        ...

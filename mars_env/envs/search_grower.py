@@ -69,8 +69,7 @@ class SearchGrower:
         turn = node.turn
         if turn is None:
             raise ConfigError(f"the expansion {expansion.id} came back without its turn")
-        state = self._rules.informed(node.state, str(turn.info.get("feedback", "")))
-        self._nodes[ask] = Node(turn, state)
+        self._nodes[ask] = node
         self._search.tell(ask, turn.search_score, _tokens(turn))
 
     def final(self) -> str | None:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gymnasium import Space
 from gymnasium.spaces import Discrete
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
+from mars_env.envs.evidence import Evidence, public_grader
+from mars_env.envs.rules import Rules
 from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.verdicts import bug_report, read_judgement
+from mars_env.errors import ConfigError
 from mars_env.types import Action, Grade, Observation, Problem
 
 SOLVER, VERIFIER, CORRECTOR = "solver_0", "verifier_0", "corrector_0"
@@ -62,12 +65,14 @@ class State:
         solutions: All solutions so far, the current one last, each with whether it was cut off.
         judgements: All verifications so far: (index of the solution judged, passed).
         report: The last Verifier's text, as the Corrector reads it.
+        feedback: What came of the current solution's public tests, where they are run.
     """
 
     problem: Problem
     solutions: tuple[tuple[str, bool], ...] = ()
     judgements: tuple[tuple[int, bool], ...] = ()
     report: str = ""
+    feedback: str = ""
 
     @property
     def judged(self) -> bool:
@@ -99,6 +104,11 @@ class State:
 class SolveVerifyCorrect:
     r"""The rules, under one `Schedule`.
 
+    Attributes:
+        schedule: Who acts how often.
+        public_feedback: Whether the Verifier reads what came of a program's public tests (`informed`).
+        possible_agents: Solver, Verifier, Corrector.
+
     Example:
         >>> rules = SolveVerifyCorrect(TRAINING)
         >>> state = rules.start(Problem("p", "What is 2 + 2?", "4"))
@@ -111,6 +121,7 @@ class SolveVerifyCorrect:
     """
 
     schedule: Schedule = INFERENCE
+    public_feedback: bool = False
     possible_agents: tuple[str, ...] = (SOLVER, VERIFIER, CORRECTOR)
 
     @property
@@ -119,11 +130,13 @@ class SolveVerifyCorrect:
         return 1 + self.schedule.verifications + self.schedule.rounds
 
     def fields(self, agent: str) -> Mapping[str, Space[Any]]:
-        """Solver: the problem; Verifier: and the solution; Corrector: and the bug report."""
+        """Solver: the problem; Verifier: and the solution, feedback if any; Corrector: and the bug report."""
         fields: dict[str, Space[Any]] = {"problem": UnicodeText()}
         if agent != SOLVER:
             fields |= {"solution": UnicodeText(), "truncated": Discrete(2)}
             fields |= {"round": Discrete(self.schedule.verifications + 1)}
+        if agent == VERIFIER and self.public_feedback:
+            fields["feedback"] = UnicodeText()
         if agent == CORRECTOR:
             fields["report"] = UnicodeText()
         return fields
@@ -145,12 +158,14 @@ class SolveVerifyCorrect:
         return VERIFIER if verifications_left else None
 
     def observe(self, state: State, agent: str) -> Observation:
-        """The agent's fields; before there is a solution or a report they are empty texts."""
+        """The agent's fields; before there is a solution, feedback or a report they are empty texts."""
         observation: dict[str, str | int] = {"problem": state.problem.statement}
         if agent != SOLVER:
             solution, truncated = state.solutions[-1] if state.solutions else ("", False)
             observation |= {"solution": solution, "truncated": int(truncated)}
             observation["round"] = len(state.judgements)
+        if agent == VERIFIER and self.public_feedback:
+            observation["feedback"] = state.feedback
         if agent == CORRECTOR:
             observation["report"] = state.report
         return observation
@@ -173,9 +188,13 @@ class SolveVerifyCorrect:
         if self.turn(state) == VERIFIER:
             judged = (len(state.solutions) - 1, read_judgement(action.text).passed)
             judgements = (*state.judgements, judged)
-            return State(state.problem, state.solutions, judgements, bug_report(action.text))
+            return replace(state, judgements=judgements, report=bug_report(action.text))
         solutions = (*state.solutions, (action.text, action.truncated))
         return State(state.problem, solutions, state.judgements, state.report)
+
+    def informed(self, state: State, feedback: str) -> State:
+        """The state with the feedback of the current solution's public tests."""
+        return replace(state, feedback=feedback) if feedback else state
 
     def final(self, state: State) -> int | None:
         """The accepted solution, else the one most often judged correct, the earliest of equals.
@@ -188,3 +207,25 @@ class SolveVerifyCorrect:
             return len(state.solutions) - 1
         passes = Counter(index for index, passed in state.judgements if passed)
         return max(range(len(state.solutions)), key=lambda index: (passes[index], -index))
+
+
+def public_evidence(rules: Rules[Any], kind: str) -> Evidence | None:
+    """Feedback by public tests, where the rules ask for it: from a grader that is given no others.
+
+    Raises:
+        ConfigError: The problems are not code.
+
+    Example:
+        >>> public_evidence(SolveVerifyCorrect(public_feedback=True), "code").sees
+        'public'
+        >>> public_evidence(SolveVerifyCorrect(), "code") is None
+        True
+    """
+    if not isinstance(rules, SolveVerifyCorrect) or not rules.public_feedback:
+        return None
+    if kind != "code":
+        raise ConfigError(
+            f"public_feedback=True runs the public tests of programs, and problems of {kind} have none: "
+            "leave it out, or choose a problem set of code"
+        )
+    return Evidence("public", public_grader("all"), selection=None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Linear
@@ -19,6 +20,7 @@ from mars_env.evaluation.metrics import answers_of_grading, first_attempts, samp
 from mars_env.evaluation.report import Report, build_report
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
+from mars_env.rollout.engine import Journal
 from mars_env.seeds import derive_seed
 from mars_env.types import Agent, Problem, Tree
 
@@ -26,6 +28,38 @@ GENERATED_LIMIT = 100
 """How many problems of an endless set are played when no limit is given."""
 
 OnTree = Callable[[Tree], None]
+
+
+class Play(Protocol):
+    """Plays jobs: in this process (`here`), or on a cluster (`mars_env.distributed.Fleet.play_all`)."""
+
+    def __call__(
+        self,
+        jobs: Iterable[Job],
+        *,
+        seed: int,
+        concurrency: int,
+        journal: Journal | None,
+        change: Callable[[Game], Game],
+    ) -> AsyncGenerator[Tree]:
+        """Yields each tree as soon as it is finished; `change` makes what is played of the game."""
+        ...
+
+
+def here(game: Game, agents: Mapping[str, Agent]) -> Play:
+    """Plays jobs in this process."""
+
+    def play(
+        jobs: Iterable[Job],
+        *,
+        seed: int,
+        concurrency: int,
+        journal: Journal | None,
+        change: Callable[[Game], Game],
+    ) -> AsyncGenerator[Tree]:
+        return play_all(change(game), agents, jobs, seed=seed, concurrency=concurrency, journal=journal)
+
+    return play
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +139,7 @@ def limited(problems: ProblemSet, limit: int | None) -> ProblemSet:
 async def run(
     plan: Plan,
     game: Game,
-    agents: Mapping[str, Agent],
+    play: Play,
     *,
     out: Path | None = None,
     on_tree: OnTree | None = None,
@@ -114,6 +148,13 @@ async def run(
 
     With `out`, finished turns are stored as they come, and a run that was interrupted goes on where
     it stopped.
+
+    Args:
+        plan: What is played, and how often.
+        game: The game, as `play` plays it.
+        play: Who plays, and where.
+        out: Where the run is stored.
+        on_tree: Called with every tree as it is finished.
 
     Returns:
         The report and the trees, in the order of problems and samples.
@@ -125,10 +166,10 @@ async def run(
     """
     if game.evidence is not None:
         game.evidence.refuse_unfit(plan.problems)
-    trees = await _play(game, agents, plan.jobs, plan.identity, plan, out, on_tree)
+    trees = await _play(play, _unchanged, plan.jobs, plan.identity, plan, out, on_tree)
     if all(tree.fault for tree in trees):
         raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
-    baselines = await _baselines(plan, game, agents, trees, out, on_tree) if plan.baselines else ()
+    baselines = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ()
     report = build_report(
         trees,
         title=plan.title,
@@ -149,43 +190,52 @@ async def run(
 async def _baselines(
     plan: Plan,
     game: Game,
-    agents: Mapping[str, Agent],
+    play: Play,
     trees: Sequence[Tree],
     out: Path | None,
     on_tree: OnTree | None,
 ) -> tuple[Baseline, ...]:
     """The Solver alone, at the System's mean tokens a problem: one sample, a vote, self-refinement."""
-    if game.evidence is not None:
+    if game.evidence is not None and game.evidence.searched:
         raise ConfigError(
             "the baselines of a search are searches: compare with runs of algorithm='best-of-n' and "
             "'refinement' at the same tokens"
         )
-    if SOLVER not in agents:
-        raise ConfigError(f"baselines need a Solver to play alone; the agents are {sorted(agents)}")
+    if SOLVER not in game.rules.possible_agents:
+        names = sorted(game.rules.possible_agents)
+        raise ConfigError(f"baselines need a Solver to play alone; the agents are {names}")
     finished = [tree for tree in trees if not tree.fault]
     attempts = [turn for tree in finished for turn in first_attempts(tree)]
     mean_tokens = sum(map(sampled_tokens, attempts)) / len(attempts)
     affordable = samples_for(token_budget(finished), mean_tokens)
     pool = max(plan.samples, math.ceil(1.25 * affordable) + 1)  # lengths vary: some spare
     revisions = math.ceil(1.5 * affordable)  # revisions tend to be shorter than first attempts
-    alone = {SOLVER: agents[SOLVER]}
 
-    async def play(name: str, revised: int, samples: int) -> list[Tree]:
-        rules = replace(game, rules=Solve(revised), team_reward=None, grower=Linear)
+    async def alone(name: str, revised: int, samples: int) -> list[Tree]:
         part = replace(plan, samples=samples, seed=derive_seed(plan.seed, name))
         identity = {**part.identity, "rules": f"solve, {revised} revisions"}
         folder = out / name if out is not None else None
-        return await _play(rules, alone, part.jobs, identity, part, folder, on_tree)
+        change = partial(_solver_alone, revisions=revised)
+        return await _play(play, change, part.jobs, identity, part, folder, on_tree)
 
-    votes = await play("baseline-vote", 0, pool)
-    refined = await play("baseline-refine", revisions, plan.samples)
+    votes = await alone("baseline-vote", 0, pool)
+    refined = await alone("baseline-refine", revisions, plan.samples)
     answer_of = answers_of_grading()
     return (single(finished, votes), majority(finished, votes, answer_of), refinement(finished, refined))
 
 
+def _unchanged(game: Game) -> Game:
+    return game
+
+
+def _solver_alone(game: Game, revisions: int) -> Game:
+    """The game that the Solver plays alone."""
+    return replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, evidence=None)
+
+
 async def _play(
-    game: Game,
-    agents: Mapping[str, Agent],
+    play: Play,
+    change: Callable[[Game], Game],
     jobs: Sequence[Job],
     identity: Mapping[str, Any],
     plan: Plan,
@@ -197,7 +247,7 @@ async def _play(
     problems: list[Problem] = list(plan.problems)
     with Store(out, identity, problems) if out is not None else nullcontext() as store:
         owed = [job for job in jobs if store is None or job.tree not in store.finished]
-        played = play_all(game, agents, owed, seed=plan.seed, concurrency=plan.concurrency, journal=store)
+        played = play(owed, seed=plan.seed, concurrency=plan.concurrency, journal=store, change=change)
         async with aclosing(played):
             async for tree in played:
                 trees[tree.id] = tree

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
-from mars_env.envs.play import conclude, judge
+from mars_env.envs.play import conclude, follow, judge
 from mars_env.errors import MarsError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.types import Agent, Problem, Tree, Turn
@@ -230,7 +230,7 @@ class _Player:
         return nodes
 
     def _replay(self, order: Expansion, turn: Turn) -> Node:
-        return Node(turn, self._game.rules.apply(order.parent.state, turn.action, turn.grade))
+        return Node(turn, follow(self._game, order.parent.state, turn))
 
     async def _play(self, order: Expansion, path: tuple[Turn, ...]) -> list[Node] | None:
         game, problem, n = self._game, self._job.problem, len(order.turn_ids)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Node
+from mars_env.envs.play import follow
 from mars_env.rollout.engine import with_rewards
 from mars_env.types import Tree, Turn
 
@@ -33,7 +34,7 @@ async def regrade(tree: Tree, game: Game) -> Tree:
             search_score = None if grade is None else grade.score
         graded = replace(turn, grade=grade, search_score=search_score)
         graded = replace(graded, reward=await game.reward(graded, path, tree.problem))
-        nodes[turn.id] = Node(graded, game.rules.apply(state, turn.action, grade))
+        nodes[turn.id] = Node(graded, follow(game, state, graded))
         paths[turn.id] = (*path, graded)
     turns = tuple(node.turn for node in nodes.values() if node.turn is not None)
     graded_tree = replace(tree, turns=turns)
