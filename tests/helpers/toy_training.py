@@ -2,8 +2,7 @@
 
     python toy_training.py DIRECTORY CHECKPOINT_EVERY KILLS
 
-prints the digest of the final state as a JSON line. It forks one process for each attempt, so that torch is
-imported once, and kills all but the last with SIGKILL at random moments.
+prints the digest of the final state as a JSON line.
 """
 
 from __future__ import annotations
@@ -11,20 +10,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
-import random
-import signal
 import sys
-import time
 from pathlib import Path
 
 import torch
+from kills import killed_at_random
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.metrics import JsonlLogger, read_jsonl
+from mars_env.trainers.metrics import JsonlLogger
 from mars_env.types import Action, Completion, Group, Turn
 
 VOCABULARY, STEPS = 12, 20
@@ -128,49 +124,13 @@ def digest(trainer: LocalTrainer) -> str:
     return sha.hexdigest()
 
 
-def _attempt(directory: Path, every: int) -> int:
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            (directory / "digest").write_text(train(directory, every))
-            status = 0
-        finally:
-            os._exit(status)
-    return child
-
-
-def _logged(directory: Path) -> int:
-    """The last step that has been logged."""
-    path = directory / "metrics.jsonl"
-    return max((row["step"] for row in read_jsonl(path)), default=0) if path.exists() else 0
-
-
 def main() -> None:
     """Kill the run as often as told, each time at a random moment, then let it end."""
     directory, every, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
-    moments = random.Random(0)
-    killed = resumed = 0
-    while killed < kills:
-        # A moment is so many steps further and some milliseconds, so that it does not depend on the load.
-        target = _logged(directory) + moments.randint(0, 4)
-        child = _attempt(directory, every)
-        while (
-            _logged(directory) < target
-            and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        ):
-            time.sleep(0.002)
-        time.sleep(moments.uniform(0.0, 0.06))
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        if os.WIFEXITED(status):
-            raise SystemExit("the run ended before it could be killed: make it longer")
-        killed += 1
-        resumed += any(directory.glob("step-*"))
-    _, status = os.waitpid(_attempt(directory, every), 0)
-    found = (directory / "digest").read_text() if status == 0 else ""
-    sys.stdout.write(json.dumps({"digest": found, "killed": killed, "resumed": resumed}) + "\n")
+    written = directory / "digest"
+    counts = killed_at_random(lambda: written.write_text(train(directory, every)), directory, kills)
+    sys.stdout.write(json.dumps({"digest": written.read_text(), **counts}) + "\n")
 
 
 if __name__ == "__main__":

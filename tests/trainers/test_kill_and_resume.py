@@ -2,10 +2,16 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
+from itertools import groupby
 
+import mars2_run
 import pytest
+import tiny_team
 
+from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.metrics import read_jsonl
+from mars_env.trainers.pipelined import LEDGER
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
@@ -25,3 +31,53 @@ def test_killed_at_five_random_moments_a_run_ends_bitwise_the_same(toy, tmp_path
     assert result["killed"] == 5
     assert result["resumed"] >= 1  # not all kills came before the first checkpoint
     assert [row["step"] for row in read_jsonl(tmp_path / "metrics.jsonl")] == list(range(1, toy.STEPS + 1))
+
+
+def lasting(rows):
+    """The rows of updates whose weights were kept: what is done again after a kill takes their place."""
+    kept = {}
+    for (_, step), block in groupby(rows, key=lambda row: (row["attempt"], row["step"])):
+        kept = {earlier: turns for earlier, turns in kept.items() if earlier < step} | {step: list(block)}
+    return kept
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
+@pytest.mark.parametrize("every", [1, 3])
+def test_killed_asynchronous_training_on_trees_loses_repeats_and_over_ages_no_turn(tmp_path, every):
+    done = subprocess.run(
+        [sys.executable, mars2_run.__file__, str(tmp_path), str(every), "3"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["killed"] == 3 and result["resumed"] >= 1
+    steps = list(range(1, mars2_run.STEPS + 1))
+
+    updates = lasting(read_jsonl(tmp_path / mars2_run.TURNS))
+    assert list(updates) == steps
+    turns = [turn for update in updates.values() for turn in update]
+    problems = tiny_team.environment(2).problems
+    wanted = [
+        job.tree
+        for step in range(mars2_run.STEPS)
+        for job in step_jobs(problems, step=step, problems_per_step=mars2_run.PROBLEMS, seed=mars2_run.SEED)
+    ]
+    assert len(set(wanted)) == len(wanted) == 3 * len(steps)
+    nodes = Counter((turn["tree"], turn["turn"]) for turn in turns)
+    assert set(nodes.values()) == {1}  # none is trained twice
+    assert Counter(tree for tree, _ in nodes) == dict.fromkeys(wanted, 8)  # and none is lost
+    assert {turn["policy"] for turn in turns} == {"a", "b"}
+    assert 0 < max(turn["age"] for turn in turns) <= mars2_run.BOUND
+
+    ledger = read_jsonl(tmp_path / LEDGER)
+    assert [row["step"] for row in ledger] == steps
+    for row in ledger:
+        assert sorted(row["groups"]) == sorted({turn["tree"] for turn in updates[row["step"]]})
+    figures = read_jsonl(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in figures] == steps
+    for row in figures:
+        assert row["pipeline/oldest"] == max(turn["age"] for turn in updates[row["step"]])
+        assert row["pipeline/dropped"] == 0

@@ -1,0 +1,64 @@
+"""Runs that are killed with SIGKILL at random moments and taken up again, one process for each attempt."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mars_env.trainers.metrics import read_jsonl
+
+
+def logged(directory: Path) -> int:
+    """The last step of a training run that stands in its metrics.jsonl."""
+    path = directory / "metrics.jsonl"
+    return max((row["step"] for row in read_jsonl(path)), default=0) if path.exists() else 0
+
+
+def killed_at_random(run: Callable[[], None], directory: Path, kills: int) -> dict[str, int]:
+    """Kill a training run so often, each time at a random moment; then let it end.
+
+    Each attempt is a fork of this process, so that torch is imported once.
+
+    Returns:
+        How often it was ``killed``, and how many of those attempts left a checkpoint (``resumed``).
+
+    Raises:
+        SystemExit: It ended before it could be killed, or its last attempt failed.
+    """
+    moments = random.Random(0)
+    resumed = 0
+    for _ in range(kills):
+        # A moment is so many steps further and some milliseconds, so that it does not depend on the load.
+        target = logged(directory) + moments.randint(0, 4)
+        child = _fork(run)
+        while (
+            logged(directory) < target
+            and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        ):
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0.0, 0.06))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            raise SystemExit("the run ended before it could be killed: make it longer")
+        resumed += any(directory.glob("step-*"))
+    _, status = os.waitpid(_fork(run), 0)
+    if status:
+        raise SystemExit("the last attempt failed")
+    return {"killed": kills, "resumed": resumed}
+
+
+def _fork(run: Callable[[], None]) -> int:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            run()
+            status = 0
+        finally:
+            os._exit(status)
+    return child

@@ -1,0 +1,92 @@
+"""Asynchronous MARS2 training of two policies, and a script that kills it at random moments.
+
+    python mars2_run.py DIRECTORY CHECKPOINT_EVERY KILLS
+
+leaves beside the checkpoints what each update was given: turns.jsonl, a line for each turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from kills import killed_at_random
+from tiny_team import made
+
+from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.trainers import pipelined
+from mars_env.trainers.local import LocalTrainer
+from mars_env.trainers.mars2 import train
+from mars_env.trainers.metrics import JsonlLogger, StepMetrics
+from mars_env.types import Group
+
+STEPS, PROBLEMS, BOUND, SEED = 20, 3, 2, 3
+TURNS = "turns.jsonl"
+
+
+class Recorded(LocalTrainer):
+    """A trainer that writes down what it is given, and how old it is by its own reckoning."""
+
+    directory: Path
+
+    def step(self, groups: Sequence[Group]) -> StepMetrics:
+        """One update, recorded before it is done."""
+        rows = [
+            {
+                "attempt": os.getpid(),
+                "step": self.steps + 1,
+                "tree": turn.tree,
+                "turn": turn.id,
+                "policy": turn.policy,
+                "age": self.policies[turn.policy].version - min(version for version, _ in c.versions),
+            }
+            for group in groups
+            for turn in group.turns
+            for c in turn.action.completions
+        ]
+        with (self.directory / TURNS).open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
+            file.flush()
+            os.fsync(file.fileno())
+        return super().step(groups)
+
+
+def run(directory: Path, every: int) -> None:
+    """Train to the end, going on with what the directory holds."""
+    env, players, settings = made(
+        *("heterogeneous", 2, ["a", "b"]),
+        steps=STEPS,
+        problems_per_step=PROBLEMS,
+        seed=SEED,
+        pipeline=PipelineSettings(max_staleness=BOUND),
+    )
+    Recorded.directory = directory
+    pipelined.LocalTrainer = Recorded  # type: ignore[misc]
+    logger = JsonlLogger(directory / "metrics.jsonl")
+    training = train(
+        env.game,
+        players,
+        env.problems,
+        settings,
+        directory=directory,
+        checkpoint_every=every,
+        loggers=[logger],
+    )
+    asyncio.run(training)
+
+
+def main() -> None:
+    """Kill the run as often as told, then let it end."""
+    directory, every, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(1)
+    counts = killed_at_random(lambda: run(directory, every), directory, kills)
+    sys.stdout.write(json.dumps(counts) + "\n")
+
+
+if __name__ == "__main__":
+    main()
