@@ -9,105 +9,67 @@ from __future__ import annotations
 
 import datetime
 import doctest
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mars_env.errors import ConfigError, MissingExtra, ProblemError
+from mars_env.errors import ConfigError
 from mars_env.problems.code import code_problem_from_row
 from mars_env.problems.files import read_rows
+from mars_env.problems.hub_set import RemoteSet, import_datasets, unreachable
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.rows import BadField, Row, read_problems, text_of
+from mars_env.problems.rows import BadField, Row, text_of
 from mars_env.types import Problem
 
 Prepare = Callable[[Row], Row]
 
 
-@dataclass(frozen=True, slots=True)
-class CodeHubSet:
-    """One real set.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeHubSet(RemoteSet):
+    """A set of code problems.
 
     Attributes:
-        name: Our name.
-        repo: The dataset repository.
-        licence: As the data card states it.
         files: Patterns of the data files of each split, inside the repository.
-        default: The split that is loaded where none is asked for.
         builder: How `datasets` reads the files: ``"json"``, ``"parquet"`` or ``"arrow"``.
-        revision: The pinned commit.
         prepare: Brings a row into a form that `code_problem_from_row` takes.
+        reference_field: The tests are the reference.
     """
 
-    name: str
-    repo: str
-    licence: str
     files: Mapping[str, tuple[str, ...]]
-    default: str
     builder: str = "parquet"
-    revision: str = "main"
     prepare: Prepare = field(default=lambda row: row)
+    reference_field: str = "tests"
 
-    def load(
-        self, *, seed: int = 0, split: str | None = None, source: str | Path | None = None
-    ) -> ProblemSet:
-        """Load the set from the hub (or its local cache), or from a local copy.
+    @property
+    def known_splits(self) -> Collection[str]:
+        """Those whose files are known."""
+        return self.files
 
-        Args:
-            seed: Has no effect: the order is the hub's.
-            split: One of `files`.
-            source: A local jsonl or parquet file, or a folder of them, with the hub's columns; the
-                network is not touched then.
+    def problem(self, row: Row, index: int, split: str) -> Problem:
+        """A row as a problem; raises `BadField`."""
+        return code_problem_from_row(
+            self.prepare(row),
+            default_id=f"{self.name}/{split}/{index}",
+            source=self.name,
+            licence=self.licence,
+        )
+
+    def download(self, split: str) -> Iterator[tuple[str, Row]]:
+        """The rows of a split's files, streamed with `datasets`.
 
         Raises:
-            ConfigError: No such split.
-            ProblemError: It cannot be downloaded, or a row is bad.
+            ProblemError: They cannot be downloaded.
             MissingExtra: The extra ``datasets`` is not installed.
         """
-        chosen = self.default if split is None else split
-        if chosen not in self.files:
-            known = ", ".join(self.files)
-            raise ConfigError(f"the problem set {self.name!r} has no split {split!r}, only: {known}")
-        rows = self._download(self.files[chosen]) if source is None else read_rows(Path(source))
-        return self._problems(rows, chosen, source)
-
-    def _problems(self, rows: Iterator[tuple[str, Row]], split: str, source: str | Path | None) -> ProblemSet:
-        def convert(row: Row, index: int) -> Problem:
-            return code_problem_from_row(
-                self.prepare(row),
-                default_id=f"{self.name}/{split}/{index}",
-                source=self.name,
-                licence=self.licence,
-            )
-
-        listed, _ = read_problems(rows, convert)
-        if not len(listed):
-            raise ProblemError(f"{self.name}: {source or self.repo} holds no problems")
-        where = f"{self.repo}@{self.revision}" if source is None else f"local copy {Path(source).name}"
-        revision = f"{where}, split {split}"
-        return ProblemSet(self.name, listed, revision=revision, licence=self.licence, reference_field="tests")
-
-    def _download(self, files: tuple[str, ...]) -> Iterator[tuple[str, Row]]:
-        try:
-            import datasets
-        except ImportError as error:
-            raise MissingExtra(
-                f"the problem set {self.name!r} comes from the Hugging Face hub: "
-                "run pip install 'mars-env[datasets]', or give a local copy as source="
-            ) from error
-        for name in files:
+        datasets = import_datasets(self.name)
+        for name in self.files[split]:
             place = f"hf://datasets/{self.repo}@{self.revision}/{name}"
             try:
                 data = datasets.load_dataset(self.builder, data_files=[place], split="train", streaming=True)
                 for number, row in enumerate(data, 1):
                     yield f"{self.repo}/{name}, row {number}", row
             except Exception as error:  # the libraries below have many types for "offline"
-                if isinstance(error, ProblemError):
-                    raise
-                said = next(iter(str(error).strip().splitlines()), "no message")
-                raise ProblemError(
-                    f"cannot load {place} ({type(error).__name__}: {said}); connect to the network, or give a"
-                    " local copy as source="
-                ) from error
+                raise unreachable(place, error) from error
 
 
 def human_eval_row(row: Row) -> Row:
@@ -236,7 +198,7 @@ def live_code_bench(
     first, last = _date(start, datetime.date.min), _date(end, datetime.date.max)
     files = LIVE_CODE_BENCH.files[release]
     if source is None:
-        rows = LIVE_CODE_BENCH._download(files)
+        rows = LIVE_CODE_BENCH.download(release)
     elif Path(source).is_dir():
         rows = (row for name in files for row in read_rows(Path(source) / name))
     else:
@@ -248,7 +210,7 @@ def live_code_bench(
         if first <= _date(str(row.get("contest_date") or "")[:10], datetime.date.min) <= last
     )
     window = "" if start is None and end is None else f" {start or ''}..{end or ''}"
-    return LIVE_CODE_BENCH._problems(inside, release + window, source)
+    return LIVE_CODE_BENCH.problem_set(inside, release + window, source)
 
 
 def _date(text: str | None, default: datetime.date) -> datetime.date:

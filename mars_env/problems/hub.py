@@ -1,4 +1,4 @@
-"""The real sets, through Hugging Face `datasets`: repository, pinned revision, licence, rows into problems.
+"""The real sets of mathematics, through Hugging Face `datasets`: repository, pinned revision, licence, rows.
 
 Repositories, revisions and column names are facts of the hub; docs/problems.md says how each was checked.
 """
@@ -6,16 +6,13 @@ Repositories, revisions and column names are facts of the hub; docs/problems.md 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from mars_env.errors import ConfigError, MissingExtra, ProblemError
-from mars_env.problems.files import read_rows
-from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.rows import BadField, Row, read_problems, text_of
+from mars_env.errors import ProblemError
+from mars_env.problems.hub_set import RemoteSet, import_datasets, unreachable
+from mars_env.problems.rows import BadField, Row, text_of
 from mars_env.types import Problem
 
 BATCH = 4096
@@ -29,95 +26,46 @@ class HubConvert(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class HubSet:
-    """One real set.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSet(RemoteSet):
+    """A set of mathematics.
 
     Attributes:
-        name: Our name.
-        repo: The dataset repository.
-        revision: The pinned commit; ``"main"`` where none could be verified.
-        licence: SPDX identifier, or what the data card leaves open.
         splits: Number of rows of each split on the hub; a download of another size is refused.
-        default: The split that is loaded where none is asked for.
         convert: Row into problem.
-        answer_field: The column that references are read from.
         config: The repository's configuration, where it has several.
-        duplicates: Whether rows of one statement are merged (see `read_problems`).
     """
 
-    name: str
-    repo: str
-    revision: str
-    licence: str
     splits: Mapping[str, int]
-    default: str
     convert: HubConvert
-    answer_field: str = "answer"
     config: str | None = None
-    duplicates: Literal["refuse", "merge"] = "refuse"
 
-    def load(
-        self, *, seed: int = 0, split: str | None = None, source: str | Path | None = None
-    ) -> ProblemSet:
-        """Load the set from the hub (or its local cache), or from a local copy.
+    @property
+    def known_splits(self) -> Collection[str]:
+        """Those whose sizes are known."""
+        return self.splits
 
-        Args:
-            seed: Has no effect: the order is the hub's.
-            split: One of `splits`.
-            source: A local jsonl or parquet file, or a folder of them, with the hub's columns; the
-                network is not touched then.
+    def problem(self, row: Row, index: int, split: str) -> Problem:
+        """A row as a problem; raises `BadField`."""
+        return self.convert(row, index, split)
+
+    def download(self, split: str) -> Iterator[tuple[str, Row]]:
+        """The rows of a split, with `datasets`.
 
         Raises:
-            ConfigError: No such split.
-            ProblemError: It cannot be downloaded, or a row is bad.
+            ProblemError: It cannot be downloaded, or is of another size than was recorded.
             MissingExtra: The extra ``datasets`` is not installed.
         """
-        chosen = self.default if split is None else split
-        if chosen not in self.splits:
-            raise ConfigError(
-                f"the problem set {self.name!r} has no split {split!r}, only: {', '.join(self.splits)}"
-            )
-        rows = self._download(chosen) if source is None else read_rows(Path(source))
-        listed, merged = read_problems(rows, partial(self.convert, split=chosen), duplicates=self.duplicates)
-        if not len(listed):
-            raise ProblemError(f"{self.name}: {source or self.repo} holds no problems")
-        notes = ""
-        if merged.duplicates:
-            notes = (
-                f"{merged.duplicates} duplicate rows merged, "
-                f"{merged.contradictions} problems with contradictory answers left out"
-            )
-        where = f"{self.repo}@{self.revision}" if source is None else f"local copy {Path(source).name}"
-        return ProblemSet(
-            self.name,
-            listed,
-            revision=f"{where}, split {chosen}",
-            licence=self.licence,
-            notes=notes,
-            reference_field=self.answer_field,
-        )
-
-    def _download(self, split: str) -> Iterator[tuple[str, Row]]:
-        try:
-            import datasets
-        except ImportError as error:
-            raise MissingExtra(
-                f"the problem set {self.name!r} comes from the Hugging Face hub: "
-                "run pip install 'mars-env[datasets]', or give a local copy as source="
-            ) from error
+        datasets = import_datasets(self.name)
+        place = f"{self.repo} (revision {self.revision}, split {split})"
         try:
             data = datasets.load_dataset(self.repo, self.config, split=split, revision=self.revision)
         except Exception as error:  # the libraries below have many types for "offline"; all mean the same
-            raise ProblemError(
-                f"cannot load {self.repo} (revision {self.revision}, split {split}) from the Hugging Face hub"
-                f" ({type(error).__name__}: {_first_line(error)}); connect to the network, or give a local"
-                " copy as source="
-            ) from error
+            raise unreachable(f"{place} from the Hugging Face hub", error) from error
         if len(data) != self.splits[split]:
             raise ProblemError(
-                f"{self.repo} (revision {self.revision}, split {split}) has {len(data)} rows, not the "
-                f"{self.splits[split]} that were recorded: the data has changed"
+                f"{place} has {len(data)} rows, not the {self.splits[split]} that were recorded: the data "
+                "has changed"
             )
         number = 0
         for batch in data.iter(batch_size=BATCH):
@@ -271,10 +219,6 @@ def _item(row: Row, field: str, key: str) -> Any:
     return value.get(key) if isinstance(value, Mapping) else None
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "no message")
-
-
 AIME24_LICENCE = "not stated (problems (c) MAA)"
 AIME25_LICENCE = "Apache-2.0 (data card; problems (c) MAA)"
 BEYONDAIME_LICENCE = "not verified (see the data card)"
@@ -335,7 +279,7 @@ HUB_SETS = (
         splits={"train": 1_791_700},
         default="train",
         convert=dapo_problem,
-        answer_field="reward_model.ground_truth",
+        reference_field="reward_model.ground_truth",
         duplicates="merge",
     ),
 )

@@ -1,0 +1,128 @@
+"""What all real sets share: from a split of a repository on the hub, or a local copy, to a problem set."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from mars_env.errors import ConfigError, MissingExtra, ProblemError
+from mars_env.problems.files import read_rows
+from mars_env.problems.problem_set import ProblemSet
+from mars_env.problems.rows import Row, read_problems
+from mars_env.types import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSet(ABC):
+    """One real set.
+
+    Attributes:
+        name: Our name.
+        repo: The dataset repository.
+        licence: SPDX identifier, or what the data card says or leaves open.
+        default: The split that is loaded where none is asked for.
+        revision: The pinned commit; ``"main"`` where none could be verified.
+        reference_field: The column that references are read from.
+        duplicates: Whether rows of one statement are merged (see `read_problems`).
+    """
+
+    name: str
+    repo: str
+    licence: str
+    default: str
+    revision: str = "main"
+    reference_field: str = "answer"
+    duplicates: Literal["refuse", "merge"] = "refuse"
+
+    @property
+    @abstractmethod
+    def known_splits(self) -> Collection[str]:
+        """Names of the splits."""
+
+    @abstractmethod
+    def download(self, split: str) -> Iterator[tuple[str, Row]]:
+        """The rows of a split, each with its place, from the hub or its local cache."""
+
+    @abstractmethod
+    def problem(self, row: Row, index: int, split: str) -> Problem:
+        """A row as a problem; raises `BadField`."""
+
+    def load(
+        self, *, seed: int = 0, split: str | None = None, source: str | Path | None = None
+    ) -> ProblemSet:
+        """Load the set from the hub (or its local cache), or from a local copy.
+
+        Args:
+            seed: Has no effect: the order is the hub's.
+            split: One of `known_splits`.
+            source: A local jsonl or parquet file, or a folder of them, with the hub's columns; the
+                network is not touched then.
+
+        Raises:
+            ConfigError: No such split.
+            ProblemError: It cannot be downloaded, or a row is bad.
+            MissingExtra: The extra ``datasets`` is not installed.
+        """
+        chosen = self.default if split is None else split
+        if chosen not in self.known_splits:
+            known = ", ".join(self.known_splits)
+            raise ConfigError(f"the problem set {self.name!r} has no split {split!r}, only: {known}")
+        rows = self.download(chosen) if source is None else read_rows(Path(source))
+        return self.problem_set(rows, chosen, source)
+
+    def problem_set(
+        self, rows: Iterator[tuple[str, Row]], split: str, source: str | Path | None
+    ) -> ProblemSet:
+        """The set of some rows of a split, which were read from `source`, or from the hub."""
+        listed, merged = read_problems(rows, partial(self.problem, split=split), duplicates=self.duplicates)
+        if not len(listed):
+            raise ProblemError(f"{self.name}: {source or self.repo} holds no problems")
+        notes = ""
+        if merged.duplicates:
+            notes = (
+                f"{merged.duplicates} duplicate rows merged, "
+                f"{merged.contradictions} problems with contradictory answers left out"
+            )
+        where = f"{self.repo}@{self.revision}" if source is None else f"local copy {Path(source).name}"
+        return ProblemSet(
+            self.name,
+            listed,
+            revision=f"{where}, split {split}",
+            licence=self.licence,
+            notes=notes,
+            reference_field=self.reference_field,
+        )
+
+
+def import_datasets(name: str) -> Any:
+    """The library `datasets`, for the set of a name.
+
+    Raises:
+        MissingExtra: It is not installed.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtra(
+            f"the problem set {name!r} comes from the Hugging Face hub: "
+            "run pip install 'mars-env[datasets]', or give a local copy as source="
+        ) from error
+    return datasets
+
+
+def unreachable(what: str, error: Exception) -> ProblemError:
+    """The error for what the hub did not give.
+
+    Example:
+        >>> str(unreachable("openai/gsm8k", OSError("no route")))[:47]
+        'cannot load openai/gsm8k (OSError: no route); c'
+    """
+    said = next(iter(str(error).strip().splitlines()), "no message")
+    return ProblemError(
+        f"cannot load {what} ({type(error).__name__}: {said}); connect to the network, or give a local copy "
+        "as source="
+    )
