@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +22,11 @@ from mars_env.sync import run_sync
 from mars_env.types import Agent, Grader, Model, Problem, Reward, TeamReward, Tree
 
 if TYPE_CHECKING:
+    from mars_env.distributed import Placement
     from mars_env.evaluation.compare import Comparison
     from mars_env.evaluation.report import Report
-    from mars_env.evaluation.run import Plan
+    from mars_env.evaluation.run import Plan, Play
+    from mars_env.rollout.sight import Sight
 
 log = logging.getLogger("mars_env")
 
@@ -98,14 +102,7 @@ def make(
     chosen = as_problem_set(env_spec.problems if problems is None else problems)
     if problems is None and chosen.generated:
         log.info("%s: the problems are generated; pass problems= to play a real set", env_spec.id)
-    game = make_game(
-        _with_models(env_spec),
-        kind=chosen[0].kind,
-        rewards=rewards,
-        team_reward=team_reward,
-        grader=grader,
-        grower=grower,
-    )
+    game = _game(env_spec, chosen[0].kind, rewards, team_reward, grader, grower)
     if game.evidence is not None and not game.evidence.searched:
         game.evidence.refuse_unfit(chosen[:1] if chosen.endless else chosen)
     return MarsEnv(game, chosen, name=env_spec.id, render_mode=render_mode)
@@ -125,6 +122,7 @@ def evaluate(
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
     grader: Grader | str | None = None,
+    workers: str | int | Placement | None = None,
     on_tree: Callable[[Tree], None] | None = None,
     **settings: Any,
 ) -> Report:
@@ -145,6 +143,8 @@ def evaluate(
         rewards: As for `make`.
         team_reward: As for `make`.
         grader: As for `make`.
+        workers: Play on Ray: how many workers, or a `mars_env.distributed.Placement` (docs/ray.md). What
+            comes out is the same.
         on_tree: Called with every tree as it is finished.
         **settings: As for `make`.
 
@@ -160,7 +160,7 @@ def evaluate(
     """
     from mars_env.evaluation.run import run  # brings scipy: not for those who only make environments
 
-    plan, game, players = prepare(
+    prepared = prepare(
         env_id,
         agents=agents,
         problems=problems,
@@ -172,11 +172,66 @@ def evaluate(
         rewards=rewards,
         team_reward=team_reward,
         grader=grader,
+        elsewhere=workers is not None,
         **settings,
     )
     out_path = Path(out) if out is not None else None
-    report, _ = run_sync(run(plan, game, players, out=out_path, on_tree=on_tree))
-    return report
+
+    async def evaluated() -> Report:
+        async with playing(prepared, workers) as play:
+            report, _ = await run(prepared.plan, prepared.game, play, out=out_path, on_tree=on_tree)
+            return report
+
+    return run_sync(evaluated())
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An evaluation that can begin.
+
+    Attributes:
+        plan: What is played, and how often.
+        game: The game, as this process knows it.
+        make_game: Makes the same game in any process.
+        make_agents: Makes the agents.
+    """
+
+    plan: Plan
+    game: Game
+    make_game: Callable[[], Game]
+    make_agents: Callable[[], Mapping[str, Agent]]
+
+
+@asynccontextmanager
+async def playing(
+    prepared: Prepared,
+    workers: str | int | Placement | None = None,
+    *,
+    address: str | None = None,
+    sight: Sight | None = None,
+) -> AsyncIterator[Play]:
+    """Who plays an evaluation: this process, or workers on Ray, which end with the context.
+
+    Args:
+        prepared: The evaluation.
+        workers: As for `evaluate`.
+        address: Of the Ray to join; takes the place of the placement's own.
+        sight: Looks on.
+    """
+    from mars_env.evaluation.run import here
+
+    if workers is None:
+        agents = prepared.make_agents()
+        yield here(prepared.game, agents if sight is None else sight.watch(agents))
+        return
+    from mars_env.distributed import Fleet, placement
+
+    async with Fleet(prepared.make_game, prepared.make_agents, placement(workers, address)) as fleet:
+        yield (
+            fleet.play_all
+            if sight is None
+            else partial(fleet.play_all, on_turns=sight.hear, on_acting=sight.elsewhere)
+        )
 
 
 def prepare(
@@ -192,9 +247,13 @@ def prepare(
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
     grader: Grader | str | None = None,
+    elsewhere: bool = False,
     **settings: Any,
-) -> tuple[Plan, Game, dict[str, Agent]]:
-    """The plan, game and agents of an evaluation; arguments as for `evaluate`."""
+) -> Prepared:
+    """An evaluation, ready to begin; arguments as for `evaluate`.
+
+    With `elsewhere`, agents that a text names are not made in this process.
+    """
     from mars_env.agents import make_agents
     from mars_env.agents.registry import places
     from mars_env.evaluation.run import Plan, limited
@@ -202,9 +261,14 @@ def prepare(
     listed = places(agents)
     if isinstance(env_id, str) and listed and "agents" in rules_spec(spec(env_id).rules).parameters:
         settings.setdefault("agents", len(listed))
-    env = make(env_id, problems=problems, rewards=rewards, team_reward=team_reward, grader=grader, **settings)
-    players = make_agents(agents, env.possible_agents)
-    described = agents if isinstance(agents, str) else {name: a.policy for name, a in players.items()}
+    env_spec = spec(env_id, **settings) if isinstance(env_id, str) else env_id
+    env = make(env_spec, problems=problems, rewards=rewards, team_reward=team_reward, grader=grader)
+    team: Callable[[], Mapping[str, Agent]] = partial(make_agents, agents, env.possible_agents)
+    described: Any = agents
+    if not isinstance(agents, str):
+        players = team()
+        described = {name: player.policy for name, player in players.items()}
+        team = team if elsewhere else lambda: players
     config = {"settings": {k: _described(v) for k, v in settings.items()}, "agents": described}
     plan = Plan(
         title=str(env),
@@ -215,7 +279,27 @@ def prepare(
         baselines=baselines,
         config=config,
     )
-    return plan, env.game, players
+    game = partial(_game, env_spec, env.problems[0].kind, rewards, team_reward, grader)
+    return Prepared(plan, env.game, game, team)
+
+
+def _game(
+    env_spec: EnvSpec,
+    kind: str,
+    rewards: Mapping[str, Reward | str] | None,
+    team_reward: TeamReward | str | None,
+    grader: Grader | str | None,
+    grower: MakeGrower | None = None,
+) -> Game:
+    """The game of a spec, its models made; also called in the processes of a cluster."""
+    return make_game(
+        _with_models(env_spec),
+        kind=kind,
+        rewards=rewards,
+        team_reward=team_reward,
+        grader=grader,
+        grower=grower,
+    )
 
 
 def _with_models(env_spec: EnvSpec) -> EnvSpec:

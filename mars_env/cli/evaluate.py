@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.live import Live
 
 from mars_env import evaluation
-from mars_env.api import prepare
+from mars_env.api import playing, prepare
 from mars_env.cli.options import pairs, settings
+from mars_env.errors import ConfigError
 from mars_env.evaluation.report import Report
 from mars_env.evaluation.run import estimate, run
 from mars_env.rollout.sight import Sight, Trace, reporting
@@ -35,6 +36,12 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(help="The first so many problems.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     concurrency: Annotated[int, typer.Option(help="Episodes at once.")] = 64,
+    workers: Annotated[
+        str | None, typer.Option(help="Play on Ray: ray:COUNT, or ray:FILE.json (docs/ray.md).")
+    ] = None,
+    ray_address: Annotated[
+        str | None, typer.Option(help="Of the Ray to join; else RAY_ADDRESS, else one is started here.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Store the run here; resumes it if it is there.")] = None,
     baselines: Annotated[
         bool, typer.Option("--baselines", help="Also the Solver alone at the System's tokens.")
@@ -53,7 +60,9 @@ def evaluate(
     ] = None,
 ) -> None:
     """Play every problem n times with a team and print the report, with 95% intervals."""
-    plan, game, players = prepare(
+    if ray_address is not None and workers is None:
+        raise ConfigError("--ray-address says where the workers are: say how many, --workers ray:8")
+    prepared = prepare(
         env_id,
         agents=agents,
         problems=problems,
@@ -64,10 +73,12 @@ def evaluate(
         baselines=baselines,
         rewards=pairs(reward or [], "--reward"),
         grader=grader,
+        elsewhere=workers is not None and not dry_run,
         **settings(set_ or []),
     )
+    plan = prepared.plan
     if dry_run:
-        most = estimate(plan, game, players)
+        most = estimate(plan, prepared.game, prepared.make_agents())
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
         typer.echo(f"{len(plan.problems)} problems x {n} samples: {most.episodes:,} episodes, "
                    f"at most {most.calls:,} calls and {tokens}")  # fmt: skip
@@ -78,8 +89,11 @@ def evaluate(
         logger = TensorBoardLogger(tensorboard) if tensorboard else None
 
         async def watched() -> tuple[Report, list[Tree]]:
-            async with reporting(sight, logger=logger, port=metrics_port):
-                return await run(plan, game, sight.watch(players), out=out, on_tree=sight.tell)
+            async with (
+                reporting(sight, logger=logger, port=metrics_port),
+                playing(prepared, workers, address=ray_address, sight=sight) as play,
+            ):
+                return await run(plan, prepared.game, play, out=out, on_tree=sight.tell)
 
         console = Console(stderr=True)
         try:

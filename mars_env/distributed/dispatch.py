@@ -255,6 +255,8 @@ async def _serve(number: int, post: Post, desk: _Desk, run: Run, on_acting: OnAc
             log.warning("%s; its %d unfinished trees are taken up again", lost, len(there))
             ready = False
             desk.lose(there, str(lost))
+            if on_acting is not None:
+                on_acting(number, {})
             continue
         except CannotStart as error:
             desk.unstartable.add(number)

@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import logging
 import os
+import socket
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -34,6 +36,8 @@ _CALLS = 100_000
 """Calls that one process takes at once: more than anybody makes, since Ray would queue the rest."""
 _OBJECT_STORE = 100 * 2**20
 """Bytes of shared memory of a Ray started here; records are small and pass by it."""
+_REACH = 10.0
+"""Seconds that a cluster may take to answer at its address."""
 _GOODBYE = 10.0
 """Seconds that engines may take to stop."""
 
@@ -160,12 +164,16 @@ class Fleet:
         if ray.is_initialized():
             return
         settings: dict[str, Any] = {"runtime_env": dict(placement.runtime_env), "logging_level": "ERROR"}
+        warnings.filterwarnings("ignore", "Tip: In future versions of Ray", FutureWarning)
         address = placement.address or os.environ.get("RAY_ADDRESS")
+        if address:
+            _reach(address)
         try:
             if address:
                 ray.init(address=address, **settings)
             else:
-                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+                for name in ("RAY_USAGE_STATS_ENABLED", "RAY_SCHEDULER_EVENTS"):  # it tells nobody, says less
+                    os.environ.setdefault(name, "0")
                 ray.init(
                     address="local",
                     num_cpus=placement.local_cpus or placement.cpus,
@@ -174,8 +182,8 @@ class Fleet:
                     **settings,
                 )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            where = f"the Ray at {address} cannot be reached" if address else "Ray cannot be started here"
-            raise ConfigError(f"{where}: {first_line(error)}") from error
+            what = f"the Ray at {address} cannot be joined" if address else "Ray cannot be started here"
+            raise ConfigError(f"{what}: {first_line(error)}") from error
         self._started_ray = True
 
     async def _serve_workers(self) -> tuple[MakeGame, MakeAgents]:
@@ -281,6 +289,23 @@ def load_ray() -> Any:
         return importlib.import_module("ray")
     except ImportError as error:
         raise MissingExtra("playing on several machines needs Ray: pip install 'mars-env[ray]'") from error
+
+
+def _reach(address: str) -> None:
+    """Try an address, since Ray itself would try for minutes.
+
+    Raises:
+        ConfigError: Nobody answers there.
+    """
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdigit():
+        return  # "auto" and the like
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH).close()
+    except OSError as error:
+        raise ConfigError(
+            f"no Ray answers at {address} ({error}): is it running there (ray start)?"
+        ) from error
 
 
 def _options(place: Place) -> dict[str, Any]:

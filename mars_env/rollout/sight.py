@@ -17,7 +17,7 @@ import json
 import re
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
@@ -28,7 +28,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mars_env.types import Action, Agent, Observation, Tree, Verdict
+from mars_env.types import Action, Agent, Observation, Tree, Turn, Verdict
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -74,6 +74,7 @@ class Sight:
         self.total, self._trace = total, trace
         self._began, self._before, self._trees = time.monotonic(), finished, 0
         self._acts: dict[str, int] = {}
+        self._elsewhere: dict[int, Mapping[str, int]] = {}
         self._turns = self._tokens = self._now = 0
         self._rates: deque[tuple[int, int, int]] = deque(maxlen=WINDOW)  # second, turns, tokens
         self._idle, self._idle_since = 0.0, self._began
@@ -101,6 +102,23 @@ class Sight:
                 _add(self._judged[turn.role], turn.info["verdict"] == "Correct")
         if self._trace is not None:
             self._trace.moment(tree.id, tree.fault)
+
+    def hear(self, turns: Sequence[Turn]) -> None:
+        """Take note of the turns of one expansion that were played by another process."""
+        if not turns:
+            return
+        self._count(len(turns), sum(_tokens(turn.action) for turn in turns))
+        if self._trace is not None:
+            now, first = time.perf_counter(), turns[0]
+            tokens = sum(_tokens(turn.action) for turn in turns)
+            self._trace.turn(first.agent, now - first.seconds, now, n=len(turns), tokens=tokens)
+
+    def elsewhere(self, process: int, acting: Mapping[str, int]) -> None:
+        """Take note of how many acts of each agent are under way in another process."""
+        before = self._elsewhere.get(process, {})
+        for agent in {*before, *acting}:
+            self._under_way(agent, acting.get(agent, 0) - before.get(agent, 0))
+        self._elsewhere[process] = acting
 
     def figures(self) -> dict[str, float]:
         """All figures of this moment under one name each, as loggers want them.
@@ -144,10 +162,7 @@ class Sight:
     @contextmanager
     def _act(self, agent: str, n: int) -> Iterator[list[Action]]:
         """Around an agent's act; what is put into the list are the actions that came of it."""
-        if not self._now:
-            self._idle += time.monotonic() - self._idle_since
-        self._now += 1
-        self._acts[agent] = self._acts.get(agent, 0) + 1
+        self._under_way(agent, 1)
         began, error, actions = time.perf_counter(), "", list[Action]()
         try:
             yield actions
@@ -155,16 +170,21 @@ class Sight:
             error = type(raised).__name__
             raise
         finally:
-            self._now -= 1
-            self._acts[agent] -= 1
-            if not self._now:
-                self._idle_since = time.monotonic()
-            tokens = sum(
-                len(c.token_ids) or c.completion_tokens for action in actions for c in action.completions
-            )
+            self._under_way(agent, -1)
+            tokens = sum(map(_tokens, actions))
             self._count(len(actions), tokens)
             if self._trace is not None:
                 self._trace.turn(agent, began, time.perf_counter(), n=n, tokens=tokens, error=error)
+
+    def _under_way(self, agent: str, more: int) -> None:
+        """So many more acts of an agent are under way, or fewer."""
+        now = time.monotonic()
+        if not self._now:
+            self._idle += now - self._idle_since
+        self._now += more
+        self._acts[agent] = self._acts.get(agent, 0) + more
+        if not self._now:
+            self._idle_since = now
 
     def _count(self, turns: int, tokens: int) -> None:
         self._turns += turns
@@ -373,6 +393,11 @@ async def _served(sight: Sight, port: int) -> web.AppRunner:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
     return runner
+
+
+def _tokens(action: Action) -> int:
+    """Tokens that were sampled for an action."""
+    return sum(len(c.token_ids) or c.completion_tokens for c in action.completions)
 
 
 def _add(pair: list[int], yes: bool) -> None:
