@@ -43,6 +43,11 @@ def fused_adam(module):
     module.FusedAdam = FusedAdam
 
 
+def shared_memory(module):
+    """Ranks of one machine talk by Gloo alone: what is quicker would be compiled for a minute."""
+    module.build_shm_op = lambda: None
+
+
 def weight_sync_group(module):
     """A Gloo group in the place of NCCL's, for the trainer and the engines' workers."""
     import torch.distributed as dist
@@ -50,9 +55,7 @@ def weight_sync_group(module):
     class Group:
         def __init__(self, rank, world_size, address, port):
             store = dist.TCPStore(address, port, world_size, rank == 0, timeout=PATIENCE)
-            self.gloo = dist.ProcessGroupGloo(
-                dist.PrefixStore("weights", store), rank, world_size, PATIENCE
-            )
+            self.gloo = dist.ProcessGroupGloo(dist.PrefixStore("weights", store), rank, world_size, PATIENCE)
 
         def broadcast(self, tensor, src=0, stream=None):
             options = dist.BroadcastOptions()
@@ -91,6 +94,7 @@ def vllm_gemm(module):
 AFTER_IMPORT = {
     "torch": torch_,
     "deepspeed.ops.adam.fused_adam": fused_adam,
+    "deepspeed.comm.torch": shared_memory,
     "openrlhf.utils.distributed_util": weight_sync_group,
     "openrlhf.trainer.ray.vllm_worker_wrap": engine_worker,
     "vllm.model_executor.layers.utils": vllm_gemm,

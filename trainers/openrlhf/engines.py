@@ -1,0 +1,152 @@
+"""OpenRLHF's vLLM engines as a model of mars_env: token ids in and out, nothing tokenised twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mars_env.agents.encoding import cut_at_stop, encode_prompt
+from mars_env.agents.prompts import check_request
+from mars_env.errors import ConfigError, ModelError
+from mars_env.seeds import derive_seed
+from mars_env.types import Completion, Prompt, Sampling
+
+CALLS = 512
+"""Most calls at once of one engine: a Ray actor runs a thousand, and new weights must not queue behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What an engine tells of one completion.
+
+    Attributes:
+        token_ids: Those sampled, the stop token included.
+        logprobs: One for each, of the distribution sampled from.
+        finish_reason: vLLM's: ``"stop"`` or ``"length"``.
+        versions: Policy versions, run-length.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: str
+    versions: tuple[tuple[int, int], ...]
+
+
+class Engine(Protocol):
+    """One engine."""
+
+    async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
+        """One completion of a prompt for each request (arguments of vLLM's ``SamplingParams``)."""
+        ...
+
+
+class RayEngine:
+    """An engine that lives in a Ray actor (`mars_env.trainers.openrlhf.actors.TeamRolloutActor`)."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
+        """See `Engine`."""
+        from ray.exceptions import RayError
+
+        try:
+            future = self._handle.sample.remote(list(ids), list(requests)).future()
+            told = await asyncio.wrap_future(future)
+        except RayError as error:
+            raise ModelError(f"an engine failed: {type(error).__name__}: {error}"[:300]) from error
+        return [Sampled(*one) for one in told]
+
+
+class EnginesModel:
+    """Several engines that hold the same weights, as one model; the least busy one is asked.
+
+    Args:
+        engines: The engines.
+        tokenizer: Of the weights; renders prompts and decodes.
+        context: Most tokens of prompt and completion together (``--data.max_len``).
+        name: Name of the policy.
+        template_options: Passed to the tokenizer's chat template.
+
+    Raises:
+        ConfigError: There are no engines.
+    """
+
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        tokenizer: Any,
+        context: int,
+        *,
+        name: str = "actor",
+        template_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not engines:
+            raise ConfigError("rollouts need at least one engine: set --vllm.num_engines")
+        self.name, self.tokenizer = name, tokenizer
+        self._context = context
+        self._vocabulary = len(tokenizer)
+        self._template_options = dict(template_options or {})
+        self._engines = list(engines)
+        self._busy = [0] * len(self._engines)
+        self._calls = [asyncio.Semaphore(CALLS) for _ in self._engines]
+
+    def __repr__(self) -> str:
+        return f"EnginesModel({self.name!r}, {len(self._engines)} engines)"
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Sample n completions of one prompt, on one engine, so that they share its prefix cache.
+
+        Raises:
+            ModelError: The prompt fills the context, or the engine failed.
+            ConfigError: n is below 1, or a sampling setting makes no sense.
+        """
+        check_request(n, sampling)
+        ids = encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
+        room = self._context - len(ids)
+        if room < 1:
+            raise ModelError(
+                f"{self.name}: a prompt of {len(ids)} tokens leaves no room in a context of {self._context} "
+                "tokens (--data.max_len); shorten it"
+            )
+        requests = [_request(sampling, i, room) for i in range(n)]
+        least = min(range(len(self._engines)), key=self._busy.__getitem__)
+        self._busy[least] += n
+        try:
+            async with self._calls[least]:
+                told = await self._engines[least].sample(ids, requests)
+        finally:
+            self._busy[least] -= n
+        return [self._completion(ids, sampling, one) for one in told]
+
+    def _completion(self, ids: tuple[int, ...], sampling: Sampling, told: Sampled) -> Completion:
+        if told.finish_reason not in ("stop", "length"):
+            raise ModelError(f"{self.name}: the request was given up: finish reason {told.finish_reason!r}")
+        text = self.tokenizer.decode(list(told.token_ids), skip_special_tokens=True)
+        return Completion(
+            text=cut_at_stop(text, sampling.stop),
+            finish_reason="stop" if told.finish_reason == "stop" else "length",
+            prompt_ids=ids,
+            token_ids=told.token_ids,
+            logprobs=told.logprobs,
+            temperature=sampling.temperature,
+            versions=told.versions,
+            prompt_tokens=len(ids),
+            completion_tokens=len(told.token_ids),
+        )
+
+
+def _request(sampling: Sampling, sample: int, room: int) -> dict[str, Any]:
+    """Arguments of vLLM's ``SamplingParams`` for one sample."""
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "max_tokens": min(sampling.max_tokens, room),
+        "stop": list(sampling.stop),
+        "seed": None if sampling.seed is None else derive_seed(sampling.seed, sample),
+        "logprobs": 0,  # the sampled token's alone
+        "detokenize": bool(sampling.stop),  # otherwise the text is decoded once, at the end
+    }

@@ -1,0 +1,113 @@
+"""The pipeline of rollouts, for a trainer that asks for batches from a thread without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from mars_env.envs import Game
+from mars_env.problems import ProblemSet
+from mars_env.rollout import Job, collect
+from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch, pipeline
+from mars_env.trainers.openrlhf.problems import DrawnProblems
+from mars_env.types import Agent, Tree
+
+T = TypeVar("T")
+
+
+class RolloutFeed:
+    """Rollouts on an event loop in a thread of its own; they go on while the trainer trains.
+
+    Args:
+        game: What is played.
+        agents: Who plays.
+        problems: Draws what is played.
+        problems_per_step: Problems drawn together.
+        settings: How rollouts and training overlap.
+        policy_version: The present version of a policy, by name; None for one that is not trained.
+        seed: The run's seed.
+
+    Attributes:
+        waited: Seconds that the trainer waited for the latest batch.
+        between: Seconds between the latest two batches, from one to the other.
+    """
+
+    def __init__(
+        self,
+        game: Game,
+        agents: Mapping[str, Agent],
+        problems: DrawnProblems,
+        problems_per_step: int,
+        settings: PipelineSettings,
+        policy_version: Callable[[str], int | None],
+        seed: int,
+    ) -> None:
+        self._game, self._agents, self._problems = game, agents, problems
+        self._size, self._settings, self._seed = problems_per_step, settings, seed
+        self._policy_version = policy_version
+        self._batches: AsyncGenerator[UpdateBatch] | None = None
+        self._over = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="mars-env-rollouts", daemon=True)
+        self._thread.start()
+        self.waited = self.between = 0.0
+        self._latest = time.perf_counter()
+
+    def next(self) -> UpdateBatch | None:
+        """The next batch; None if all is trained. The one before counts as trained now.
+
+        Raises:
+            MarsError: The rollouts failed.
+        """
+        if self._over:
+            return None
+        began = time.perf_counter()
+        batch = self._run(self._next())
+        now = time.perf_counter()
+        self.waited, self.between, self._latest = now - began, now - self._latest, now
+        if batch is None:
+            self._over = True
+        else:
+            self._problems.note(batch)
+        return batch
+
+    def play(
+        self,
+        game: Game,
+        agents: Mapping[str, Agent],
+        problems: ProblemSet,
+        *,
+        samples: int,
+        concurrency: int,
+    ) -> Sequence[Tree]:
+        """Play some problems to their ends, beside what is under way."""
+        jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
+        return self._run(collect(game, agents, jobs, seed=self._seed, concurrency=concurrency))
+
+    def close(self) -> None:
+        """Cancel what is under way, and end the thread."""
+        if self._batches is not None:
+            self._run(self._batches.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _next(self) -> UpdateBatch | None:
+        if self._batches is None:
+            self._batches = pipeline(
+                self._game,
+                self._agents,
+                self._problems.steps(self._size),
+                self._settings,
+                seed=self._seed,
+                version=self._problems.updates,
+                policy_version=self._policy_version,
+                trained=self._problems.trained,
+            )
+        return await anext(self._batches, None)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -1,0 +1,200 @@
+"""OpenRLHF's samples generator with a team behind it. Imports OpenRLHF."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ray
+from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
+from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
+
+from mars_env.rollout.pipeline import UpdateBatch
+from mars_env.rollout.segments import SegmentedModel
+from mars_env.trainers.advantages import advantage_stats
+from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine
+from mars_env.trainers.openrlhf.feed import RolloutFeed
+from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures
+from mars_env.trainers.openrlhf.problems import DrawnProblems, by_id
+from mars_env.trainers.openrlhf.responses import BatchShape, responses
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.team import POLICY, make_team
+from mars_env.trainers.samples import TurnSample, turn_samples
+from mars_env.types import Sampling
+
+LEDGER = "trained.jsonl"
+"""In the record's directory: a line an update."""
+
+
+class Rollouts(list[Any]):
+    """The rows of an update, with the team's figures; an ordinary list for OpenRLHF."""
+
+    figures: dict[str, float]
+
+    def __init__(self, rows: Any = (), figures: dict[str, float] | None = None) -> None:
+        super().__init__(rows)
+        self.figures = figures or {}
+
+    def __reduce__(self) -> Any:
+        return Rollouts, (list(self), self.figures)
+
+
+class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
+    """Hands OpenRLHF the batches of `mars_env.rollout.pipeline`, one at a time.
+
+    A batch is asked for when the one before has been trained and its weights have reached the engines; the
+    rollouts go on meanwhile, as far as the bound of staleness allows.
+
+    Args:
+        settings: The team's.
+        strategy: OpenRLHF's, with its arguments.
+        prompts: The ledger around OpenRLHF's loader.
+        eval_dataloader: OpenRLHF's; says that there is an evaluation.
+        tokenizer: Of the policy.
+        vllm_engines: Handles of `mars_env.trainers.openrlhf.actors.TeamRolloutActor`.
+    """
+
+    def __init__(
+        self,
+        settings: TeamSettings,
+        strategy: Any,
+        prompts: DrawnProblems,
+        eval_dataloader: Any,
+        tokenizer: Any,
+        vllm_engines: list[Any],
+    ) -> None:
+        super().__init__(strategy, prompts, eval_dataloader, tokenizer, vllm_engines)
+        self._settings = settings
+        self._config = settings.config
+        self._shape = shape_of(self.args)
+        model = EnginesModel(
+            list(map(RayEngine, vllm_engines)), tokenizer, self.args.data.max_len, name=POLICY
+        )
+        self._model = (
+            model if settings.segment_tokens is None
+            else SegmentedModel(model, settings.segment_tokens, context=self.args.data.max_len)
+        )  # fmt: skip
+        game = settings.game()
+        self._feed = RolloutFeed(
+            game,
+            self._team(game.rules.possible_agents, self.args.rollout.temperature),
+            prompts,
+            self.args.rollout.batch_size,
+            settings.pipeline,
+            lambda policy: self._version if policy == POLICY else None,
+            settings.seed,
+        )
+        self._version: int | None = None
+        self._expected = 0
+
+    def generate_samples(self, **generate_kwargs: Any) -> tuple[Rollouts, None, int, bool]:
+        """The rows of the next update; none if no turn of it has an advantage."""
+        self._await_weights()
+        if self.args.vllm.enable_sleep:
+            batch_vllm_engine_call(self.vllm_engines, "wake_up")
+        try:
+            batch = self._feed.next()
+        finally:
+            if self.args.vllm.enable_sleep:
+                batch_vllm_engine_call(self.vllm_engines, "sleep")
+        if batch is None:
+            return Rollouts(), None, 0, True
+        samples = turn_samples(batch.groups, self._config)
+        self._note(batch, samples)
+        if not samples:
+            return Rollouts(), None, len(batch.trees), False
+        self._expected += 1
+        return self._rows(batch, samples, generate_kwargs), None, len(batch.trees), False
+
+    def generate_eval_samples(self, **generate_kwargs: Any) -> list[Any]:
+        """Evaluations are trees, not rows: see `evaluate`."""
+        raise NotImplementedError("a team is evaluated by TeamSamplesGenerator.evaluate")
+
+    def evaluate(self) -> dict[str, float]:
+        """Play the evaluation's problems with the present weights."""
+        if self.args.vllm.enable_sleep:
+            batch_vllm_engine_call(self.vllm_engines, "wake_up")
+        problems = self._settings.evaluation_problems()
+        game = self._settings.evaluation_game()
+        try:
+            trees = self._feed.play(
+                game,
+                self._team(game.rules.possible_agents, self.args.eval.temperature),
+                problems,
+                samples=self.args.eval.n_samples_per_prompt,
+                concurrency=self.args.rollout.vllm_generate_batch_size * self._settings.group,
+            )
+        finally:
+            if self.args.vllm.enable_sleep:
+                batch_vllm_engine_call(self.vllm_engines, "sleep")
+        return evaluation_figures(trees, problems.name)
+
+    def _team(self, names: Any, temperature: float) -> Any:
+        limit = self.args.rollout.max_new_tokens or self.args.data.max_len
+        sampling = Sampling(temperature=temperature, max_tokens=limit)
+        return make_team(self._settings, names, self._model, sampling)
+
+    def _await_weights(self) -> None:
+        """Wait until the engines have the weights of the update before."""
+        if self._version is None:
+            self._expected = ray.get(self.vllm_engines[0].version.remote())
+        self._version = min(ray.get([e.version.remote(self._expected) for e in self.vllm_engines]))
+
+    def _rows(self, batch: UpdateBatch, samples: list[TurnSample], generate_kwargs: Any) -> Rollouts:
+        ages = {group.id: age for group, age in zip(batch.groups, batch.ages, strict=True)}
+        rows = responses(
+            samples,
+            self._shape,
+            temperature=self.args.rollout.temperature,
+            padding_token=self.tokenizer.pad_token_id,
+            ages=ages,
+        )
+        figures = training_figures(
+            batch,
+            advantage_stats(batch.groups, estimator_of(self._config)(batch.groups)),
+            {(sample.tree, sample.turn) for sample in samples},
+            waited=self._feed.waited,
+            between=self._feed.between,
+        )
+        return Rollouts(
+            (self._process_response_into_experience(row, **generate_kwargs) for row in rows), figures
+        )
+
+    def _note(self, batch: UpdateBatch, samples: list[TurnSample]) -> None:
+        """A line of the record."""
+        if self._settings.record is None:
+            return
+        path = Path(self._settings.record) / LEDGER
+        path.parent.mkdir(parents=True, exist_ok=True)
+        line = {
+            "update": self.prompts_dataloader.updates,
+            "version": self._version,
+            "groups": [group.id for group in batch.groups],
+            "ages": batch.ages,
+            "dropped": batch.dropped,
+            "samples": [[s.group, s.turn, s.role, s.reward, s.advantage, s.versions] for s in samples],
+        }
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def shape_of(args: Any) -> BatchShape:
+    """What OpenRLHF's arguments say of the rows of an update.
+
+    Raises:
+        ConfigError: The batch size does not divide into micro-batches.
+    """
+    gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
+    return BatchShape(
+        ranks=gpus // args.ds.ring_attn_size // args.ds.tensor_parallel_size,
+        rollout_micro=args.rollout.micro_batch_size,
+        train_micro=args.train.micro_batch_size,
+        batch=args.train.batch_size,
+    )
+
+
+def drawn_problems(settings: TeamSettings, loader: Any, args: Any) -> DrawnProblems:
+    """The ledger around OpenRLHF's loader."""
+    return DrawnProblems(loader, by_id(settings.training_problems()), args.train.num_episodes)

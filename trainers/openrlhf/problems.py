@@ -1,0 +1,142 @@
+"""OpenRLHF's data loader draws the problems; here is what that takes: a file of ids, and a ledger of trees.
+
+OpenRLHF keeps the loader's place in its checkpoints. Rollouts run ahead of training, so the place alone would
+lose problems at a resume: the ledger goes with it, and says what was drawn and not trained.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mars_env.errors import ConfigError, StoreError
+from mars_env.problems import ProblemSet
+from mars_env.rollout.engine import Job
+from mars_env.rollout.pipeline import UpdateBatch
+
+INPUT, SOURCE = "input", "datasource"
+"""Fields of the file: the problem's id, and the set's name."""
+
+
+def write_ids(problems: ProblemSet, path: str | Path) -> Path:
+    """Write the ids of some problems as a data set for OpenRLHF (``--data.prompt_dataset``).
+
+    Raises:
+        ConfigError: There are none, or an id is there twice.
+    """
+    ids = [problem.id for problem in problems]
+    if not ids:
+        raise ConfigError(f"the problem set {problems.name!r} is empty: nothing can be trained on")
+    if len(set(ids)) != len(ids):
+        raise ConfigError(f"the problem set {problems.name!r} has an id twice")
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".draft")
+    rows = (json.dumps({INPUT: id, SOURCE: problems.name}) for id in ids)
+    draft.write_text("".join(row + "\n" for row in rows), encoding="utf-8")
+    draft.replace(path)
+    return path
+
+
+class DrawnProblems:
+    """OpenRLHF's loader with the ledger; in its place for all that OpenRLHF does with it itself.
+
+    Safe to be drawn from in one thread while another asks for its state.
+
+    Args:
+        loader: OpenRLHF's stateful data loader; gives batches of one row, the id in the second field.
+        problems: The problems by id.
+        passes: How often the problems are gone through (``--train.num_episodes``).
+    """
+
+    def __init__(self, loader: Any, problems: Mapping[str, Any], passes: int) -> None:
+        self._loader, self._problems, self._passes = loader, problems, passes
+        self._lock = threading.Lock()
+        self._rows: Iterator[Any] | None = None
+        self._pass = 0
+        self._resumed: list[Job] = []
+        self._open: dict[str, Job] = {}
+        self._trained: set[str] = set()
+        self._updates = 0
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    @property
+    def updates(self) -> int:
+        """Batches handed on, those of earlier runs included."""
+        return self._updates
+
+    @property
+    def trained(self) -> frozenset[str]:
+        """Ids of trained groups of trees that were not wholly trained."""
+        return frozenset(self._trained)
+
+    def steps(self, size: int) -> Iterator[list[Job]]:
+        """The jobs that are left, `size` at a time: first those that a former run had begun."""
+        resumed, self._resumed = self._resumed, []
+        for first in range(0, len(resumed), size):
+            yield resumed[first : first + size]
+        while jobs := self._draw(size):
+            yield jobs
+
+    def note(self, batch: UpdateBatch) -> None:
+        """A batch goes to the trainer: what it trains is not begun again after a resume."""
+        with self._lock:
+            self._updates += 1
+            self._trained.update(group.id for group in batch.groups)
+            for tree in batch.trees:
+                self._open.pop(tree, None)
+            closed = tuple(f"{tree}/" for tree in self._open)
+            self._trained = {id for id in self._trained if id.startswith(closed)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The loader's state and the ledger: what OpenRLHF puts into its checkpoints."""
+        with self._lock:
+            return {
+                "loader": self._loader.state_dict(),
+                "pass": self._pass,
+                "open": [(job.problem.id, job.sample) for job in self._open.values()],
+                "trained": sorted(self._trained),
+                "updates": self._updates,
+            }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state.
+
+        Raises:
+            StoreError: The checkpoint is of a run with other problems.
+        """
+        with self._lock:
+            if unknown := [id for id, _ in state["open"] if id not in self._problems]:
+                raise StoreError(
+                    f"the checkpoint's run had begun the problem {unknown[0]!r}, which is not there now: "
+                    "resume with the same problems, or give another --ckpt.path"
+                )
+            self._loader.load_state_dict(state["loader"])
+            self._pass, self._updates = state["pass"], state["updates"]
+            self._resumed = [Job(self._problems[id], sample) for id, sample in state["open"]]
+            self._open = {job.tree: job for job in self._resumed}
+            self._trained = set(state["trained"])
+
+    def _draw(self, size: int) -> list[Job]:
+        with self._lock:
+            jobs: list[Job] = []
+            while len(jobs) < size and self._pass < self._passes:
+                if self._rows is None:
+                    self._rows = iter(self._loader)
+                row = next(self._rows, None)
+                if row is None:
+                    self._rows, self._pass = None, self._pass + 1
+                    continue
+                jobs.append(Job(self._problems[row[1][0]], self._pass))
+            self._open.update((job.tree, job) for job in jobs)
+            return jobs
+
+
+def by_id(problems: Iterable[Any]) -> dict[str, Any]:
+    """Problems by their ids."""
+    return {problem.id: problem for problem in problems}

@@ -1,0 +1,130 @@
+"""From samples to what OpenRLHF takes for the answer of an agent: one row a completion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mars_env.errors import ConfigError
+from mars_env.trainers.samples import TurnSample
+
+ADVANTAGE = "advantage"
+"""The row's advantage, among what OpenRLHF keeps of a row (``info``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShape:
+    """Into what the rows of an update have to divide.
+
+    Attributes:
+        ranks: Data-parallel ranks of the trainer.
+        rollout_micro: Rows that a rank reads at once to tell their log-probabilities.
+        train_micro: Rows that a rank trains on at once.
+        batch: The most rows of an optimizer step.
+    """
+
+    ranks: int
+    rollout_micro: int
+    train_micro: int
+    batch: int
+
+    def __post_init__(self) -> None:
+        for name, micro in (("rollout", self.rollout_micro), ("train", self.train_micro)):
+            if self.batch % (micro * self.ranks):
+                raise ConfigError(
+                    f"--train.batch_size {self.batch} must be a multiple of --{name}.micro_batch_size "
+                    f"{micro} times the {self.ranks} data-parallel ranks"
+                )
+
+    def padded(self, rows: int) -> int:
+        """The number of rows, those of padding included, for so many real ones.
+
+        All ranks get the same number of micro-batches, and all optimizer steps as many rows.
+
+        Example:
+            >>> BatchShape(ranks=2, rollout_micro=2, train_micro=4, batch=64).padded(70)
+            80
+        """
+        steps = math.ceil(rows / self.batch)
+        unit = math.lcm(self.rollout_micro * self.ranks, self.train_micro * self.ranks * steps)
+        return math.ceil(rows / unit) * unit
+
+
+def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[str, Any]:
+    """One sample as OpenRLHF takes the response of an agent.
+
+    Args:
+        sample: The sample.
+        temperature: By which the trainer divides its logits (``--rollout.temperature``).
+        age: Versions between its group's oldest token and the policy.
+
+    Raises:
+        ConfigError: It was sampled at another temperature.
+
+    Example:
+        >>> sample = TurnSample("p#0", "0", "p#0/0", "solver_0", "solver", "actor", (1, 2), (3,), (-0.5,),
+        ...                     1.0, ((0, 1),), False, 1.0, 1.0, 0.5)
+        >>> row = response(sample, temperature=1.0)
+        >>> row["observation_tokens"], row["action_ranges"], row["rollout_log_probs"]
+        ([1, 2, 3], [(2, 3)], [0.0, 0.0, -0.5])
+    """
+    if sample.temperature != temperature:
+        raise ConfigError(
+            f"{sample.agent} samples at temperature {sample.temperature}, but OpenRLHF trains all samples at "
+            f"--rollout.temperature {temperature}: make them equal"
+        )
+    read, sampled = len(sample.prompt_ids), len(sample.completion_ids)
+    return {
+        "prompt": sample.group,
+        "label": "",
+        "observation_tokens": [*sample.prompt_ids, *sample.completion_ids],
+        "action_ranges": [(read, read + sampled)],
+        "rollout_log_probs": [0.0] * read + list(sample.logprobs),
+        "reward": float(sample.reward),
+        "scores": float(sample.reward if sample.score is None else sample.score),
+        "truncated": sample.truncated,
+        "extra_logs": {ADVANTAGE: float(sample.advantage), "age": float(age)},
+    }
+
+
+def padding(token: int) -> dict[str, Any]:
+    """A row without actions: it fills an update up, and counts in no mean of the loss.
+
+    Example:
+        >>> padding(0)["action_ranges"]
+        []
+    """
+    return {
+        "prompt": "",
+        "label": "",
+        "observation_tokens": [token, token],
+        "action_ranges": [],
+        "rollout_log_probs": [0.0, 0.0],
+        "reward": 0.0,
+        "scores": 0.0,
+        "truncated": False,
+        "extra_logs": {ADVANTAGE: 0.0, "age": 0.0},
+    }
+
+
+def responses(
+    samples: Sequence[TurnSample],
+    shape: BatchShape,
+    *,
+    temperature: float,
+    padding_token: int,
+    ages: Mapping[str, int],
+) -> list[dict[str, Any]]:
+    """The rows of an update, filled up with padding.
+
+    Args:
+        samples: What is trained on; at least one.
+        shape: Into what the rows have to divide.
+        temperature: See `response`.
+        padding_token: Any token of the vocabulary.
+        ages: Of the groups, by id.
+    """
+    rows = [response(sample, temperature=temperature, age=ages.get(sample.group, 0)) for sample in samples]
+    return rows + [padding(padding_token) for _ in range(shape.padded(len(rows)) - len(rows))]

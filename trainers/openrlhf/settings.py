@@ -1,0 +1,288 @@
+"""What a run with OpenRLHF is about: the environment, the team, the credit. The rest are OpenRLHF's flags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from mars_env.envs import Game, GroupedSettings, grouped, make_game, spec
+from mars_env.errors import ConfigError
+from mars_env.grading import check_reference
+from mars_env.problems import ProblemSet, load_problems
+from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
+from mars_env.types import role_of
+
+PREFIX = "--mars."
+"""Of the flags that are ours."""
+
+
+class TeamSettings(BaseModel):
+    """The flags ``--mars.*``, by their names.
+
+    On the command line a field is given as ``--mars.NAME VALUE``. Values that are no texts are written as
+    JSON; a list of names also as ``solver,verifier``.
+
+    Example:
+        >>> TeamSettings(env="aime-solve-verify-correct").config.advantage
+        'group_normalised'
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    env: str
+    """The environment's id; ``my_module:my-set-my-rules`` imports my_module first, on each node."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Settings of its rules in training, e.g. ``{"schedule": "training"}``."""
+    problem_set: str | None = None
+    """Other problems than the id names: a set's name or a file that all nodes can read."""
+    problem_options: Mapping[str, Any] = Field(default_factory=dict)
+    """For the loader of the problems, e.g. ``{"split": "train", "seed": 1}``."""
+    problems: PositiveInt | None = None
+    """The first so many are trained on; None: all of a real set, 10000 of a generated one."""
+    rewards: Mapping[str, str] = Field(default_factory=dict)
+    """Step rewards by role that take the place of the rules' own, as ``module:function``."""
+    team_reward: str | None = None
+    """A reward that needs the whole tree, as ``module:function``."""
+    grader: str | None = None
+    """Takes the place of the grader for the problems' kind, as ``module:object``."""
+
+    agents: str | None = None
+    """What makes the team, as ``module:function``: a function that returns agents by name. Of these it is
+    given those that it has parameters for: ``model``, ``names``, ``sampling``, ``temperature``,
+    ``max_tokens``, ``policy``. None: the library's own agents."""
+    others: Mapping[str, str] = Field(default_factory=dict)
+    """Roles or agents that other models play, not trained, e.g. ``{"solver": "http://host/v1#model"}``."""
+    policies: Mapping[str, str] = Field(default_factory=dict)
+    """Checkpoints by name, to train several policies in one run; empty: ``--actor.model_name_or_path``."""
+    plays: Mapping[str, str] = Field(default_factory=dict)
+    """Which of the policies each role or agent plays with; empty: agents and policies in their order."""
+    thinking: Literal["tags", "opened", "off"] = "tags"
+    """How the model marks its thinking (`mars_env.agents.thinking`); for the library's own agents."""
+
+    grow: Literal["grouped", "own"] = "grouped"
+    """MarsRL's grouped rollouts, or the environment's own growth (a tree search)."""
+    group: PositiveInt = 8
+    """Samples on one input. MarsRL: 8."""
+    branches: PositiveInt = 2
+    """Outputs of an agent that are carried on to the next one. MarsRL: 2."""
+    sampling: Literal["random", "balanced", "adaptive"] = "adaptive"
+    """How those are chosen."""
+
+    advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
+    """The estimator."""
+    tree_credit: TreeCredit | None = None
+    """Credit along the tree; None turns it off."""
+    overlong: Overlong | None = None
+    """A penalty near the length limit; None turns it off."""
+    train_roles: tuple[str, ...] | None = None
+    """Whose turns are trained; None: all that the trained model plays."""
+
+    staleness: NonNegativeInt = 0
+    """Most versions between the oldest token of a group and the policy that is trained on it. 0: nothing is
+    rolled out while the policy is trained."""
+    groups_per_update: PositiveInt | None = None
+    """None: an update trains the groups of a step of ``--rollout.batch_size`` problems. A number: it trains
+    so many finished groups, whichever problems they belong to (the agentic pipeline)."""
+    concurrency: PositiveInt | None = None
+    """Groups under way at once."""
+    segment_tokens: PositiveInt | None = None
+    """Outputs are sampled in segments of so many tokens, each by the newest policy; None: whole."""
+
+    eval_set: str | None = None
+    """Problems of the evaluation inside of training; None: the same set as in training."""
+    eval_problem_options: Mapping[str, Any] = Field(default_factory=dict)
+    """For their loader, e.g. ``{"split": "test"}``."""
+    eval_problems: NonNegativeInt = 0
+    """The first so many are played; 0: no evaluation inside of training. ``--eval.steps`` says when."""
+    eval_options: Mapping[str, Any] = Field(default_factory=dict)
+    """Settings of the rules in evaluation."""
+
+    seed: int = 0
+    """Of problems and rollouts."""
+    record: str | None = None
+    """A directory for a record of what was trained: a line an update in ``trained.jsonl``."""
+
+    @field_validator("train_roles", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        return tuple(value.split(",")) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.groups_per_update is not None and self.staleness == 0:
+            raise ValueError(
+                "groups_per_update is for rollouts that go on while the policy is trained: "
+                "set staleness to 1 or more"
+            )
+        return self
+
+    @property
+    def config(self) -> TrainConfig:
+        """How turns get their advantages."""
+        return TrainConfig(
+            advantage=self.advantage,
+            tree_credit=self.tree_credit,
+            overlong=self.overlong,
+            train_roles=self.trained_roles(),
+        )
+
+    @property
+    def pipeline(self) -> PipelineSettings:
+        """How rollouts and training overlap."""
+        return PipelineSettings(
+            max_staleness=self.staleness,
+            groups_per_update=self.groups_per_update,
+            concurrency=self.concurrency,
+        )
+
+    def trained_roles(self) -> tuple[str, ...] | None:
+        """The roles whose turns are trained; None means all.
+
+        Raises:
+            ConfigError: Another model plays one of them, or all.
+        """
+        if not self.others:
+            return self.train_roles
+        agents = self.game().rules.possible_agents
+        played = {role_of(agent) for agent in agents if agent in self.others or role_of(agent) in self.others}
+        roles = tuple(dict.fromkeys(map(role_of, agents)))
+        trained = tuple(role for role in self.train_roles or roles if role not in played)
+        if not trained or (self.train_roles is not None and trained != self.train_roles):
+            raise ConfigError(
+                f"{', '.join(sorted(played))} cannot be trained, since other models play there: "
+                "change others or train_roles"
+            )
+        return trained
+
+    def game(self) -> Game:
+        """What is played in training.
+
+        Raises:
+            ConfigError: No such environment, or a setting that it does not have.
+        """
+        game = self._made(self.options, self.training_problems())
+        if self.grow == "own":
+            return game
+        rollouts = GroupedSettings(group=self.group, branches=self.branches, sampling=self.sampling)
+        return replace(game, grower=grouped(rollouts))
+
+    def evaluation_game(self) -> Game:
+        """What is played in evaluation."""
+        return self._made(self.eval_options, self.evaluation_problems())
+
+    def training_problems(self) -> ProblemSet:
+        """What is trained on.
+
+        Raises:
+            ConfigError: No such set, or an option that its loader does not have.
+        """
+        chosen = _load(self.problem_set or spec(self.env).problems, self.problem_options)
+        return _first(chosen, self.problems or (10_000 if chosen.generated else None))
+
+    def evaluation_problems(self) -> ProblemSet:
+        """What is evaluated on; empty without evaluation."""
+        name = self.eval_set or self.problem_set or spec(self.env).problems
+        return _first(_load(name, self.eval_problem_options), self.eval_problems)
+
+    def rows_per_tree(self) -> int:
+        """The most samples of one tree: what a step of training has to hold."""
+        if self.grow == "own":
+            return self.game().rules.max_turns
+        return self.group * self.groups_per_tree()
+
+    def groups_per_tree(self) -> int:
+        """The most groups of one tree."""
+        return 1 if self.grow == "own" else 1 + self.branches * (self.game().rules.max_turns - 1)
+
+    def _made(self, options: Mapping[str, Any], problems: ProblemSet) -> Game:
+        return make_game(
+            spec(self.env, **options),
+            kind=problems[0].kind,
+            rewards=self.rewards or None,
+            team_reward=self.team_reward,
+            grader=self.grader,
+        )
+
+
+def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:
+    """The team's settings, and the flags that are left: OpenRLHF's.
+
+    Raises:
+        ConfigError: A flag ``--mars.*`` is unknown, has no value, or a value that does not fit.
+
+    Example:
+        >>> settings, rest = read_flags(
+        ...     ["--mars.env", "aime-solve-verify-correct", "--actor.adam.lr", "1e-6", "--mars.group", "4"])
+        >>> settings.group, rest
+        (4, ['--actor.adam.lr', '1e-6'])
+    """
+    given: dict[str, Any] = {}
+    rest: list[str] = []
+    flags = iter(argv)
+    for flag in flags:
+        if not flag.startswith(PREFIX):
+            rest.append(flag)
+            continue
+        name, equals, value = flag.removeprefix(PREFIX).partition("=")
+        if name not in TeamSettings.model_fields:
+            known = ", ".join(TeamSettings.model_fields)
+            raise ConfigError(f"there is no flag {PREFIX}{name}; there are: {known}")
+        if not equals:
+            value = next(flags, "")
+        if not value or value.startswith("--"):
+            raise ConfigError(f"{PREFIX}{name} needs a value")
+        given[name] = value if _is_text(name) else _json(value)
+    try:
+        return TeamSettings(**given), rest
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{PREFIX}{where}: {first['msg']}") from error
+
+
+def as_flags(settings: TeamSettings) -> list[str]:
+    """The flags that give these settings: the inverse of `read_flags`.
+
+    Example:
+        >>> as_flags(TeamSettings(env="aime-solve", group=4))
+        ['--mars.env', 'aime-solve', '--mars.group', '4']
+    """
+    flags = []
+    for name, value in settings.model_dump(mode="json", exclude_defaults=True).items():
+        flags += [PREFIX + name, value if isinstance(value, str) else json.dumps(value)]
+    return flags
+
+
+def _is_text(name: str) -> bool:
+    """Whether a field is a text, so that its value is taken as it stands."""
+    annotation = str(TeamSettings.model_fields[name].annotation)
+    return "Literal" in annotation or annotation in ("<class 'str'>", "str | None")
+
+
+def _json(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value  # the field's own validation says what is wrong with it
+
+
+def _load(name: str, options: Mapping[str, Any]) -> ProblemSet:
+    return load_problems(name, check=check_reference, **options)
+
+
+def _first(problems: ProblemSet, number: int | None) -> ProblemSet:
+    return problems if number is None else problems[:number]

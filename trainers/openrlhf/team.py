@@ -1,0 +1,89 @@
+"""Who plays: a team on the model that is trained, other models where the settings name them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mars_env.agents.registry import as_agent, make_agents
+from mars_env.agents.thinking import THINKING, Thinking
+from mars_env.envs.registry import resolve
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.types import Agent, Model, Sampling, role_of
+
+POLICY: Final = "actor"
+"""Name of the weights that are trained: OpenRLHF's actor."""
+
+_THINKING: Final[Mapping[str, Thinking | None]] = {
+    "tags": THINKING,
+    "opened": Thinking(opened=True),
+    "off": None,
+}
+
+
+def make_team(
+    settings: TeamSettings, names: Sequence[str], model: Model, sampling: Sampling, policy: str = POLICY
+) -> dict[str, Agent]:
+    """The agents by name.
+
+    Args:
+        settings: Their `agents`, `others` and `thinking` are used.
+        names: Of the places.
+        model: The model that is trained.
+        sampling: How it is sampled.
+        policy: Name of its weights.
+
+    Raises:
+        ConfigError: A place is left out, or the function that makes the team asks for what there is not.
+
+    Example:
+        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> settings = TeamSettings(env="aime-solve-verify-correct", others={"solver": "scripted:42"})
+        >>> team = make_team(settings, ["solver_0", "verifier_0"], ScriptedModel(["Correct"]), Sampling())
+        >>> [agent.policy for agent in team.values()]
+        ['scripted', 'actor']
+    """
+    theirs = [name for name in names if name in settings.others or role_of(name) in settings.others]
+    ours = [name for name in names if name not in theirs]
+    team = _ours(settings, ours, model, sampling, policy)
+    if missing := [name for name in ours if name not in team]:
+        raise ConfigError(f"{settings.agents} makes no agent for {', '.join(missing)}")
+    team |= make_agents(settings.others, theirs, sampling=sampling) if theirs else {}
+    return {name: team[name] for name in names}
+
+
+def _ours(
+    settings: TeamSettings, names: Sequence[str], model: Model, sampling: Sampling, policy: str
+) -> dict[str, Agent]:
+    if settings.agents is None:
+        named = _Named(model, policy)
+        thinking = _THINKING[settings.thinking]
+        return {name: as_agent(named, name, sampling=sampling, thinking=thinking) for name in names}
+    given = {
+        "model": model,
+        "names": tuple(names),
+        "sampling": sampling,
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "policy": policy,
+    }
+    function: Any = resolve(settings.agents)
+    parameters = inspect.signature(function).parameters
+    optional = {name for name, p in parameters.items() if p.default is not p.empty}
+    if unknown := set(parameters) - given.keys() - optional:
+        raise ConfigError(
+            f"{settings.agents} asks for {', '.join(sorted(unknown))}, but there is {', '.join(given)}"
+        )
+    made: Mapping[str, Agent] = function(**{name: given[name] for name in parameters if name in given})
+    return {name: made[name] for name in names if name in made}
+
+
+class _Named:
+    """The model under the name of its policy, which agents take for their own."""
+
+    def __init__(self, model: Model, policy: str) -> None:
+        self.name = policy
+        self.model = model
+        self.complete = model.complete

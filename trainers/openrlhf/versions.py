@@ -1,0 +1,115 @@
+"""Which versions of OpenRLHF are supported, and every name of its that is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from mars_env.errors import ConfigError, MissingExtra
+
+TESTED: Final = ("0.11.2",)
+"""Versions that the tests have run with."""
+
+TOUCHED: Final[Mapping[str, tuple[str, ...] | None]] = {
+    "openrlhf.cli.train_ppo_ray:train": ("args",),
+    "openrlhf.trainer.ppo_trainer:prepare_datasets": ("strategy", "tokenizer"),
+    "openrlhf.trainer.ppo_trainer:BasePPOTrainer.__init__": (
+        "self", "strategy", "actor_model_group", "critic_model_group", "reward_model_group",
+        "reference_model_group", "vllm_engines", "tokenizer",
+    ),
+    "openrlhf.trainer.ppo_trainer:BasePPOTrainer.train_step": ("self", "rollout_samples", "global_step"),
+    "openrlhf.trainer.ppo_trainer:BasePPOTrainer.broadcast_to_vllm": ("self",),
+    "openrlhf.trainer.ppo_trainer:BasePPOTrainer.init_checkpoint_states": ("self",),
+    "openrlhf.trainer.ppo_trainer:BasePPOTrainer._compute_rollout_stats": ("self", "experiences"),
+    "openrlhf.trainer.ppo_trainer:PPOTrainer.__init__": (
+        "self", "pretrain", "strategy", "actor_model_group", "critic_model_group", "reward_model_group",
+        "reference_model_group", "vllm_engines", "generate_kwargs",
+    ),
+    "openrlhf.trainer.ppo_trainer:PPOTrainer.fit": ("self", "global_step"),
+    "openrlhf.trainer.ppo_trainer:PPOTrainer.get_max_steps": ("self",),
+    "openrlhf.trainer.ppo_trainer:PPOTrainer.evaluate": ("self", "global_step", "generate_kwargs"),
+    "openrlhf.trainer.ppo_trainer_async:GenerateSamplesActor.__init__": (
+        "self", "pretrain", "strategy", "vllm_engines", "vllm_lock", "rollout_queue", "rollout_slots",
+        "generate_kwargs",
+    ),
+    "openrlhf.trainer.ppo_trainer_async:GenerateSamplesActor.fit": (
+        "self", "episode", "total_consumed_prompts",
+    ),
+    "openrlhf.trainer.ppo_trainer_async:GenerateSamplesActor.load_state_dict": ("self", "state_dict"),
+    "openrlhf.trainer.ppo_trainer_async:GenerateSamplesActor._run_eval": ("self",),
+    "openrlhf.trainer.ppo_trainer_async:TrainingActor.__init__": (
+        "self", "pretrain", "strategy", "actor_model_group", "critic_model_group", "reward_model_group",
+        "reference_model_group", "vllm_engines", "vllm_lock", "rollout_queue", "rollout_slots",
+    ),
+    "openrlhf.trainer.ppo_trainer_async:TrainingActor.fit": ("self", "global_step"),
+    "openrlhf.trainer.ppo_trainer_async:TrainingActor.broadcast_to_vllm": ("self",),
+    "openrlhf.trainer.ppo_trainer_async:VLLMLock.acquire": ("self",),
+    "openrlhf.trainer.ppo_trainer_async:VLLMLock.release": ("self",),
+    "openrlhf.trainer.ppo_trainer_async:PPOTrainerAsync.fit": ("self",),
+    "openrlhf.trainer.ppo_utils.samples_generator:SamplesGenerator.__init__": (
+        "self", "strategy", "prompts_dataloader", "eval_dataloader", "tokenizer", "vllm_engines",
+    ),
+    "openrlhf.trainer.ppo_utils.samples_generator:SamplesGenerator.generate_samples": (
+        "self", "generate_kwargs",
+    ),
+    "openrlhf.trainer.ppo_utils.samples_generator:SamplesGenerator._process_response_into_experience": (
+        "self", "response", "generate_kwargs",
+    ),
+    "openrlhf.trainer.ppo_utils.experience:Experience": (
+        "sequences", "attention_mask", "action_mask", "action_log_probs", "base_action_log_probs",
+        "rollout_log_probs", "values", "returns", "advantages", "kl", "rewards", "scores",
+        "response_length", "truncated", "total_length", "index", "prompts", "labels", "images",
+        "mm_train_inputs", "info",
+    ),
+    "openrlhf.trainer.ppo_utils.experience_maker:RemoteExperienceMaker.__init__": (
+        "self", "actor_model_group", "critic_model_group", "reward_model_group", "initial_model_group",
+        "kl_controller", "strategy", "tokenizer", "kwargs",
+    ),
+    "openrlhf.trainer.ppo_utils.experience_maker:RemoteExperienceMaker.make_experience": (
+        "self", "samples_list",
+    ),
+    "openrlhf.trainer.ppo_utils.experience_maker:RemoteExperienceMaker.compute_advantages_and_returns": (
+        "self", "experiences",
+    ),
+    "openrlhf.trainer.ray.vllm_engine:RolloutRayActor.__init__": (
+        "self", "args", "bundle_indices", "agent_func_path", "remote_rm_url", "mm_pad_token_ids", "kwargs",
+    ),
+    "openrlhf.trainer.ray.vllm_engine:batch_vllm_engine_call": (
+        "engines", "method_name", "args", "rank_0_only", "kwargs",
+    ),
+    "openrlhf.trainer.ray.vllm_engine:create_vllm_engines": None,
+    "openrlhf.trainer.ray.ppo_actor:PolicyModelActor.init_model_from_pretrained": (
+        "self", "strategy", "pretrain", "max_steps", "vllm_engines",
+    ),
+    "openrlhf.trainer.ray.ppo_actor:PolicyModelActor.fit": ("self", "kl_ctl"),
+    "openrlhf.trainer.ray.ppo_actor:ActorPPOTrainer.training_step": (
+        "self", "experience", "kl_ctl", "step", "loss_batch_info",
+    ),
+    "openrlhf.utils.logging_utils:TensorboardLogger.log_train": ("self", "global_step", "logs_dict"),
+    "openrlhf.utils.logging_utils:TensorboardLogger.log_eval": ("self", "global_step", "logs_dict"),
+    "openrlhf.utils.logging_utils:WandbLogger.log_train": ("self", "global_step", "logs_dict"),
+    "openrlhf.utils.logging_utils:WandbLogger.log_eval": ("self", "global_step", "logs_dict"),
+    "deepspeed:DeepSpeedEngine.set_train_batch_size": ("self", "train_batch_size"),
+    "deepspeed:DeepSpeedEngine.set_gradient_accumulation_boundary": ("self", "is_boundary"),
+}  # fmt: skip
+"""``module:name`` and its parameters, or fields: a new version that changes one breaks one test, which says
+what has moved. None where only the name is used."""
+
+
+def require_openrlhf() -> str:
+    """The installed version of OpenRLHF.
+
+    Raises:
+        MissingExtra: It is not installed.
+        ConfigError: It is not one of `TESTED`.
+    """
+    try:
+        found = version("openrlhf")
+    except PackageNotFoundError as error:
+        raise MissingExtra(
+            "training with OpenRLHF needs openrlhf: pip install 'mars-env[openrlhf]' (docs/openrlhf.md)"
+        ) from error
+    if found not in TESTED:
+        raise ConfigError(f"OpenRLHF {found} is not supported: install {' or '.join(TESTED)}")
+    return found
