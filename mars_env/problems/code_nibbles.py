@@ -4,11 +4,15 @@ Made for training the miniature: a hidden chain of operations from two families,
 six outputs are shown (public tests), ten are not. Programs are short Python functions, judged in the
 sandbox like any other; `nibble_program` writes one from the names of its operations, and
 `nibble_table` tells what it computes without running anything.
+
+With two registers a function ``f(x, r)`` gives u where r is 0 and v where r is 1, each by a chain of its own:
+half of a program can be right, a test tells which, and the other half can be repaired without touching it.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -87,6 +91,36 @@ def nibble_program(names: Sequence[str]) -> str:
     return f"def f(x):\n{lines}    return x\n"
 
 
+def nibble_pair_program(u: Sequence[str], v: Sequence[str]) -> str:
+    r"""The Python function of two registers, each with a chain of operations of its own.
+
+    Raises:
+        ConfigError: There is no operation of that name.
+
+    Example:
+        >>> nibble_pair_program(["inc"], ["xor5"])
+        'def f(x, r):\n    u = v = x\n    u = (u + 1) % 16\n    v = v ^ 5\n    return (u, v)[r]\n'
+    """
+    lines = "".join(f"    {nibble_line(r, name)}\n" for r, names in (("u", u), ("v", v)) for name in names)
+    return f"def f(x, r):\n    u = v = x\n{lines}    return (u, v)[r]\n"
+
+
+def nibble_line(register: str, name: str) -> str:
+    """The statement that applies an operation to a register.
+
+    Raises:
+        ConfigError: There is no operation of that name.
+
+    Example:
+        >>> nibble_line("u", "cap")
+        'u = min(u, 11)'
+    """
+    return f"{register} = {_X.sub(register, NIBBLE_OPERATIONS[_known(name)])}"
+
+
+_X = re.compile(r"\bx\b")
+
+
 def nibble_table(names: Sequence[str]) -> tuple[int, ...]:
     """Outputs of the chain of operations on 0 to 15.
 
@@ -119,6 +153,7 @@ class Nibbles:
     least: int
     most: int
     mix: float
+    registers: int = 1
 
     def __len__(self) -> int:
         return ENDLESS
@@ -126,17 +161,19 @@ class Nibbles:
     def __getitem__(self, index: int) -> Problem:
         rng = random.Random(derive_seed(self.label, self.split, self.seed, index))
         for _ in range(ATTEMPTS):
-            names = self._draw(rng)
-            table = nibble_table(names)
-            shown = ", ".join(f"f({x}) = {table[x]}" for x in PUBLIC)
-            spread = max(table) - min(table)
-            if spread >= LEAST_SPREAD and table != tuple(range(16)) and split_of(shown) == self.split:
-                return _problem(self.place(index), names, table, shown)
+            if self.registers == 1:
+                chains = [self.chain(rng, arithmetic=rng.random() < 0.5)]  # it leans to one family
+            else:
+                chains = [self.chain(rng, arithmetic=True), self.chain(rng, arithmetic=False)]
+            tables = [nibble_table(names) for names in chains]
+            shown = nibble_examples(tables)
+            if all(map(is_fit, tables)) and split_of(shown) == self.split:
+                return _problem(self.place(index), chains, tables, shown)
         raise ConfigError(f"nibbles found no fit problem in {ATTEMPTS} draws; allow more operations")
 
-    def _draw(self, rng: random.Random) -> list[str]:
-        first = rng.random() < 0.5  # each problem leans to one family
-        families = (list(_ARITHMETIC), list(_BITS)) if first else (list(_BITS), list(_ARITHMETIC))
+    def chain(self, rng: random.Random, arithmetic: bool) -> list[str]:
+        """Draw one register's operations, most of them from one family."""
+        families = (list(_ARITHMETIC), list(_BITS)) if arithmetic else (list(_BITS), list(_ARITHMETIC))
         return [
             rng.choice(families[0] if rng.random() < self.mix else families[1])
             for _ in range(rng.randint(self.least, self.most))
@@ -155,22 +192,64 @@ class Nibbles:
         return f"{self.label}/{self.split}/{self.seed}/{index}"
 
 
-def _problem(problem_id: str, names: list[str], table: tuple[int, ...], shown: str) -> Problem:
-    inputs = [*PUBLIC, *(x for x in range(16) if x not in PUBLIC)]
+def nibble_examples(tables: Sequence[Sequence[int]]) -> str:
+    """What a statement shows of a function: its outputs on the public inputs, register by register.
+
+    Example:
+        >>> nibble_examples([nibble_table(["inc"])])
+        'f(0) = 1, f(3) = 4, f(6) = 7, f(9) = 10, f(12) = 13, f(15) = 0'
+        >>> nibble_examples([nibble_table([]), nibble_table(["xor5"])]).split(", f")[6]
+        '(0, 1) = 5'
+    """
+    calls = _calls(len(tables), PUBLIC)
+    return ", ".join(f"f({', '.join(map(str, call))}) = {tables[r][call[0]]}" for call, r in calls)
+
+
+def is_fit(table: Sequence[int]) -> bool:
+    """Whether a function is neither the identity nor close to a constant.
+
+    Example:
+        >>> is_fit(nibble_table(["inc"])), is_fit(nibble_table(["xor5", "xor5"]))
+        (True, False)
+    """
+    return max(table) - min(table) >= LEAST_SPREAD and tuple(table) != tuple(range(16))
+
+
+def _calls(registers: int, inputs: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:
+    """Arguments of the tests, all of the first register first, and whose output each of them asks for."""
+    return [((x,) if registers == 1 else (x, r), r) for r in range(registers) for x in inputs]
+
+
+def _problem(
+    problem_id: str, chains: list[list[str]], tables: Sequence[Sequence[int]], shown: str
+) -> Problem:
+    registers, hidden = len(chains), [x for x in range(16) if x not in PUBLIC]
+    calls = _calls(registers, PUBLIC) + _calls(registers, hidden)
+    names = [name for chain in chains for name in chain]
+    if registers == 1:
+        wanted = "f(x) from 4-bit integers (0 to 15) to 4-bit integers, a short chain"
+    else:
+        wanted = (
+            "f(x, r) from a 4-bit integer x (0 to 15) and r = 0 or 1 to a 4-bit integer, for each r a"
+            " short chain"
+        )
     row = {
         "id": problem_id,
-        "prompt": "Write a Python function f(x) from 4-bit integers (0 to 15) to 4-bit integers, a short"
-        f" chain of arithmetic or bit operations, with\n{shown}",
+        "prompt": f"Write a Python function {wanted} of arithmetic or bit operations, with\n{shown}",
         "mode": "function_call",
         "fn_name": "f",
-        "inputs": [[x] for x in inputs],
-        "outputs": [table[x] for x in inputs],
-        "public_tests": len(PUBLIC),
-        "solution": nibble_program(names),
+        "inputs": [list(call) for call, _ in calls],
+        "outputs": [tables[r][call[0]] for call, r in calls],
+        "public_tests": registers * len(PUBLIC),
+        "solution": nibble_program(names) if registers == 1 else nibble_pair_program(*chains),
         "level": len(names),
-        "family": "arithmetic" if sum(n in _ARITHMETIC for n in names) * 2 >= len(names) else "bits",
+        "family": _family(names) if registers == 1 else "both",
     }
     return code_problem_from_row(row, source="nibbles", licence=LICENCE)
+
+
+def _family(names: Sequence[str]) -> str:
+    return "arithmetic" if sum(n in _ARITHMETIC for n in names) * 2 >= len(names) else "bits"
 
 
 def nibbles_problems(
@@ -179,14 +258,19 @@ def nibbles_problems(
     split: str | None = None,
     level: int | Collection[int] | None = None,
     mix: float = 0.85,
+    registers: int = 1,
 ) -> ProblemSet:
     """The endless set of hidden programs on 4-bit integers.
 
     Args:
         seed: The set's seed.
         split: ``"train"`` (the default) or ``"test"``; no shown outputs are in both.
-        level: Length of the hidden chain: a number or the fewest and the most; None is 1 to 4.
-        mix: The share of operations from the problem's own family.
+        level: Length of a hidden chain: a number or the fewest and the most; None is 1 to 4. (A problem's own
+            level counts the operations of all its registers.)
+        mix: The share of operations from the chain's own family.
+        registers: 1, or 2 for functions of x and a choice: the first register's chain leans to
+            arithmetic, the
+            second one's to bits.
 
     Raises:
         ConfigError: The options make no sense, or the split is unknown.
@@ -201,12 +285,16 @@ def nibbles_problems(
         raise ConfigError(f"nibbles needs levels from 1 to 12, got {level!r}")
     if not 0.0 <= mix <= 1.0:
         raise ConfigError(f"nibbles needs a mix from 0 to 1, got {mix!r}")
+    if registers not in (1, 2):
+        raise ConfigError(f"nibbles has programs of 1 or 2 registers, not {registers!r}")
     usual = (levels[0], levels[-1], mix) == (1, 4, 0.85)
-    label = "nibbles" if usual else f"nibbles-{levels[0]}to{levels[-1]}-{mix:g}"
+    label = "nibbles" if registers == 1 else "nibble-pairs"
+    if not usual:
+        label += f"-{levels[0]}to{levels[-1]}-{mix:g}"
     chosen = checked_split("nibbles", split)
     return ProblemSet(
         "nibbles",
-        Nibbles(label, chosen, seed, levels[0], levels[-1], mix),
+        Nibbles(label, chosen, seed, levels[0], levels[-1], mix, registers),
         revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
         licence=LICENCE,
         generated=True,

@@ -1,6 +1,9 @@
-"""The miniature's transformer and tokenizer: an ordinary Hugging Face Qwen3 of 165 thousand parameters."""
+"""The miniatures' transformers and tokenizers: ordinary Hugging Face Qwen3 models, very small ones."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -11,47 +14,66 @@ from mars_env.trainers.miniature.protocol import END, PAD, PATTERN, SPECIAL, VOC
 TOKEN_IDS = {token: i for i, token in enumerate(VOCABULARY)}
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Size of a model: width, width of the feed-forward layers, layers. There are four heads."""
+
+    hidden: int = 64
+    feed_forward: int = 192
+    layers: int = 3
+
+
+def build_tokenizer(
+    vocabulary: Sequence[str] = VOCABULARY, special: Sequence[str] = SPECIAL, pattern: str = PATTERN
+) -> PreTrainedTokenizerFast:
     r"""The tokenizer: one token for each piece of the language; what is not in it gets the padding token.
+
+    Args:
+        vocabulary: All tokens in the order of their ids.
+        special: Those that are left out of texts; padding and end come first.
+        pattern: A regular expression that finds the others.
 
     Example:
         >>> tokenizer = build_tokenizer()
         >>> tokenizer.decode(tokenizer("a: = 288\n<|verify|>")["input_ids"], skip_special_tokens=True)
         'a: = 288\n'
     """
-    core = Tokenizer(models.WordLevel(TOKEN_IDS, unk_token=PAD))
-    core.pre_tokenizer = pre_tokenizers.Split(Regex(f"{PATTERN}|."), behavior="isolated")
+    ids = {token: i for i, token in enumerate(vocabulary)}
+    core = Tokenizer(models.WordLevel(ids, unk_token=PAD))
+    core.pre_tokenizer = pre_tokenizers.Split(Regex(f"{pattern}|."), behavior="isolated")
     core.decoder = decoders.Fuse()
-    core.add_special_tokens(list(SPECIAL))
+    core.add_special_tokens(list(special))
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
         pad_token=PAD,
         eos_token=END,
         unk_token=PAD,
-        additional_special_tokens=list(SPECIAL[2:]),
+        additional_special_tokens=list(special[2:]),
         clean_up_tokenization_spaces=False,
         padding_side="left",
         model_max_length=512,
     )
 
 
-def build_model(seed: int) -> Qwen3ForCausalLM:
-    """A new model: 64 dimensions, 3 layers, 4 heads.
+def build_model(seed: int, vocabulary: int = len(VOCABULARY), shape: Shape = Shape()) -> Qwen3ForCausalLM:
+    """A new model, by default of 64 dimensions and 3 layers. The padding token is 0, the end token 1.
 
     Embeddings start at a standard deviation of 1 and matrices at one over the root of their inputs,
     the ones that write into the residual stream smaller by the root of twice the layers (as in GPT-2).
 
     Args:
         seed: Of the initial weights.
+        vocabulary: Number of tokens.
+        shape: Its size.
     """
     config = Qwen3Config(
-        vocab_size=len(VOCABULARY),
-        hidden_size=64,
-        intermediate_size=192,
-        num_hidden_layers=3,
+        vocab_size=vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.feed_forward,
+        num_hidden_layers=shape.layers,
         num_attention_heads=4,
         num_key_value_heads=4,
-        head_dim=16,
+        head_dim=shape.hidden // 4,
         max_position_embeddings=512,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
         tie_word_embeddings=False,

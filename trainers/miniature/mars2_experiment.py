@@ -1,0 +1,290 @@
+"""The miniature's experiment on MARS2: from one agent to many, in training and in search.
+
+One seed fixes everything: the models' warm starts, training problems, searches and samples, and the held-out
+problems of the evaluation, which are the same for all arms of a seed, so that arms are compared in pairs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from mars_env.agents.hf import HFModel
+from mars_env.envs import Game
+from mars_env.envs.search_grower import SearchGrower
+from mars_env.envs.selection import Highest, Ratings, Selection, Vote, candidates
+from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearchSettings, tree_search
+from mars_env.evaluation.metrics import estimates, is_right, measure
+from mars_env.problems import ProblemSet, load_problems
+from mars_env.rollout import Job, collect
+from mars_env.seeds import derive_seed
+from mars_env.trainers.mars2 import MARS2Settings, Stage, team, train
+from mars_env.trainers.metrics import Logger, StepMetrics
+from mars_env.trainers.miniature.mars2_agents import MiniatureCoder
+from mars_env.trainers.miniature.mars2_grader import NibbleGrader, tables_of
+from mars_env.trainers.miniature.mars2_protocol import read_program
+from mars_env.trainers.miniature.mars2_recipe import RECIPE, Mars2Recipe
+from mars_env.trainers.miniature.mars2_warm_start import warm_start
+from mars_env.types import Agent, Tree, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Mars2Arm:
+    """One way to make a team.
+
+    Attributes:
+        name: In the ledger.
+        title: In tables.
+        stage: Who shares weights.
+        models: What is warm-started: ``g0`` and ``g1`` are generalists, ``a`` and ``b`` the specialists.
+        trained: Whether it is trained.
+        search: In training.
+        budget: Nodes of a training tree, in multiples of the recipe's.
+    """
+
+    name: str
+    title: str
+    stage: Stage
+    models: tuple[str, ...]
+    trained: bool = True
+    search: str = "ab-mcts-a"
+    budget: int = 1
+
+
+ARMS: Final = (
+    Mars2Arm("untrained", "one model, warm start only", "single", ("g0",), trained=False),
+    Mars2Arm("untrained pair", "two different models, warm start only", "heterogeneous", ("a", "b"),
+        trained=False),
+    Mars2Arm("single", "one model, one agent, fresh samples only (GRPO)", "single", ("g0",),
+        search="best-of-n"),
+    Mars2Arm("homogeneous", "one model in two roles, trained in the search", "homogeneous", ("g0",)),
+    Mars2Arm("heterogeneous", "two different models, trained in one search", "heterogeneous", ("a", "b"),
+        budget=2),
+    Mars2Arm("equal pair", "control: two models of one kind", "heterogeneous", ("g0", "g1"), budget=2),
+    Mars2Arm("homogeneous x2", "control: one model in two roles, twice the nodes", "homogeneous", ("g0",),
+        budget=2),
+)  # fmt: skip
+"""From one to many, as in the paper (arXiv 2602.07848), with what else could explain a gain."""
+
+
+def lean_of(model: str, recipe: Mars2Recipe) -> float:
+    """Which register's programs a model is shown in its warm start."""
+    return {"a": recipe.specialists[0], "b": recipe.specialists[1]}.get(model, 0.5)
+
+
+def warm_model(model: str, seed: int, recipe: Mars2Recipe = RECIPE, cache: Path | None = None) -> HFModel:
+    """A warm-started model of a seed, with weights of its own.
+
+    Args:
+        model: As in `Mars2Arm.models`.
+        seed: Of the experiment.
+        recipe: How.
+        cache: Where the weights are kept between calls, since the arms of a seed share them.
+    """
+    place = None if cache is None else cache / f"{model}-{seed}"
+    if place is None or not (place / "model.safetensors").exists():
+        module, tokenizer = warm_start(
+            derive_seed(seed, "warm start", model), lean_of(model, recipe), recipe.warm_start
+        )
+        if place is not None:
+            tokenizer.save_pretrained(place)
+            module.save_pretrained(place)
+        return HFModel((module, tokenizer), name=model)
+    return HFModel(place, device="cpu", name=model)
+
+
+def training_game(arm: Mars2Arm, recipe: Mars2Recipe) -> Game:
+    """The environment ``nibbles-tree-search`` with ``schedule="training"``, judged by `NibbleGrader`."""
+    settings = recipe.trained(arm.search, arm.budget)
+    return _game(settings, _agents_of(arm), NibbleGrader(score=recipe.train_score))
+
+
+def evaluation_game(settings: TreeSearchSettings, agents: int) -> Game:
+    """The environment ``nibbles-tree-search`` at test time: the search sees the public tests alone."""
+    seen = settings.model_copy(update={"search_grader": NibbleGrader(tests="public", score="fraction")})
+    return _game(seen, agents, NibbleGrader())
+
+
+def _game(settings: TreeSearchSettings, agents: int, grader: NibbleGrader) -> Game:
+    rules = tree_search(settings, kind="code", agents=agents)
+    evidence = settings.evidence("code")
+    return Game(rules, grader, rewards=SEARCH_REWARDS, grower=SearchGrower, evidence=evidence)
+
+
+def _agents_of(arm: Mars2Arm) -> int:
+    return 1 if arm.stage == "single" else 2
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedTeam:
+    """An arm after training.
+
+    Attributes:
+        agents: By name.
+        history: The figures of every step.
+    """
+
+    agents: Mapping[str, Agent]
+    history: tuple[StepMetrics, ...] = ()
+
+
+async def train_team(
+    arm: Mars2Arm,
+    seed: int,
+    recipe: Mars2Recipe = RECIPE,
+    *,
+    cache: Path | None = None,
+    loggers: Sequence[Logger] = (),
+) -> TrainedTeam:
+    """Warm-start an arm's models, or take them from the cache, and train them as it says."""
+    models = [warm_model(name, seed, recipe, cache) for name in arm.models]
+    settings = MARS2Settings(
+        stage=arm.stage,
+        seed=seed,
+        steps=recipe.steps,
+        problems_per_step=recipe.problems_per_step,
+        train=recipe.train,
+    )
+    game = training_game(arm, recipe)
+    made = team(settings, game.rules.possible_agents, models, agent=_coder)
+    if not arm.trained:
+        return TrainedTeam(made.agents)
+    problems = load_problems("nibbles", registers=2, level=recipe.level, seed=seed, split="train")
+    history = await train(game, made, problems, settings, loggers=loggers)
+    return TrainedTeam(made.agents, tuple(history))
+
+
+def _coder(name: str, model: HFModel) -> Agent:
+    return MiniatureCoder(int(name.rpartition("_")[2]), model)
+
+
+def held_out(seed: int, recipe: Mars2Recipe = RECIPE) -> ProblemSet:
+    """The evaluation problems of a seed: what they show is shown by no training problem."""
+    return load_problems(
+        "nibbles", registers=2, level=recipe.level, seed=seed, split="test", n=recipe.problems
+    )
+
+
+async def search(
+    trained: TrainedTeam, settings: TreeSearchSettings, seed: int, recipe: Mars2Recipe = RECIPE
+) -> list[Tree]:
+    """Search every held-out problem once."""
+    game = evaluation_game(settings, len(trained.agents))
+    jobs = [Job(problem) for problem in held_out(seed, recipe)]
+    return await collect(game, trained.agents, jobs, seed=seed, concurrency=len(jobs))
+
+
+class Shortest:
+    r"""A reward model that is a rule: of two programs the one with fewer statements is the likelier one.
+
+    Example:
+        >>> from mars_env.sync import run_sync
+        >>> run_sync(Shortest().rate("", ["def f(x, r):\\n    return 0\n", "return 0"], 0)).scores
+        (0.5, 1.0)
+    """
+
+    async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
+        """One over the number of lines."""
+        return Ratings(tuple(1 / max(1, len(text.splitlines())) for text in texts))
+
+
+CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(), "shortest": Highest(Shortest())}
+"""Final choices that are compared with taking the first candidate."""
+
+
+async def chosen_by(selection: Selection, trees: Sequence[Tree]) -> list[Tree]:
+    """The same searches with their final choice made again, by another rule."""
+    chosen = []
+    for tree in trees:
+        blind = [replace(turn, grade=None, reward=None) for turn in candidates(tree.turns)]
+        choice = await selection.choose(replace(tree.problem, reference=None), blind, 0)
+        chosen.append(replace(tree, final=choice.turn))
+    return chosen
+
+
+def search_figures(trees: Sequence[Tree]) -> dict[str, float]:
+    """Pass@1 (of the node that the search chose), Pass@N, tokens, nodes and depth of a run of searches."""
+    metrics = measure(trees)
+    found = estimates(metrics, [tree.problem.id for tree in trees])
+    names = {
+        "pass@1": "system_accuracy",
+        "pass@n": "search_pass@n",
+        "tokens": "tokens",
+        "nodes": "nodes",
+        "depth": "depth",
+    }
+    values = {name: found[key].value for name, key in names.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
+    """How different a team's fresh programs are, from searches by best-of-n.
+
+    Means over problems, of each problem's first `nodes` programs:
+
+    - ``pass@1``: the share that is right: Pass@1 of the agents.
+    - ``distinct``: different functions, told by their outputs on all inputs, as a share of the programs.
+    - ``distinct_right``: different texts among the right programs.
+    - ``different``: of pairs of programs by different agents (by the one agent, where it is alone), the share
+    that
+      computes different functions.
+    - ``disagree``: likewise, the share of which one is right and the other wrong.
+    """
+    rows: list[tuple[float, ...]] = []
+    for tree in trees:
+        turns = sorted(tree.turns, key=lambda turn: int(turn.info["call"]))[:nodes]
+        functions = [function_of(turn) for turn in turns]
+        right = [bool(is_right(turn)) for turn in turns]
+        alone = len({turn.agent for turn in turns}) == 1
+        pairs = [
+            (i, j)
+            for i, j in itertools.combinations(range(len(turns)), 2)
+            if alone or turns[i].agent != turns[j].agent
+        ]
+        rows.append(
+            (
+                sum(right) / len(turns),
+                len(set(functions)) / len(turns),
+                float(len({turn.text for turn, r in zip(turns, right, strict=True) if r})),
+                sum(functions[i] != functions[j] for i, j in pairs) / len(pairs),
+                sum(right[i] != right[j] for i, j in pairs) / len(pairs),
+            )
+        )
+    names = ("pass@1", "distinct", "distinct_right", "different", "disagree")
+    return {
+        name: sum(column) / len(rows) for name, column in zip(names, zip(*rows, strict=True), strict=True)
+    }
+
+
+def function_of(turn: Turn) -> object:
+    """What a program computes: its two tables; its text, where it is none of the miniature's."""
+    pair = read_program(turn.text)
+    return turn.text if pair is None else tables_of(pair)
+
+
+async def evaluate_team(trained: TrainedTeam, seed: int, recipe: Mars2Recipe = RECIPE) -> dict[str, float]:
+    """All figures of a team, by name: ``<search>_<figure>``, and `diversity` without a prefix.
+
+    The searches have the same tokens each: best-of-n, sequential refinement, and AB-MCTS with one part of
+    MARS2-T+ after the other: without feedback, with it, with depth-guided exploration as well; and with a
+    vote or the shortest program as the final choice.
+    """
+    figures: dict[str, float] = {}
+    runs: dict[str, list[Tree]] = {}
+    for name, settings in {
+        "best-of-n": recipe.searched("best-of-n"),
+        "refinement": recipe.searched("refinement"),
+        "no-feedback": recipe.searched(feedback=False),
+        "search": recipe.searched(),
+        "depth": recipe.searched(depth_decay=recipe.depth_decay),
+    }.items():
+        runs[name] = await search(trained, settings, seed, recipe)
+    for name, selection in CHOICES.items():
+        runs[name] = await chosen_by(selection, runs["search"])
+    runs["t-plus"] = await chosen_by(CHOICES["shortest"], runs["depth"])
+    for name, trees in runs.items():
+        figures |= {f"{name}_{key}": value for key, value in search_figures(trees).items()}
+    return figures | diversity(runs["best-of-n"], recipe.diversity_nodes)

@@ -1,0 +1,104 @@
+"""The recipe of the miniature of MARS2: every number of training and evaluation, with its reason.
+
+Found on seeds from 100 on; reported runs use seeds 0 to 9.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+from mars_env.envs.tree_search import TreeSearchSettings
+from mars_env.trainers.config import TrainConfig, TreeCredit
+from mars_env.trainers.miniature.mars2_warm_start import WarmStart
+
+
+class Mars2Recipe(BaseModel):
+    """How the miniature's models are warm-started, trained and evaluated.
+
+    Example:
+        >>> RECIPE.nodes, QUICK.steps < RECIPE.steps
+        (8, True)
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warm_start: WarmStart = WarmStart()
+    """Short, so that there is something left to learn."""
+
+    specialists: tuple[float, float] = (0.75, 0.25)
+    """What the two different models lean to: the first register (arithmetic), or the second one (bits)."""
+
+    level: tuple[int, int] = (1, 3)
+    """Operations of each register in training and evaluation problems."""
+
+    steps: PositiveInt = 100
+    """Of training; fixed beforehand."""
+
+    problems_per_step: PositiveInt = 16
+    """Trees of one step."""
+
+    nodes: PositiveInt = 8
+    """Nodes of a training tree for each model in it (the paper: 8): equal samples for each model."""
+
+    train_score: Literal["all", "fraction"] = "fraction"
+    """Reward of a node in training: whether all tests pass, or the share that does."""
+
+    train: TrainConfig = TrainConfig(
+        advantage="group_normalised",
+        ratio="sequence",
+        aggregation="sequence-mean",
+        clip_low=3e-4,
+        clip_high=4e-4,
+        tree_credit=TreeCredit(),
+        learning_rate=3e-4,
+        warmup_updates=5,
+        betas=(0.9, 0.98),
+    )
+    """Tree-GRPO with GSPO's ratio, as in the paper; tree-shaped credit on, KL off. There is one update a
+    step."""
+
+    problems: PositiveInt = 400
+    """Held-out problems of an evaluation."""
+
+    tokens: PositiveInt = 64
+    """Of every search at evaluation, whichever algorithm: about 12 fresh programs."""
+
+    depth_decay: float = 0.98
+    """Of depth-guided exploration, where that is on: the paper's."""
+
+    diversity_nodes: PositiveInt = 10
+    """Fresh programs of each problem that diversity is told from."""
+
+    wave: PositiveInt = 2
+    """Expansions of a tree at once, at evaluation."""
+
+    def searched(self, algorithm: str = "ab-mcts-a", **settings: Any) -> TreeSearchSettings:
+        """A search at evaluation: it spends its tokens, whether or not a node passes the public tests."""
+        return TreeSearchSettings(
+            nodes=4 * self.tokens,
+            tokens=self.tokens,
+            algorithm=algorithm,
+            wave=self.wave,
+            early_stop=False,
+            **settings,
+        )
+
+    def trained(self, algorithm: str, models: int) -> TreeSearchSettings:
+        """The search in training: half of a tree's nodes are decided at once, then the other half."""
+        nodes = models * self.nodes
+        return TreeSearchSettings(
+            nodes=nodes, algorithm=algorithm, wave=nodes // 2, early_stop=False, sees="grade"
+        )
+
+
+RECIPE: Final = Mars2Recipe()
+"""What is reported."""
+
+QUICK: Final = Mars2Recipe(
+    warm_start=WarmStart(updates=120, rows=128),
+    steps=15,
+    problems=60,
+)
+"""The same in small: it shows that everything runs, and nothing else."""
