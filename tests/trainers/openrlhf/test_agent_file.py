@@ -1,0 +1,174 @@
+"""The agent file with the miniature in the place of vLLM; tests/engines has the stock command line itself."""
+
+import asyncio
+import json
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from mars_env.errors import ConfigError
+from mars_env.trainers.miniature import load
+from mars_env.trainers.openrlhf import agent_file, stock
+from mars_env.trainers.openrlhf.agent_file import AgentExecutor
+from mars_env.trainers.openrlhf.engines import Sampled
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.types import Grade, Sampling
+
+SETTINGS = TeamSettings(
+    env="arithmetic-solve-verify-correct",
+    options={"schedule": "training", "rounds": 1},
+    agents="mars_env.trainers.miniature.agents:team",
+    problems=20,
+    group=4,
+    branches=1,
+    eval_problems=5,
+    eval_problem_options={"split": "test"},
+    eval_options={"rounds": 1},
+)
+ROWS = 12
+
+
+class MiniatureEngine:
+    """Samples with the miniature, as `StockEngine` does with vLLM."""
+
+    def __init__(self, engine):
+        self.model = engine
+
+    async def sample(self, ids, requests):
+        [first, *_] = requests
+        sampling = Sampling(first["temperature"], max_tokens=first["max_tokens"], seed=first["seed"])
+        completions = await self.model.complete(ids, len(requests), sampling)
+        return [Sampled(c.token_ids, c.logprobs, c.finish_reason, ()) for c in completions]
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.set_num_threads(1)
+    return load()
+
+
+@pytest.fixture
+def ask(model, monkeypatch):
+    """What OpenRLHF's engine does with an agent file: n calls with one object of sampling parameters."""
+    monkeypatch.setattr(agent_file, "StockEngine", MiniatureEngine)
+
+    async def ask(executor, prompt, label, n, **changes):
+        params = SimpleNamespace(
+            **{"temperature": 0.85, "top_p": 1.0, "top_k": -1, "max_tokens": 24, "logprobs": 1, **changes}
+        )
+        calls = [
+            executor.execute(
+                prompt=prompt,
+                label=label,
+                sampling_params=params,
+                max_length=256,
+                hf_tokenizer=model.tokenizer,
+                llm_engine=model,
+                images=None,
+            )
+            for _ in range(n)
+        ]
+        return await asyncio.gather(*calls)
+
+    return ask
+
+
+async def test_the_calls_of_a_prompt_share_one_tree(ask):
+    executor = AgentExecutor(SETTINGS)
+    prompts = [problem.id for problem in SETTINGS.training_problems()][:8]
+    families = await asyncio.gather(*(ask(executor, prompt, "train", ROWS) for prompt in prompts))
+    trained = 0
+    for prompt, rows in zip(prompts, families, strict=True):
+        assert {row["prompt"] for row in rows} == {prompt}
+        assert math.fsum(row["reward"] for row in rows) == pytest.approx(0, abs=1e-6)
+        real = [row for row in rows if not row["extra_logs"]["filler"]]
+        trained += len(real)
+        for row in real:
+            [(start, end)] = row["action_ranges"]
+            assert end == len(row["observation_tokens"]) == len(row["rollout_log_probs"])
+            assert max(row["rollout_log_probs"][start:end]) <= 0
+            assert start < end
+    assert trained > 20  # most groups of the miniature are mixed
+    rewards = [row["reward"] for rows in families for row in rows]
+    assert max(rewards) > 0 > min(rewards)
+
+
+async def test_without_correction_there_are_no_log_probabilities(ask):
+    prompt = SETTINGS.training_problems()[0].id
+    rows = await ask(AgentExecutor(SETTINGS), prompt, "train", ROWS, logprobs=None)
+    assert {row["rollout_log_probs"] for row in rows} == {None}
+
+
+async def test_evaluation_gives_raw_scores(ask):
+    executor = AgentExecutor(SETTINGS)
+    problems = SETTINGS.evaluation_problems()
+    assert len(problems) == 5
+    rows = [
+        row
+        for problem in problems
+        for row in await ask(executor, problem.id, "evaluate", 2, temperature=0.0, logprobs=None)
+    ]
+    assert {row["reward"] for row in rows} <= {0.0, 1.0}
+    assert sum(row["reward"] for row in rows) >= 2
+    assert all(len(row["observation_tokens"]) > 2 for row in rows)
+
+
+async def test_an_answer_that_cannot_be_judged_is_not_wrong(ask):
+    class Lost:
+        async def grade(self, problem, text):
+            return Grade.unknown("lost")
+
+    executor = AgentExecutor(SETTINGS)
+    executor._evaluated = replace(executor._evaluated, grader=Lost())
+    [row] = await ask(executor, SETTINGS.evaluation_problems()[0].id, "evaluate", 1)
+    assert math.isnan(row["reward"])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "label", "n", "changes", "message"),
+    [
+        ("first", "", ROWS, {}, "says neither 'train' nor 'evaluate'"),
+        ("elsewhere/1", "train", ROWS, {}, "'elsewhere/1' is no problem of these settings"),
+        ("first", "train", ROWS - 1, {}, "a tree of these settings has up to 12 samples"),
+        ("first", "train", ROWS, {"top_p": 0.9}, "top_p must be 1"),
+    ],
+)
+async def test_what_does_not_fit_is_refused(ask, prompt, label, n, changes, message):
+    prompt = SETTINGS.training_problems()[0].id if prompt == "first" else prompt
+    with pytest.raises(ConfigError, match=message):
+        await ask(AgentExecutor(SETTINGS), prompt, label, n, **changes)
+
+
+def test_settings_are_read_from_the_file_that_the_environment_names(tmp_path, monkeypatch):
+    monkeypatch.delenv(agent_file.SETTINGS, raising=False)
+    with pytest.raises(ConfigError, match="MARS_ENV_OPENRLHF_SETTINGS"):
+        AgentExecutor()
+    path = tmp_path / "team.json"
+    path.write_text(SETTINGS.model_dump_json(exclude_defaults=True), encoding="utf-8")
+    monkeypatch.setenv(agent_file.SETTINGS, str(path))
+    assert AgentExecutor()._settings == SETTINGS
+
+
+def test_the_command_writes_prompts_and_prints_flags(tmp_path, capsys):
+    path = tmp_path / "team.json"
+    path.write_text(SETTINGS.model_dump_json(exclude_defaults=True), encoding="utf-8")
+    assert stock.main([str(path), str(tmp_path)]) == 0
+    flags = capsys.readouterr().out.split()
+    given = dict(zip(flags[::2], flags[1::2], strict=True))
+    assert given["--rollout.n_samples_per_prompt"] == str(ROWS)
+    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    assert [row["input"] for row in rows] == [problem.id for problem in SETTINGS.training_problems()]
+    assert given["--eval.dataset"] == str(tmp_path / "evaluate.jsonl")
+    assert {json.loads(line)["label"] for line in (tmp_path / "evaluate.jsonl").open()} == {"evaluate"}
+
+
+def test_the_command_says_what_is_wrong(tmp_path, capsys):
+    assert stock.main(["only one"]) == 2
+    assert stock.main([str(tmp_path / "nowhere.json"), str(tmp_path)]) == 1
+    path = tmp_path / "team.json"
+    path.write_text('{"env": "arithmetic-solve", "staleness": 2}', encoding="utf-8")
+    assert stock.main([str(path), str(tmp_path)]) == 1
+    assert "staleness has no effect with the agent file" in capsys.readouterr().err

@@ -1,0 +1,196 @@
+"""For OpenRLHF's stock command line, without the launcher: a file for ``--train.agent_func_path``.
+
+The environment variable `SETTINGS` names a JSON file of `TeamSettings`; ``python -m
+mars_env.trainers.openrlhf.stock`` writes the prompts and prints the flags. docs/openrlhf-mapping.md says what
+this path can do and what it cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mars_env.errors import ConfigError, ModelError
+from mars_env.rollout import Job, groups_of
+from mars_env.rollout.engine import play
+from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.openrlhf.engines import EnginesModel, Sampled
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.siblings import Siblings, evaluation_row, training_rows
+from mars_env.trainers.openrlhf.stock import EVALUATE, TRAIN, read_settings
+from mars_env.trainers.openrlhf.team import make_team
+from mars_env.trainers.samples import turn_samples
+from mars_env.types import Agent, Completion, Problem, Sampling, Tree
+
+try:
+    from openrlhf.utils.agent import AgentExecutorBase
+except ImportError:  # the file can be read, and its parts tested, without OpenRLHF
+    AgentExecutorBase = object
+
+log = logging.getLogger(__name__)
+
+SETTINGS = "MARS_ENV_OPENRLHF_SETTINGS"
+"""The environment variable that names the JSON file of `TeamSettings`, on all nodes."""
+
+ATTEMPTS = 3
+"""How often an episode is played in evaluation until its answer can be judged."""
+
+
+class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
+    """What OpenRLHF asks for rows, in each of its engines' processes.
+
+    Args:
+        settings: By default those that the environment variable names.
+
+    Raises:
+        ConfigError: There are none, or they do not fit.
+    """
+
+    def __init__(self, settings: TeamSettings | None = None) -> None:
+        self._settings = settings or read_settings(_named())
+        self._config = self._settings.config
+        self._game, self._evaluated = self._settings.game(), self._settings.evaluation_game()
+        self._problems: dict[str, Mapping[str, Problem]] = {}
+        self._siblings: Siblings[dict[str, Any]] = Siblings()
+        self._played = 0
+
+    async def execute(
+        self,
+        prompt: str,
+        label: str,
+        sampling_params: Any,
+        max_length: int,
+        hf_tokenizer: Any,
+        llm_engine: Any,
+        **_: Any,
+    ) -> dict[str, Any]:
+        """One row of a batch: of the tree that siblings share, or of an evaluated episode.
+
+        Args:
+            prompt: A problem's id.
+            label: What is asked for: `TRAIN` or `EVALUATE`.
+            sampling_params: vLLM's, one object for all siblings.
+            max_length: Most tokens of a row.
+            hf_tokenizer: The policy's tokenizer.
+            llm_engine: The actor that this runs in; its `generate` takes and gives token ids.
+
+        Raises:
+            ConfigError: The problem is not of the set, or a flag does not fit.
+        """
+        if label not in (TRAIN, EVALUATE):
+            raise ConfigError(
+                f"the label {label!r} of prompt {prompt!r} says neither {TRAIN!r} nor {EVALUATE!r}: write "
+                "the prompts with mars_env.trainers.openrlhf.stock, and give --data.label_key label"
+            )
+        problem = self._problem(prompt, label)
+        sampling = Sampling(
+            temperature=sampling_params.temperature,
+            top_p=sampling_params.top_p,
+            top_k=max(0, sampling_params.top_k),
+            max_tokens=sampling_params.max_tokens or max_length,
+        )
+        model = EnginesModel([StockEngine(llm_engine)], hf_tokenizer, max_length)
+        if label == EVALUATE:
+            row = await self._evaluate(problem, model, sampling)
+        else:
+            row = await self._siblings.share(
+                id(sampling_params), lambda n: self._train(problem, n, model, require_trainable(sampling))
+            )
+        if sampling_params.logprobs is None:  # OpenRLHF does not correct with them, and refuses them then
+            row = row | {"rollout_log_probs": None}
+        return row | {"prompt": prompt, "label": label, "images": None, "mm_train_inputs": None}
+
+    async def _train(
+        self, problem: Problem, n: int, model: EnginesModel, sampling: Sampling
+    ) -> list[dict[str, Any]]:
+        """The rows of a whole tree."""
+        if n < self._settings.rows_per_tree():
+            raise ConfigError(
+                f"--rollout.n_samples_per_prompt is {n}, but a tree of these settings has up to "
+                f"{self._settings.rows_per_tree()} samples: make it that"
+            )
+        tree = await self._play(problem, model, sampling, evaluated=False)
+        samples = turn_samples(groups_of([tree]), self._config)
+        filler = model.tokenizer.eos_token_id or 0
+        return training_rows(samples, n, temperature=sampling.temperature, filler=filler)
+
+    async def _evaluate(self, problem: Problem, model: EnginesModel, sampling: Sampling) -> dict[str, Any]:
+        """The row of an episode: its reward is whether the team's answer is right, NaN where nobody knows."""
+        filler = model.tokenizer.eos_token_id or 0
+        for _ in range(ATTEMPTS):
+            tree = await self._play(problem, model, sampling, evaluated=True)
+            answer = next((turn for turn in tree.turns if turn.id == tree.final), None)
+            grade = None if answer is None else answer.grade
+            if tree.fault or (grade is not None and grade.score is None):
+                continue
+            return evaluation_row(_shown(tree), 0.0 if grade is None else float(grade.score or 0.0), filler)
+        log.warning("problem %s could not be judged in %d attempts: %s", problem.id, ATTEMPTS, tree.fault)
+        return evaluation_row(None, math.nan, filler)
+
+    async def _play(
+        self, problem: Problem, model: EnginesModel, sampling: Sampling, *, evaluated: bool
+    ) -> Tree:
+        game = self._evaluated if evaluated else self._game
+        agents: dict[str, Agent] = make_team(self._settings, game.rules.possible_agents, model, sampling)
+        self._played += 1
+        return await play(game, agents, Job(problem, self._played), seed=self._settings.seed)
+
+    def _problem(self, id: str, label: str) -> Problem:
+        if label not in self._problems:
+            wanted = self._settings
+            chosen = wanted.training_problems() if label == TRAIN else wanted.evaluation_problems()
+            self._problems[label] = {problem.id: problem for problem in chosen}
+        if id not in self._problems[label]:
+            raise ConfigError(
+                f"the prompt {id!r} is no problem of these settings: write the prompts again with "
+                "mars_env.trainers.openrlhf.stock, and leave --data.apply_chat_template and "
+                "--data.input_template out"
+            )
+        return self._problems[label][id]
+
+
+class StockEngine:
+    """The engine that OpenRLHF hands to an agent file; see `mars_env.trainers.openrlhf.engines.Engine`.
+
+    It does not tell which version of the weights drew a token.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
+        """One completion of a prompt for each request."""
+        return list(await asyncio.gather(*(self._one(ids, request) for request in requests)))
+
+    async def _one(self, ids: Sequence[int], request: Mapping[str, Any]) -> Sampled:
+        from vllm import SamplingParams
+
+        try:
+            told = await self._engine.generate(list(ids), SamplingParams(**request))
+        except (RuntimeError, ValueError) as error:  # vLLM's own, for whatever goes wrong
+            raise ModelError(f"the engine failed: {type(error).__name__}: {error}"[:300]) from error
+        output = told.outputs[0]
+        tokens = tuple(output.token_ids)
+        logprobs = tuple(entry[token].logprob for token, entry in zip(tokens, output.logprobs, strict=True))
+        return Sampled(tokens, logprobs, output.finish_reason, ())
+
+
+def _shown(tree: Tree) -> Completion | None:
+    """The completion of the trained model that stands for an episode: its answer's, or else its last."""
+    first = [turn for turn in tree.turns if turn.id == tree.final]
+    completions = [c for turn in [*first, *reversed(tree.turns)] for c in reversed(turn.action.completions)]
+    return next((completion for completion in completions if completion.trainable), None)
+
+
+def _named() -> str:
+    path = os.environ.get(SETTINGS)
+    if not path:
+        raise ConfigError(
+            f"the agent file needs the environment variable {SETTINGS}: the path of a JSON file of "
+            "TeamSettings, on all nodes"
+        )
+    return path

@@ -1,0 +1,144 @@
+"""What the stock agent path of OpenRLHF needs: n calls for one prompt that share one tree of turns.
+
+OpenRLHF asks an agent file n times for a prompt, each time for one row of a batch, and compares the n rows
+with each other. Here one of the n calls plays, and each takes one of the samples. The advantages are known by
+then and go into the rows as rewards: the estimator "dr_grpo" leaves them as they are, since their mean is 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.responses import response
+from mars_env.trainers.samples import TurnSample
+from mars_env.types import Completion
+
+T = TypeVar("T")
+
+
+class Siblings(Generic[T]):
+    """Calls of one key, made at the same time, share what one of them makes.
+
+    Example:
+        >>> siblings = Siblings()
+        >>> async def make(n): return list("abc")[:n]
+        >>> async def both(): return await asyncio.gather(*(siblings.share("key", make) for _ in range(2)))
+        >>> asyncio.run(both())
+        ['a', 'b']
+    """
+
+    def __init__(self) -> None:
+        self._families: dict[Hashable, _Family[T]] = {}
+
+    async def share(self, key: Hashable, make: Callable[[int], Awaitable[Sequence[T]]]) -> T:
+        """This call's part of what `make` makes, given how many calls of the key there are.
+
+        All calls of a key have to be begun before the event loop turns to anything else, as the tasks of one
+        `asyncio.gather` are. Parts are given in the order of the calls.
+
+        Raises:
+            ConfigError: `make` made another number of parts.
+        """
+        family = self._families.setdefault(key, _Family())
+        place, family.calls = family.calls, family.calls + 1
+        await asyncio.sleep(0)  # by now every sibling is counted
+        self._families.pop(key, None)  # later calls of the key are another family
+        if family.parts is None:
+            family.parts = asyncio.ensure_future(make(family.calls))
+        parts = await family.parts
+        if len(parts) != family.calls:
+            raise ConfigError(f"{family.calls} calls share {len(parts)} parts: make one for each")
+        return parts[place]
+
+
+class _Family(Generic[T]):
+    """The calls of one key, and what they share."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.parts: asyncio.Future[Sequence[T]] | None = None
+
+
+def training_rows(
+    samples: Sequence[TurnSample], n: int, *, temperature: float, filler: int
+) -> list[dict[str, Any]]:
+    """The n rows of a prompt: its samples, and rows of one token without advantage up to n.
+
+    OpenRLHF takes rows of a fixed number only, and takes the mean of their n rewards off each.
+
+    Args:
+        samples: Of one tree, with advantages whose sum is zero.
+        n: OpenRLHF's ``--rollout.n_samples_per_prompt``.
+        temperature: OpenRLHF's ``--rollout.temperature``.
+        filler: The token of the rows that fill up.
+
+    Returns:
+        What an agent file returns. ``reward`` is the advantage, ``scores`` the turn's reward, which the
+        dynamic filtering of OpenRLHF looks at.
+
+    Raises:
+        ConfigError: There are more samples than rows, or the advantages' sum is not zero.
+
+    Example:
+        >>> sample = TurnSample("p#0", "0", "g", "solver_0", "solver", "mars", (5, 6), (7,), (-0.5,), 1.0, (),
+        ...                     False, 1.0, None, 0.0)
+        >>> rows = training_rows([sample], 2, temperature=1.0, filler=0)
+        >>> [(row["observation_tokens"], row["reward"], row["scores"]) for row in rows]
+        [([5, 6, 7], 0.0, 1.0), ([0, 0], 0.0, 1.0)]
+    """
+    if len(samples) > n:
+        raise ConfigError(
+            f"a tree gave {len(samples)} samples to train on, but --rollout.n_samples_per_prompt is {n}: "
+            "it must be as large as the largest tree"
+        )
+    rest = math.fsum(sample.advantage for sample in samples)
+    if abs(rest) > 1e-6 * n:
+        raise ConfigError(
+            f"the advantages of tree {samples[0].tree} add up to {rest:.3g}, and OpenRLHF would take their "
+            "mean off: groups that are trained in part, and turns of several completions, need the launcher "
+            "(python -m mars_env.trainers.openrlhf)"
+        )
+    mean = sum(sample.reward for sample in samples) / max(1, len(samples))
+    rows = [
+        response(sample, temperature=temperature)
+        | {"reward": float(sample.advantage), "scores": float(sample.reward)}
+        | {"extra_logs": {"turn_reward": float(sample.reward), "filler": 0.0}}
+        for sample in samples
+    ]
+    filling = _row((filler,), (filler,), (0.0,), 0.0, mean) | {
+        "extra_logs": {"turn_reward": mean, "filler": 1.0}
+    }
+    return rows + [dict(filling) for _ in range(n - len(samples))]
+
+
+def evaluation_row(completion: Completion | None, score: float, filler: int) -> dict[str, Any]:
+    """The row of an evaluated episode: a completion of it, if there is one, and the raw score as reward.
+
+    Example:
+        >>> answer = Completion("4", prompt_ids=(5, 6), token_ids=(7,), logprobs=(-0.5,))
+        >>> evaluation_row(answer, 1.0, filler=0)["reward"]
+        1.0
+    """
+    if completion is None:
+        return _row((filler,), (filler,), (0.0,), score, score)
+    row = _row(completion.prompt_ids, completion.token_ids, completion.logprobs, score, score)
+    return row | {"truncated": completion.finish_reason == "length"}
+
+
+def _row(
+    prompt: Sequence[int], sampled: Sequence[int], logprobs: Sequence[float], reward: float, score: float
+) -> dict[str, Any]:
+    """The fields that OpenRLHF reads of an agent's answer."""
+    return {
+        "observation_tokens": [*prompt, *sampled],
+        "action_ranges": [(len(prompt), len(prompt) + len(sampled))],
+        "rollout_log_probs": [0.0] * len(prompt) + list(logprobs),
+        "reward": reward,
+        "scores": score,
+        "truncated": False,
+        "extra_logs": {"turn_reward": score, "filler": 0.0},
+    }

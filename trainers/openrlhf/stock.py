@@ -1,0 +1,126 @@
+"""What OpenRLHF's stock command line needs for the agent file: problems as prompts, and its flags.
+
+    python -m mars_env.trainers.openrlhf.stock team.json prompts/
+
+writes ``prompts/train.jsonl``, and ``prompts/evaluate.jsonl`` if the settings evaluate, and prints the flags.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from mars_env.errors import ConfigError, MarsError
+from mars_env.problems import ProblemSet
+from mars_env.trainers.openrlhf.settings import TeamSettings
+
+INPUT, LABEL, SOURCE = "input", "label", "datasource"
+"""Fields of the prompts: a problem's id, what is asked for, and the name of the set."""
+
+TRAIN, EVALUATE = "train", "evaluate"
+"""What the label asks for. OpenRLHF does not tell an agent file whether it trains or evaluates."""
+
+AGENT_FILE: Final = Path(__file__).with_name("agent_file.py")
+"""For ``--train.agent_func_path``."""
+
+
+def read_settings(path: str | Path) -> TeamSettings:
+    """The settings in a JSON file.
+
+    Raises:
+        ConfigError: It cannot be read, or holds what does not fit.
+    """
+    try:
+        return TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the settings {path} cannot be read: {error}") from error
+    except ValidationError as error:
+        raise ConfigError(f"the settings {path} do not fit TeamSettings: {error}") from error
+
+
+def write_prompts(problems: ProblemSet, path: str | Path, label: str) -> Path:
+    r"""Write problems as a data set of prompts.
+
+    Raises:
+        ConfigError: There are none.
+
+    Example:
+        >>> import tempfile
+        >>> from mars_env.types import Problem
+        >>> problems = ProblemSet("sums", [Problem("p1", "1 + 1?", "2")])
+        >>> write_prompts(problems, Path(tempfile.mkdtemp(), "train.jsonl"), TRAIN).read_text()
+        '{"input": "p1", "label": "train", "datasource": "sums"}\n'
+    """
+    if not len(problems):
+        raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to play")
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{INPUT: problem.id, LABEL: label, SOURCE: problems.name} for problem in problems]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def stock_flags(settings: TeamSettings, directory: str | Path) -> list[str]:
+    """Write the prompts, and say the flags of OpenRLHF that go with them.
+
+    The number of samples of a prompt is that of the largest tree; smaller ones are filled up.
+
+    Raises:
+        ConfigError: There are no problems, or a setting needs the launcher.
+
+    Example:
+        >>> import tempfile
+        >>> settings = TeamSettings(env="arithmetic-solve", problems=4, group=8)
+        >>> flags = stock_flags(settings, tempfile.mkdtemp())
+        >>> flags[flags.index("--rollout.n_samples_per_prompt") + 1]
+        '8'
+    """
+    _refuse_pipeline(settings)
+    directory = Path(directory)
+    path = write_prompts(settings.training_problems(), directory / "train.jsonl", TRAIN)
+    flags = [
+        "--train.agent_func_path", str(AGENT_FILE),
+        "--data.prompt_dataset", str(path),
+        "--data.input_key", INPUT,
+        "--data.label_key", LABEL,
+        "--rollout.n_samples_per_prompt", str(settings.rows_per_tree()),
+        "--algo.advantage.estimator", "dr_grpo",
+        "--algo.kl.init_coef", "0",
+    ]  # fmt: skip
+    if settings.eval_problems:
+        path = write_prompts(settings.evaluation_problems(), directory / "evaluate.jsonl", EVALUATE)
+        flags += ["--eval.dataset", str(path), "--eval.n_samples_per_prompt", "1"]
+    return flags
+
+
+def _refuse_pipeline(settings: TeamSettings) -> None:
+    """Settings that would have no effect here."""
+    for name in ("staleness", "groups_per_update", "concurrency", "segment_tokens", "record"):
+        if getattr(settings, name):
+            raise ConfigError(
+                f"{name} has no effect with the agent file, which hands trees on as OpenRLHF asks for them: "
+                "leave it out, or use the launcher (python -m mars_env.trainers.openrlhf)"
+            )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command."""
+    if len(arguments) != 2:
+        sys.stderr.write("usage: python -m mars_env.trainers.openrlhf.stock SETTINGS.json DIRECTORY\n")
+        return 2
+    try:
+        flags = stock_flags(read_settings(arguments[0]), arguments[1])
+    except MarsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(" ".join(flags) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
