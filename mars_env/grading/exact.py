@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from mars_env.grading.notation import Node, OverLimit
+from mars_env.grading.nodes import Node, OverLimit
 
 INLINE_BITS = 4096
 """Bound, in bits, of values that are computed in the caller's own thread."""

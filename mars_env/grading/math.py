@@ -9,8 +9,10 @@ from mars_env.errors import ProblemError
 from mars_env.grading.exact import Undefined, exact_value
 from mars_env.grading.extract import extract_answer
 from mars_env.grading.integers import read_integer
-from mars_env.grading.notation import MAX_LENGTH, OverLimit, Unreadable, read
+from mars_env.grading.nodes import OverLimit, Unreadable
+from mars_env.grading.notation import read
 from mars_env.grading.pool import Limits, Outcome, WorkerPool
+from mars_env.grading.tokens import MAX_LENGTH
 from mars_env.types import Grade, Problem
 
 _INLINE_LENGTH = 400

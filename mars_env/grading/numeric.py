@@ -18,7 +18,7 @@ from typing import Any
 import mpmath  # type: ignore[import-untyped]
 
 from mars_env.grading.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.notation import Node, OverLimit, Unreadable
+from mars_env.grading.nodes import Node, OverLimit, Unreadable
 
 BASE_DIGITS = 60
 MAX_DIGITS = 12_000

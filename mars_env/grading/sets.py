@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import mpmath  # type: ignore[import-untyped]
 
 from mars_env.grading.exact import Undefined
-from mars_env.grading.notation import Node, Unreadable
+from mars_env.grading.nodes import Node, Unreadable
 from mars_env.grading.numeric import BASE_DIGITS, agree, digits_needed, free_symbols, sqrt, value_at
 
 _FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}

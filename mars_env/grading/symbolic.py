@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from mars_env.grading.compare import normal_text, same_answer
+from mars_env.grading.compare import same_answer
 from mars_env.grading.exact import Undefined
-from mars_env.grading.notation import Node, OverLimit, Unreadable, number, read, tidy, words
+from mars_env.grading.nodes import Node, OverLimit, Unreadable, number, words
+from mars_env.grading.notation import read
+from mars_env.grading.plain import normal_text
+from mars_env.grading.tokens import tidy
 
 logging.getLogger("math_verify").setLevel(logging.CRITICAL)
 logging.getLogger("latex2sympy2_extended").setLevel(logging.CRITICAL)

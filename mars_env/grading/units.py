@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from mars_env.grading.notation import Unreadable, words
+from mars_env.grading.nodes import Unreadable, words
 
 
 class Unit(NamedTuple):

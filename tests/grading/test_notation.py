@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mars_env.grading.exact import Undefined, exact_value
-from mars_env.grading.notation import OverLimit, Unreadable, read, tidy, tokenize
+from mars_env.grading.nodes import OverLimit, Unreadable
+from mars_env.grading.notation import read
 
 PIECES = [
     "1", "25", "0.5", "x", "y", "n", "\\frac", "\\sqrt", "{", "}", "(", ")", "[", "]", "\\{", "\\}", ",",
@@ -131,6 +132,5 @@ def test_division_by_zero_has_no_value():
 
 
 def test_nothing_of_the_text_is_dropped():
-    assert [t.text for t in tokenize(tidy(r"4\sqrt(2)"))] == ["4", r"\sqrt", "(", "2", ")"]
     assert len(read("1, 2, 3").args) == 3
     assert read("25 or 26").kind == "list"

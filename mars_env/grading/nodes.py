@@ -1,0 +1,87 @@
+"""The tree of a parsed answer, and why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, as a set: tables below are written so."""
+    return frozenset(text.split())
+
+
+class Unreadable(ValueError):
+    """The text is not in the grammar."""
+
+
+class OverLimit(ValueError):
+    """The text, or a value in it, is larger than the limits allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of a parsed answer.
+
+    Attributes:
+        kind: ``num`` (value: Fraction), ``sym`` and ``const`` (name), ``add``, ``mul``, ``div``,
+            ``pow``, ``neg``, ``pm`` and ``mp`` (a sign that is both), ``call`` (value: name),
+            ``list`` (value: "comma", "and" or "or"), ``set``, ``group`` (value: its two brackets),
+            ``relation`` (value: operators), ``setop`` (value: operator), ``builder``, ``ratio``,
+            ``matrix`` (args are ``row``), ``quantity`` (value: unit), ``time``, ``mod``, ``text``,
+            ``dots``, ``approx``, ``where`` (an answer and its condition), ``sum`` and ``prod``.
+        args: Children.
+        value: What the kind says; a decimal literal also keeps ``decimal=True``.
+        decimal: Whether a number was written with a decimal point.
+    """
+
+    kind: str
+    args: tuple[Node, ...] = ()
+    value: Fraction | str | tuple[str, ...] | None = None
+    decimal: bool = False
+
+    def walk(self) -> Iterator[Node]:
+        """Itself and everything below it."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(node.args)
+
+    @property
+    def pair(self) -> tuple[str, ...]:
+        """The value of a node whose value is several texts: brackets, operators, a time."""
+        assert isinstance(self.value, tuple)
+        return self.value
+
+    @property
+    def name(self) -> str:
+        """The value of a node whose value is a text."""
+        assert isinstance(self.value, str)
+        return self.value
+
+
+def number(value: Fraction | int, *, decimal: bool = False) -> Node:
+    """A number as a node."""
+    return Node("num", value=Fraction(value), decimal=decimal)
+
+
+EXPRESSIONS = words("num sym const add mul div neg pow call sum prod")
+"""Kinds of nodes that stand for a number."""
+
+
+def operators(node: Node) -> tuple[str, ...]:
+    """The operators of a relation; none for other nodes."""
+    return node.pair if node.kind == "relation" else ()
+
+
+def substitute(node: Node, old: Node, new: Node) -> Node:
+    """The node with one part of it replaced wherever it occurs."""
+    if node == old:
+        return new
+    if not node.args:
+        return node
+    return Node(
+        node.kind, tuple(substitute(child, old, new) for child in node.args), node.value, node.decimal
+    )
