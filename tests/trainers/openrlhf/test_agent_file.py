@@ -91,7 +91,7 @@ async def test_the_calls_of_a_prompt_share_one_tree(ask):
             assert end == len(row["observation_tokens"]) == len(row["rollout_log_probs"])
             assert max(row["rollout_log_probs"][start:end]) <= 0
             assert start < end
-    assert trained > 20  # most groups of the miniature are mixed
+    assert trained >= 8  # a group of mixed rewards, at least
     rewards = [row["reward"] for rows in families for row in rows]
     assert max(rewards) > 0 > min(rewards)
 
