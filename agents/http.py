@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import random
 import time
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
-from itertools import accumulate, pairwise
 from typing import Any, Literal, Self
 
 import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 from yarl import URL
 
+from mars_env.agents.endpoint import Endpoint
+from mars_env.agents.openai_dialect import (
+    completions_of,
+    error_text,
+    messages_json,
+    retry_after,
+    sampling_fields,
+)
 from mars_env.agents.prompts import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.agents.wire import Answer, Wire
 from mars_env.errors import ConfigError, ModelError
 from mars_env.seeds import derive_seed
-from mars_env.types import Completion, Message, Prompt, Sampling
+from mars_env.types import Completion, Prompt, Sampling
 
 _NETWORK = (aiohttp.ClientError, TimeoutError, OSError)
 
@@ -121,7 +125,7 @@ class HTTPModel:
         if logprobs not in ("raw", "processed"):
             raise ConfigError(f"logprobs is 'raw' or 'processed', got {logprobs!r}")
         self.name, self.version = name or model, version
-        self._endpoints = [_Endpoint(url) for url in urls]
+        self._endpoints = [Endpoint(url) for url in urls]
         self._api, self._exact, self._processed = api, exact, logprobs == "processed"
         self._concurrency, self._attempts, self._backoff = concurrency, attempts, backoff
         self._timeout = aiohttp.ClientTimeout(total=timeout)
@@ -180,13 +184,13 @@ class HTTPModel:
         """Send requests to an endpoint: one that was drained, or a new one."""
         endpoint = self._endpoint(url)
         if endpoint is None:
-            self._endpoints = [*self._endpoints, _Endpoint(url)]
+            self._endpoints = [*self._endpoints, Endpoint(url)]
         else:
             endpoint.drained = False
             endpoint.recover()
 
-    def _endpoint(self, url: str) -> _Endpoint | None:
-        wanted = str(_Endpoint(url).base).rstrip("/")
+    def _endpoint(self, url: str) -> Endpoint | None:
+        wanted = str(Endpoint(url).base).rstrip("/")
         return next((one for one in self._endpoints if str(one.base).rstrip("/") == wanted), None)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
@@ -224,11 +228,11 @@ class HTTPModel:
         """Whether it is a chat, and the prompt as a JSON field."""
         if is_messages(prompt):
             if self._api != "completions":
-                return True, f'"messages": {_messages(prompt)}'
+                return True, f'"messages": {messages_json(prompt)}'
             return False, f'"prompt": {json.dumps(plain_chat(prompt))}'
         if isinstance(prompt, str):
             if self._api == "chat":
-                return True, f'"messages": {_messages([{"role": "user", "content": prompt}])}'
+                return True, f'"messages": {messages_json([{"role": "user", "content": prompt}])}'
             return False, f'"prompt": {json.dumps(prompt)}'
         if self._api == "chat" or not is_token_ids(prompt):
             raise ModelError(f"{self.name}: token ids (at least one) need api='auto' or api='completions'")
@@ -236,7 +240,7 @@ class HTTPModel:
 
     async def _call(self, chat: bool, head: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
         """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
-        tail = _tail(
+        tail = sampling_fields(
             n,
             sampling.temperature,
             sampling.top_p,
@@ -299,7 +303,7 @@ class HTTPModel:
                 endpoint.busy -= 1
 
     async def _send(
-        self, link: _Link, endpoint: _Endpoint, chat: bool, body: bytes, n: int, sampling: Sampling
+        self, link: _Link, endpoint: Endpoint, chat: bool, body: bytes, n: int, sampling: Sampling
     ) -> list[Completion]:
         try:
             url = endpoint.chat if chat else endpoint.completions
@@ -307,7 +311,9 @@ class HTTPModel:
             answer = await (link.wire.post(url, body) if plain else _post(link.session, url, body))
             if answer.status != 200:
                 raise self._refusal(endpoint, answer)
-            completions = self._parse(answer.body, n, sampling)
+            completions = completions_of(
+                answer.body, n, sampling, processed=self._processed, version=self.version
+            )
         except _Fault as fault:
             endpoint.rest(fault.retry_after)
             raise
@@ -322,7 +328,7 @@ class HTTPModel:
         endpoint.failures, endpoint.reachable = 0, True
         return completions
 
-    def _choose(self, link: _Link) -> _Endpoint | None:
+    def _choose(self, link: _Link) -> Endpoint | None:
         """The least busy endpoint that is well and does not rest, in turn among equals.
 
         If there is none, the one whose rest ends first; None if all are drained.
@@ -345,7 +351,7 @@ class HTTPModel:
             return min(awake, key=_busy)
         return min(order, key=_rested_at, default=None)
 
-    async def _admitted(self, link: _Link) -> _Endpoint:
+    async def _admitted(self, link: _Link) -> Endpoint:
         """An endpoint, as soon as one is admitted."""
         limit = time.monotonic() + (self._timeout.total or 0.0)
         while (endpoint := self._choose(link)) is None:
@@ -354,7 +360,7 @@ class HTTPModel:
             await asyncio.sleep(0.02)
         return endpoint
 
-    async def _check(self, link: _Link, endpoint: _Endpoint) -> None:
+    async def _check(self, link: _Link, endpoint: Endpoint) -> None:
         """Ask a server for its health; any answer that is no fault of its own will do."""
         limit = aiohttp.ClientTimeout(total=self._health_interval)
         try:
@@ -367,54 +373,15 @@ class HTTPModel:
         elif not endpoint.reachable:
             endpoint.recover()
 
-    def _refusal(self, endpoint: _Endpoint, answer: Answer) -> Exception:
+    def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
         """The error that a status means."""
-        words = _error_text(answer.body)
+        words = error_text(answer.body)
         if self._key:
             words = words.replace(self._key, "***")
         sentence = f"{endpoint.base}: status {answer.status}: {words}"
         if answer.status in (408, 409, 429) or answer.status >= 500:
-            return _Fault(sentence, _retry_after(answer.headers.get("retry-after")))
+            return _Fault(sentence, retry_after(answer.headers.get("retry-after")))
         return ModelError(f"{self.name}: the server refused the request: {sentence}")
-
-    def _parse(self, payload: bytes, n: int, sampling: Sampling) -> list[Completion]:
-        """Completions of a server's answer, in the order of their indices."""
-        answer = json.loads(payload)
-        choices = answer["choices"][:n]
-        if not choices:
-            raise ValueError("it holds no choices")
-        if len(choices) > 1:
-            choices.sort(key=_index)
-        usage = answer.get("usage") or {}
-        texts = [_text(choice) for choice in choices]
-        counts = _shares(usage.get("completion_tokens") or 0, texts)
-        prompt_tokens = usage.get("prompt_tokens") or 0
-        faithful = self._processed or (
-            sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k == 0
-        )
-        completions = []
-        for choice, text, count in zip(choices, texts, counts, strict=True):
-            reason = choice.get("finish_reason")
-            if reason in ("abort", "error"):
-                raise ValueError(f"the server gave up: finish_reason {reason!r}")
-            # vLLM puts a chat's prompt ids beside the choices, and a text completion's into each choice.
-            prompt_ids = choice.get("prompt_token_ids") or answer.get("prompt_token_ids") or ()
-            ids = tuple(map(int, choice.get("token_ids") or ()))
-            logprobs = _logprobs(choice.get("logprobs")) if ids and faithful else ()
-            completions.append(
-                Completion(
-                    text=text,
-                    finish_reason="length" if reason == "length" else "stop",
-                    prompt_ids=tuple(map(int, prompt_ids)),
-                    token_ids=ids,
-                    logprobs=logprobs if len(logprobs) == len(ids) else (),
-                    temperature=sampling.temperature,
-                    versions=((self.version, len(ids)),) if ids else (),
-                    prompt_tokens=len(prompt_ids) or prompt_tokens,
-                    completion_tokens=len(ids) or count,
-                )
-            )
-        return completions
 
     async def _connect(self) -> _Link:
         """This event loop's session and semaphore, made on first use."""
@@ -463,42 +430,6 @@ class _Link:
     keeper: AsyncGenerator[None, None]
 
 
-class _Endpoint:
-    """One server, how busy it is, and until when it rests after failures."""
-
-    def __init__(self, url: str) -> None:
-        base = URL(url)
-        if base.scheme not in ("http", "https") or not base.host:
-            raise ConfigError(f"an endpoint is a URL such as http://localhost:8000/v1, got {url!r}")
-        if base.user or base.password:
-            raise ConfigError(
-                "a URL may hold no password; name the key's environment variable by api_key_env"
-            )
-        self.base = base.with_query(None).with_fragment(None)  # what is shown: a query may hold a secret
-        path = base.path.rstrip("/")
-        self.chat, self.completions = (
-            base.with_path(path + end).with_query(base.query) for end in ("/chat/completions", "/completions")
-        )
-        self.health = base.with_path(path.removesuffix("/v1") + "/health").with_query(base.query)
-        self.busy, self.failures, self.rested_at, self.checked_at = 0, 0, 0.0, -math.inf
-        self.drained, self.reachable = False, True
-
-    @property
-    def well(self) -> bool:
-        """Whether it can be reached; after a failure it takes one request at a time, until one succeeds."""
-        return self.reachable and not (self.failures and self.busy)
-
-    def rest(self, seconds: float = 0.0, *, reachable: bool = True) -> None:
-        """Take no requests for a while: longer each time, at least these seconds."""
-        self.failures += 1
-        self.reachable = reachable
-        self.rested_at = time.monotonic() + max(seconds, min(30.0, 0.5 * 2.0**self.failures))
-
-    def recover(self) -> None:
-        """Forget all failures."""
-        self.failures, self.rested_at, self.reachable = 0, 0.0, True
-
-
 class _Fault(Exception):
     """Something that may go better the next time."""
 
@@ -507,109 +438,12 @@ class _Fault(Exception):
         self.retry_after = retry_after
 
 
-def _busy(endpoint: _Endpoint) -> int:
+def _busy(endpoint: Endpoint) -> int:
     return endpoint.busy
 
 
-def _rested_at(endpoint: _Endpoint) -> float:
+def _rested_at(endpoint: Endpoint) -> float:
     return endpoint.rested_at
-
-
-def _index(choice: Mapping[str, Any]) -> int:
-    return int(choice.get("index") or 0)
-
-
-@lru_cache(maxsize=256)
-def _tail(
-    n: int,
-    temperature: float,
-    top_p: float,
-    top_k: int,
-    max_tokens: int,
-    stop: tuple[str, ...],
-    chat: bool,
-    exact: bool,
-    limit_field: str,
-) -> str:
-    """The sampling fields of a request but for the seed: the same text for many requests."""
-    fields: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, limit_field: max_tokens}
-    if stop:
-        fields["stop"] = list(stop)
-    if top_k or exact:
-        fields["top_k"] = top_k
-    if exact:
-        fields |= {"return_token_ids": True, "logprobs": True if chat else 1}
-    return json.dumps(fields)[1:-1]
-
-
-def _messages(messages: Sequence[Message]) -> str:
-    return json.dumps([{"role": m["role"], "content": m["content"]} for m in messages])
-
-
-def _text(choice: Mapping[str, Any]) -> str:
-    """The text of a choice; where the server parts the thinking from it, put together again."""
-    message = choice.get("message")
-    content = choice["text"] if message is None else message.get("content")
-    thinking = message and (message.get("reasoning") or message.get("reasoning_content"))
-    if not isinstance(content, str | None) or not isinstance(thinking, str | None):
-        raise TypeError("the content is not a text")
-    if thinking:
-        return f"<think>{thinking}" + ("" if content is None else f"</think>{content}")
-    return content or ""
-
-
-def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
-    """Both forms: a chat's list of entries, and a text completion's list of numbers."""
-    if not field:
-        return ()
-    entries = field.get("content")
-    values = [entry["logprob"] for entry in entries] if entries else field.get("token_logprobs") or ()
-    return tuple(map(float, values)) if None not in values else ()
-
-
-def _shares(total: int, texts: Sequence[str]) -> list[int]:
-    """Apportion a count by the lengths of texts; the sum is kept.
-
-    Example:
-        >>> _shares(10, ["aaaaa", "aa"]), _shares(3, ["", ""])
-        ([7, 3], [2, 1])
-    """
-    if len(texts) == 1:
-        return [total]
-    lengths = list(accumulate(len(text) + 1 for text in texts))
-    ends = [round(total * length / lengths[-1]) for length in lengths]
-    return [end - begin for begin, end in pairwise([0, *ends])]
-
-
-def _error_text(payload: bytes) -> str:
-    """What a server says about an error, in at most 300 characters of one line."""
-    text = payload.decode("utf-8", "replace")
-    try:
-        error = json.loads(text)
-        error = error.get("error", error)
-        text = str(error["message"] if isinstance(error, dict) and "message" in error else error)
-    except (ValueError, AttributeError):  # not JSON, or not an object: the text itself is shown
-        pass
-    return " ".join(text.split())[:300] or "no explanation"
-
-
-def _retry_after(header: str | None) -> float:
-    """Seconds to wait, from a number or a date; at most two minutes.
-
-    Example:
-        >>> [_retry_after(header) for header in ("3", None, "soon", "nan", "9999")]
-        [3.0, 0.0, 0.0, 0.0, 120.0]
-    """
-    if not header:
-        return 0.0
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except ValueError:
-            return 0.0
-    return min(seconds, 120.0) if seconds > 0 else 0.0
 
 
 def _api_key(variable: str | None) -> str:

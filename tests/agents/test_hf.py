@@ -8,10 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mars_env.agents.hf import HFModel, _draw, _filter
+from mars_env.agents.hf import HFModel
 from mars_env.errors import ConfigError, ModelError
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
@@ -316,18 +314,6 @@ async def test_cancelled_requests_stop_the_engine(tiny_pair, monkeypatch):
     assert steps < 50
 
 
-def test_a_draw_never_takes_an_impossible_token():
-    table = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).log().repeat(3, 1)
-    uniforms = torch.tensor([[0.0], [0.5], [1 - 2**-53]], dtype=torch.float64)
-    assert _draw(table, uniforms)[:, 0].tolist() == [1, 3, 3]
-
-
-def test_filters_keep_at_least_the_best_token():
-    logits = torch.tensor([[1.0, 3.0, 2.0]])
-    kept = _filter(logits, torch.tensor([[1e-9]]), torch.tensor([[2]]))
-    assert kept.isfinite().tolist() == [[False, True, False]]
-
-
 async def test_half_precision_and_learned_positions(tiny_tokenizer):
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -346,23 +332,3 @@ async def test_half_precision_and_learned_positions(tiny_tokenizer):
         for completion in (c for group in groups for c in group):
             again = model.logprobs(completion.prompt_ids, completion.token_ids)
             assert completion.logprobs == pytest.approx(again, abs=tolerance)
-
-
-@given(
-    logits=st.lists(st.integers(-20, 20), min_size=1, max_size=8, unique=True),
-    top_p=st.floats(0.05, 1),
-    top_k=st.integers(1, 9),
-)
-def test_filters_agree_with_the_plain_definition(logits, top_p, top_k):
-    values = [logit / 4 for logit in logits]
-    kept = _filter(torch.tensor([values]), torch.tensor([[top_p]]), torch.tensor([[top_k]]))[0].isfinite()
-    order = sorted(range(len(values)), key=lambda i: -values[i])[:top_k]
-    total = sum(math.exp(values[i]) for i in order)
-    before, least, most = 0.0, set(), set()
-    for i in order:  # rounding may go either way within the margin
-        if before < top_p - 1e-4 or not before:
-            least.add(i)
-        if before < top_p + 1e-4:
-            most.add(i)
-        before += math.exp(values[i]) / total
-    assert least <= set(torch.nonzero(kept)[:, 0].tolist()) <= most

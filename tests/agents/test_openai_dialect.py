@@ -1,0 +1,53 @@
+import json
+
+import pytest
+
+from mars_env.agents.openai_dialect import completions_of, error_text, messages_json, sampling_fields
+from mars_env.types import Sampling
+
+
+def answer(*choices, **fields):
+    return json.dumps({"choices": list(choices), **fields}).encode()
+
+
+def test_choices_come_in_the_order_of_their_indices():
+    said = answer({"index": 1, "text": "two"}, {"index": 0, "text": "one", "finish_reason": "length"})
+    found = completions_of(said, 2, Sampling(), processed=False, version=3)
+    assert [(c.text, c.finish_reason, c.versions) for c in found] == [
+        ("one", "length", ()),
+        ("two", "stop", ()),
+    ]
+
+
+def test_log_probabilities_are_kept_where_they_are_those_that_were_sampled_from():
+    choice = {"text": "x", "token_ids": [4], "prompt_token_ids": [1], "logprobs": {"token_logprobs": [-0.5]}}
+    for sampling, processed, kept in (
+        *((Sampling(), False, True), (Sampling(temperature=0.5), False, False)),
+        *((Sampling(temperature=0.5), True, True), (Sampling(top_p=0.5), False, False)),
+    ):
+        [found] = completions_of(answer(choice), 1, sampling, processed=processed, version=3)
+        assert found.trainable is kept and found.versions == ((3, 1),)
+
+
+@pytest.mark.parametrize("payload", [b"{}", b"[]", b"no", answer(), answer({"text": 5}), answer("text")])
+def test_what_is_no_answer_raises(payload):
+    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
+        completions_of(payload, 1, Sampling(), processed=False, version=0)
+
+
+def test_requests_hold_what_was_asked_and_no_more():
+    fields = json.loads("{" + sampling_fields(2, 0.5, 1.0, 0, 7, ("#",), True, True, "max_tokens") + "}")
+    assert fields == {
+        **{"n": 2, "temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 7, "stop": ["#"]},
+        **{"return_token_ids": True, "logprobs": True},
+    }
+    plain = json.loads("{" + sampling_fields(1, 1.0, 1.0, 0, 7, (), False, False, "limit") + "}")
+    assert plain == {"n": 1, "temperature": 1.0, "top_p": 1.0, "limit": 7}
+    assert json.loads(messages_json([{"role": "user", "content": "é", "name": "x"}])) == [
+        {"role": "user", "content": "é"}
+    ]
+
+
+def test_errors_are_one_line():
+    assert error_text(b'{"error": {"message": "too\\nlong"}}') == "too long"
+    assert error_text(b"<html>busy</html>") == "<html>busy</html>" and error_text(b"") == "no explanation"
