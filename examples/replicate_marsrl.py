@@ -5,8 +5,8 @@
     python examples/replicate_marsrl.py --check 0       # plays one seed again and compares its rows exactly
 
 Every arm gets the same problems and steps. Rows go to docs/results/marsrl.jsonl, so that seeds accumulate
-over runs; docs/results.md is made from them. The settings are fixed in trainers/miniature/recipe.py and were
-tuned on other seeds and problems than those reported.
+over runs; the part of docs/results.md on MarsRL is made from them. The settings are fixed in
+trainers/miniature/recipe.py and were tuned on other seeds and problems than those reported.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from rich.console import Console
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow, arm_difference, arm_estimate, arms_table, settings_hash
 from mars_env.evaluation.ledger import SeedEstimate, seed_text
+from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.report import markdown_table
 from mars_env.trainers.miniature import CHECKPOINT
@@ -155,7 +156,7 @@ def claims_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
-    """docs/results.md."""
+    """The part of docs/results.md on MarsRL."""
     present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
     names = [arm.name for arm in present]
     joint = [row for row in rows if row.arm == "all"]
@@ -221,12 +222,12 @@ def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, floa
 
 
 def write_page() -> None:
-    """Make docs/results.md and its plot from the ledger's rows of the present settings."""
+    """Make the part of docs/results.md and its plot from the ledger's rows of the present settings."""
     rows = LEDGER.rows(settings())
     joint = [row for row in rows if row.arm == "all"]
     if not joint:
         raise ConfigError(f"{LEDGER.path} holds no jointly trained row of the present settings; run a seed")
-    (DOCS / "results.md").write_text(page(rows), encoding="utf-8")
+    write_part(DOCS / "results.md", "marsrl", page(rows))
     plot = training_curves(curves(joint), ylabel="mean reward")
     (DOCS / "results" / "rewards.svg").write_bytes(plot)
     console.print(f"wrote {DOCS / 'results.md'}", highlight=False)

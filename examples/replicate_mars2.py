@@ -1,0 +1,305 @@
+"""MARS2's scaling law in miniature: from one agent to many, over seeds.
+
+    python examples/replicate_mars2.py --seeds 0-4     # runs what the ledger lacks, then writes the page
+    python examples/replicate_mars2.py --table         # only writes the page
+    python examples/replicate_mars2.py --quick         # one small seed of all arms; nothing is kept
+    python examples/replicate_mars2.py --check 0       # plays one seed again and compares its rows exactly
+
+Each model gets the same samples and updates in every arm, but for the control that gives one model twice as
+many. Rows go to docs/results/mars2.jsonl as they come, so that an interrupted run goes on where it was; the
+part of docs/results.md on MARS2 is made from them. The settings are fixed in
+trainers/miniature/mars2_recipe.py and were tuned on other seeds than those reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+
+from mars_env.errors import ConfigError
+from mars_env.evaluation import Ledger, LedgerRow, arm_difference, arm_estimate, arms_table, settings_hash
+from mars_env.evaluation.ledger import SeedEstimate, seed_text
+from mars_env.evaluation.pages import write_part
+from mars_env.evaluation.report import markdown_table
+from mars_env.trainers.miniature.mars2_experiment import ARMS, Mars2Arm, evaluate_team, train_team
+from mars_env.trainers.miniature.mars2_recipe import QUICK, RECIPE, Mars2Recipe
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+LEDGER = Ledger(DOCS / "results" / "mars2.jsonl")
+NOTES = DOCS / "results" / "mars2-notes.md"
+"""What a reader must know of the outcome, written by hand."""
+MACHINE = "one core of a 2-core machine"
+
+SEARCHES = {
+    "pass@1": "Pass@1 of the agents",
+    "best-of-n_pass@1": "best-of-n",
+    "refinement_pass@1": "refinement",
+    "search_pass@1": "AB-MCTS",
+    "t-plus_pass@1": "AB-MCTS, T+",
+}
+ANY = {
+    "best-of-n_pass@n": "best-of-n",
+    "refinement_pass@n": "refinement",
+    "search_pass@n": "AB-MCTS",
+    "t-plus_pass@n": "AB-MCTS, T+",
+}
+DIVERSITY = {
+    "distinct": "different functions",
+    "different": "two agents differ",
+    "disagree": "one right, one wrong",
+}
+PARTS = {
+    "no-feedback_pass@1": "no part",
+    "search_pass@1": "feedback",
+    "vote_pass@1": "feedback, vote",
+    "shortest_pass@1": "feedback, shortest",
+    "depth_pass@1": "feedback, depth",
+    "t-plus_pass@1": "all: feedback, depth, shortest",
+}
+SHAPE = (
+    # text, arm, arm that is taken away
+    ("training: single above untrained", "single", "untrained"),
+    ("homogeneous above single", "homogeneous", "single"),
+    ("heterogeneous above homogeneous", "heterogeneous", "homogeneous"),
+    ("heterogeneous above single", "heterogeneous", "single"),
+    ("heterogeneous above the equal pair (control)", "heterogeneous", "equal pair"),
+    ("equal pair above homogeneous", "equal pair", "homogeneous"),
+    ("heterogeneous above homogeneous x2 (control)", "heterogeneous", "homogeneous x2"),
+)
+COMPARED = {
+    "pass@1": "Pass@1 of the agents",
+    "search_pass@1": "search, Pass@1",
+    "search_pass@n": "search, Pass@N",
+    "distinct": "different functions",
+}
+WITHIN = (
+    # text, figure, figure that is taken away
+    ("AB-MCTS above best-of-n", "search_pass@1", "best-of-n_pass@1"),
+    ("AB-MCTS above refinement", "search_pass@1", "refinement_pass@1"),
+    ("refinement above best-of-n", "refinement_pass@1", "best-of-n_pass@1"),
+    ("T+: feedback", "search_pass@1", "no-feedback_pass@1"),
+    ("T+: depth-guided exploration", "depth_pass@1", "search_pass@1"),
+    ("T+: a vote as the final choice", "vote_pass@1", "search_pass@1"),
+    ("T+: the shortest program as the final choice", "shortest_pass@1", "search_pass@1"),
+    ("T+: all parts above none", "t-plus_pass@1", "no-feedback_pass@1"),
+)
+WITHIN_ARMS = ("single", "homogeneous", "heterogeneous")
+console = Console(width=110)
+
+
+def settings(recipe: Mars2Recipe = RECIPE) -> str:
+    """The hash of everything that decides a result except arm and seed."""
+    return settings_hash({"recipe": recipe.model_dump(mode="json")})
+
+
+async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path) -> LedgerRow:
+    """Train and evaluate one arm on one seed."""
+    began, cpu = time.perf_counter(), time.process_time()
+    trained = await train_team(arm, seed, recipe, cache=cache)
+    figures = await evaluate_team(trained, seed, recipe)
+    completions: dict[str, float] = {}
+    for step in trained.history:
+        for policy, values in step.policies.items():
+            completions[policy] = completions.get(policy, 0.0) + values.get("completions", 0.0)
+    sampled = sum(role["turns"] for step in trained.history for role in step.roles.values())
+    rewards = [step.roles["coder"].get("reward") for step in trained.history]
+    return LedgerRow(
+        arm=arm.name,
+        seed=seed,
+        commit=commit(),
+        settings=settings(recipe),
+        seconds=round(time.perf_counter() - began, 1),
+        figures={**figures, "sampled": sampled, "cpu_seconds": round(time.process_time() - cpu, 1)},
+        detail={
+            "rewards": [None if reward is None else round(reward, 4) for reward in rewards],
+            "trained": completions,
+            "steps": len(trained.history),
+            "problems": recipe.problems,
+            "tokens": recipe.tokens,
+        },
+    )
+
+
+def play(name: str, seed: int, quick: bool, cache: Path) -> LedgerRow:
+    """`run` in a process of its own."""
+    torch.set_num_threads(1)  # models this small only lose by more
+    arm = next(arm for arm in ARMS if arm.name == name)
+    return asyncio.run(run(arm, seed, QUICK if quick else RECIPE, cache))
+
+
+def commit() -> str:
+    """The commit that is checked out, with a mark if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def judged(difference: SeedEstimate) -> str:
+    """A difference with its interval, bold where that excludes 0."""
+    text = seed_text(difference, signed=True)
+    shown = difference.low is not None and difference.high is not None
+    excludes = shown and (difference.low or 0.0) * (difference.high or 0.0) > 0
+    return f"**{text}**" if excludes else text
+
+
+def shape_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
+    """The parts of the claim, each with its paired differences."""
+    lines = [
+        (text, *(judged(arm_difference(rows, other, arm, figure)) for figure in COMPARED))
+        for text, arm, other in SHAPE
+        if arm in names and other in names
+    ]
+    return markdown_table(("claim", *COMPARED.values()), lines) + "\n"
+
+
+def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
+    """Two ways to search compared, for the same models and tokens."""
+    arms = [name for name in WITHIN_ARMS if name in names]
+    lines = [
+        (text, *(judged(arm_difference(rows, arm, arm, less, more)) for arm in arms))
+        for text, more, less in WITHIN
+    ]
+    return markdown_table(("claim", *arms), lines) + "\n"
+
+
+def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
+    """The part of docs/results.md on MARS2."""
+    present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
+    names = [arm.name for arm in present]
+    spent = [(name, *(f"{arm_estimate(rows, name, figure).mean:,.1f}" for figure in SPENT)) for name in names]
+    seconds = [sum(row.seconds for row in rows if row.seed == seed) for seed in {row.seed for row in rows}]
+    cpu = [
+        sum(row.figures["cpu_seconds"] for row in rows if row.seed == seed)
+        for seed in {row.seed for row in rows}
+    ]
+    templates = Environment(
+        loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
+    )  # Markdown, so nothing is escaped
+    return templates.get_template("mars2_results.md.jinja").render(
+        present=present,
+        recipe=recipe,
+        pass_1=arms_table(rows, names, SEARCHES),
+        pass_n=arms_table(rows, names, ANY),
+        distinct_right=markdown_table(
+            ("arm", "different right programs a problem"),
+            [(name, f"{arm_estimate(rows, name, 'distinct_right').mean:.2f}") for name in names],
+        )
+        + "\n",
+        diversity=arms_table(rows, names, DIVERSITY),
+        parts=arms_table(rows, [name for name in WITHIN_ARMS if name in names], PARTS),
+        shape=shape_table(rows, names),
+        within=within_table(rows, names),
+        spent=markdown_table(("arm", *SPENT.values()), spent) + "\n",
+        notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
+        fastest=f"{min(seconds):.0f}",
+        slowest=f"{max(seconds):.0f}",
+        cpu=f"{sum(cpu) / len(cpu):.0f}",
+        machine=MACHINE,
+    )
+
+
+SPENT = {
+    "sampled": "programs sampled in training",
+    "best-of-n_tokens": "tokens, best-of-n",
+    "refinement_tokens": "refinement",
+    "search_tokens": "AB-MCTS",
+    "best-of-n_nodes": "nodes, best-of-n",
+    "search_nodes": "nodes, AB-MCTS",
+    "search_depth": "depth, AB-MCTS",
+    "depth_depth": "depth, guided",
+}
+
+
+def write_page() -> None:
+    """Make the part of docs/results.md from the ledger's rows of the present settings."""
+    rows = LEDGER.rows(settings())
+    if not rows:
+        raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
+    write_part(DOCS / "results.md", "mars2", page(rows))
+    console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
+
+
+def check(seed: int, arms: Sequence[Mars2Arm], cache: Path) -> bool:
+    """Play a seed's rows again; says which figures differ."""
+    stored = {row.arm: row for row in LEDGER.rows(settings()) if row.seed == seed}
+    same = True
+    for arm in arms:
+        if arm.name not in stored:
+            raise ConfigError(f"the ledger holds no row of {arm.name!r}, seed {seed}")
+        then, now = stored[arm.name].figures, play(arm.name, seed, False, cache).figures
+        differs = sorted(n for n in {*then, *now} - {"cpu_seconds"} if then.get(n) != now.get(n))
+        same &= not differs
+        console.print(
+            f"{arm.name}, seed {seed}: {'differs in ' + ', '.join(differs) if differs else 'the same'}"
+        )
+    return same
+
+
+def numbers(text: str) -> list[int]:
+    """Seeds from a text: "0-4", "3", "0,2,7"."""
+    result: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        result += range(int(low), int(high or low) + 1)
+    return result
+
+
+def short(row: LedgerRow) -> str:
+    """One line on a row."""
+    shown = {"pass@1": "agents", "best-of-n_pass@1": "best-of-n", "refinement_pass@1": "refinement"}
+    shown |= {"search_pass@1": "search", "search_pass@n": "Pass@N"}
+    figures = ", ".join(f"{title} {100 * row.figures[name]:.1f}" for name, title in shown.items())
+    return f"{row.arm}, seed {row.seed}: {figures}; {row.seconds:.0f} s"
+
+
+def main(
+    seeds: Annotated[str, typer.Option(help='E.g. "0-4"; what the ledger holds is not run again.')] = "0-4",
+    arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
+    jobs: Annotated[int, typer.Option(help="Processes at once, one core each.")] = 1,
+    table: Annotated[bool, typer.Option("--table", help="Only write the part of docs/results.md.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small seed of all arms; nothing is kept.")
+    ] = False,
+    check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed again, compare.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Where warm-started weights are kept; by default for this run alone.")
+    ] = None,
+) -> None:
+    """Run MARS2's scaling law in miniature and write its part of docs/results.md."""
+    arms = [a for a in ARMS if not arm or a.name in arm]
+    with tempfile.TemporaryDirectory() as folder:
+        place = (cache or Path(folder)) / settings(QUICK if quick else RECIPE)
+        if check_seed is not None:
+            raise typer.Exit(0 if check(check_seed, arms, place) else 1)
+        if quick:
+            rows = [play(a.name, numbers(seeds)[0], True, place) for a in arms]
+            console.print(page(rows, QUICK), highlight=False)
+            return
+        if not table:
+            owed = LEDGER.missing([a.name for a in arms], numbers(seeds), settings())
+            owed.sort(key=lambda pair: pair[1])  # an interrupted run leaves whole seeds
+            with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+                waiting = [pool.submit(play, name, seed, False, place) for name, seed in owed]
+                for future in as_completed(waiting):
+                    LEDGER.append(future.result())
+                    console.print(short(future.result()), highlight=False)
+    write_page()
+
+
+if __name__ == "__main__":
+    typer.run(main)
