@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# MARS2's first stage on code: one agent grows a search tree of 8 programs for each problem, and learns from all nodes
+# of the tree (tree-GRPO; arXiv 2602.07848). GSPO's ratio and clip range, KL 1e-3, an overlong penalty over the last
+# 2048 tokens. Programs run in a sandbox (see docs/sandbox.md). One part of the paper's loss is missing: OpenRLHF has no
+# capped importance weight between trainer and engine beside GSPO.
+#
+# Hardware   8 GPUs of 80 GB, 64 CPU cores or more for the tests of the programs (`mars-env doctor` says how they are
+#            sandboxed). Engines and trainer share the GPUs in turn. --dry-run prints the estimate: about 54 GiB while
+#            rolling out, 66 GiB while training. 256 GB of host memory and more.
+# To change  --mars.overlong must name the same limit as --rollout.max_new_tokens. --mars.tree_credit
+#            '{"sibling_weight": 0.5, "strength": 0.5}' turns tree-shaped credit on. More agents: mars2_roles.sh (one
+#            model in several roles), mars2_two_models.sh.
+#
+# Before and after (LiveCodeBench v6): Pass@1 of the agent, and its search with 60 nodes.
+#   vllm serve Qwen/Qwen3-8B --data-parallel-size 8 --port 8000                     # after: vllm serve runs/mars2_one/model
+#   AGENT="http://127.0.0.1:8000/v1#Qwen/Qwen3-8B?temperature=0.6&top_p=0.95&max_tokens=16384"
+#   mars-env evaluate livecodebench-solve --n 8 --agents "$AGENT" --out runs/before
+#   mars-env evaluate livecodebench-tree-search --agents "$AGENT" --out runs/before-search
+set -euo pipefail
+exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
+    --mars.env deepcoder-tree-search \
+    --mars.options '{"schedule": "training", "agents": 1}' \
+    --mars.grow own \
+    --mars.overlong '{"limit": 16384, "buffer": 2048}' \
+    --actor.model_name_or_path Qwen/Qwen3-8B \
+    --actor.num_nodes 1 --actor.num_gpus_per_node 8 \
+    --ref.num_nodes 1 --ref.num_gpus_per_node 8 \
+    --vllm.num_engines 8 --vllm.tensor_parallel_size 1 \
+    --vllm.gpu_memory_utilization 0.6 --vllm.enable_sleep --vllm.sync_backend nccl \
+    --train.colocate_all --ds.enable_sleep --ds.zero_stage 3 \
+    --actor.gradient_checkpointing_enable \
+    --data.max_len 20480 --rollout.max_new_tokens 16384 --rollout.temperature 1.0 \
+    --rollout.batch_size 64 --rollout.micro_batch_size 1 \
+    --train.batch_size 512 --train.micro_batch_size 1 \
+    --actor.policy_loss_type gspo --actor.loss_agg_mode seq-mean-token-mean --actor.eps_clip_low_high 3e-4 4e-4 \
+    --actor.adam.lr 1e-6 --actor.lr_scheduler constant \
+    --algo.kl.init_coef 1e-3 --algo.kl.use_loss --algo.kl.estimator k3 \
+    --ckpt.output_dir runs/mars2_one/model --ckpt.path runs/mars2_one/checkpoints --ckpt.save_steps 10 \
+    --logger.tensorboard_dir runs/mars2_one/tensorboard \
+    "$@"

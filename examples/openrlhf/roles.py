@@ -1,0 +1,50 @@
+"""One model in several roles of a search for programs, by prompts of their own (MARS2, arXiv 2602.07848).
+
+The paper's stage of one model in several roles does not publish its prompts: these three are ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from mars_env.agents import Coder, HTTPModel
+from mars_env.types import Agent, Model, Sampling
+
+STYLES: Sequence[str] = (
+    "You write programs in Python. You look for the simplest idea that is fast enough, and justify it.",
+    "You write programs in Python. You think first of inputs that break programs: empty, smallest, largest.",
+    "You write programs in Python. You compare several algorithms by their cost before you choose one.",
+)
+"""System messages; agents take them in turn."""
+
+
+def team(model: Model, names: Sequence[str], sampling: Sampling | None = None) -> Mapping[str, Agent]:
+    """The agents by name, for ``--mars.agents roles:team``."""
+    return {
+        name: Coder(model, sampling=sampling, system=STYLES[i % len(STYLES)]) for i, name in enumerate(names)
+    }
+
+
+def simplest() -> Agent:
+    """The first of them on a vLLM server, for ``mars-env evaluate --agents roles:simplest,...``.
+
+    The environment variables SERVER and MODEL name the server (``http://127.0.0.1:8000/v1``) and its model.
+    """
+    return _served(0)
+
+
+def careful() -> Agent:
+    """The second, likewise."""
+    return _served(1)
+
+
+def comparing() -> Agent:
+    """The third, likewise."""
+    return _served(2)
+
+
+def _served(style: int) -> Agent:
+    sampling = Sampling(temperature=0.6, top_p=0.95, max_tokens=16384)
+    model = HTTPModel(os.environ["SERVER"], os.environ["MODEL"])
+    return Coder(model, sampling=sampling, system=STYLES[style])

@@ -1,0 +1,136 @@
+"""Every script of examples/openrlhf: what it would do, its flags checked by OpenRLHF's own parser."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.dry_run import GPU_GIB, asked, dry_run
+
+pytest.importorskip("openrlhf")
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "openrlhf"
+SCRIPTS = sorted(EXAMPLES.glob("*.sh"))
+
+
+@pytest.fixture(autouse=True)
+def beside_the_scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "helpers"))
+
+
+def flags_of(script, tmp_path, *more):
+    """What the script hands to the launcher."""
+    echo = tmp_path / "python"
+    echo.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\"\n", encoding="utf-8")
+    echo.chmod(echo.stat().st_mode | stat.S_IXUSR)
+    told = subprocess.run(
+        ["bash", str(script), *more],
+        env=os.environ | {"PYTHON": str(echo)},
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout.decode()
+    words = told.split("\0")[:-1]
+    assert words[:2] == ["-m", "mars_env.trainers.openrlhf"]
+    return words[2:]
+
+
+def test_there_are_scripts_for_both_papers():
+    names = {script.stem for script in SCRIPTS}
+    assert names >= {
+        "marsrl_smoke_1gpu", "marsrl_8gpus", "marsrl_multinode", "marsrl_frozen_solver", "mars2_one_model",
+        "mars2_roles", "mars2_two_models", "heterogeneous_one_node", "custom_environment",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_dry_runs_and_fits_as_its_comment_says(script, tmp_path):
+    assert os.access(script, os.X_OK)
+    comment = script.read_text(encoding="utf-8").replace("\n#", " ")
+    comment = re.sub(r"\s+", " ", comment)
+    promised = re.search(r"--dry-run(=\d+)?\S* prints .*?about (\d+) GiB .*?(\d+) GiB while", comment)
+    gib, flags = asked(flags_of(script, tmp_path, f"--dry-run{(promised and promised[1]) or ''}"))
+    text = dry_run(flags, gib)
+    assert "DOES NOT FIT" not in text
+    assert "no estimate" not in text
+    if promised:
+        phases = [(name, float(size)) for name, size in re.findall(r"(rollout|training) +([\d.]+) GiB", text)]
+        said = dict(re.findall(r"(\d+) GiB while (rolling out|training)", comment))
+        for number, phase in said.items():
+            name = {"rolling out": "rollout", "training": "training"}[phase]
+            assert any(found == name and abs(size - float(number)) <= 1 for found, size in phases), (
+                phase,
+                phases,
+            )
+    else:
+        assert (
+            "As mars2_one_model.sh" in comment or "as in marsrl_8gpus.sh" in comment or "--dry-run" in comment
+        )
+    for promise in ("Hardware", "To change", "Before and after", "mars-env evaluate", "vllm serve"):
+        assert promise in comment
+
+
+def test_flags_given_to_a_script_win(tmp_path):
+    [script] = [s for s in SCRIPTS if s.stem == "marsrl_smoke_1gpu"]
+    flags = flags_of(script, tmp_path, "--actor.model_name_or_path", "Qwen/Qwen3-4B", "--mars.group", "2")
+    text = dry_run(flags, 24)
+    assert "4.02 billion parameters" in text
+    assert "DOES NOT FIT" in text
+    assert "at most 6 samples each" in text
+    assert "--mars.group 2" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--no.such.flag", "1"], "unrecognized arguments: --no.such.flag"),
+        (["--train.batch_size", "many"], "invalid int value: 'many'"),
+        (["--train.partial_rollout_enable"], "requires --train.async_enable"),
+        (["--ds.lora.rank", "8"], "its issue 1349"),
+        (["--vllm.num_engines", "3"], "must be those of the engines"),
+        (["--mars.nosuch", "1"], "there is no flag --mars.nosuch"),
+        (
+            ["--mars.policies", '{"a": "Qwen/Qwen3-0.6B", "b": "Qwen/Qwen3-0.6B"}'],
+            "says no policy for solver_0",
+        ),
+    ],
+)
+def test_wrong_flags_are_refused_in_a_sentence(more, message, tmp_path):
+    [script] = [s for s in SCRIPTS if s.stem == "marsrl_smoke_1gpu"]
+    with pytest.raises(ConfigError, match=message):
+        dry_run(flags_of(script, tmp_path, *more), GPU_GIB)
+
+
+def test_an_unknown_model_is_placed_without_an_estimate(tmp_path):
+    [script] = [s for s in SCRIPTS if s.stem == "marsrl_smoke_1gpu"]
+    text = dry_run(flags_of(script, tmp_path, "--actor.model_name_or_path", "nobody/nothing"))
+    assert (
+        "1 GPUs (actor, engines); no estimate of the memory: the sizes of 'nobody/nothing' are not known"
+        in text
+    )
+
+
+def test_the_command_line_prints_it_and_starts_nothing(tmp_path):
+    [script] = [s for s in SCRIPTS if s.stem == "mars2_two_models"]
+    ended = subprocess.run(
+        ["bash", str(script), "--dry-run=141"], env=os.environ | {"PYTHON": sys.executable}, cwd=tmp_path,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert "Policy two: inclusionAI/AReaL-boba-2-8B" in ended.stdout
+    assert "of 141 GiB each" in ended.stdout
+    assert not list(tmp_path.iterdir())
+    wrong = subprocess.run(
+        ["bash", str(script), "--dry-run", "--mars.plays", '{"coder_0": "three"}'], cwd=tmp_path,
+        env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert wrong.returncode != 0
+    assert "names the policy 'three', but there are one, two" in wrong.stderr
+    assert "Traceback" not in wrong.stderr

@@ -1,0 +1,120 @@
+"""The python files beside the scripts of examples/openrlhf: rules, agents and rewards of one's own; roles."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import mars_env
+from mars_env.agents.scripted import ScriptedModel
+from mars_env.envs import GroupedSettings, grouped
+from mars_env.rollout import Job, collect, groups_of
+from mars_env.testing import check_rules
+from mars_env.trainers.advantages import group_normalised
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.team import make_team
+from mars_env.types import Action, Grade, Problem, Sampling, Turn
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "openrlhf"
+PROBLEM = Problem("p", "What is 2 + 2?", "4")
+
+
+@pytest.fixture(autouse=True)
+def beside_the_scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+@pytest.fixture
+def calibration():
+    return importlib.import_module("calibration")
+
+
+def test_the_rules_keep_the_contract(calibration):
+    check_rules(calibration.SolveThenAssess(), PROBLEM)
+
+
+@pytest.mark.parametrize(
+    ("text", "probability"),
+    [
+        ("Probability: 70%", 0.7),
+        ("Probability: 0%\nProbability: 100 %", 1.0),
+        ("Probability: 12.5%", 0.12),
+        ("Probability: 250%", None),
+        ("about 70%", None),
+    ],
+)
+def test_probabilities_are_read_from_the_last_statement(calibration, text, probability):
+    assert calibration.stated_probability(text) == probability
+
+
+@pytest.mark.parametrize(
+    ("grade", "stated", "reward"),
+    [
+        (Grade.correct(), 0.7, 0.91),
+        (Grade.wrong("no"), 0.7, 0.51),
+        (Grade.wrong("no"), None, 0.0),
+        (Grade.unknown("lost"), 0.7, None),
+    ],
+)
+def test_assessments_are_rewarded_by_briers_score(calibration, grade, stated, reward):
+    solution = Turn("t", "0", None, "g", "solver_0", "", "p", Action("4"), grade)
+    assessment = Turn("t", "0.0", "0", "g", "assessor_0", "", "p", Action(""), info={"probability": stated})
+    assert calibration.brier(assessment, [solution], PROBLEM) == pytest.approx(reward)
+
+
+async def test_a_team_on_one_model_plays_in_groups(calibration):
+    """As the script trains it: both rewards vary within groups, so both agents have something to learn."""
+    answers = iter(range(10_000))
+
+    def answer(prompt, sample, seed):
+        if "How likely" in str(prompt):
+            return f"Probability: {(next(answers) * 30) % 100}%"
+        return rf"\boxed{{{next(answers) % 2 * 2 + 2}}}"
+
+    settings = TeamSettings(env="calibration:arithmetic-assessed", agents="calibration:team")
+    env = mars_env.make(settings.env)
+    team = make_team(settings, env.possible_agents, ScriptedModel(answer), Sampling())
+    assert {agent.policy for agent in team.values()} == {"scripted"}
+    game = replace(env.game, grower=grouped(GroupedSettings(group=4, branches=2, sampling="balanced")))
+    [tree] = await collect(game, team, [Job(PROBLEM)], seed=0, concurrency=1)
+    groups = groups_of([tree])
+    assert [(g.turns[0].role, len(g.turns)) for g in groups] == [
+        ("solver", 4),
+        ("assessor", 4),
+        ("assessor", 4),
+    ]
+    judged = {turn.parent for group in groups[1:] for turn in group.turns}
+    grades = {turn.id: turn.reward for turn in groups[0].turns}
+    assert {grades[id] for id in judged} == {0.0, 1.0}, "balanced: one right and one wrong solution"
+    assert len(group_normalised(groups)) == 12
+
+
+def test_one_model_in_several_roles():
+    roles = importlib.import_module("roles")
+    settings = TeamSettings(
+        env="programs-tree-search",
+        options={"schedule": "training", "agents": 3},
+        agents="roles:team",
+        grow="own",
+    )
+    names = settings.game().rules.possible_agents
+    team = make_team(settings, names, ScriptedModel(["pass"]), Sampling())
+    seen = {"problem": "Echo.", "mode": "generate", "solution": "", "truncated": 0, "feedback": ""}
+    prompts = [agent.prompt(seen)[0]["content"] for agent in team.values()]
+    assert prompts == list(roles.STYLES)
+    assert len(set(prompts)) == 3
+    assert settings.rows_per_tree() == 8
+
+
+def test_they_play_on_a_server_too(calibration, monkeypatch):
+    monkeypatch.setenv("SERVER", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("MODEL", "some-model")
+    from mars_env.agents import make_agents
+
+    team = make_agents("calibration:served", ["solver_0", "assessor_0"])
+    assert [type(agent).__name__ for agent in team.values()] == ["Solver", "Assessor"]
+    coders = make_agents("roles:simplest,roles:careful,roles:comparing", ["coder_0", "coder_1", "coder_2"])
+    assert {agent.policy for agent in coders.values()} == {"some-model"}

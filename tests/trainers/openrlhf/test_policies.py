@@ -1,0 +1,81 @@
+"""Who plays with which policy, and which checkpoints of several policies belong together."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace as S
+
+import pytest
+
+from mars_env.errors import ConfigError, StoreError
+from mars_env.trainers.openrlhf.policies import LATEST, arguments_of, plays, tag_of, take_common_checkpoint
+
+TEAM = ("solver_0", "verifier_0", "corrector_0")
+
+
+def test_agents_come_before_roles_and_others_are_left_out():
+    coders = ("coder_0", "coder_1", "coder_2")
+    assert plays(coders, ["a", "b"], {"coder": "a", "coder_1": "b"}) == {
+        "coder_0": "a", "coder_1": "b", "coder_2": "a",
+    }  # fmt: skip
+    assert plays(TEAM, ["a", "b"], {}, others=["solver"]) == {"verifier_0": "a", "corrector_0": "b"}
+
+
+@pytest.mark.parametrize(
+    ("policies", "given", "message"),
+    [
+        (["a", "b"], {}, "says no policy for solver_0, verifier_0, corrector_0"),
+        (["a", "b"], {"solver": "a"}, "says no policy for verifier_0, corrector_0"),
+        (["a", "b"], {"solver": "a", "verifier": "a", "corrector": "a"}, "no agent plays with the policy b"),
+        (["a"], {"judge": "a"}, "names 'judge', but the agents are solver_0, verifier_0, corrector_0"),
+        (["a"], {"solver": "c"}, "names the policy 'c', but there are a"),
+    ],
+)
+def test_what_does_not_fit_is_refused(policies, given, message):
+    with pytest.raises(ConfigError, match=message):
+        plays(TEAM, policies, given)
+
+
+def test_arguments_of_one_policy_are_its_own():
+    args = S(
+        actor=S(model_name_or_path="x", num_nodes=1), ckpt=S(path="c", output_dir="m"),
+        logger=S(tensorboard_dir="t", wandb=S(run_name="r")),
+    )  # fmt: skip
+    one = arguments_of(args, "one", "path/a")
+    one.actor.num_nodes = 5
+    two = arguments_of(args, "two", "path/b")
+    assert (args.actor.model_name_or_path, args.actor.num_nodes, two.actor.num_nodes) == ("x", 1, 1)
+    assert one.ckpt.path != two.ckpt.path
+    assert one.logger.wandb.run_name != two.logger.wandb.run_name
+
+
+def saved(folder, updates, latest):
+    for update in updates:
+        (folder / tag_of(update)).mkdir(parents=True)
+    if latest is not None:
+        (folder / LATEST).write_text(tag_of(latest))
+    return folder
+
+
+def test_resumes_from_the_newest_update_that_all_have_saved_whole(tmp_path):
+    one = saved(tmp_path / "one" / "_actor", [2, 4, 10, 12], 12)
+    two = saved(tmp_path / "two" / "_actor", [4, 10, 12], 10)  # killed while it saved 12
+    assert take_common_checkpoint([one, two]) == tag_of(10)
+    assert (one / LATEST).read_text() == (two / LATEST).read_text() == tag_of(10)
+    assert take_common_checkpoint([one, two]) == tag_of(10)
+
+
+def test_nothing_is_resumed_before_the_first_common_save(tmp_path):
+    fresh = tmp_path / "one" / "_actor"
+    assert take_common_checkpoint([fresh, tmp_path / "two" / "_actor"]) is None
+    one = saved(fresh, [2], 2)
+    two = saved(tmp_path / "two" / "_actor", [2], None)
+    assert take_common_checkpoint([one, two]) is None
+
+
+def test_checkpoints_of_different_runs_are_refused(tmp_path):
+    one = saved(tmp_path / "one" / "_actor", [2, 4], 4)
+    two = saved(tmp_path / "two" / "_actor", [6, 8], 8)
+    with pytest.raises(StoreError, match="no saved update in common"):
+        take_common_checkpoint([one, two])
+    with pytest.raises(StoreError, match="no saved update in common"):
+        take_common_checkpoint([one, tmp_path / "three" / "_actor"])

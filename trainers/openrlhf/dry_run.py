@@ -1,0 +1,151 @@
+"""What a run would do, before it does it: placement, memory, the full command. No GPU, no Ray, no network."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Final
+
+from mars_env.envs import spec
+from mars_env.errors import ConfigError
+from mars_env.problems.code_hub import CODE_HUB_SETS
+from mars_env.problems.hub import HUB_SETS
+from mars_env.trainers.openrlhf.arguments import ENTRY, parse
+from mars_env.trainers.openrlhf.launch import complete, refuse
+from mars_env.trainers.openrlhf.plan import GIB, describe, memory, placement
+from mars_env.trainers.openrlhf.policies import arguments_of, plays
+from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
+from mars_env.trainers.openrlhf.sizes import architecture_of
+
+FLAG: Final = "--dry-run"
+"""``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU."""
+
+GPU_GIB: Final = 80.0
+"""Of one GPU, unless it is said."""
+
+_STAND_INS: Final = {
+    **{hub_set.name: "arithmetic" for hub_set in HUB_SETS},
+    **{hub_set.name: "programs" for hub_set in CODE_HUB_SETS},
+    "livecodebench": "programs",
+}
+"""Embedded sets of the same kind, for those that would be downloaded."""
+
+
+def asked(argv: Sequence[str]) -> tuple[float | None, list[str]]:
+    """The memory of one GPU in GiB if a dry run is asked for, else None; and the other flags.
+
+    Raises:
+        ConfigError: The memory is no number above 0.
+
+    Example:
+        >>> asked(["--mars.env", "aime-solve", "--dry-run=141"])
+        (141.0, ['--mars.env', 'aime-solve'])
+    """
+    rest = [flag for flag in argv if flag.partition("=")[0] != FLAG]
+    found = [flag for flag in argv if flag.partition("=")[0] == FLAG]
+    if not found:
+        return None, rest
+    value = found[-1].partition("=")[2]
+    try:
+        gib = float(value or GPU_GIB)
+    except ValueError:
+        gib = 0.0
+    if not gib > 0:
+        raise ConfigError(f"{FLAG}=GIB takes the memory of one GPU, e.g. {FLAG}=80, got {value!r}")
+    return gib, rest
+
+
+def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> str:
+    """Check a run's flags, and describe it.
+
+    Everything is checked that a run checks before it starts, but the problems: sets that would have to be
+    downloaded are not.
+
+    Args:
+        argv: The launcher's flags, without `FLAG`.
+        gpu_gib: Memory of one GPU.
+
+    Raises:
+        ConfigError: A flag is refused, here or by OpenRLHF.
+        MissingExtra: OpenRLHF is not installed.
+    """
+    settings, flags = read_flags(argv)
+    settings_here = _without_downloads(settings)
+    full = complete(settings_here, flags)
+    args = parse(full)
+    refuse(settings_here, args)
+    lines = [_rollouts(settings_here, args), ""]
+    for name, checkpoint in _checkpoints(settings_here, args):
+        own = arguments_of(args, name, checkpoint) if name else args
+        lines += [
+            f"{f'Policy {name}: ' if name else ''}{checkpoint}",
+            _placed(own, checkpoint, gpu_gib * GIB),
+            "",
+        ]
+    command = ["python", "-m", "mars_env.trainers.openrlhf", *as_flags(settings), *flags]
+    lines += [
+        "Command:",
+        _wrapped(command),
+        "",
+        "What OpenRLHF gets:",
+        _wrapped(["python", "-m", ENTRY, *full]),
+    ]
+    return "\n".join(lines)
+
+
+def _rollouts(settings: TeamSettings, args: SimpleNamespace) -> str:
+    """How much is rolled out and trained at a time."""
+    rows, problems = settings.rows_per_tree(), args.rollout.batch_size
+    if settings.groups_per_update is not None:
+        return (
+            f"{settings.env}: {settings.groups_per_update} groups of {settings.group} an update, "
+            f"at most {rows} samples a problem, rollouts at most {settings.staleness} versions ahead"
+        )
+    return (
+        f"{settings.env}: {problems} problems a step, at most {rows} samples each: at most {rows * problems} "
+        f"an update, in optimizer steps of at most {args.train.batch_size}"
+    )
+
+
+def _checkpoints(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, str]]:
+    """Policies and what they start from; one without a name where there is one policy."""
+    if settings.policies:
+        agents = settings.game().rules.possible_agents
+        plays(agents, settings.policies, settings.plays, settings.others)
+        return list(settings.policies.items())
+    if not args.actor.model_name_or_path:
+        raise ConfigError("say what is trained: --actor.model_name_or_path, a checkpoint's path or name")
+    return [("", args.actor.model_name_or_path)]
+
+
+def _placed(args: SimpleNamespace, checkpoint: str, gpu: float) -> str:
+    try:
+        model = architecture_of(checkpoint)
+    except ConfigError as unknown:
+        pools = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in placement(args))
+        return f"{pools}; no estimate of the memory: {unknown}"
+    return f"{model.parameters / 1e9:.2f} billion parameters, " + describe(
+        memory(args, model, gpu), args, gpu
+    )
+
+
+def _without_downloads(settings: TeamSettings) -> TeamSettings:
+    """The settings with a stand-in of the same kind for a set that would be downloaded."""
+    name = settings.problem_set or spec(settings.env).problems
+    stand_in = _STAND_INS.get(name)
+    if stand_in is None:
+        return settings
+    return settings.model_copy(update={"problem_set": stand_in, "problem_options": {}})
+
+
+def _wrapped(words: Sequence[str]) -> str:
+    """A command, a flag a line, as a shell takes it."""
+    lines: list[str] = []
+    for word in words:
+        quoted = shlex.quote(word)
+        if word.startswith("--") or not lines:
+            lines.append(quoted)
+        else:
+            lines[-1] += f" {quoted}"
+    return " \\\n    ".join(lines)

@@ -1,0 +1,127 @@
+"""Several policies in one run: who plays with which, and how the run's arguments differ among them.
+
+Pure functions; `mars_env.trainers.openrlhf.several` trains.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+from mars_env.errors import ConfigError, StoreError
+from mars_env.types import role_of
+
+LATEST = "latest"
+"""DeepSpeed's file that names the newest checkpoint of a directory."""
+
+
+def plays(
+    names: Sequence[str], policies: Collection[str], given: Mapping[str, str], others: Collection[str] = ()
+) -> dict[str, str]:
+    """Which policy each agent plays with.
+
+    Args:
+        names: Of the agents.
+        policies: Names of the policies.
+        given: Policies by agent or role; an agent's own entry comes first. Empty: if there are as many agents
+            as policies, each agent has the policy of its place.
+        others: Agents or roles that other models play: they are left out.
+
+    Raises:
+        ConfigError: An agent has no policy, a policy no agent, or there is none of a name.
+
+    Example:
+        >>> plays(["solver_0", "verifier_0", "corrector_0"], ["s", "c"],
+        ...       {"solver": "s", "verifier": "c", "corrector": "c"})
+        {'solver_0': 's', 'verifier_0': 'c', 'corrector_0': 'c'}
+        >>> plays(["coder_0", "coder_1"], ["one", "two"], {})
+        {'coder_0': 'one', 'coder_1': 'two'}
+    """
+    names = [name for name in names if name not in others and role_of(name) not in others]
+    if not given and len(names) == len(policies):
+        given = dict(zip(names, policies, strict=True))
+    known = {*names, *map(role_of, names)}
+    if wrong := [key for key in given if key not in known]:
+        raise ConfigError(f"--mars.plays names {wrong[0]!r}, but the agents are {', '.join(names)}")
+    if wrong := [policy for policy in given.values() if policy not in policies]:
+        raise ConfigError(f"--mars.plays names the policy {wrong[0]!r}, but there are {', '.join(policies)}")
+    found = {name: given.get(name) or given.get(role_of(name)) for name in names}
+    if missing := [name for name, policy in found.items() if policy is None]:
+        raise ConfigError(f"--mars.plays says no policy for {', '.join(missing)}")
+    if idle := [policy for policy in policies if policy not in found.values()]:
+        raise ConfigError(
+            f"no agent plays with the policy {', '.join(idle)}: leave it out, or see --mars.plays"
+        )
+    return {name: policy for name, policy in found.items() if policy is not None}
+
+
+def arguments_of(args: SimpleNamespace, name: str, checkpoint: str) -> SimpleNamespace:
+    """OpenRLHF's arguments for one policy: its weights, and directories of its own.
+
+    Example:
+        >>> from types import SimpleNamespace as S
+        >>> args = S(actor=S(model_name_or_path=None), ckpt=S(path="run/ckpt", output_dir="run/model"),
+        ...          logger=S(tensorboard_dir=None, wandb=S(run_name="run")))
+        >>> own = arguments_of(args, "one", "path/a")
+        >>> own.actor.model_name_or_path, own.ckpt.path, own.ckpt.output_dir, own.logger.wandb.run_name
+        ('path/a', 'run/ckpt/one', 'run/model/one', 'run_one')
+    """
+    own = copy.deepcopy(args)
+    own.actor.model_name_or_path = checkpoint
+    own.ckpt.path = str(Path(args.ckpt.path) / name)
+    own.ckpt.output_dir = str(Path(args.ckpt.output_dir) / name)
+    own.logger.wandb.run_name = f"{args.logger.wandb.run_name}_{name}"
+    return own
+
+
+def tag_of(update: int) -> str:
+    """The name of the checkpoints of an update, the same for all policies."""
+    return f"global_step{update}"
+
+
+def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
+    """Make all policies resume from one and the same update: the newest that each has saved whole.
+
+    A run that is killed while it saves leaves some policies an update ahead. DeepSpeed loads what the file
+    `LATEST` names, which it writes when a checkpoint is whole; here it is set back where need be.
+
+    Args:
+        directories: Of each policy's checkpoints.
+
+    Returns:
+        The tag; None if nothing has been saved by all, and the run starts afresh.
+
+    Raises:
+        StoreError: There is no update that all have saved.
+    """
+    saved = [_whole_tags(directory) for directory in directories]
+    if not all(saved) and max(map(len, saved)) <= 1:
+        return None  # the very first save may have been cut short: there is nothing to go back to
+    common = set(saved[0]).intersection(*saved[1:])
+    if not common:
+        raise StoreError(
+            f"the policies have no saved update in common below {directories[0].parent.parent}: give another "
+            "--ckpt.path, and keep at least two checkpoints of each (--ckpt.max_num)"
+        )
+    tag = max(common, key=_update)
+    for directory in directories:
+        (directory / LATEST).write_text(tag, encoding="utf-8")
+    return tag
+
+
+def _whole_tags(directory: Path) -> list[str]:
+    """The tags in a directory up to its latest one: what comes after was not finished."""
+    latest = directory / LATEST
+    if not latest.exists():
+        return []
+    last = _update(latest.read_text(encoding="utf-8").strip())
+    tags = [
+        path.name for path in directory.iterdir() if path.is_dir() and path.name.startswith(tag_of(0)[:-1])
+    ]
+    return [tag for tag in tags if _update(tag) <= last]
+
+
+def _update(tag: str) -> int:
+    return int(tag.removeprefix(tag_of(0)[:-1]))
