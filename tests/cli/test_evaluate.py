@@ -1,13 +1,9 @@
 import json
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import openai_server
 import pytest
-from command_line import command, run_cli, timeless
+from command_line import kill_when, run_cli, timeless
 
 import mars_env
 from mars_env.rollout import read_run
@@ -59,21 +55,7 @@ def test_a_killed_evaluation_resumes_to_the_same_run(tmp_path):
         rows = len((tmp_path / "whole" / "turns.jsonl").read_text().splitlines())
         killed = tmp_path / "killed"
         for part in range(1, 6):
-            process = subprocess.Popen(
-                command(*arguments, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            until = time.monotonic() + 60
-            while process.poll() is None and time.monotonic() < until:
-                done = (
-                    (killed / "turns.jsonl").read_bytes().count(b"\n")
-                    if (killed / "turns.jsonl").exists()
-                    else 0
-                )
-                if done >= rows * part / 6:
-                    os.kill(process.pid, signal.SIGKILL)
-                    break
-                time.sleep(0.002)
-            assert process.wait(10) == -signal.SIGKILL
+            kill_when([*arguments, killed], killed, rows * part / 6)
         run_cli(*arguments, killed)
     assert timeless(read_run(killed)) == timeless(expected)
     stored = [json.loads(line) for line in (killed / "turns.jsonl").read_text().splitlines()]

@@ -1,15 +1,11 @@
 """Tree searches on the command line: two endpoints in one tree, and killed runs."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import time
 
 import openai_server
 import pytest
-from command_line import command, run_cli, timeless
+from command_line import kill_when, run_cli, timeless
 
 import mars_env
 from mars_env.rollout import read_run
@@ -74,22 +70,12 @@ def test_a_killed_search_resumes_to_the_same_run(tmp_path):
         expected = read_run(tmp_path / "whole")
         rows = len((tmp_path / "whole" / "turns.jsonl").read_text().splitlines())
         killed = tmp_path / "killed"
-        turns = killed / "turns.jsonl"
         moments = sorted(random.Random(0).sample(range(1, rows), 3))
         for moment in moments:
-            process = subprocess.Popen(
-                command(*arguments, killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            until = time.monotonic() + 60
-            while process.poll() is None and time.monotonic() < until:
-                if turns.exists() and turns.read_bytes().count(b"\n") >= moment:
-                    os.kill(process.pid, signal.SIGKILL)
-                    break
-                time.sleep(0.002)
-            assert process.wait(10) == -signal.SIGKILL
+            kill_when([*arguments, killed], killed, moment)
         run_cli(*arguments, killed)
     assert timeless(read_run(killed)) == timeless(expected)
-    stored = [json.loads(line) for line in turns.read_text().splitlines()]
+    stored = [json.loads(line) for line in (killed / "turns.jsonl").read_text().splitlines()]
     assert len({(row["tree"], row["id"]) for row in stored}) == len(stored) == rows
 
 

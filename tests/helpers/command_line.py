@@ -1,7 +1,9 @@
 """The command line in a process of its own, and what of a stored run must not depend on the clock."""
 
+import signal
 import subprocess
 import sys
+import time
 
 
 def command(*arguments):
@@ -25,6 +27,18 @@ def _called(arguments, code):
     done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240)
     assert done.returncode == code, done.stderr + done.stdout
     return done
+
+
+def kill_when(arguments, run, rows):
+    """Call mars-env and end it by SIGKILL as soon as so many rows of turns are stored in a run."""
+    process = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    turns, until = run / "turns.jsonl", time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < until:
+        if turns.exists() and turns.read_bytes().count(b"\n") >= rows:
+            process.kill()
+            break
+        time.sleep(0.002)
+    assert process.wait(10) == -signal.SIGKILL
 
 
 def timeless(run):

@@ -13,20 +13,27 @@ from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.metrics import read_jsonl
 from mars_env.trainers.pipelined import LEDGER
 
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
-@pytest.mark.parametrize("every", [1, 3])
-def test_killed_at_five_random_moments_a_run_ends_bitwise_the_same(toy, tmp_path, every):
-    never_killed = toy.train(None, every)
+
+def killed(script, folder, every, kills):
+    """What a script says that kills its training run so often, and lets it end then."""
     done = subprocess.run(
-        [sys.executable, toy.__file__, str(tmp_path), str(every), "5"],
+        [sys.executable, script.__file__, str(folder), str(every), str(kills)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+@forks
+@pytest.mark.parametrize("every", [1, 3])
+def test_killed_at_five_random_moments_a_run_ends_bitwise_the_same(toy, tmp_path, every):
+    never_killed = toy.train(None, every)
+    result = killed(toy, tmp_path, every, 5)
     assert result["digest"] == never_killed
     assert result["killed"] == 5
     assert result["resumed"] >= 1  # not all kills came before the first checkpoint
@@ -41,18 +48,10 @@ def lasting(rows):
     return kept
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
+@forks
 @pytest.mark.parametrize("every", [1, 3])
 def test_killed_asynchronous_training_on_trees_loses_repeats_and_over_ages_no_turn(tmp_path, every):
-    done = subprocess.run(
-        [sys.executable, mars2_run.__file__, str(tmp_path), str(every), "3"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = killed(mars2_run, tmp_path, every, 3)
     assert result["killed"] == 3 and result["resumed"] >= 1
     steps = list(range(1, mars2_run.STEPS + 1))
 
