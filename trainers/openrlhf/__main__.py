@@ -3,10 +3,15 @@
 import sys
 
 from mars_env.errors import MarsError
+from mars_env.trainers.openrlhf.dry_run import asked, dry_run
 from mars_env.trainers.openrlhf.launch import launch
 
 if __name__ == "__main__":
     try:
-        launch(sys.argv[1:])
+        gpu_gib, flags = asked(sys.argv[1:])
+        if gpu_gib is None:
+            launch(flags)
+        else:
+            sys.stdout.write(dry_run(flags, gpu_gib) + "\n")
     except MarsError as error:
         sys.exit(f"error: {error}")
