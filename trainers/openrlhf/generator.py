@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -18,14 +16,14 @@ from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine
 from mars_env.trainers.openrlhf.feed import RolloutFeed
 from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures
 from mars_env.trainers.openrlhf.problems import DrawnProblems, by_id
+from mars_env.trainers.openrlhf.record import UPDATES, Record
 from mars_env.trainers.openrlhf.responses import BatchShape, responses
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, make_team
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.types import Sampling
 
-LEDGER = "trained.jsonl"
-"""In the record's directory: a line an update."""
+LEDGER = UPDATES
 
 
 class Rollouts(list[Any]):
@@ -86,6 +84,7 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
             lambda policy: self._version if policy == POLICY else None,
             settings.seed,
         )
+        self._record: Record | None = None
         self._version: int | None = None
         self._expected = 0
 
@@ -163,21 +162,12 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         )
 
     def _note(self, batch: UpdateBatch, samples: list[TurnSample]) -> None:
-        """A line of the record."""
+        """Keep what is trained, where a record is asked for."""
         if self._settings.record is None:
             return
-        path = Path(self._settings.record) / LEDGER
-        path.parent.mkdir(parents=True, exist_ok=True)
-        line = {
-            "update": self.prompts_dataloader.updates,
-            "version": self._version,
-            "groups": [group.id for group in batch.groups],
-            "ages": batch.ages,
-            "dropped": batch.dropped,
-            "samples": [[s.group, s.turn, s.role, s.reward, s.advantage, s.versions] for s in samples],
-        }
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        updates = self.prompts_dataloader.updates
+        self._record = self._record or Record(self._settings.record, updates - 1)
+        self._record.note(updates, {POLICY: self._version or 0}, batch, samples)
 
 
 def shape_of(args: Any) -> BatchShape:

@@ -83,10 +83,11 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
         ConfigError: A flag of `REFUSED` is among them.
 
     Example:
-        >>> settings = TeamSettings(env="aime-solve-verify-correct", group=4, branches=1)
+        >>> settings = TeamSettings(
+        ...     env="aime-solve-verify-correct", options={"schedule": "training"}, group=4, branches=1)
         >>> flags = complete(settings, ["--ckpt.path", "run", "--algo.kl.init_coef", "0.001"])
         >>> flags[flags.index("--rollout.n_samples_per_prompt") + 1]
-        '44'
+        '20'
     """
     given = [flag.partition("=")[0] for flag in flags if flag.startswith("--")]
     for flag in given:

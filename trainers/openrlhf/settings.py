@@ -114,7 +114,7 @@ class TeamSettings(BaseModel):
     seed: int = 0
     """Of problems and rollouts."""
     record: str | None = None
-    """A directory for a record of what was trained: a line an update in ``trained.jsonl``."""
+    """A directory for a record of what was trained (`mars_env.trainers.openrlhf.record`)."""
 
     @field_validator("train_roles", mode="before")
     @classmethod
@@ -182,7 +182,7 @@ class TeamSettings(BaseModel):
 
     def evaluation_game(self) -> Game:
         """What is played in evaluation."""
-        return self._made(self.eval_options, self.evaluation_problems())
+        return self._made(self.eval_options, self._evaluated())
 
     def training_problems(self) -> ProblemSet:
         """What is trained on.
@@ -195,8 +195,7 @@ class TeamSettings(BaseModel):
 
     def evaluation_problems(self) -> ProblemSet:
         """What is evaluated on; empty without evaluation."""
-        name = self.eval_set or self.problem_set or spec(self.env).problems
-        return _first(_load(name, self.eval_problem_options), self.eval_problems)
+        return _first(self._evaluated(), self.eval_problems)
 
     def rows_per_tree(self) -> int:
         """The most samples of one tree: what a step of training has to hold."""
@@ -207,6 +206,10 @@ class TeamSettings(BaseModel):
     def groups_per_tree(self) -> int:
         """The most groups of one tree."""
         return 1 if self.grow == "own" else 1 + self.branches * (self.game().rules.max_turns - 1)
+
+    def _evaluated(self) -> ProblemSet:
+        name = self.eval_set or self.problem_set or spec(self.env).problems
+        return _load(name, self.eval_problem_options)
 
     def _made(self, options: Mapping[str, Any], problems: ProblemSet) -> Game:
         return make_game(

@@ -1,0 +1,82 @@
+"""What we touch of OpenRLHF is where it was: a new version that moves something fails here, and says what."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mars_env.errors import ConfigError, MissingExtra
+from mars_env.trainers.openrlhf import versions
+
+pytest.importorskip("openrlhf")
+
+CHECK = """
+import sys, json
+sys.path.insert(0, {here!r})
+from test_openrlhf_names import moved
+print(json.dumps(moved()))
+"""
+
+
+def moved():
+    """What is not as `TOUCHED` says, in words."""
+    found = []
+    for path, expected in versions.TOUCHED.items():
+        module, _, name = path.partition(":")
+        value = importlib.import_module(module)
+        try:
+            for part in name.split("."):
+                value = getattr(_plain(value), part)
+        except AttributeError as error:
+            found.append(f"{path}: {error}")
+            continue
+        if expected is not None and (parameters := _parameters(value)) != expected:
+            found.append(f"{path} has {parameters}, not {expected}")
+    return found
+
+
+def _plain(value):
+    """The class behind a Ray actor."""
+    made = getattr(value, "__ray_metadata__", None)
+    return made.modified_class.__ray_actor_class__ if made else value
+
+
+def _parameters(value):
+    if dataclasses.is_dataclass(value):
+        return tuple(field.name for field in dataclasses.fields(value))
+    return tuple(inspect.signature(value).parameters)
+
+
+def test_every_name_that_is_touched_is_where_it_was():
+    """In a process of its own: OpenRLHF imports flash_attn, which only the shim has here."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent / "openrlhf_shim")}
+    env |= {"MARS_ENV_OPENRLHF_ON_CPU": "1", "DS_ACCELERATOR": "cpu"}
+    code = CHECK.format(here=str(Path(__file__).parent))
+    told = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert told.stdout.splitlines()[-1:] == ["[]"], told.stdout + told.stderr[-2000:]
+
+
+def test_the_installed_version_is_one_that_was_tested():
+    assert versions.require_openrlhf() in versions.TESTED
+
+
+def test_another_version_is_refused_and_told_which_were_tested(monkeypatch):
+    monkeypatch.setattr(versions, "version", lambda name: "0.12.0")
+    with pytest.raises(ConfigError, match=r"OpenRLHF 0\.12\.0 is not supported: install 0\.11\.2"):
+        versions.require_openrlhf()
+
+
+def test_no_version_is_refused_and_told_how_to_install(monkeypatch):
+    def none(name):
+        raise versions.PackageNotFoundError(name)
+
+    monkeypatch.setattr(versions, "version", none)
+    with pytest.raises(MissingExtra, match=r"mars-env\[openrlhf\]"):
+        versions.require_openrlhf()

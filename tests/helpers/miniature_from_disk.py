@@ -1,0 +1,28 @@
+"""The miniature's agents on the checkpoint that the environment variable MINIATURE names."""
+
+import os
+from functools import cache
+
+from mars_env.trainers.miniature.agents import MiniatureAgent
+
+
+@cache
+def hf_model():
+    from mars_env.agents.hf import HFModel
+
+    return HFModel(os.environ["MINIATURE"])
+
+
+@cache
+def vllm_model():
+    from mars_env.agents.vllm import VLLMModel
+
+    return VLLMModel(os.environ["MINIATURE"], eager=True)
+
+
+def hf_team(role):
+    return MiniatureAgent(role, hf_model())
+
+
+def vllm_team(role):
+    return MiniatureAgent(role, vllm_model())

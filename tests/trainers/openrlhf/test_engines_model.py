@@ -1,0 +1,87 @@
+"""OpenRLHF's engines as a model; here they are functions."""
+
+import asyncio
+
+import pytest
+
+from mars_env.errors import ConfigError, ModelError
+from mars_env.seeds import derive_seed
+from mars_env.testing.model_suite import check_model
+from mars_env.trainers.miniature.model import build_tokenizer
+from mars_env.trainers.openrlhf.engines import CALLS, EnginesModel, Sampled
+from mars_env.types import Sampling
+
+TOKENIZER = build_tokenizer()
+TEXT = "a: = 288\n"
+PROMPT = "a:288b: - 72<|solve|>"
+
+
+class Engine:
+    """Always writes one text; counts its calls."""
+
+    def __init__(self, text=TEXT, reason="stop"):
+        self.ids = tuple(TOKENIZER.encode(text))
+        self.reason, self.requests, self.at_once, self.most = reason, [], 0, 0
+
+    async def sample(self, ids, requests):
+        self.requests += requests
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(0.001)
+        self.at_once -= 1
+        return [self._one(request) for request in requests]
+
+    def _one(self, request):
+        ids = (*self.ids, 1)[: request["max_tokens"]]
+        reason = "length" if len(ids) <= len(self.ids) else self.reason
+        return Sampled(ids, (-0.1,) * len(ids), reason, ((3, len(ids)),))
+
+
+def model(*engines, context=64):
+    return EnginesModel(engines or [Engine()], TOKENIZER, context)
+
+
+async def test_it_keeps_the_contract_of_models():
+    await check_model(model(), prompt=PROMPT)
+
+
+async def test_a_completion_is_what_the_engine_tells():
+    [completion] = await model().complete(PROMPT, 1, Sampling(temperature=0.7, seed=1))
+    assert completion.text == TEXT
+    assert completion.prompt_ids == tuple(TOKENIZER.encode(PROMPT))
+    assert completion.token_ids == (*TOKENIZER.encode(TEXT), 1)
+    assert completion.versions == ((3, len(completion.token_ids)),)
+    assert completion.temperature == 0.7
+    assert completion.trainable
+
+
+async def test_samples_have_seeds_of_their_own_and_the_context_limits_them():
+    engine = Engine()
+    prompt = TOKENIZER.encode(PROMPT)
+    completions = await model(engine, context=len(prompt) + 2).complete(prompt, 3, Sampling(seed=7))
+    assert [request["seed"] for request in engine.requests] == [derive_seed(7, i) for i in range(3)]
+    assert [c.finish_reason for c in completions] == ["length"] * 3
+    assert {len(c.token_ids) for c in completions} == {2}
+
+
+async def test_a_prompt_that_fills_the_context_is_a_fault_that_says_so():
+    with pytest.raises(ModelError, match="leaves no room in a context of 4 tokens"):
+        await model(context=4).complete(PROMPT, 1, Sampling())
+
+
+async def test_the_least_busy_engine_is_asked_and_none_too_often():
+    engines = Engine(), Engine()
+    many = model(*engines)
+    await asyncio.gather(*(many.complete(PROMPT, 1, Sampling()) for _ in range(3 * CALLS)))
+    assert [len(engine.requests) for engine in engines] == [1.5 * CALLS] * 2
+    assert max(engine.most for engine in engines) <= CALLS
+
+
+async def test_a_request_that_was_given_up_is_a_fault():
+    with pytest.raises(ModelError, match="finish reason 'abort'"):
+        await model(Engine(reason="abort")).complete(PROMPT, 1, Sampling())
+
+
+def test_no_engines_are_refused():
+    with pytest.raises(ConfigError, match="at least one engine"):
+        EnginesModel([], TOKENIZER, 64)

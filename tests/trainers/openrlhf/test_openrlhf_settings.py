@@ -1,0 +1,81 @@
+"""The flags of the team, and what becomes of them."""
+
+import pytest
+
+from mars_env.envs import GroupedSettings
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
+
+ENV = "arithmetic-solve-verify-correct"
+
+
+def test_flags_and_settings_are_one_another():
+    settings = TeamSettings(
+        env=ENV,
+        options={"schedule": "training"},
+        problems=7,
+        others={"solver": "scripted:42"},
+        train_roles=("verifier", "corrector"),
+        overlong={"limit": 64, "buffer": 8},
+        tree_credit={"strength": 0.25},
+        eval_set="aime",
+        staleness=2,
+        groups_per_update=16,
+        record="run/record",
+    )
+    again, rest = read_flags(["--a", "1", *as_flags(settings), "--b"])
+    assert again == settings
+    assert rest == ["--a", "1", "--b"]
+
+
+def test_names_are_given_with_commas_and_values_with_an_equals_sign():
+    settings, _ = read_flags([f"--mars.env={ENV}", "--mars.train_roles=solver,corrector"])
+    assert settings.train_roles == ("solver", "corrector")
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--mars.nothing", "1"], "there is no flag --mars.nothing"),
+        (["--mars.env"], "--mars.env needs a value"),
+        (["--mars.env", "--mars.group", "4"], "--mars.env needs a value"),
+        (["--mars.group", "4"], "--mars.env: Field required"),
+        (["--mars.env", ENV, "--mars.group", "many"], "--mars.group: Input should be a valid integer"),
+        (["--mars.env", ENV, "--mars.groups_per_update", "4"], "set staleness to 1 or more"),
+        (["--mars.env", ENV, "--mars.others", "solver"], "--mars.others"),
+    ],
+)
+def test_a_wrong_flag_is_refused_in_one_sentence(flags, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        read_flags(flags)
+
+
+def test_roles_that_others_play_are_not_trained():
+    settings = TeamSettings(env=ENV, others={"solver": "scripted:42"})
+    assert settings.config.train_roles == ("verifier", "corrector")
+    with pytest.raises(ConfigError, match="solver cannot be trained"):
+        _ = TeamSettings(env=ENV, others={"solver": "scripted:42"}, train_roles=("solver",)).config
+
+
+def test_the_game_grows_in_groups_or_as_its_rules_say():
+    grouped = TeamSettings(env=ENV, options={"schedule": "training"}, group=4, branches=1)
+    assert grouped.rows_per_tree() == 4 * 5
+    assert grouped.groups_per_tree() == 5
+    tree = TeamSettings(env="programs-tree-search", options={"schedule": "training"}, grow="own")
+    assert tree.rows_per_tree() == 8
+    assert tree.groups_per_tree() == 1
+    assert GroupedSettings().group == TeamSettings(env=ENV).group
+
+
+def test_training_and_evaluation_take_their_own_problems():
+    settings = TeamSettings(
+        env=ENV,
+        problems=5,
+        problem_options={"split": "train", "seed": 1},
+        eval_problems=3,
+        eval_problem_options={"split": "test", "seed": 1},
+    )
+    trained = {problem.id for problem in settings.training_problems()}
+    evaluated = {problem.id for problem in settings.evaluation_problems()}
+    assert (len(trained), len(evaluated)) == (5, 3)
+    assert not trained & evaluated

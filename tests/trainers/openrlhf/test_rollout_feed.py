@@ -1,0 +1,130 @@
+"""Batches of the pipeline, asked for from a thread without an event loop."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from mars_env.envs import cast
+from mars_env.errors import ModelError
+from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.trainers.openrlhf.feed import RolloutFeed
+from mars_env.trainers.openrlhf.problems import DrawnProblems, by_id
+from mars_env.trainers.openrlhf.settings import TeamSettings
+
+SETTINGS = TeamSettings(
+    env="arithmetic-solve-verify-correct",
+    options={"schedule": "training"},
+    problem_options={"split": "train", "seed": 0},
+    problems=6,
+    group=2,
+    branches=1,
+    sampling="random",
+)
+
+
+class Loader(list):
+    """Rows as OpenRLHF's loader gives them."""
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def feed_of(act, pipeline, size=2):
+    problems = by_id(SETTINGS.training_problems())
+    drawn = DrawnProblems(Loader([None, [id], [""], [None]] for id in problems), problems, 1)
+    game = SETTINGS.game()
+    return RolloutFeed(game, cast(game.rules, act), drawn, size, pipeline, lambda policy: None, 0), drawn
+
+
+@pytest.fixture
+def closing():
+    feeds = []
+    yield feeds.append
+    for feed in feeds:
+        feed.close()
+
+
+def test_without_staleness_nothing_is_played_while_the_trainer_trains(closing):
+    threads = set()
+
+    def act(observation):
+        threads.add(threading.current_thread().name)
+        played.append(observation)
+        return "Correctness: Correct"
+
+    played = []
+    feed, drawn = feed_of(act, PipelineSettings(max_staleness=0))
+    closing(feed)
+    batch = feed.next()
+    seen = len(played)
+    time.sleep(0.1)  # the trainer trains
+    assert len(played) == seen
+    assert len(batch.trees) == 2
+    sizes = [len(batch.trees)]
+    while (batch := feed.next()) is not None:
+        sizes.append(len(batch.trees))
+    assert sizes == [2, 2, 2]
+    assert feed.next() is None
+    assert drawn.updates == 3
+    assert drawn.state_dict()["open"] == []
+    assert threading.current_thread().name not in threads
+
+
+def test_with_staleness_rollouts_go_on_meanwhile(closing):
+    begun, played = [], []
+
+    async def act(observation):
+        begun.append(observation)
+        await asyncio.sleep(0.05 * len(begun))  # the later, the slower
+        played.append(observation)
+        return "Correctness: Correct"
+
+    feed, _ = feed_of(act, PipelineSettings(max_staleness=3, groups_per_update=1))
+    closing(feed)
+    assert len(feed.next().groups) == 1
+    seen, deadline = len(played), time.monotonic() + 5
+    while len(played) == seen and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(played) > seen
+
+
+def test_a_model_that_fails_leaves_trees_without_turns_and_the_run_ends(closing):
+    def act(observation):
+        raise ModelError("the engine is lost")
+
+    feed, _ = feed_of(act, PipelineSettings(max_staleness=0))
+    closing(feed)
+    batches = []
+    while (batch := feed.next()) is not None:
+        batches.append(batch)
+    assert [len(batch.groups) for batch in batches] == [0, 0, 0]
+
+
+def test_an_evaluation_plays_beside_what_is_under_way(closing):
+    feed, _ = feed_of(lambda observation: "Correctness: Correct", PipelineSettings(max_staleness=1))
+    closing(feed)
+    assert feed.next() is not None
+    game = SETTINGS.evaluation_game()
+    team = cast(game.rules, lambda observation: r"\boxed{1} Correctness: Correct")
+    trees = feed.play(game, team, SETTINGS.training_problems()[:3], samples=2, concurrency=4)
+    assert len(trees) == 6
+    assert feed.next() is not None
+
+
+def test_the_time_that_the_trainer_waited_is_told(closing):
+    def act(observation):
+        time.sleep(0.02)
+        return "Correctness: Correct"
+
+    feed, _ = feed_of(act, PipelineSettings(max_staleness=0))
+    closing(feed)
+    feed.next()
+    time.sleep(0.2)
+    feed.next()
+    assert 0.02 <= feed.waited < feed.between
+    assert feed.between >= 0.2

@@ -1,0 +1,81 @@
+"""A record of what was trained, as JSON lines: updates in one file, their samples in another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from mars_env.rollout.pipeline import UpdateBatch
+from mars_env.trainers.samples import TurnSample
+
+UPDATES: Final = "trained.jsonl"
+"""A line an update: its number, the policies' versions, groups and their ages, turns that were dropped."""
+
+SAMPLES: Final = "samples.jsonl"
+"""A line a sample: the number of its update, and all fields of `mars_env.trainers.samples.TurnSample`."""
+
+
+class Record:
+    """Writes a record; after a resume it goes on behind what the checkpoint knows.
+
+    Args:
+        directory: Where; made where there is none.
+        updates: Updates done: lines of later ones are of weights that a kill has taken, and are dropped.
+
+    Example:
+        >>> import tempfile
+        >>> directory = tempfile.mkdtemp()
+        >>> Record(directory, 0).note(1, {"actor": 0}, UpdateBatch(0, ()), [])
+        >>> [line["update"] for line in read_lines(Path(directory) / UPDATES)]
+        [1]
+    """
+
+    def __init__(self, directory: str | Path, updates: int) -> None:
+        self._directory = Path(directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for name in (UPDATES, SAMPLES):
+            path = self._directory / name
+            kept = [row for row in read_lines(path) if row["update"] <= updates] if path.exists() else []
+            draft = path.with_name(name + ".draft")
+            draft.write_text("".join(map(_line, kept)), encoding="utf-8")
+            draft.replace(path)
+
+    def note(
+        self, update: int, versions: Mapping[str, int], batch: UpdateBatch, samples: Sequence[TurnSample]
+    ) -> None:
+        """Write what an update trains.
+
+        Args:
+            update: Its number, from 1.
+            versions: Of the policies that are trained, by name, before the update.
+            batch: Its groups.
+            samples: Its samples; none if no turn has an advantage.
+        """
+        self._append(SAMPLES, ({"update": update, **asdict(sample)} for sample in samples))
+        line = {
+            "update": update,
+            "versions": dict(versions),
+            "groups": [group.id for group in batch.groups],
+            "ages": batch.ages,
+            "trees": batch.trees,
+            "samples": len(samples),
+            "dropped": batch.dropped,
+        }
+        self._append(UPDATES, [line])
+
+    def _append(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        with (self._directory / name).open("a", encoding="utf-8") as file:
+            file.writelines(map(_line, rows))
+
+
+def read_lines(path: str | Path) -> list[dict[str, Any]]:
+    """The lines of a file of a record; a last line that a kill has torn is left out."""
+    lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row) + "\n"
