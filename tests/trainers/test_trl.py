@@ -1,0 +1,184 @@
+"""TRL's own trainer on rollouts of the miniature."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mars_env.agents.hf import HFModel
+from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect
+from mars_env.errors import ConfigError
+from mars_env.grading import grader_for
+from mars_env.problems import load_problems
+from mars_env.rollout import groups_of
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.miniature import load
+from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
+from mars_env.trainers.trl import TeamRollouts, rows_per_tree
+
+GAME = Game(SolveVerifyCorrect(TRAINING.model_copy(update={"rounds": 1})), grader_for("math"))
+ROLLOUTS = GroupedSettings(group=4, branches=1)
+ROWS = 12
+
+
+class Recorded(TeamRollouts):
+    """Keeps the trees that it has played."""
+
+    def _samples(self, tree, temperature):
+        self.trees = [*getattr(self, "trees", []), tree]
+        return super()._samples(tree, temperature)
+
+
+def team(module, config=None, temperature=1.3, kind=Recorded, **options):
+    torch.set_num_threads(1)
+    model = HFModel((module, load().tokenizer))
+    agents = {f"{r}_0": MiniatureAgent(r, model, temperature=temperature, max_tokens=24) for r in LIMITS}
+    problems = load_problems("arithmetic", seed=2, split="train")[:30]
+    return kind(GAME, agents, problems, rollouts=ROLLOUTS, config=config, seed=3, **options)
+
+
+def trainer(rollouts, module, path, **changes):
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    arguments = rollouts.arguments(problems_per_step=4, rows_at_once=12, temperature=1.3) | changes
+    return GRPOTrainer(
+        model=module,
+        processing_class=load().tokenizer,
+        train_dataset=Dataset.from_list(rollouts.prompts()),
+        rollout_func=rollouts,
+        reward_funcs=rollouts.advantage,
+        args=GRPOConfig(
+            **arguments,
+            output_dir=str(path),
+            max_steps=arguments["num_iterations"],
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to=[],
+            logging_steps=1,
+            save_strategy="no",
+            disable_tqdm=True,
+        ),
+    )
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.parameters()])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TrainConfig(learning_rate=1e-3),
+        TrainConfig(
+            learning_rate=1e-3,
+            ratio="sequence",
+            clip_low=3e-4,
+            clip_high=4e-4,
+            aggregation="sequence-mean",
+            train_roles=("solver", "corrector"),
+        ),
+        TrainConfig(
+            learning_rate=1e-3, advantage="mean_centred", aggregation="sequence-sum", normaliser=24, epochs=2
+        ),
+    ],
+    ids=["marsrl", "gspo", "dr-grpo"],
+)
+def test_one_step_of_trl_ends_in_the_weights_of_the_local_trainer(config, tmp_path):
+    module = load().module
+    before = weights(module)
+    rollouts = team(module, config)
+    by_trl = trainer(rollouts, module, tmp_path)
+    by_trl.train()
+    assert len(rollouts.trees) == 4
+    local = load().module
+    LocalTrainer({"miniature": Policy(local)}, config).step(groups_of(rollouts.trees))
+    moved = (weights(local) - before).abs().max()
+    assert moved > 5e-4
+    # Adam divides by the gradient's own size, so that the rounding of a tiny one can show.
+    difference = (weights(local) - weights(module)).abs()
+    assert difference.mean() < 1e-6
+    assert difference.max() < moved / 4
+    assert any("team/solver/reward" in row for row in by_trl.state.log_history)
+
+
+def test_the_rows_of_a_tree_are_filled_up_with_rows_that_train_nothing(tmp_path):
+    module = load().module
+    rollouts = team(module)
+    by_trl = trainer(rollouts, module, tmp_path)
+    by_trl.model.train()
+    ids = [row["prompt"] for row in rollouts.prompts()][:2]
+    columns = rollouts([id for id in ids for _ in range(ROWS)], by_trl)
+    assert {len(column) for column in columns.values()} == {2 * ROWS}
+    for row in (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)):
+        lengths = {len(row["completion_ids"]), len(row["logprobs"]), len(row["env_mask"])}
+        assert len(lengths) == 1
+        assert (sum(row["env_mask"]) == 0) == (row["role"] == "")
+        assert row["role"] or row["team_advantage"] == 0
+    assert "" in columns["role"]
+    assert {*columns["role"]} & {*LIMITS}
+    again = team(load().module)
+    assert again([id for id in ids for _ in range(ROWS)], by_trl) == columns
+
+
+def test_the_engine_is_brought_up_to_date_before_each_step(tmp_path):
+    told = []
+    module = load().module
+    rollouts = team(module, refresh=lambda trainer: told.append(trainer.state.global_step))
+    trainer(rollouts, module, tmp_path, num_iterations=1).train()
+    assert told == [0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scale_rewards": "group"}, "scale_rewards='none'"),
+        ({"num_generations": 6}, "num_generations=12"),
+        ({"temperature": 1.0}, "samples at temperature 1.3, but TRL trains at 1.0"),
+    ],
+)
+def test_settings_of_trl_that_do_not_fit_are_refused(changes, message, tmp_path):
+    module = load().module
+    with pytest.raises(ConfigError, match=message):
+        trainer(team(module), module, tmp_path, **changes).train()
+
+
+def test_prompts_and_evaluation_that_do_not_fit_are_refused(tmp_path):
+    module = load().module
+    rollouts = team(module)
+    by_trl = trainer(rollouts, module, tmp_path)
+    by_trl.model.train()
+    id = rollouts.prompts()[0]["prompt"]
+    for prompts in ([id] * (ROWS - 1), ["elsewhere"] * ROWS):
+        with pytest.raises(ConfigError, match="other prompts than 12 times"):
+            rollouts(prompts, by_trl)
+    by_trl.model.eval()
+    with pytest.raises(ConfigError, match="TRL cannot evaluate a team"):
+        rollouts([id] * ROWS, by_trl)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (TrainConfig(minibatches=2), "TRL has no minibatches"),
+        (TrainConfig(tis_cap=2.0), "TRL has no tis_cap"),
+        (TrainConfig(kl_coefficient=0.1, aggregation="sequence-mean"), "use token-mean"),
+    ],
+)
+def test_losses_that_trl_has_not_are_refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        team(load().module, config)
+
+
+def test_a_set_without_end_and_rows_that_cannot_be_cut_are_refused():
+    with pytest.raises(ConfigError, match="TRL wants to know its data set"):
+        TeamRollouts(GAME, {}, load_problems("arithmetic", seed=2))
+    with pytest.raises(ConfigError, match="48 rows of a step cannot be cut into parts of 7"):
+        team(load().module).arguments(problems_per_step=4, rows_at_once=7, temperature=1.0)
+
+
+def test_rows_of_a_tree():
+    assert rows_per_tree(GAME, ROLLOUTS) == ROWS
+    assert rows_per_tree(replace(GAME, rules=SolveVerifyCorrect(TRAINING)), GroupedSettings()) == 72

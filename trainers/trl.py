@@ -1,0 +1,284 @@
+"""TRL's `GRPOTrainer` as a trainer of teams: turns, groups and advantages are ours, the update is TRL's.
+
+    team = TeamRollouts(game, agents, problems, rollouts=..., config=...)
+    GRPOTrainer(
+        model=..., processing_class=..., train_dataset=Dataset.from_list(team.prompts()),
+        rollout_func=team, reward_funcs=team.advantage, args=GRPOConfig(**team.arguments(...), ...),
+    )
+
+One tree is played for a prompt. TRL takes a fixed number of rows for each: that of the largest tree. Smaller
+ones are filled up with rows of which no token is trained. Rewards are the finished advantages, and TRL is
+told not to scale them. One policy, no pipeline: docs/openrlhf-mapping.md has the limits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from mars_env.envs import Game, GroupedSettings, grouped
+from mars_env.errors import ConfigError
+from mars_env.problems import ProblemSet
+from mars_env.rollout import Job, collect, groups_of
+from mars_env.sync import run_sync
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.in_step import graded_in_step
+from mars_env.trainers.samples import TurnSample, turn_samples
+from mars_env.types import Agent, Problem, Tree
+
+_LOSSES: Final[Mapping[str, str]] = {
+    "token-mean": "dapo",
+    "sequence-mean": "grpo",
+    "sequence-sum": "dr_grpo",
+}
+"""TRL's ``loss_type`` by our aggregation."""
+
+
+class TeamRollouts:
+    """What `GRPOTrainer` is given: it calls this for the rollouts of a step.
+
+    Args:
+        game: The environment's game, e.g. ``make("...", schedule="training").game``.
+        agents: Who plays, by agent name. All turns that are trained are of the trainer's model: give its
+            module to `mars_env.agents.HFModel`, or bring another engine up to date in `refresh`.
+        problems: Training problems.
+        rollouts: Group size and branches; None leaves the trees to the game's own grower (a search).
+        config: The advantages, and the loss where `arguments` is used.
+        seed: Of problems and rollouts.
+        refresh: Called with the trainer before each step's rollouts.
+        concurrency: Trees at once; None is all of a step.
+
+    Raises:
+        ConfigError: There is no end of problems, or a setting that TRL has not.
+
+    Example:
+        >>> import mars_env
+        >>> env = mars_env.make("arithmetic-solve-verify-correct", schedule="training")
+        >>> team = TeamRollouts(env.game, {}, env.problems[:100], rollouts=GroupedSettings(branches=2))
+        >>> team.rows, len(team.prompts())
+        (72, 100)
+    """
+
+    def __init__(
+        self,
+        game: Game,
+        agents: Mapping[str, Agent],
+        problems: ProblemSet,
+        *,
+        rollouts: GroupedSettings | None = GroupedSettings(),  # noqa: B008 (frozen)
+        config: TrainConfig | None = None,
+        seed: int = 0,
+        refresh: Callable[[Any], object] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        if problems.endless:
+            raise ConfigError(
+                "TRL wants to know its data set: give a part of the problems, problems[:1000] say"
+            )
+        self._config = config or TrainConfig()
+        _refuse(self._config)
+        self._game = graded_in_step(game if rollouts is None else replace(game, grower=grouped(rollouts)))
+        self._agents, self._seed, self._refresh = dict(agents), seed, refresh
+        self._concurrency = concurrency
+        self._problems: dict[str, Problem] = {problem.id: problem for problem in problems}
+        self.rows = rows_per_tree(game, rollouts)
+        """TRL's ``num_generations``: the most samples of a tree."""
+
+    def prompts(self) -> list[dict[str, str]]:
+        """The rows of TRL's data set: problems by their ids."""
+        return [{"prompt": id} for id in self._problems]
+
+    def arguments(self, *, problems_per_step: int, rows_at_once: int, temperature: float) -> dict[str, Any]:
+        """Arguments of `GRPOConfig` that make TRL's update that of the local trainer.
+
+        Args:
+            problems_per_step: Trees of one update.
+            rows_at_once: Rows of one forward pass; divides the rows of all trees.
+            temperature: That the agents sample at.
+
+        Raises:
+            ConfigError: The rows of a step cannot be cut up so.
+
+        Example:
+            >>> import mars_env
+            >>> env = mars_env.make("arithmetic-solve")
+            >>> team = TeamRollouts(env.game, {}, env.problems[:9], rollouts=GroupedSettings(group=4))
+            >>> chosen = team.arguments(problems_per_step=2, rows_at_once=4, temperature=1.0)
+            >>> chosen["num_generations"], chosen["loss_type"], chosen["gradient_accumulation_steps"]
+            (4, 'dapo', 2)
+        """
+        config, rows = self._config, problems_per_step * self.rows
+        if rows % rows_at_once:
+            raise ConfigError(f"{rows} rows of a step cannot be cut into parts of {rows_at_once}")
+        chosen = {
+            "num_generations": self.rows,
+            "generation_batch_size": rows,
+            "per_device_train_batch_size": rows_at_once,
+            "gradient_accumulation_steps": rows // rows_at_once,
+            "num_iterations": config.epochs,
+            "temperature": temperature,
+            "scale_rewards": "none",
+            "loss_type": _LOSSES[config.aggregation],
+            "importance_sampling_level": config.ratio,
+            "epsilon": config.clip_low,
+            "epsilon_high": config.clip_high,
+            "beta": config.kl_coefficient,
+            "use_bias_correction_kl": False,
+            "learning_rate": config.learning_rate,
+            "lr_scheduler_type": "constant_with_warmup",
+            "warmup_steps": config.warmup_updates,
+            "adam_beta1": config.betas[0],
+            "adam_beta2": config.betas[1],
+            "weight_decay": config.weight_decay,
+            "max_grad_norm": config.max_grad_norm,
+            "seed": config.seed,
+        }
+        return chosen if config.normaliser is None else chosen | {"max_completion_length": config.normaliser}
+
+    def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
+        """Play the problems of a step: TRL's ``rollout_func``.
+
+        Args:
+            prompts: Ids of problems, each as often as there are rows.
+            trainer: The `GRPOTrainer`.
+
+        Returns:
+            TRL's columns, and what `advantage` and TRL's table of completions show.
+
+        Raises:
+            ConfigError: TRL is set otherwise than `arguments` says, or evaluates.
+        """
+        problems = self._asked(prompts, trainer)
+        if self._refresh is not None:
+            self._refresh(trainer)
+        first = int(trainer.state.global_step) * len(problems)
+        jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
+        trees = run_sync(
+            collect(
+                self._game, self._agents, jobs, seed=self._seed, concurrency=self._concurrency or len(jobs)
+            )
+        )
+        samples = [self._samples(tree, float(trainer.temperature)) for tree in trees]
+        # Means over completions would count the rows that fill up.
+        share = sum(map(len, samples)) / (len(trees) * self.rows)
+        scale = 1.0 if self._config.aggregation == "token-mean" or not share else 1.0 / share
+        filler = _filler(int(trainer.processing_class.pad_token_id))
+        rows = [row for tree in samples for row in self._rows(tree, scale, filler)]
+        return {column: [row[column] for row in rows] for column in filler}
+
+    def advantage(
+        self,
+        completions: Sequence[Any],
+        team_advantage: Sequence[float],
+        role: Sequence[str],
+        turn_reward: Sequence[float],
+        log_metric: Callable[[str, float], None] | None = None,
+        **_: Any,
+    ) -> list[float]:
+        """The advantages of the rollouts: TRL's reward function. Also logs the mean reward of each role."""
+        if log_metric is not None:
+            for name in sorted({*role} - {""}):
+                rewards = [r for r, of in zip(turn_reward, role, strict=True) if of == name]
+                log_metric(f"team/{name}/reward", math.fsum(rewards) / len(rewards))
+        return list(team_advantage)
+
+    def _asked(self, prompts: Sequence[str], trainer: Any) -> list[Problem]:
+        """The problems of a step, one for each run of equal prompts."""
+        if not trainer.model.training:
+            raise ConfigError("TRL cannot evaluate a team: use mars_env.evaluate, or mars-env evaluate")
+        if trainer.num_generations != self.rows or trainer.scale_rewards != "none":
+            raise ConfigError(
+                f"TRL must be told num_generations={self.rows} and scale_rewards='none': give GRPOConfig the "
+                "arguments of TeamRollouts.arguments"
+            )
+        if self._config.aggregation != "token-mean" and trainer.accelerator.num_processes > 1:
+            raise ConfigError("with several processes TRL can only take the mean over tokens")
+        ids = list(prompts[:: self.rows])
+        if list(prompts) != [id for id in ids for _ in range(self.rows)] or {*ids} - self._problems.keys():
+            raise ConfigError(
+                f"TRL asked for other prompts than {self.rows} times each problem's id: give it "
+                "TeamRollouts.prompts() as its data set, and each process whole problems"
+            )
+        return [self._problems[id] for id in ids]
+
+    def _samples(self, tree: Tree, temperature: float) -> list[TurnSample]:
+        """The samples of a tree.
+
+        Raises:
+            ConfigError: TRL would distort them.
+        """
+        samples = turn_samples(groups_of([tree]), self._config)
+        for sample in samples:
+            if sample.temperature != temperature:
+                raise ConfigError(
+                    f"{sample.agent} samples at temperature {sample.temperature}, but TRL trains at "
+                    f"{temperature}: make GRPOConfig's equal"
+                )
+        if len(samples) > self.rows:
+            raise ConfigError(
+                f"the tree {tree.id} has {len(samples)} samples, more than the {self.rows} rows"
+            )
+        rest = math.fsum(sample.advantage for sample in samples)
+        if abs(rest) > 1e-6 * self.rows:
+            raise ConfigError(
+                f"the advantages of tree {tree.id} add up to {rest:.3g}, and TRL would take their mean off: "
+                "turns of several completions and groups that are trained in part cannot be trained with TRL"
+            )
+        return samples
+
+    def _rows(
+        self, samples: Sequence[TurnSample], scale: float, filler: Mapping[str, Any]
+    ) -> list[Mapping[str, Any]]:
+        """The rows of one tree."""
+        rows: list[Mapping[str, Any]] = [
+            {
+                "prompt_ids": list(sample.prompt_ids),
+                "completion_ids": list(sample.completion_ids),
+                "logprobs": list(sample.logprobs),
+                "env_mask": [1] * len(sample.completion_ids),
+                "team_advantage": sample.advantage * scale,
+                "turn_reward": sample.reward,
+                "role": sample.role,
+            }
+            for sample in samples
+        ]
+        return rows + [filler] * (self.rows - len(rows))
+
+
+def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:
+    """The most turns of one tree: of grouped rollouts, or of the game's own growth.
+
+    Example:
+        >>> import mars_env
+        >>> rows_per_tree(mars_env.make("aime-tree-search", schedule="training").game, None)
+        8
+    """
+    turns = game.rules.max_turns
+    return turns if rollouts is None else rollouts.group * (1 + rollouts.branches * (turns - 1))
+
+
+def _filler(token: int) -> dict[str, Any]:
+    """A row of which nothing is trained."""
+    return {
+        "prompt_ids": [token],
+        "completion_ids": [token],
+        "logprobs": [0.0],
+        "env_mask": [0],
+        "team_advantage": 0.0,
+        "turn_reward": 0.0,
+        "role": "",
+    }
+
+
+def _refuse(config: TrainConfig) -> None:
+    """Refuse what TRL's update cannot do."""
+    unset = TrainConfig()
+    for name in ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold"):
+        if getattr(config, name) != getattr(unset, name):
+            raise ConfigError(f"TRL has no {name}: leave it out, or use the local trainer or OpenRLHF")
+    if config.kl_coefficient and config.aggregation != "token-mean":
+        raise ConfigError(
+            "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
+        )
