@@ -118,6 +118,8 @@ def solve_verify_correct(
         1
     """
     presets = {"inference": INFERENCE, "training": TRAINING}
+    if not isinstance(public_feedback, bool):
+        raise ConfigError(f"public_feedback is true or false, got {public_feedback!r}")
     if isinstance(schedule, str):
         if schedule not in presets:
             raise ConfigError(f"schedule must be 'inference', 'training' or a Schedule, got {schedule!r}")
@@ -151,6 +153,7 @@ def register_rules(
     rewards: Mapping[str, Reward] = PAPER_REWARDS,
     grower: MakeGrower = Linear,
     training: Mapping[str, Any] | None = None,
+    evidence: Callable[[Rules[Any], str], Evidence | None] | None = None,
 ) -> None:
     """Register rules by name, so that ``<any set>-<name>`` can be made.
 
@@ -162,13 +165,15 @@ def register_rules(
         rewards: Step rewards by role, unless the user gives others.
         grower: What grows a tree in play and evaluation.
         training: Settings that `mars-env train` takes unless told otherwise.
+        evidence: What agents may read of the judgements of their submissions, given the rules and the kind of
+            the problems; the rules are then `mars_env.envs.rules.Informed`.
 
     Raises:
         ConfigError: The name is empty or holds a colon or a slash.
     """
     if not name or any(mark in name for mark in ":/ "):
         raise ConfigError(f"the name of rules must be a word without ':', '/' or spaces, got {name!r}")
-    _RULES[name] = RulesSpec(make, rewards, grower, training or {})
+    _RULES[name] = RulesSpec(make, rewards, grower, training or {}, evidence)
 
 
 def register(

@@ -42,7 +42,8 @@ def check_rules(
 
     Pure functions over values: the same call gives the same result and changes no state, so that
     branching costs nothing. Observations fit their spaces, hold nothing of the reference, and do
-    not depend on grades. Episodes end within `max_turns`, and name a graded turn as the answer.
+    not depend on grades. Episodes end within `max_turns`, and name a graded turn as the answer. Feedback
+    changes what is observed at most (`mars_env.envs.rules.Informed`).
 
     Args:
         rules: The rules.
@@ -97,10 +98,25 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
                 )
         graded += submitted is not None
         turns += 1
-        state = after
+        state = after if submitted is None else _informed(rules, after, text)
     _check_observations(rules, state)
     final = rules.final(state)
     assert final is None or 0 <= final < graded, f"final() names graded turn {final}, but there are {graded}"
+
+
+def _informed(rules: Rules[Any], state: Any, feedback: str) -> Any:
+    """The state with some feedback, where the rules take any."""
+    inform = getattr(rules, "informed", None)
+    if inform is None:
+        return state
+    before = copy.deepcopy(state)
+    told = inform(state, feedback)
+    assert state == before, "informed() changed the state it was given: states must be values"
+    assert told == inform(state, feedback), "informed() gave two results for one input"
+    assert inform(state, "") == state, "informed() changed the state without feedback"
+    assert rules.turn(told) == rules.turn(state), "feedback changed whose turn it is"
+    assert rules.final(told) == rules.final(state), "feedback changed the answer"
+    return told
 
 
 def _check_observations(rules: Rules[Any], state: Any) -> None:

@@ -8,8 +8,18 @@ import pytest
 from pettingzoo.test import api_test
 
 import mars_env
-from mars_env.envs import TRAINING, GroupedSettings, SolveVerifyCorrect, cast, grouped, make_game, spec
+from mars_env.envs import (
+    TRAINING,
+    GroupedSettings,
+    SolveVerifyCorrect,
+    cast,
+    grouped,
+    make_game,
+    registry,
+    spec,
+)
 from mars_env.envs.evidence import public_tests
+from mars_env.envs.solve_verify_correct import public_evidence
 from mars_env.errors import ConfigError
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, Store, collect, play
@@ -189,6 +199,27 @@ def test_what_has_no_public_tests_is_refused():
         mars_env.make(ID, problems=[DOUBLE, bare], public_feedback=True)
     with pytest.raises(ConfigError, match="do not fit"):
         mars_env.make(ID, public_feedback=True, rounds="many")
+
+    with pytest.raises(ConfigError, match="true or false"):
+        mars_env.make(ID, public_feedback="yes")
+
+
+def test_own_rules_may_take_feedback(monkeypatch):
+    class Noisy(SolveVerifyCorrect):
+        """Feedback lets the Verifier be asked no more."""
+
+        def turn(self, state):
+            return None if state.feedback else super().turn(state)
+
+    monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))  # registered for this test alone
+    name = "told-solve-verify-correct"
+    mars_env.register_rules(name, lambda: SolveVerifyCorrect(TRAINING, True), evidence=public_evidence)
+    env = mars_env.make(f"programs-{name}", problems=[DOUBLE])
+    env.reset(seed=0)
+    env.step(RIGHT)
+    assert env.observe("verifier_0")["feedback"] == "All 2 tests passed."
+    with pytest.raises(AssertionError, match="whose turn"):
+        check_rules(Noisy(TRAINING, True), DOUBLE)
 
 
 def test_feedback_needs_rules_that_take_it():
