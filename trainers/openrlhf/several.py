@@ -1,0 +1,396 @@
+"""Several policies in one run: heterogeneous teams, MARS2. Imports OpenRLHF, Ray and vLLM.
+
+    environment + team ──> groups ──> samples by policy ──> one OpenRLHF trainer a policy ──> its engines
+          ^                                                                                        │
+          └─────────────────────────── agents, each on its policy's engines ───────────────────────┘
+
+Rollouts cross all policies; advantages are computed over whole groups, whoever acted in them, and each policy
+is trained on its own turns. Each has a trainer, optimiser, engines and checkpoints of its own. A policy that
+has no turn in an update is not touched by it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ray
+import torch
+from openrlhf.trainer.ppo_trainer import BasePPOTrainer, prepare_datasets
+from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
+from openrlhf.trainer.ray import ppo_actor, vllm_engine
+from openrlhf.trainer.ray.launcher import RayActorGroup, ReferenceModelActor
+from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
+from openrlhf.utils import get_strategy
+from openrlhf.utils.logging_utils import init_logger
+from openrlhf.utils.utils import get_tokenizer
+from ray.util.placement_group import placement_group
+
+from mars_env.agents.registry import make_agents
+from mars_env.errors import ConfigError, StoreError
+from mars_env.rollout.pipeline import UpdateBatch
+from mars_env.rollout.segments import SegmentedModel
+from mars_env.trainers.advantages import advantage_stats
+from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine
+from mars_env.trainers.openrlhf.feed import RolloutFeed
+from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures
+from mars_env.trainers.openrlhf.generator import Rollouts, drawn_problems, shape_of
+from mars_env.trainers.openrlhf.policies import arguments_of, plays, tag_of, take_common_checkpoint
+from mars_env.trainers.openrlhf.problems import DrawnProblems
+from mars_env.trainers.openrlhf.record import Record
+from mars_env.trainers.openrlhf.responses import responses
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.team import make_team
+from mars_env.trainers.openrlhf.trainer import TeamTraining, scheduled_steps
+from mars_env.trainers.samples import TurnSample, turn_samples
+from mars_env.types import Agent, Model, Sampling
+
+log = init_logger(__name__)
+
+
+class PolicyTrainer(TeamTraining, BasePPOTrainer):  # type: ignore[misc]
+    """The trainer of one policy; who drives it asks for one step at a time."""
+
+    def broadcast_to_vllm(self) -> None:
+        """Send the weights to the policy's own engines."""
+        self.send_weights(midway=self.args.train.partial_rollout_enable)
+
+
+@dataclass(slots=True)
+class Trained:
+    """One policy and all that it has of its own.
+
+    Attributes:
+        args: OpenRLHF's arguments, with its weights and directories.
+        strategy: OpenRLHF's.
+        engines: Handles of its engines.
+        actors: Its trainer's processes.
+        reference: Those of the frozen weights of the KL term, if there is one.
+        tokenizer: Its own.
+        trainer: Drives them.
+        model: Its engines, as agents ask them.
+        step: Updates that have trained it.
+    """
+
+    args: Any
+    strategy: Any
+    engines: list[Any]
+    actors: Any
+    reference: Any
+    tokenizer: Any
+    trainer: Any = None
+    model: Model | None = None
+    step: int = field(default=0)
+
+
+def train(settings: TeamSettings, args: SimpleNamespace) -> None:
+    """Train all policies, until the problems have been gone through ``--train.num_episodes`` times.
+
+    The team's classes must have been put in the place of OpenRLHF's before
+    (`mars_env.trainers.openrlhf.launch.install`). OpenRLHF's flags hold for each policy:
+    ``--actor.num_gpus_per_node 4`` is 4 GPUs a policy.
+
+    Args:
+        settings: The team's, with policies.
+        args: OpenRLHF's arguments, parsed.
+
+    Raises:
+        ConfigError: The settings do not fit.
+        StoreError: The policies' checkpoints do not belong together.
+    """
+    run = _Run(settings, args)
+    try:
+        run.go_on()
+        while (batch := run.next_batch()) is not None:
+            run.update(batch)
+        run.save_models()
+    finally:
+        run.close()
+
+
+class _Run:
+    """The policies, the rollouts that cross them, and how far the run is."""
+
+    def __init__(self, settings: TeamSettings, args: SimpleNamespace) -> None:
+        self.settings, self.args = settings, args
+        self.config, self.shape = settings.config, shape_of(args)
+        self.game = settings.game()
+        plays(self.game.rules.possible_agents, settings.policies, settings.plays, settings.others)
+        if args.ckpt.max_num < 2:
+            raise ConfigError(
+                "several policies need two checkpoints of each, in case that a run ends while it saves: "
+                "set --ckpt.max_num to 2 or more"
+            )
+        own = {name: arguments_of(args, name, path) for name, path in settings.policies.items()}
+        self.resumed = None
+        if args.ckpt.load_enable:
+            self.resumed = take_common_checkpoint([Path(a.ckpt.path) / "_actor" for a in own.values()])
+            for one in own.values():
+                one.ckpt.load_enable = self.resumed is not None
+        if not ray.is_initialized():
+            ray.init(
+                runtime_env={
+                    "env_vars": {"TOKENIZERS_PARALLELISM": os.environ.get("TOKENIZERS_PARALLELISM", "false")}
+                }
+            )
+        self.policies = {name: _placed(one) for name, one in own.items()}
+        self.prompts = self._prompts()
+        steps = scheduled_steps(settings, args, len(self.prompts))
+        _load_models(self.policies.values(), steps)
+        for name, policy in self.policies.items():
+            policy.trainer = _trainer(settings, policy)
+            policy.model = self._model(name, policy)
+        if settings.eval_problems:  # a team that does not fit is told of now, not at the first evaluation
+            self._agents(settings.evaluation_game().rules.possible_agents, args.eval.temperature)
+        self.record: Record | None = None
+        self.pool = ThreadPoolExecutor(max_workers=len(self.policies))
+        self.feed = RolloutFeed(
+            self.game,
+            self._agents(self.game.rules.possible_agents, args.rollout.temperature),
+            self.prompts,
+            args.rollout.batch_size,
+            settings.pipeline,
+            lambda name: self.policies[name].trainer.version if name in self.policies else None,
+            settings.seed,
+        )
+
+    def go_on(self) -> None:
+        """Take up the checkpoint that all policies have in common, if there is one."""
+        states = {name: policy.trainer.init_checkpoint_states() for name, policy in self.policies.items()}
+        updates = {states[name].get("update", 0) for name in self.policies}
+        if len(updates) != 1:
+            raise StoreError(f"the policies' checkpoints are of different updates: {sorted(updates)}")
+        if self.resumed is None:
+            return
+        for name, policy in self.policies.items():
+            policy.step = states[name]["global_step"]
+            if policy.step:
+                policy.trainer.broadcast_to_vllm()
+        self.prompts.load_state_dict(next(iter(states.values()))["data_loader_state_dict"])
+
+    def next_batch(self) -> UpdateBatch | None:
+        """What the next update trains; None if all is trained."""
+        with self._awake():
+            return self.feed.next()
+
+    def update(self, batch: UpdateBatch) -> None:
+        """Train each policy on its own turns of a batch, all at the same time."""
+        samples = turn_samples(batch.groups, self.config)
+        own = {name: [s for s in samples if s.policy == name] for name in self.policies}
+        rows = {name: self._rows(name, batch, mine) for name, mine in own.items() if mine}
+        figures = training_figures(
+            batch,
+            advantage_stats(batch.groups, estimator_of(self.config)(batch.groups)),
+            {(sample.tree, sample.turn) for sample in samples},
+            waited=self.feed.waited,
+            between=self.feed.between,
+        )
+        if self.settings.record is not None:
+            self.record = self.record or Record(self.settings.record, self.prompts.updates - 1)
+            versions = {name: policy.trainer.version for name, policy in self.policies.items()}
+            self.record.note(self.prompts.updates, versions, batch, samples)
+        began = time.perf_counter()
+        statuses = dict(zip(rows, self.pool.map(self._train, rows, rows.values()), strict=True))
+        update = self.prompts.updates
+        for name, policy in self.policies.items():
+            status = {**statuses.get(name, {}), **figures, "team/own_samples": float(len(own[name]))}
+            status["timing/update"] = time.perf_counter() - began
+            told = {key: value for key, value in status.items() if key != "generated_samples"}
+            log.info(f"Update {update}, policy {name}, its step {policy.step}: {told}")
+            if update % self.args.logger.logging_steps == 0:
+                for logger in _loggers(policy):
+                    logger.log_train(update, status)
+        if self.args.ckpt.save_steps > 0 and update % self.args.ckpt.save_steps == 0:
+            self._save(update)
+        if self.settings.eval_problems and self.args.eval.steps > 0 and update % self.args.eval.steps == 0:
+            self._evaluate(update)
+
+    def save_models(self) -> None:
+        """Write each policy's weights as an ordinary checkpoint."""
+        ray.get([ref for policy in self.policies.values() for ref in policy.actors.async_save_model()])
+
+    def close(self) -> None:
+        """End rollouts and loggers."""
+        self.feed.close()
+        self.pool.shutdown()
+        for policy in self.policies.values():
+            for logger in _loggers(policy):
+                logger.close()
+
+    # ---------------------------------------------------------------------------------------- parts
+
+    def _prompts(self) -> DrawnProblems:
+        """OpenRLHF's loader, which draws the problems for all policies."""
+        first = next(iter(self.policies.values()))
+        torch.manual_seed(self.args.train.seed)  # of the order in which the loader draws
+        loader, _, _ = prepare_datasets(first.strategy, first.tokenizer)
+        return drawn_problems(self.settings, loader, self.args)
+
+    def _model(self, name: str, policy: Trained) -> Model:
+        context = self.args.data.max_len
+        model = EnginesModel(list(map(RayEngine, policy.engines)), policy.tokenizer, context, name=name)
+        if self.settings.segment_tokens is None:
+            return model
+        return SegmentedModel(model, self.settings.segment_tokens, context=context)
+
+    def _agents(self, names: Sequence[str], temperature: float) -> dict[str, Agent]:
+        limit = self.args.rollout.max_new_tokens or self.args.data.max_len
+        sampling = Sampling(temperature=temperature, max_tokens=limit)
+        placed = plays(names, self.settings.policies, self.settings.plays, self.settings.others)
+        agents: dict[str, Agent] = {}
+        for name, policy in self.policies.items():
+            assert policy.model is not None
+            mine = [agent for agent in names if placed.get(agent) == name]
+            agents |= make_team(self.settings, mine, policy.model, sampling, name)
+        theirs = [agent for agent in names if agent not in placed]
+        agents |= make_agents(self.settings.others, theirs, sampling=sampling) if theirs else {}
+        return {name: agents[name] for name in names}
+
+    def _rows(self, name: str, batch: UpdateBatch, samples: Sequence[TurnSample]) -> Rollouts:
+        policy = self.policies[name]
+        made = responses(
+            samples,
+            self.shape,
+            temperature=self.args.rollout.temperature,
+            padding_token=policy.tokenizer.pad_token_id,
+            ages={group.id: age for group, age in zip(batch.groups, batch.ages, strict=True)},
+        )
+        maker = SamplesGenerator(policy.strategy, None, None, policy.tokenizer, policy.engines)
+        context = self.args.data.max_len
+        return Rollouts(maker._process_response_into_experience(row, max_len=context) for row in made)
+
+    def _train(self, name: str, rows: Rollouts) -> dict[str, Any]:
+        policy = self.policies[name]
+        status, policy.step = policy.trainer.train_step(rows, policy.step)
+        return dict(status)
+
+    def _save(self, update: int) -> None:
+        """Save all policies under one tag; what is under way is left to be played again."""
+        drawn = self.prompts.state_dict()
+        refs = []
+        for policy in self.policies.values():
+            states = {
+                "update": update,
+                "global_step": policy.step,
+                "episode": 0,
+                "total_consumed_prompts": 0,
+                "data_loader_state_dict": drawn,
+            }
+            refs += policy.actors.async_run_method(
+                "save_checkpoint",
+                tag=tag_of(update),
+                client_states=states,
+                metric_value=None,
+                metric_key=None,
+            )
+        ray.get(refs)
+
+    def _evaluate(self, update: int) -> None:
+        """Play the evaluation's problems with the present weights."""
+        problems, game = self.settings.evaluation_problems(), self.settings.evaluation_game()
+        with self._awake():
+            trees = self.feed.play(
+                game,
+                self._agents(game.rules.possible_agents, self.args.eval.temperature),
+                problems,
+                samples=self.args.eval.n_samples_per_prompt,
+                concurrency=self.args.rollout.batch_size * self.settings.group,
+            )
+        figures = evaluation_figures(trees, problems.name)
+        log.info(f"Evaluation at update {update}: {figures}")
+        for policy in self.policies.values():
+            for logger in _loggers(policy):
+                logger.log_eval(update, figures)
+
+    def _awake(self) -> _Awake:
+        engines = [engine for policy in self.policies.values() for engine in policy.engines]
+        return _Awake(engines if self.args.vllm.enable_sleep else [])
+
+
+class _Awake:
+    """Engines that sleep while policies are trained, awake for a while."""
+
+    def __init__(self, engines: Sequence[Any]) -> None:
+        self._engines = engines
+
+    def __enter__(self) -> None:
+        if self._engines:
+            batch_vllm_engine_call(self._engines, "wake_up")
+
+    def __exit__(self, *_: object) -> None:
+        if self._engines:
+            batch_vllm_engine_call(self._engines, "sleep")
+
+
+def _placed(args: SimpleNamespace) -> Trained:
+    """Ask Ray for the processes of one policy, placed as OpenRLHF's own `train` places them."""
+    strategy = get_strategy(args)
+    actor, duplicates = args.actor, args.ds.ring_attn_size * args.ds.tensor_parallel_size
+    group = None
+    if args.train.colocate_all or args.train.colocate_actor_ref:
+        bundles = [{"GPU": 1, "CPU": 1} for _ in range(actor.num_nodes * actor.num_gpus_per_node)]
+        group = placement_group(bundles, strategy="PACK")
+        ray.get(group.ready())
+    engines = vllm_engine.create_vllm_engines(
+        args.vllm.num_engines,
+        args.vllm.tensor_parallel_size,
+        actor.model_name_or_path,
+        args.train.seed,
+        args.train.full_determinism_enable,
+        args.vllm.enable_prefix_caching,
+        args.vllm.enforce_eager,
+        args.data.max_len,
+        group if args.train.colocate_all and not args.train.async_enable else None,
+        args.vllm.gpu_memory_utilization,
+        args.vllm.enable_sleep,
+        None,  # the team's engines always tell log-probabilities
+        agent_func_path=None,
+        remote_rm_url=args.reward.remote_url,
+    )
+    share: dict[str, Any] = {
+        "pg": group, "num_gpus_per_actor": 0.2 if group else 1, "duplicate_actors": duplicates
+    }  # fmt: skip
+    actors = RayActorGroup(actor.num_nodes, actor.num_gpus_per_node, ppo_actor.PolicyModelActor, **share)
+    reference = None
+    if args.algo.kl.init_coef > 0:
+        reference = RayActorGroup(
+            args.ref.num_nodes, args.ref.num_gpus_per_node, ReferenceModelActor, **share
+        )
+    tokenizer = get_tokenizer(
+        actor.model_name_or_path, None, "left", strategy, use_fast=not args.data.disable_fast_tokenizer
+    )
+    return Trained(args, strategy, engines, actors, reference, tokenizer)
+
+
+def _load_models(policies: Any, steps: int) -> None:
+    """Load all weights, of all policies at the same time."""
+    refs = []
+    for policy in policies:
+        checkpoint = policy.args.actor.model_name_or_path
+        refs += policy.actors.async_init_model_from_pretrained(
+            policy.strategy, checkpoint, steps, policy.engines
+        )
+        if policy.reference is not None:
+            refs += policy.reference.async_init_model_from_pretrained(policy.strategy, checkpoint)
+    ray.get(refs)
+
+
+def _trainer(settings: TeamSettings, policy: Trained) -> PolicyTrainer:
+    made: Any = type("PolicyTrainer", (PolicyTrainer,), {"team": settings, "__module__": __name__})(
+        policy.strategy, policy.actors, None, None, policy.reference, policy.engines, policy.tokenizer
+    )
+    made.take_advantages()
+    return made  # type: ignore[no-any-return]
+
+
+def _loggers(policy: Trained) -> list[Any]:
+    trainer = policy.trainer
+    found = (trainer.wandb_logger, trainer.tensorboard_logger) if trainer is not None else ()
+    return [logger for logger in found if logger is not None]
