@@ -78,7 +78,28 @@ TOUCHED: Final[Mapping[str, tuple[str, ...] | None]] = {
     "openrlhf.trainer.ray.vllm_engine:batch_vllm_engine_call": (
         "engines", "method_name", "args", "rank_0_only", "kwargs",
     ),
-    "openrlhf.trainer.ray.vllm_engine:create_vllm_engines": None,
+    "openrlhf.trainer.ray.vllm_engine:create_vllm_engines": (
+        "num_engines", "tensor_parallel_size", "pretrain", "seed", "full_determinism",
+        "enable_prefix_caching", "enforce_eager", "max_model_len", "shared_pg", "gpu_memory_utilization",
+        "vllm_enable_sleep", "logprobs_mode", "agent_func_path", "remote_rm_url", "max_images_per_prompt",
+    ),
+    "openrlhf.trainer.ray.launcher:RayActorGroup.__init__": (
+        "self", "num_nodes", "num_gpus_per_node", "ray_actor_type", "pg", "num_gpus_per_actor",
+        "duplicate_actors", "resources", "num_resources_per_node",
+    ),
+    "openrlhf.trainer.ray.launcher:RayActorGroup.async_init_model_from_pretrained": (
+        "self", "args", "kwargs",
+    ),
+    "openrlhf.trainer.ray.launcher:RayActorGroup.async_run_method": ("self", "method_name", "args", "kwargs"),
+    "openrlhf.trainer.ray.launcher:RayActorGroup.async_save_model": ("self",),
+    "openrlhf.trainer.ray.launcher:ReferenceModelActor.init_model_from_pretrained": (
+        "self", "strategy", "pretrain",
+    ),
+    "openrlhf.trainer.ray.ppo_actor:PolicyModelActor.save_checkpoint": (
+        "self", "tag", "client_states", "metric_value", "metric_key",
+    ),
+    "openrlhf.utils:get_strategy": ("args",),
+    "openrlhf.utils.utils:get_tokenizer": ("pretrain", "model", "padding_side", "strategy", "use_fast"),
     "openrlhf.trainer.ray.ppo_actor:PolicyModelActor.init_model_from_pretrained": (
         "self", "strategy", "pretrain", "max_steps", "vllm_engines",
     ),
