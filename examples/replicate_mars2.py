@@ -48,13 +48,11 @@ SEARCHES = {
     "best-of-n_pass@1": "best-of-n",
     "refinement_pass@1": "refinement",
     "search_pass@1": "AB-MCTS",
-    "t-plus_pass@1": "AB-MCTS, T+",
 }
 ANY = {
     "best-of-n_pass@n": "best-of-n",
     "refinement_pass@n": "refinement",
     "search_pass@n": "AB-MCTS",
-    "t-plus_pass@n": "AB-MCTS, T+",
 }
 DIVERSITY = {
     "distinct": "different functions",
@@ -96,7 +94,7 @@ WITHIN = (
     ("T+: the shortest program as the final choice", "shortest_pass@1", "search_pass@1"),
     ("T+: all parts above none", "t-plus_pass@1", "no-feedback_pass@1"),
 )
-WITHIN_ARMS = ("single", "homogeneous", "heterogeneous")
+WITHIN_ARMS = tuple(arm.name for arm in ARMS if arm.parts)
 console = Console(width=110)
 
 
@@ -109,7 +107,7 @@ async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path) -> Led
     """Train and evaluate one arm on one seed."""
     began, cpu = time.perf_counter(), time.process_time()
     trained = await train_team(arm, seed, recipe, cache=cache)
-    figures = await evaluate_team(trained, seed, recipe)
+    figures = await evaluate_team(trained, seed, recipe, parts=arm.parts)
     completions: dict[str, float] = {}
     for step in trained.history:
         for policy, values in step.policies.items():
@@ -221,7 +219,6 @@ SPENT = {
     "best-of-n_nodes": "nodes, best-of-n",
     "search_nodes": "nodes, AB-MCTS",
     "search_depth": "depth, AB-MCTS",
-    "depth_depth": "depth, guided",
 }
 
 

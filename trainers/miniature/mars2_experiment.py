@@ -17,7 +17,7 @@ from mars_env.envs import Game
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.selection import Highest, Ratings, Selection, Vote, candidates
 from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearchSettings, tree_search
-from mars_env.evaluation.metrics import estimates, is_right, measure
+from mars_env.evaluation.metrics import estimates, is_right, measure, sampled_tokens
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, collect
 from mars_env.seeds import derive_seed
@@ -43,6 +43,7 @@ class Mars2Arm:
         trained: Whether it is trained.
         search: In training.
         budget: Nodes of a training tree, in multiples of the recipe's.
+        parts: Whether the parts of MARS2-T+ are told apart in its evaluation.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Mars2Arm:
     trained: bool = True
     search: str = "ab-mcts-a"
     budget: int = 1
+    parts: bool = False
 
 
 ARMS: Final = (
@@ -59,10 +61,11 @@ ARMS: Final = (
     Mars2Arm("untrained pair", "two different models, warm start only", "heterogeneous", ("a", "b"),
         trained=False),
     Mars2Arm("single", "one model, one agent, fresh samples only (GRPO)", "single", ("g0",),
-        search="best-of-n"),
-    Mars2Arm("homogeneous", "one model in two roles, trained in the search", "homogeneous", ("g0",)),
+        search="best-of-n", parts=True),
+    Mars2Arm("homogeneous", "one model in two roles, trained in the search", "homogeneous", ("g0",),
+        parts=True),
     Mars2Arm("heterogeneous", "two different models, trained in one search", "heterogeneous", ("a", "b"),
-        budget=2),
+        budget=2, parts=True),
     Mars2Arm("equal pair", "control: two models of one kind", "heterogeneous", ("g0", "g1"), budget=2),
     Mars2Arm("homogeneous x2", "control: one model in two roles, twice the nodes", "homogeneous", ("g0",),
         budget=2),
@@ -191,6 +194,9 @@ class Shortest:
         return Ratings(tuple(1 / max(1, len(text.splitlines())) for text in texts))
 
 
+BUDGETS: Final = ("best-of-n", "refinement", "search")
+"""Searches that are looked at with smaller budgets as well."""
+
 CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(), "shortest": Highest(Shortest())}
 """Final choices that are compared with taking the first candidate."""
 
@@ -218,6 +224,26 @@ def search_figures(trees: Sequence[Tree]) -> dict[str, float]:
     }
     values = {name: found[key].value for name, key in names.items()}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def right_within(trees: Sequence[Tree], tokens: int) -> float:
+    """Pass@1 of the same searches, cut off where they had spent a number of tokens: the choice made then.
+
+    Example:
+        >>> right_within([], 8)
+        0.0
+    """
+    finished = [tree for tree in trees if not tree.fault]
+    right = 0
+    for tree in finished:
+        spent, known = 0, []
+        for turn in sorted(tree.turns, key=lambda turn: int(turn.info["call"])):
+            if spent >= tokens:
+                break
+            known.append(turn)
+            spent += sampled_tokens(turn)
+        right += any(bool(is_right(turn)) for turn in candidates(known)[:1])
+    return right / max(1, len(finished))
 
 
 def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
@@ -265,26 +291,36 @@ def function_of(turn: Turn) -> object:
     return turn.text if pair is None else tables_of(pair)
 
 
-async def evaluate_team(trained: TrainedTeam, seed: int, recipe: Mars2Recipe = RECIPE) -> dict[str, float]:
+async def evaluate_team(
+    trained: TrainedTeam, seed: int, recipe: Mars2Recipe = RECIPE, *, parts: bool = True
+) -> dict[str, float]:
     """All figures of a team, by name: ``<search>_<figure>``, and `diversity` without a prefix.
 
-    The searches have the same tokens each: best-of-n, sequential refinement, and AB-MCTS with one part of
-    MARS2-T+ after the other: without feedback, with it, with depth-guided exploration as well; and with a
-    vote or the shortest program as the final choice.
+    The searches have the same tokens each: best-of-n, sequential refinement, and AB-MCTS with feedback.
+
+    Args:
+        trained: The team.
+        seed: Of the held-out problems and the searches.
+        recipe: How.
+        parts: Tell the parts of MARS2-T+ apart as well: AB-MCTS without feedback, with depth-guided
+            exploration beside the feedback, with a vote or the shortest program as its final choice, and with
+            all parts (``t-plus``).
     """
+    runs = {
+        "best-of-n": await search(trained, recipe.searched("best-of-n"), seed, recipe),
+        "refinement": await search(trained, recipe.searched("refinement"), seed, recipe),
+        "search": await search(trained, recipe.searched(), seed, recipe),
+    }
+    if parts:
+        guided = recipe.searched(depth_decay=recipe.depth_decay)
+        runs["no-feedback"] = await search(trained, recipe.searched(feedback=False), seed, recipe)
+        runs["depth"] = await search(trained, guided, seed, recipe)
+        for name, selection in CHOICES.items():
+            runs[name] = await chosen_by(selection, runs["search"])
+        runs["t-plus"] = await chosen_by(CHOICES["shortest"], runs["depth"])
     figures: dict[str, float] = {}
-    runs: dict[str, list[Tree]] = {}
-    for name, settings in {
-        "best-of-n": recipe.searched("best-of-n"),
-        "refinement": recipe.searched("refinement"),
-        "no-feedback": recipe.searched(feedback=False),
-        "search": recipe.searched(),
-        "depth": recipe.searched(depth_decay=recipe.depth_decay),
-    }.items():
-        runs[name] = await search(trained, settings, seed, recipe)
-    for name, selection in CHOICES.items():
-        runs[name] = await chosen_by(selection, runs["search"])
-    runs["t-plus"] = await chosen_by(CHOICES["shortest"], runs["depth"])
     for name, trees in runs.items():
         figures |= {f"{name}_{key}": value for key, value in search_figures(trees).items()}
+        if name in BUDGETS:
+            figures |= {f"{name}_pass@1 at {n}": right_within(trees, n) for n in recipe.cuts}
     return figures | diversity(runs["best-of-n"], recipe.diversity_nodes)

@@ -33,7 +33,7 @@ class Mars2Recipe(BaseModel):
     level: tuple[int, int] = (1, 3)
     """Operations of each register in training and evaluation problems."""
 
-    steps: PositiveInt = 100
+    steps: PositiveInt = 200
     """Of training; fixed beforehand."""
 
     problems_per_step: PositiveInt = 16
@@ -42,8 +42,8 @@ class Mars2Recipe(BaseModel):
     nodes: PositiveInt = 8
     """Nodes of a training tree for each model in it (the paper: 8): equal samples for each model."""
 
-    train_score: Literal["all", "fraction"] = "fraction"
-    """Reward of a node in training: whether all tests pass, or the share that does."""
+    train_score: Literal["all", "fraction"] = "all"
+    """Reward of a node in training: 1 if all tests pass (the paper's), or the share that does."""
 
     train: TrainConfig = TrainConfig(
         advantage="group_normalised",
@@ -52,24 +52,27 @@ class Mars2Recipe(BaseModel):
         clip_low=3e-4,
         clip_high=4e-4,
         tree_credit=TreeCredit(),
-        learning_rate=3e-4,
+        learning_rate=4e-4,  # with 1e-3 models get worse
         warmup_updates=5,
         betas=(0.9, 0.98),
     )
     """Tree-GRPO with GSPO's ratio, as in the paper; tree-shaped credit on, KL off. There is one update a
     step."""
 
-    problems: PositiveInt = 400
+    problems: PositiveInt = 250
     """Held-out problems of an evaluation."""
 
-    tokens: PositiveInt = 64
-    """Of every search at evaluation, whichever algorithm: about 12 fresh programs."""
+    tokens: PositiveInt = 96
+    """Of every search at evaluation, whichever algorithm: about 20 fresh programs."""
 
     depth_decay: float = 0.98
     """Of depth-guided exploration, where that is on: the paper's."""
 
     diversity_nodes: PositiveInt = 10
     """Fresh programs of each problem that diversity is told from."""
+
+    cuts: tuple[PositiveInt, ...] = (12, 24, 48)
+    """Smaller budgets, at which the same searches are looked at as well."""
 
     wave: PositiveInt = 2
     """Expansions of a tree at once, at evaluation."""
@@ -100,5 +103,7 @@ QUICK: Final = Mars2Recipe(
     warm_start=WarmStart(updates=120, rows=128),
     steps=15,
     problems=60,
+    tokens=48,
+    cuts=(12, 24),
 )
 """The same in small: it shows that everything runs, and nothing else."""

@@ -33,7 +33,8 @@ class WarmStart(BaseModel):
         shape: Hidden size, feed-forward size and layers.
         updates: Optimiser steps.
         rows: Demonstrations a step.
-        learning_rate: Its peak; warmed up over 50 steps, then lowered in a straight line to a twentieth.
+        learning_rate: Its peak; warmed up over an eighth of the steps, and lowered in a straight line to a
+            twentieth.
         least: Fewest operations of a register that has a program.
         most: Most operations.
         mix: Share of operations from the register's own family.
@@ -42,7 +43,7 @@ class WarmStart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     shape: tuple[int, int, int] = (96, 256, 2)
-    updates: int = 400
+    updates: int = 180
     rows: int = 192
     learning_rate: float = 3e-3
     least: int = 1
@@ -177,7 +178,11 @@ def warm_start(
     )
     half = settings.rows // 2
     for number in range(settings.updates):
-        rate = settings.learning_rate * min(1.0, (number + 1) / 50) * (1 - 0.95 * number / settings.updates)
+        rate = (
+            settings.learning_rate
+            * min(1.0, 8 * (number + 1) / settings.updates)
+            * (1 - 0.95 * number / settings.updates)
+        )
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()

@@ -1,0 +1,362 @@
+"""The miniature of MARS2: its language, its grader, its warm start and its experiment."""
+
+import asyncio
+import importlib.util
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from mars_env.errors import ConfigError, SandboxError
+from mars_env.grading.code import CodeGrader
+from mars_env.problems import load_problems
+from mars_env.rollout import Job, collect
+from mars_env.trainers.miniature import mars2_protocol as protocol
+from mars_env.trainers.miniature.mars2_agents import MiniatureCoder
+from mars_env.trainers.miniature.mars2_experiment import (
+    ARMS,
+    CHOICES,
+    TrainedTeam,
+    chosen_by,
+    diversity,
+    evaluation_game,
+    held_out,
+    lean_of,
+    right_within,
+    search,
+    search_figures,
+    train_team,
+    training_game,
+    warm_model,
+)
+from mars_env.trainers.miniature.mars2_grader import NibbleGrader
+from mars_env.trainers.miniature.mars2_protocol import Pair
+from mars_env.trainers.miniature.mars2_recipe import RECIPE, Mars2Recipe
+from mars_env.trainers.miniature.mars2_warm_start import (
+    WarmStart,
+    _examples,
+    coder_tokenizer,
+    demonstrate,
+    draw,
+    warm_start,
+)
+from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
+
+TINY = Mars2Recipe(
+    warm_start=WarmStart(shape=(32, 64, 1), updates=25, rows=48),
+    steps=2,
+    problems_per_step=4,
+    problems=6,
+    tokens=24,
+    cuts=(8,),
+    diversity_nodes=4,
+)
+BY_NAME = {arm.name: arm for arm in ARMS}
+
+
+def pairs():
+    return load_problems("nibbles", registers=2, level=(1, 3), seed=5, split="test")
+
+
+# ---------------------------------------------------------------------------------------------- the language
+
+
+def test_a_prompt_is_one_token_a_piece_and_a_program_goes_there_and_back():
+    tokenizer, unknown = coder_tokenizer(), 0
+    for problem in pairs()[:20]:
+        solution = problem.reference["solutions"][0]
+        pair = protocol.read_program(solution)
+        assert pair is not None and pair.program == solution
+        for mode, old, feedback in (
+            ("generate", "", ""),
+            ("refine", solution, ""),
+            ("refine", solution, "All 12 tests passed."),
+            ("refine", "no program", "3 tests passed. The first failure: wrong answer.\nCall: f(9, 1)\n..."),
+        ):
+            seen = {"problem": problem.statement, "mode": mode, "solution": old, "feedback": feedback}
+            ids = tokenizer(protocol.prompt(seen, role=1))["input_ids"]
+            tokens = tokenizer.convert_ids_to_tokens(ids)
+            assert unknown not in ids and len([t for t in tokens if t in protocol.EXAMPLES]) == 12
+            assert tokens[-1] == ("<|generate 1|>" if mode == "generate" else "<|refine 1|>")
+            assert ("f(9, 1) fails\n" in tokens) == ("f(9, 1)" in feedback)
+        assert tokenizer.decode(tokenizer("".join(pair.lines))["input_ids"]) == "".join(pair.lines)
+
+
+def test_an_edit_replaces_the_registers_that_it_writes():
+    old = Pair(("inc", "cap"), ("xor5",))
+    assert protocol.edited(old, "") == old
+    assert protocol.edited(old, "v = v | 2\nv = v & 13\n") == Pair(("inc", "cap"), ("or2", "and13"))
+    assert protocol.edited(old, "u = u // 2\nv = v | 2\n") == Pair(("half",), ("or2",))
+    assert protocol.edited(old, "import os\nu = u // 2\n") == Pair(("half",), ("xor5",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "def f(x, r):\n    return 7",
+        "def f(x, r):\n    u = v = x\n    u = eval('1')\n    return (u, v)[r]\n",
+        "import os\ndef f(x, r):\n    u = v = x\n    return (u, v)[r]\n",
+        "def f(x, r):\n    u = v = x\n" + "    u = u // 2\n" * 200 + "    return (u, v)[r]\n",
+    ],
+)
+def test_what_is_not_in_the_language_is_wrong_and_never_run(text):
+    assert protocol.read_program(text) is None
+    grade = asyncio.run(NibbleGrader().grade(pairs()[0], text))
+    assert grade.score == 0.0 and grade.feedback
+
+
+def test_other_problems_and_roles_are_refused():
+    with pytest.raises(ConfigError, match="registers=2"):
+        protocol.prompt({"problem": load_problems("nibbles")[0].statement, "mode": "generate"})
+    with pytest.raises(ConfigError, match="roles 0 to 1"):
+        protocol.prompt({"problem": pairs()[0].statement, "mode": "generate"}, role=2)
+    with pytest.raises(ConfigError, match="roles 0 to 1"):
+        MiniatureCoder(2, None)
+
+
+# ---------------------------------------------------------------------------------------------- the grader
+
+
+def spoilt(problem, rng):
+    """Programs for a problem: right, wrong in either register or both, right on what is shown alone."""
+    pair = protocol.read_program(problem.reference["solutions"][0])
+    u, v = (tuple(rng.choices(protocol.OPERATIONS, k=2)) for _ in range(2))
+    return [pair, Pair(u, pair.v), Pair(pair.u, v), Pair(u, v), Pair((), pair.v)]
+
+
+@pytest.mark.parametrize("options", [{}, {"tests": "public"}, {"score": "fraction"}])
+def test_it_grades_as_the_sandbox_does(options):
+    reference, fast, rng = CodeGrader(**options), NibbleGrader(**options), random.Random(0)
+
+    async def both():
+        try:
+            await reference._pool.backend()
+        except SandboxError as error:
+            pytest.skip(str(error))
+        for problem in pairs()[:3]:
+            for pair in spoilt(problem, rng):
+                wanted = await reference.grade(problem, pair.program)
+                found = await fast.grade(problem, pair.program)
+                assert (found.verdict, found.score, found.reason, found.feedback) == (
+                    wanted.verdict,
+                    wanted.score,
+                    wanted.reason,
+                    wanted.feedback,
+                )
+        await reference.aclose()
+
+    asyncio.run(both())
+
+
+def test_a_hidden_failure_tells_nothing_of_the_hidden_test():
+    problem = pairs()[0]
+    tests = [dict(t, accept=[99]) if not t["public"] else t for t in problem.reference["tests"]]
+    odd = replace(problem, reference={**problem.reference, "tests": tests})
+    grade = asyncio.run(NibbleGrader().grade(odd, problem.reference["solutions"][0]))
+    assert (
+        grade.score == 0.0 and grade.feedback == "12 tests passed, then a hidden test failed: wrong answer."
+    )
+
+
+# ------------------------------------------------------------------------------------------ the warm start
+
+
+def test_what_a_model_leans_to_is_what_it_is_shown():
+    rng, settings = random.Random(1), WarmStart()
+    drawn = [draw(rng, 0.75, settings) for _ in range(400)]
+    first, second = sum(bool(d.u) for d in drawn), sum(bool(d.v) for d in drawn)
+    assert first > 2 * second > 0 and all(d.u or d.v for d in drawn)
+    assert lean_of("g0", RECIPE) == lean_of("g1", RECIPE) == 0.5
+    assert lean_of("a", RECIPE) + lean_of("b", RECIPE) == 1
+
+
+def test_demonstrations_are_in_the_language_and_their_edits_mend():
+    rng, settings = random.Random(2), WarmStart()
+    mended = 0
+    for _ in range(300):
+        row = demonstrate(rng, 0.5, settings, refine=True)
+        assert set(row.prompt) | set(row.completion) <= set(protocol.VOCABULARY)
+        failed = [piece for piece in row.prompt if piece in protocol.FAILS]
+        if failed:
+            old = protocol._pair([piece for piece in row.prompt if piece in protocol.STATEMENTS])
+            new = protocol.edited(old, "".join(row.completion[:-1]))
+            register = protocol.FAILS.index(failed[0]) // 6
+            wanted = [piece for piece in row.prompt if piece in protocol.EXAMPLES]
+            half = slice(0, 6) if register == 0 else slice(6, 12)
+            assert _examples(new)[half] == wanted[half]
+            mended += 1
+    assert mended > 150
+
+
+def test_a_warm_start_learns_and_is_the_same_again():
+    losses: list[float] = []
+    settings = TINY.warm_start.model_copy(update={"updates": 60})
+    one, _ = warm_start(3, 0.5, settings, lambda n, a, b: losses.append(a + b))
+    two, _ = warm_start(3, 0.5, settings)
+    assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+# ------------------------------------------------------------------------------------------ the experiment
+
+
+def test_every_arm_gives_each_model_the_same_nodes_but_the_control_that_has_twice_as_many():
+    for arm in (arm for arm in ARMS if arm.trained):
+        game = training_game(arm, RECIPE)
+        nodes = game.rules.settings.nodes / len(arm.models)
+        assert nodes == (16 if arm.name == "homogeneous x2" else 8)
+        assert len(game.rules.possible_agents) == (1 if arm.stage == "single" else 2)
+        assert game.evidence.sees == "grade" and not game.rules.settings.early_stop
+    assert evaluation_game(RECIPE.searched(), 2).evidence.sees == "grader"
+
+
+def test_a_search_at_test_time_is_blind_to_private_tests():
+    agents = {"coder_0": MiniatureCoder(0, warm_model("g0", 0, TINY)), "coder_1": Scripted()}
+    game = evaluation_game(TINY.searched(depth_decay=0.98), 2)
+    problems = list(held_out(0, TINY))
+    other = [replace(p, reference={**p.reference, "tests": shuffled(p)}) for p in problems]
+
+    async def play(chosen):
+        return await collect(game, agents, [Job(p) for p in chosen], seed=1, concurrency=8)
+
+    one, two = asyncio.run(play(problems)), asyncio.run(play(other))
+    told = [[(t.id, t.agent, t.text, t.search_score, t.info["feedback"]) for t in tree.turns] for tree in one]
+    assert told == [
+        [(t.id, t.agent, t.text, t.search_score, t.info["feedback"]) for t in tree.turns] for tree in two
+    ]
+    assert [tree.final for tree in one] == [tree.final for tree in two]
+    assert any(t.grade.score for tree in one for t in tree.turns)  # the script solves some
+    assert not any(t.grade.score for tree in two for t in tree.turns)
+
+
+class Scripted:
+    """Knows the public outputs' program: the reference solution, by the statement."""
+
+    policy = "script"
+
+    def __init__(self):
+        self._solutions = {p.statement: p.reference["solutions"][0] for p in held_out(0, TINY)}
+
+    async def act(self, observation, n, seed):
+        text = self._solutions[observation["problem"]] if seed % 3 == 0 else Pair(("inc",), ()).program
+        return [Action(text, (Completion(text, token_ids=(1,) * 4, completion_tokens=4),)) for _ in range(n)]
+
+
+def shuffled(problem):
+    return [
+        t if t["public"] else {**t, "accept": [(t["accept"][0] + 1) % 16]} for t in problem.reference["tests"]
+    ]
+
+
+def test_diversity_counts_functions_texts_and_agents():
+    right, same, wrong = (
+        Pair(("xor5",), ("inc",)),
+        Pair(("xor10", "xor10", "xor5"), ("inc",)),
+        Pair(("inc",), ()),
+    )
+
+    def turn(i, pair, agent):
+        grade = Grade.wrong("no") if pair is wrong else Grade.correct()
+        return Turn(
+            "p#0", str(i), None, "", agent, "", "p", Action(pair.program), grade, 0.0, None, {"call": i}
+        )
+
+    two = [
+        turn(0, right, "coder_0"),
+        turn(1, same, "coder_1"),
+        turn(2, wrong, "coder_0"),
+        turn(3, wrong, "coder_1"),
+    ]
+    found = diversity([Tree("p#0", Problem("p", "?", None, "code"), tuple(two))], nodes=4)
+    assert found == {
+        "pass@1": 0.5, "distinct": 0.5, "distinct_right": 2.0, "different": 0.5, "disagree": 0.5,
+    }  # fmt: skip
+    alone = [replace(t, agent="coder_0") for t in two]
+    found = diversity([Tree("p#0", Problem("p", "?", None, "code"), tuple(alone))], nodes=4)
+    assert found["different"] == pytest.approx(4 / 6) and found["disagree"] == pytest.approx(4 / 6)
+
+
+def test_the_choices_choose_among_what_passes_best():
+    long, short = Pair(("xor5", "inc"), ("inc",)), Pair(("inc",), ("inc",))
+
+    def turn(i, pair, score):
+        return Turn(
+            "p#0", str(i), None, "", "coder_0", "", "p", Action(pair.program), None, score, None, {"call": i}
+        )
+
+    turns = (turn(0, Pair((), ()), 0.5), turn(1, long, 1.0), turn(2, short, 1.0), turn(3, long, 1.0))
+    tree = Tree("p#0", Problem("p", "?", None, "code"), turns, final="1")
+    for name, final in (("vote", "1"), ("shortest", "2")):
+        (chosen,) = asyncio.run(chosen_by(CHOICES[name], [tree]))
+        assert chosen.final == final
+
+
+def test_untrained_models_stay_as_they_were_and_the_cache_gives_the_same(tmp_path):
+    made = asyncio.run(train_team(BY_NAME["untrained"], 0, TINY, cache=tmp_path))
+    again = warm_model("g0", 0, TINY, tmp_path)
+    model = made.agents["coder_0"]._model
+    assert isinstance(made, TrainedTeam) and made.history == ()
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.module.parameters(), again.module.parameters(), strict=True)
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the study
+
+
+@pytest.fixture(scope="module")
+def study():
+    path = Path(__file__).parents[2] / "examples" / "replicate_mars2.py"
+    spec = importlib.util.spec_from_file_location("replicate_mars2", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_small_seed_of_the_study_from_warm_start_to_page(study, tmp_path):
+    rows = [asyncio.run(study.run(arm, 0, TINY, tmp_path)) for arm in ARMS]
+    by_name = {row.arm: row for row in rows}
+    sampled = {name: row.figures["sampled"] for name, row in by_name.items()}
+    assert sampled["single"] == sampled["homogeneous"] == 2 * 4 * 8
+    assert sampled["heterogeneous"] == sampled["equal pair"] == sampled["homogeneous x2"] == 2 * 4 * 16
+    assert sampled["untrained"] == 0 and by_name["untrained"].detail["trained"] == {}
+    for row in rows:
+        assert all(row.figures[f"{name}_tokens"] >= TINY.tokens for name in ("best-of-n", "search"))
+        assert row.figures["best-of-n_depth"] == 1.0 and row.figures["refinement_depth"] > 2
+        assert row.figures["search_pass@1 at 8"] <= row.figures["search_pass@n"]
+        assert row.figures["search_pass@1"] <= row.figures["search_pass@n"]
+    more = [row.model_copy(update={"seed": 1}) for row in rows]
+    page = study.page([*rows, *more], TINY)
+    assert "heterogeneous above homogeneous" in page and "| homogeneous x2 | 0, 1 |" in page
+
+
+def test_the_page_is_made_of_the_ledger(study):
+    rows = study.LEDGER.rows(study.settings())
+    if not rows:
+        pytest.fail("the ledger holds no row of the present settings: run the study, or restore the recipe")
+    made = study.page(rows)
+    assert made.rstrip() in (study.DOCS / "results.md").read_text(encoding="utf-8")
+
+
+def test_a_search_cut_off_is_the_search_with_the_smaller_budget():
+    agents = {"coder_0": Scripted()}
+    whole, less = (
+        asyncio.run(
+            search(TrainedTeam(agents), TINY.searched().model_copy(update={"tokens": n, "wave": 1}), 0, TINY)
+        )
+        for n in (24, 8)
+    )
+    assert right_within(whole, 8) == right_within(less, 10**6) == search_figures(less)["pass@1"]
+    assert right_within(whole, 8) < right_within(whole, 24) == search_figures(whole)["pass@1"]
+
+
+def test_figures_of_a_search_are_those_of_the_evaluation():
+    turns = tuple(
+        Turn("p#0", str(i), None, "", "coder_0", "", "p", Action("x"), grade, 0.0, None, {"call": i})
+        for i, grade in enumerate((Grade.wrong("no"), Grade.correct()))
+    )
+    found = search_figures([Tree("p#0", Problem("p", "?", None, "code"), turns, final="0")])
+    assert found["pass@1"] == 0.0 and found["pass@n"] == 1.0 and found["nodes"] == 2
