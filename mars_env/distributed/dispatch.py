@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -138,7 +138,8 @@ class _Desk:
         self._jobs = iter(jobs)
         first = next(self._jobs, None)
         self._jobs, self._exhausted = itertools.chain([first] if first else [], self._jobs), first is None
-        self._posts, self._concurrency, self._room = posts, concurrency, math.ceil(concurrency / posts)
+        at_once = min(concurrency, len(jobs)) if isinstance(jobs, Sized) else concurrency
+        self._posts, self._concurrency, self._room = posts, concurrency, max(1, math.ceil(at_once / posts))
         self._journal, self._attempts, self._on_turns = journal, attempts, on_turns
         self._open: dict[str, _Open] = {}
         self._again: deque[_Open] = deque()

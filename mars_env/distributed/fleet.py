@@ -10,7 +10,7 @@ import socket
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from mars_env.distributed.dispatch import CannotStart, OnActing, OnTurns, Post, WorkerLost, dispatch
 from mars_env.distributed.hosts import (
@@ -60,6 +60,7 @@ class Fleet:
 
     Raises:
         MissingExtra: Ray is not installed.
+        ConfigError: The functions cannot be sent to other processes.
     """
 
     def __init__(
@@ -68,9 +69,11 @@ class Fleet:
         self.placement = placement or Placement()
         self._make_game, self._make_agents = make_game, make_agents
         self._ray = load_ray()
+        _check_sendable(self._ray, make_game, make_agents)
         self._posts: list[_RayPost] = []
         self._servants: list[Any] = []
         self._engines: list[Any] = []
+        self._pids: dict[str, list[int]] = {}
         self._started_ray = False
         self._playing = False
 
@@ -104,10 +107,11 @@ class Fleet:
                 await asyncio.to_thread(self._ray.shutdown)
         self._posts, self._servants, self._engines, self._started_ray = [], [], [], False
 
-    @property
-    def pids(self) -> list[int]:
-        """Process ids of the workers that are there; each on its own machine."""
-        return [post.pid for post in self._posts if post.pid]
+    def pids(self, kind: Literal["worker", "grader", "engine"] = "worker") -> list[int]:
+        """Process ids of the workers that are there, or of the others as they were started."""
+        if kind == "worker":
+            return [post.pid for post in self._posts if post.pid]
+        return list(self._pids.get(kind, ()))
 
     async def play_all(
         self,
@@ -206,7 +210,8 @@ class Fleet:
         actors = [_made(self._ray, host, options, make) for _ in range(place.count)]
         self._servants += actors
         placement = self.placement
-        await asyncio.gather(*(_present(self._ray, actor, kind, place, placement) for actor in actors))
+        there = (_present(self._ray, actor, kind, place, placement) for actor in actors)
+        self._pids[kind] = await asyncio.gather(*there)
         await asyncio.gather(*(_loaded(actor.load.remote(), kind, placement) for actor in actors))
         return actors
 
@@ -320,15 +325,24 @@ def _options(place: Place) -> dict[str, Any]:
     return {**options, "label_selector": dict(place.labels)} if place.labels else options
 
 
+def _check_sendable(ray: Any, *functions: Any) -> None:
+    """Refuse functions that cannot be sent to other processes.
+
+    Raises:
+        ConfigError: Says what to give instead.
+    """
+    try:
+        ray.cloudpickle.dumps(functions)
+    except Exception as error:  # whatever an object's own way of being copied may raise
+        raise ConfigError(
+            f"these agents or graders cannot be sent to other processes: {first_line(error)}: name them by "
+            "texts ('module:object', 'http://...#model'), which are made there"
+        ) from error
+
+
 def _made(ray: Any, host: type, options: dict[str, Any], *arguments: Any) -> Any:
     """A process that hosts an object of a class."""
-    try:
-        return ray.remote(host).options(**options).remote(*arguments)
-    except (TypeError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"this cannot be sent to the cluster's processes: {first_line(error)}: name agents, graders and "
-            "rewards by texts ('module:function'), or give functions that make them"
-        ) from error
+    return ray.remote(host).options(**options).remote(*arguments)
 
 
 async def _present(ray: Any, actor: Any, kind: str, place: Place, placement: Placement) -> int:

@@ -1,0 +1,49 @@
+"""Placements as users give them."""
+
+import pytest
+
+from mars_env.distributed import Place, Placement, placement
+from mars_env.errors import ConfigError
+
+
+def test_a_file_holds_a_placement(tmp_path):
+    path = tmp_path / "cluster.json"
+    wanted = Placement(workers=Place(count=4, cpus=2, labels={"zone": "a"}), engines=Place(count=1, gpus=8))
+    path.write_text(wanted.model_dump_json())
+    assert placement(f"ray:{path}") == wanted
+    assert placement(f"ray:{path}", "10.0.0.1:6379").address == "10.0.0.1:6379"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("ray:0", "at least one worker"),
+        ("two", "ray:COUNT or ray:FILE.json, got 'two'"),
+        ("ray:", "ray:COUNT or ray:FILE.json"),
+        ("ray:nowhere.json", "nowhere.json cannot be read: No such file"),
+    ],
+)
+def test_what_is_no_placement_is_refused(given, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        placement(given)
+
+
+def test_unknown_settings_are_refused(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text('{"workers": {"count": 2, "cpu": 1}}')
+    with pytest.raises(ConfigError, match="does not hold a placement"):
+        placement(f"ray:{path}")
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    import importlib
+
+    from mars_env.distributed import fleet
+    from mars_env.errors import MissingExtra
+
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(MissingExtra, match=r"pip install 'mars-env\[ray\]'"):
+        fleet.load_ray()

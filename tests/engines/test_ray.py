@@ -1,0 +1,277 @@
+"""A real Ray on this machine: the trees of one process, whatever happens to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+
+import pytest
+import sums_team as sums
+from command_line import command, timeless
+from sums_team import PROBLEMS, jobs, told
+
+import mars_env
+from mars_env.distributed import CannotStart, Fleet, Place, Placement
+from mars_env.errors import ConfigError
+from mars_env.rollout import Job, Store, collect, read_run
+
+ray = pytest.importorskip("ray")
+
+SEED = 7
+HELPERS = str(Path(sums.__file__).parent)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running():
+    """One Ray for the tests of this module, with more CPUs than the machine has: they mostly wait."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYTHONPATH", HELPERS)  # for its processes
+    patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    patch.setenv("RAY_SCHEDULER_EVENTS", "0")
+    ray.init(
+        address="local", num_cpus=6, include_dashboard=False, object_store_memory=100 * 2**20,
+        logging_level="ERROR", resources={"sandbox": 1},
+    )  # fmt: skip
+    yield
+    ray.shutdown()
+    patch.undo()
+
+
+def two(**changes):
+    return Placement(workers=Place(count=2), **changes)
+
+
+async def play(fleet, wanted, **options):
+    async with aclosing(fleet.play_all(wanted, seed=SEED, **options)) as trees:
+        found = {tree.id: tree async for tree in trees}
+    return [told(found[job.tree]) for job in wanted]
+
+
+async def alone(wanted, make_game=sums.game, make_agents=sums.team):
+    """The same, played in this process."""
+    return [told(tree) for tree in await collect(make_game(), make_agents(), wanted, seed=SEED)]
+
+
+def ended(pid, within=10.0):
+    """Whether a process is gone, or soon will be."""
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("make_game", [sums.game, sums.grouped_game], ids=["episodes", "groups"])
+async def test_two_workers_play_the_trees_of_one_process(make_game, tmp_path):
+    wanted, heard = jobs(4), []
+    with Store(tmp_path, {"seed": SEED}, PROBLEMS) as store:
+        async with Fleet(make_game, partial(sums.team, 0.03), two()) as fleet:
+            trees = await play(fleet, wanted, journal=store, on_turns=heard.extend)
+            workers = fleet.pids()
+            again = await play(fleet, wanted, concurrency=3)
+    assert trees == again == await alone(wanted, make_game)
+    assert len(set(workers)) == 2 and all(ended(pid) for pid in workers)
+    assert len(heard) == sum(len(tree.turns) for tree in trees)
+    stored = sorted(read_run(tmp_path).trees, key=lambda tree: tree.id)
+    assert [told(tree) for tree in stored] == sorted(trees, key=lambda tree: tree.id)
+
+
+async def test_graders_and_engines_have_processes_of_their_own():
+    placement = two(graders=Place(count=1), engines=Place(count=2, cpus=0.5))
+    wanted = [
+        Job(problem, sample) for sample in range(2) for problem in mars_env.load_problems("arithmetic")[:6]
+    ]
+    async with Fleet(sums.game_graded_by_processes, sums.miniature_team, placement) as fleet:
+        trees = await play(fleet, wanted)
+    ours = await alone(wanted, make_agents=sums.miniature_team)
+    judges = {turn.grade.backend for tree in trees for turn in tree.turns if turn.grade}
+    assert len(judges) == 1 and f"process {os.getpid()}" not in judges
+    for there, here in zip(trees, ours, strict=True):
+        assert (there.id, there.final, there.fault) == (here.id, here.final, "")
+        for a, b in zip(there.turns, here.turns, strict=True):
+            assert (a.id, a.text, a.reward, a.info) == (b.id, b.text, b.reward, b.info)
+            [x], [y] = a.action.completions, b.action.completions
+            assert (x.prompt_ids, x.token_ids, x.versions) == (y.prompt_ids, y.token_ids, y.versions)
+            assert x.logprobs == pytest.approx(y.logprobs, abs=1e-4)  # other batches round differently
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "silent"])
+async def test_a_worker_that_is_lost_in_mid_run_changes_nothing(how, tmp_path):
+    wanted, lost = jobs(6), []
+    placement = two(silence_seconds=300.0 if how is signal.SIGKILL else 4.0)
+    with Store(tmp_path, {"seed": SEED}, PROBLEMS) as store:
+        async with Fleet(sums.game, sums.slow_team, placement) as fleet:
+
+            def strike(turns):
+                if (
+                    not lost
+                    and len(fleet.pids()) == 2
+                    and store.path.joinpath("turns.jsonl").stat().st_size > 9000
+                ):
+                    lost.append(fleet.pids()[0])
+                    os.kill(lost[0], how)
+
+            trees = await play(fleet, wanted, concurrency=8, journal=store, on_turns=strike)
+            assert lost and ended(lost[0])
+    assert trees == await alone(wanted)
+    turns = [json.loads(row) for row in (tmp_path / "turns.jsonl").read_text().splitlines()]
+    assert len({(turn["tree"], turn["id"]) for turn in turns}) == len(turns)  # nothing was told twice
+    assert len(turns) == sum(len(tree.turns) for tree in trees)
+
+
+async def test_a_problem_that_ends_its_workers_costs_its_own_tree_only():
+    wanted = jobs(1)
+    async with Fleet(sums.game, sums.deadly_team, two(attempts=2)) as fleet:
+        trees = await play(fleet, wanted)
+    ours = await alone(wanted)
+    for there, here in zip(trees, ours, strict=True):
+        if there.problem.id == PROBLEMS[3].id:
+            assert there.fault.startswith("its worker was lost 2 times: the worker with process id")
+        else:
+            assert there == here
+
+
+async def test_engines_and_graders_that_are_killed_are_started_again():
+    placement = Placement(workers=Place(count=1), graders=Place(count=1), engines=Place(count=1))
+    killed, acted, judged = [], set(), set()
+
+    def strike(turns):
+        for turn in turns:
+            acted.add(turn.policy)
+            judged.update({turn.grade.backend} if turn.grade else set())
+        if not killed and judged:
+            killed.append([int(judge.split()[1]) for judge in judged])
+            os.kill(killed[0][0], signal.SIGKILL)
+            os.kill(fleet.pids("engine")[0], signal.SIGKILL)
+
+    async with Fleet(sums.game_graded_by_processes, sums.slow_team, placement) as fleet:
+        trees = await play(fleet, jobs(3), concurrency=8, on_turns=strike)
+    assert killed and len(judged) == 2
+    ours = await alone(jobs(3))
+    for there, here in zip(trees, ours, strict=True):
+        assert (there.final, there.fault) == (here.final, "")
+        assert [t.text for t in there.turns] == [t.text for t in here.turns]
+        assert [t.reward for t in there.turns] == [t.reward for t in here.turns]
+
+
+async def test_a_cluster_without_room_is_told_in_a_sentence():
+    placement = Placement(workers=Place(count=2, cpus=64), wait_seconds=1.5)
+    began = time.monotonic()
+    async with Fleet(sums.game, sums.team, placement) as fleet:
+        with pytest.raises(CannotStart) as told_so:
+            await play(fleet, jobs(1))
+    assert time.monotonic() - began < 15
+    assert str(told_so.value) == (
+        "no worker could be started within 1.5 s: asked for are 2 workers with 64 CPU each; the cluster has "
+        "6 CPU (6 free), 1 sandbox (1 free) on 1 machine(s): ask for less, or add machines"
+    )
+
+
+async def test_one_worker_plays_where_there_is_no_room_for_two(caplog):
+    placement = Placement(workers=Place(count=2, cpus=4), wait_seconds=3)
+    async with Fleet(sums.game, partial(sums.team, 0.3), placement) as fleet:
+        assert await play(fleet, jobs(2), concurrency=4) == await alone(jobs(2))
+        assert len(fleet.pids()) == 1
+    assert "no worker could be started within 3 s" in caplog.text
+
+
+async def test_what_cannot_be_made_or_sent_is_told_as_it_is():
+    async with Fleet(sums.game, sums.broken_team, two()) as fleet:
+        with pytest.raises(ConfigError, match="the module 'no_such_module'"):
+            await play(fleet, jobs(1))
+    lock = threading.Lock()
+    with pytest.raises(ConfigError, match="to other processes: cannot pickle '_thread"):
+        Fleet(sums.game, lambda: {"solver_0": lock}, two())
+
+
+async def test_cancelling_leaves_no_worker():
+    async with Fleet(sums.game, sums.slow_team, two()) as fleet:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(4):
+                await play(fleet, jobs(1000))
+        pids = fleet.pids()
+    assert all(ended(pid) for pid in pids)
+    with pytest.raises(ConfigError, match="inside of its context"):
+        await play(fleet, jobs(1))
+
+
+def test_programs_run_in_the_graders_sandboxes():
+    placement = two(graders=Place(count=1, resources={"sandbox": 1}))
+    solve = "scripted:```python\ndef f(x):\n    return 0\n```"
+    report = mars_env.evaluate("programs-solve", agents=solve, limit=2, workers=placement)
+    local = mars_env.evaluate("programs-solve", agents=solve, limit=2)
+    assert report.json_text() == local.json_text() and not report.counts.unknown
+
+
+def evaluation(directory, *more):
+    return command(
+        "evaluate", "arithmetic-solve-verify-correct", "--agents", "sums_team:slow_model", "--limit", 20,
+        "--n", 10, "--seed", 2, "--set", "schedule=training", "--out", directory, *more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
+def test_a_stopped_driver_leaves_no_process_and_its_run_goes_on(how, tmp_path):
+    """The command line starts a Ray of its own; resumed in one process, the run is as it would have been."""
+    environment = {**os.environ, "PYTHONPATH": HELPERS}
+    run = partial(
+        subprocess.Popen, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    whole = run(evaluation(tmp_path / "whole"))
+    process = run(evaluation(tmp_path / "run", "--workers", "ray:2"), start_new_session=True)
+    turns, until = tmp_path / "run" / "turns.jsonl", time.monotonic() + 90
+    while not (turns.exists() and turns.read_bytes().count(b"\n") > 40):
+        assert process.poll() is None and time.monotonic() < until, process.communicate()[1]
+        time.sleep(0.05)
+    family = descendants(process.pid)
+    assert len(family) > 4
+    process.send_signal(how)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), said
+    assert "Traceback" not in said
+    assert all(ended(pid, within=20.0) for pid in family)
+    resumed = run(evaluation(tmp_path / "run"))
+    for one in (whole, resumed):
+        assert one.wait(120) == 0, one.stderr.read()
+        one.stderr.close()
+    whole, resumed = (timeless(read_run(tmp_path / name)) for name in ("whole", "run"))
+    assert resumed == whole
+
+
+def descendants(pid):
+    found = [int(child) for task in Path(f"/proc/{pid}/task").iterdir()
+             for child in (task / "children").read_text().split()]  # fmt: skip
+    return found + [more for child in found for more in descendants(child)]
+
+
+def test_vllm_is_an_engine_of_the_cluster(checkpoint, tmp_path):
+    """One vLLM in a process of its own serves both workers; greedy, it says what transformers say."""
+    spec = f"{{}}:{checkpoint}?temperature=0&max_tokens=24"
+    options = {"limit": 3, "samples": 1, "seed": 1}
+    placement = two(engines=Place(count=1))
+    there = mars_env.evaluate(
+        "arithmetic-solve-verify-correct", agents=spec.format("vllm") + "&eager=true", workers=placement,
+        out=tmp_path / "vllm", **options,
+    )  # fmt: skip
+    here = mars_env.evaluate(
+        "arithmetic-solve-verify-correct", agents=spec.format("hf") + "&dtype=float32", out=tmp_path / "hf",
+        **options,
+    )  # fmt: skip
+    assert there.counts == here.counts
+    texts = [
+        [(tree.id, turn.id, turn.text) for tree in read_run(tmp_path / name).trees for turn in tree.turns]
+        for name in ("vllm", "hf")
+    ]
+    assert texts[0] == texts[1] and all(text for *_, text in texts[0])

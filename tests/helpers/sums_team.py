@@ -1,0 +1,90 @@
+"""Teams that play sums, made by functions of a module, so that any process can make them."""
+
+import asyncio
+import os
+from dataclasses import replace
+
+from mars_env.agents import ScriptedModel, make_agents
+from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect, grouped
+from mars_env.grading import grader_for
+from mars_env.rollout import Job
+from mars_env.types import Problem
+
+PROBLEMS = [Problem(f"sum/{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(8)]
+
+
+def jobs(samples):
+    return [Job(problem, sample) for sample in range(samples) for problem in PROBLEMS]
+
+
+def script(prompt, sample, seed):
+    if "Correctness: Correct" in prompt[-1]["content"]:
+        return f"Step {seed % 5} is odd.\nCorrectness: {'Correct' if seed % 3 else 'Wrong'}"
+    return f"We add and get \\boxed{{{seed % 16}}}."
+
+
+def game():
+    return Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
+
+
+def grouped_game():
+    return replace(game(), grower=grouped(GroupedSettings(group=4, branches=2)))
+
+
+def team(latency=0.0, model=None):
+    scripted = model or ScriptedModel(script, ids=True, latency=latency)
+    return make_agents(scripted, game().rules.possible_agents)
+
+
+def slow_team():
+    return team(0.02)
+
+
+def slow_model():
+    """For the command line: ``sums_team:slow_model``."""
+    return ScriptedModel(script, latency=0.05)
+
+
+class Deadly(ScriptedModel):
+    """Ends its process where it is to answer about one problem."""
+
+    async def complete(self, prompt, n, sampling):
+        if "3 + 3" in prompt[-1]["content"]:
+            os._exit(1)
+        return await super().complete(prompt, n, sampling)
+
+
+def deadly_team():
+    return team(model=Deadly(script, ids=True, latency=0.005))
+
+
+def broken_team():
+    return make_agents("no_such_module:agent", game().rules.possible_agents)
+
+
+def miniature_team():
+    from mars_env.trainers.miniature import load
+    from mars_env.trainers.miniature.agents import team
+
+    return team(load())
+
+
+class ProcessGrader:
+    """Tells the process that it judges in, as its backend."""
+
+    async def grade(self, problem, text):
+        await asyncio.sleep(0.01)
+        return replace(await grader_for("math").grade(problem, text), backend=f"process {os.getpid()}")
+
+
+def game_graded_by_processes():
+    return replace(game(), grader=ProcessGrader())
+
+
+def told(tree):
+    """Everything of a tree but its timings."""
+    turns = [
+        replace(turn, seconds=0.0, grade=turn.grade and replace(turn.grade, seconds=0.0))
+        for turn in tree.turns
+    ]
+    return replace(tree, turns=tuple(turns))
