@@ -1,9 +1,10 @@
 """How fast programs are judged: ours, a process per program, an interpreter per test.
 
-    python benchmarks/code_grading.py            # about two minutes on two idle cores
+    python benchmarks/code_grading.py            # about a minute on two idle cores
     python benchmarks/code_grading.py --programs 60 --out figures.json
 
-The same programs with the same five tests each go through every contender, two at a time:
+The same correct programs with the same five tests each go through every contender, two at a time (ours: its
+default, three); all tests are run, and each test has a time limit:
 
 - ``bubblewrap``, ``landlock``: `CodeGrader`, isolated, each test in a process of its own.
 - ``forked``: LiveCodeBench's own way: for each program a manager process and a forked process, in which
@@ -11,9 +12,11 @@ The same programs with the same five tests each go through every contender, two 
 - ``interpreter per program``: the same harness in a new interpreter for each program. No isolation.
 - ``interpreter per test``: a plain subprocess for each test. No isolation.
 
-The contenders take turns, some programs at a time, so that what else the machine does falls on all of them
-alike. CPU seconds are what the whole machine spent beyond what it spends idle; they are noisy where
-others work on it.
+Each contender has a process of its own, which imports no more than it needs (forking a larger one is
+slower). They take turns, some programs at a time, so that what else the machine does falls on all alike.
+CPU is user and system time of a contender's whole tree of processes, as the kernel accounts it:
+hardly dependent on load. ``machine_cpu`` is what all processors did meanwhile, the kernel's own threads
+included: for an idle machine.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ import argparse
 import asyncio
 import contextlib
 import io
+import itertools
 import json
 import multiprocessing
 import os
 import platform
+import resource
 import signal
 import statistics
 import subprocess
@@ -36,30 +41,25 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mars_env.errors import SandboxError
-from mars_env.grading.code import CodeGrader
-from mars_env.problems.code import code_problem_from_row
-from mars_env.problems.programs import programs_problems
-from mars_env.sandbox import BACKENDS, Job, Limits
-from mars_env.sandbox.service import on_service_loop
-from mars_env.types import Problem, Verdict
-
-WORKERS = 2
+WORKERS = 3
 TESTS = 5
 SECONDS = 6
 
-Item = tuple[Problem, str]
+Item = tuple[dict[str, Any], str]
+"""A row of a problem, and a program."""
 
 
 def items(count: int) -> list[Item]:
     """Programs that read standard input, cut to five tests; repeated, each with a comment of its own."""
+    from mars_env.problems.programs import programs_problems
+
     chosen = []
     for problem in programs_problems():
         if problem.reference["form"] == "stdin" and len(problem.reference["tests"]) >= TESTS:
             tests = [{key: t[key] for key in ("input", "output")} for t in problem.reference["tests"][:TESTS]]
             row = {"id": problem.id, "prompt": problem.statement, "mode": "stdin", "tests": tests}
-            chosen.append((code_problem_from_row(row), problem.reference["solutions"][0]))
-    return [(p, f"{s}# {i}\n") for i in range(count) for p, s in [chosen[i % len(chosen)]]]
+            chosen.append((row, problem.reference["solutions"][0]))
+    return [(row, f"{s}# {i}\n") for i in range(count) for row, s in [chosen[i % len(chosen)]]]
 
 
 # --- the harnesses of others, in their manner ---
@@ -100,7 +100,7 @@ def _forked_target(program: str, tests: list[dict[str, str]], results: Any) -> N
 def forked(item: Item) -> bool:
     with multiprocessing.get_context("fork").Manager() as manager:
         results = manager.list()
-        tests = item[0].reference["tests"]
+        tests = item[0]["tests"]
         arguments = (item[1], tests, results)
         process = multiprocessing.get_context("fork").Process(target=_forked_target, args=arguments)
         process.start()
@@ -125,13 +125,13 @@ SOURCE = _harness_source()
 
 
 def interpreter_per_program(item: Item) -> bool:
-    data = json.dumps([item[1], list(item[0].reference["tests"])])
+    data = json.dumps([item[1], item[0]["tests"]])
     done = subprocess.run([sys.executable, "-c", SOURCE], input=data, capture_output=True, text=True)
     return done.stdout.strip() == "True"
 
 
 def interpreter_per_test(item: Item) -> bool:
-    for test in item[0].reference["tests"]:
+    for test in item[0]["tests"]:
         command = [sys.executable, "-c", item[1]]
         done = subprocess.run(command, input=test["input"], capture_output=True, text=True, timeout=60)
         if done.stdout.split() != test["output"].split():
@@ -150,18 +150,81 @@ def in_threads(function: Callable[[Item], bool]) -> Callable[[list[Item]], int]:
     return run
 
 
-GRADERS: list[CodeGrader] = []
-
-
 def ours(backend: str) -> Callable[[list[Item]], int]:
+    from mars_env.grading.code import CodeGrader
+    from mars_env.problems.code import code_problem_from_row
+    from mars_env.types import Verdict
+
     grader = CodeGrader(backend=backend, run_all=True)
-    GRADERS.append(grader)
 
     async def grade_all(batch: list[Item]) -> int:
-        grades = await asyncio.gather(*(grader.grade(*item) for item in batch))
+        work = [(code_problem_from_row(row), program) for row, program in batch]
+        grades = await asyncio.gather(*(grader.grade(*item) for item in work))
         return sum(g.verdict is Verdict.CORRECT for g in grades)
 
     return lambda batch: asyncio.run(grade_all(batch))
+
+
+CONTENDERS: dict[str, Callable[[], Callable[[list[Item]], int]]] = {
+    "forked": lambda: in_threads(forked),
+    "interpreter per program": lambda: in_threads(interpreter_per_program),
+    "interpreter per test": lambda: in_threads(interpreter_per_test),
+    "bubblewrap": lambda: ours("bubblewrap"),
+    "landlock": lambda: ours("landlock"),
+}
+
+
+def work(name: str) -> None:
+    """A contender's process: batches come in as lines of JSON, verdicts and times go out."""
+    run = CONTENDERS[name]()
+    for line in sys.stdin:
+        batch = json.loads(line)
+        started = time.perf_counter()
+        right = run(batch)
+        print(json.dumps([right, time.perf_counter() - started, cpu_so_far()]), flush=True)
+
+
+def cpu_so_far() -> float:
+    """CPU seconds of this process and of those below it that have ended."""
+    used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+class Contender:
+    """One contender's process, and what it has used."""
+
+    def __init__(self, name: str, warm_up: list[Item]) -> None:
+        command = [sys.executable, __file__, "--work", name]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.right, self.seconds, self.machine = 0, 0.0, 0.0
+        *_, self.cpu_before = self.ask(warm_up)
+
+    def ask(self, batch: list[Item]) -> tuple[int, float, float]:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps(batch) + "\n")
+        self.process.stdin.flush()
+        right, seconds, cpu = json.loads(self.process.stdout.readline())
+        return right, seconds, cpu
+
+    def run(self, batch: list[Item]) -> None:
+        before = busy_seconds()
+        right, seconds, _ = self.ask(batch)
+        self.right += right
+        self.seconds += seconds
+        self.machine += busy_seconds() - before
+
+    def end(self, programs: int) -> dict[str, float]:
+        """End it and all below it; what it used a program."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        _, _, used = os.wait4(self.process.pid, 0)
+        cpu = used.ru_utime + used.ru_stime - self.cpu_before
+        return {
+            "programs_per_second": round(programs / self.seconds, 1),
+            "cpu_ms_per_program": round(1000 * cpu / programs, 1),
+            "machine_cpu_ms_per_program": round(1000 * self.machine / programs, 1),
+            "correct": self.right,
+        }
 
 
 def busy_seconds() -> float:
@@ -172,21 +235,33 @@ def busy_seconds() -> float:
 
 
 def start_up(backend: str, rounds: int) -> dict[str, float]:
-    """Milliseconds to start a sandbox, to run an empty program in it, and to end it (medians)."""
+    """Milliseconds to start a fork server, a sandbox from it, an empty program in that, and to end it.
 
-    async def once() -> tuple[float, float, float]:
-        at = [time.perf_counter()]
-        box = await BACKENDS[backend]().open({})
-        at.append(time.perf_counter())
-        await box.run(Job(source="pass"), Limits())
-        at.append(time.perf_counter())
-        await box.close()
-        at.append(time.perf_counter())
-        return at[1] - at[0], at[2] - at[1], at[3] - at[2]
+    Medians; a sandbox is used once here, as for each program that is graded.
+    """
 
-    times = [asyncio.run(on_service_loop(once())) for _ in range(rounds)]
-    medians = [round(1000 * statistics.median(column), 1) for column in zip(*times, strict=True)]
-    return dict(zip(("start_ms", "run_ms", "end_ms"), medians, strict=True))
+    from mars_env.sandbox import BACKENDS, Job, Limits
+    from mars_env.sandbox.service import on_service_loop
+
+    async def times() -> list[tuple[float, ...]]:
+        found = []
+        for _ in range(rounds):
+            at = [time.perf_counter()]
+            spawner = await BACKENDS[backend]().start({})
+            at.append(time.perf_counter())
+            box = await spawner.box()
+            at.append(time.perf_counter())
+            await box.run(Job(source="pass"), Limits())
+            at.append(time.perf_counter())
+            await box.close()
+            at.append(time.perf_counter())
+            await spawner.close()
+            found.append(tuple(b - a for a, b in itertools.pairwise(at)))
+        return found
+
+    columns = zip(*asyncio.run(on_service_loop(times())), strict=True)
+    medians = [round(1000 * statistics.median(column), 1) for column in columns]
+    return dict(zip(("server_ms", "box_ms", "run_ms", "end_ms"), medians, strict=True))
 
 
 def main() -> None:
@@ -195,48 +270,36 @@ def main() -> None:
     )
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--batch", type=int, default=25)
+    parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    work = items(options.programs)
-    contenders: dict[str, Callable[[list[Item]], int]] = {
-        "forked": in_threads(forked),
-        "interpreter per program": in_threads(interpreter_per_program),
-        "interpreter per test": in_threads(interpreter_per_test),
-    }
+    if options.work:
+        work(options.work)
+        return
+    from mars_env.errors import SandboxError
+
+    all_items = items(options.programs)
     starts: dict[str, dict[str, float]] = {}
-    for backend in ("bubblewrap", "landlock"):
+    names = list(options.only)
+    for backend in [name for name in names if name in ("bubblewrap", "landlock")]:
         try:
             starts[backend] = start_up(backend, 20)
-            contenders[backend] = ours(backend)
         except SandboxError as error:
+            names.remove(backend)
             print(f"{backend} is left out: {error}")
-    seconds = dict.fromkeys(contenders, 0.0)
-    cpu = dict.fromkeys(contenders, 0.0)
-    right = dict.fromkeys(contenders, 0)
-    for first in range(0, len(work), options.batch):
-        batch = work[first : first + options.batch]
-        for name, run in contenders.items():
-            before, started = busy_seconds(), time.perf_counter()
-            right[name] += run(batch)
-            seconds[name] += time.perf_counter() - started
-            cpu[name] += busy_seconds() - before
+    contenders = {name: Contender(name, all_items[:4]) for name in names}
+    for first in range(0, len(all_items), options.batch):
+        for contender in contenders.values():
+            contender.run(all_items[first : first + options.batch])
     figures = {
         "machine": f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}",
         "load": [round(x, 1) for x in os.getloadavg()],
-        "programs": len(work),
+        "programs": len(all_items),
         "tests_each": TESTS,
         "start_up": starts,
-        "contenders": {
-            name: {
-                "programs_per_second": round(len(work) / seconds[name], 1),
-                "machine_cpu_ms_per_program": round(1000 * cpu[name] / len(work), 1),
-                "correct": right[name],
-            }
-            for name in contenders
-        },
+        "contenders": {name: contender.end(len(all_items)) for name, contender in contenders.items()},
     }
-    for grader in GRADERS:
-        asyncio.run(grader.aclose())
     text = json.dumps(figures, indent=2)
     print(text)
     if options.out is not None:

@@ -279,9 +279,14 @@ def _sent(data: bytes) -> tuple[str, Any]:
 async def _run(lease: Lease, job: Job, limits: Limits, role: str = "") -> Result:
     """Run a job; once more if a SIGKILL ended it that is not ours: it may have come from outside."""
     result = await lease.run(job, limits, role)
-    if result.ended is Ended.KILLED and result.signal == 9:
+    if _killed(result):
         result = await lease.run(job, limits, role)
     return result
+
+
+def _killed(result: Result) -> bool:
+    """Whether a SIGKILL ended it that no limit explains."""
+    return result.ended is Ended.KILLED and result.signal == 9
 
 
 _ENDED = {
@@ -354,9 +359,8 @@ async def _judge_suite(lease: Lease, task: _Task, program: str) -> list[Outcome]
     for _ in range(_ATTEMPTS):
         ran, suite = await _converse(lease, task, program)
         outcomes = _suite_outcomes(task, ran, suite)
-        killed = ran.ended is Ended.KILLED and ran.signal == 9
         lost = Ended.LOST in (ran.ended, suite.ended)
-        if not (killed or lost):
+        if not (lost or _killed(ran) or _killed(suite)):
             break
     return outcomes
 
@@ -413,7 +417,8 @@ def _report(suite: Result) -> Any:
 
 def _suite_outcomes(task: _Task, ran: Result, suite: Result) -> list[Outcome]:
     report = _report(suite)
-    if suite.ended is Ended.LOST or ran.ended is Ended.LOST:
+    # The program cannot reach the tests' sandbox: a kill there came from outside.
+    if Ended.LOST in (suite.ended, ran.ended) or _killed(suite):
         return [Outcome(False, False, "the sandbox was lost", fault=True)]
     if suite.ended is not Ended.EXITED or not isinstance(report, tuple):
         # What the program sends can use up the tests' limits, so this is not UNKNOWN.

@@ -5,7 +5,7 @@
 `docs/sandbox.md` says what is promised, per backend, and how to bring your own.
 """
 
-from mars_env.sandbox.backends import Backend, Box, Bubblewrap, Landlock, Unsafe
+from mars_env.sandbox.backends import Backend, Box, Bubblewrap, Landlock, Spawner, Unsafe
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 from mars_env.sandbox.pool import Lease, Pool, close, run
@@ -27,6 +27,7 @@ __all__ = [
     "Probe",
     "Remote",
     "Result",
+    "Spawner",
     "Unsafe",
     "close",
     "doctor",

@@ -11,7 +11,6 @@ import shutil
 import socket
 import sys
 import sysconfig
-import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,11 +19,15 @@ from typing import Any, Protocol, runtime_checkable
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox import seccomp
-from mars_env.sandbox.box import LocalBox, compiled_module, interpreter, launch
+from mars_env.sandbox.forkserver import ForkServer, compiled_module, interpreter, start
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import DISK_CEILING, Guarantee, Limits, Result
 
 ALL = frozenset(Guarantee)
+
+# Where programs can write with bubblewrap. The locks of multiprocessing, which pools of threads use too, are
+# files in the second.
+_WRITABLE = {"/tmp": DISK_CEILING, "/dev/shm": 16 << 20}
 
 
 @runtime_checkable
@@ -50,6 +53,28 @@ class Box(Protocol):
 
 
 @runtime_checkable
+class Spawner(Protocol):
+    """What starts boxes of one backend: a fork server, say."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether it can start no more."""
+        ...
+
+    async def box(self) -> Box:
+        """Start a box.
+
+        Raises:
+            SandboxError: It could not be started; says why.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Start no more boxes; end once those that were started are closed. Idempotent."""
+        ...
+
+
+@runtime_checkable
 class Backend(Protocol):
     """A way to run untrusted programs; prove yours with `mars_env.testing.sandbox_suite`."""
 
@@ -68,8 +93,8 @@ class Backend(Protocol):
         """Whether its boxes can give a program a socket to talk over while it runs."""
         ...
 
-    async def open(self, modules: Mapping[str, str]) -> Box:
-        """Start a sandbox in which Python programs can import `modules` (source by name).
+    async def start(self, modules: Mapping[str, str]) -> Spawner:
+        """Start what starts boxes, in which Python programs can import `modules` (source by name).
 
         Raises:
             SandboxError: It cannot be started here; says why and what to do.
@@ -93,29 +118,35 @@ class Bubblewrap:
     guarantees: frozenset[Guarantee] = field(default=ALL, init=False)
     channels: bool = field(default=True, init=False)
 
-    async def open(self, modules: Mapping[str, str]) -> LocalBox:
-        """Start one; see `Backend.open`."""
+    async def start(self, modules: Mapping[str, str]) -> ForkServer:
+        """Start its fork server; see `Backend.start`."""
         executable = shutil.which("bwrap")
         if executable is None:
             raise SandboxError("bwrap was not found: install the package bubblewrap")
         if not seccomp.supported():
             raise SandboxError(f"bubblewrap is not supported on {platform.machine()} machines")
         root = is_root()
-        # A user id that nobody has, so that counting its processes counts this sandbox's alone.
-        uid = random.SystemRandom().randrange(1 << 30, 1 << 31) if root else None
         wall = [executable, *_bubblewrap_options(root, self.read_only)]
         config = _config(
             namespaces=True,
-            uid=uid,
             workdir="/tmp",
+            sizes=_WRITABLE,
+            shown=_kept(self.read_only),
             seccomp=seccomp.build(namespaces=True),
             # Before 5.14 the kernel counts processes by user of the host, not of the name space.
             count_processes=root or _kernel() >= (5, 14),
             modules=modules,
         )
-        box = launch(self.name, ALL - self.guarantees, wall, config)
-        await box.ready()
-        return box
+        return await start(self.name, ALL - self.guarantees, wall, config, _own_user if root else _same_user)
+
+
+def _own_user() -> dict[str, int]:
+    # A user id that nobody has, so that counting its processes counts this box's alone.
+    return {"uid": random.SystemRandom().randrange(1 << 30, 1 << 31)}
+
+
+def _same_user() -> dict[str, None]:
+    return {"uid": None}
 
 
 @dataclass(frozen=True)
@@ -135,8 +166,8 @@ class Landlock:
     guarantees: frozenset[Guarantee] = field(default=ALL - {Guarantee.PRIVATE_PROCESSES}, init=False)
     channels: bool = field(default=True, init=False)
 
-    async def open(self, modules: Mapping[str, str]) -> LocalBox:
-        """Start one; see `Backend.open`."""
+    async def start(self, modules: Mapping[str, str]) -> ForkServer:
+        """Start its fork server; see `Backend.start`."""
         abi = landlock_abi()
         if abi < 3:
             raise SandboxError(
@@ -144,15 +175,13 @@ class Landlock:
             )
         if not seccomp.supported():
             raise SandboxError(f"Landlock is not supported on {platform.machine()} machines")
-        workdir = tempfile.mkdtemp(prefix="mars-env-sandbox-")
         config = _config(
             namespaces=False,
-            workdir=workdir,
             landlock={"abi": abi, "read": [*_visible_files(), *self.read_only]},
             seccomp=seccomp.build(namespaces=False),
             modules=modules,
         )
-        return await _open_in(workdir, self.name, ALL - self.guarantees, config)
+        return await start(self.name, ALL - self.guarantees, [], config, folders=True)
 
 
 @dataclass(frozen=True)
@@ -171,28 +200,15 @@ class Unsafe:
     )
     channels: bool = field(default=True, init=False)
 
-    async def open(self, modules: Mapping[str, str]) -> LocalBox:
-        """Start one, with a warning (once); see `Backend.open`."""
+    async def start(self, modules: Mapping[str, str]) -> ForkServer:
+        """Start its fork server, with a warning (once); see `Backend.start`."""
         _warn_unsafe()
-        workdir = tempfile.mkdtemp(prefix="mars-env-sandbox-")
-        config = _config(namespaces=False, confine=False, workdir=workdir, modules=modules)
-        return await _open_in(workdir, self.name, ALL - self.guarantees, config)
-
-
-async def _open_in(
-    workdir: str, name: str, missing: frozenset[Guarantee], config: Mapping[str, Any]
-) -> LocalBox:
-    try:
-        box = launch(name, missing, [], config, workdir=workdir)
-    except SandboxError:
-        Path(workdir).rmdir()
-        raise
-    await box.ready()
-    return box
+        config = _config(namespaces=False, confine=False, modules=modules)
+        return await start(self.name, ALL - self.guarantees, [], config, folders=True)
 
 
 def _config(*, modules: Mapping[str, str], **settings: Any) -> dict[str, Any]:
-    defaults = {"uid": None, "landlock": None, "seccomp": None, "confine": True, "count_processes": False}
+    defaults = {"landlock": None, "seccomp": None, "confine": True, "count_processes": False}
     code = {name: compiled_module(name, source) for name, source in modules.items()}
     return {**defaults, **settings, "modules": code}
 
@@ -278,6 +294,8 @@ def _bubblewrap_options(root: bool, read_only: tuple[str, ...]) -> tuple[str, ..
         options += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         options += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+    # For the name spaces of boxes; a box gives it up before it takes a program.
+    options += ["--cap-add", "CAP_SYS_ADMIN"]
     options += ["--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]
 
     library, prefix = _library_folder(), _prefix()
@@ -300,12 +318,26 @@ def _bubblewrap_options(root: bool, read_only: tuple[str, ...]) -> tuple[str, ..
     for folder in packages:
         if folder.is_dir():
             options += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
-    options += ["--proc", "/proc", "--dev", "/dev"]
-    # The locks of multiprocessing, which pools of threads use too, are files there.
-    options += ["--perms", "1777", "--size", str(16 << 20), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
-    options += ["--perms", "1777", "--size", str(DISK_CEILING), "--tmpfs", "/tmp", "--chdir", "/tmp"]
-    options += _shown(list(read_only))
+    options += ["--proc", "/proc"]
+    # No pseudo-terminals: nobody needs them, and without them an ordinary user's fork server keeps the
+    # rights over its name space of mounts.
+    options += ["--perms", "0755", "--dir", "/dev", "--perms", "0755", "--dir", "/dev/shm"]
+    for device in ("null", "zero", "full", "random", "urandom"):
+        options += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    for link, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        options += ["--symlink", f"/proc/self/fd{target}", f"/dev/{link}"]
+    options += ["--perms", "0755", "--dir", "/tmp"]
+    kept = _kept(read_only)
+    options += _shown([path for path in read_only if path not in kept.values()])
+    for place, path in kept.items():
+        options += ["--perms", "0755", "--dir", str(Path(place).parent), "--ro-bind", path, place]
     return (*options, "--remount-ro", "/")
+
+
+def _kept(read_only: tuple[str, ...]) -> dict[str, str]:
+    """Paths of the host, by where the fork server keeps them, that lie below what each box makes anew."""
+    hidden = [path for path in read_only if any(Path(path).is_relative_to(w) for w in _WRITABLE)]
+    return {f"/.kept/{number}": path for number, path in enumerate(hidden)}
 
 
 def _shown(paths: list[str]) -> list[str]:

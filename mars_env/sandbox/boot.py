@@ -1,14 +1,18 @@
-"""The first process inside a sandbox: waits for an order, runs it in a fork, reports.
+"""Inside the walls: a fork server, the boxes that it forks, and the programs that they fork.
 
-This file's code object is sent into the sandbox and run there by a bare interpreter
-(``python -s -S``), so it imports nothing of the library, and only modules that start fast. It is
-trusted until it forks; a program runs in the child, which can do to this process no more
-than the kernel lets it: in name spaces this is pid 1 (unkillable from within) and undumpable
-(not traceable), elsewhere a filter of system calls keeps signals and tracing away.
+This file's code object is sent behind the walls and run there by a bare interpreter (``python -s -S``),
+so it imports nothing of the library, and only modules that start fast.
 
-Orders come as one packet on the control socket with the file descriptors
-``request, stdin, stdout, stderr, data[, channel]``; the request is marshalled plain data from
-our own process. Reports are one line of ASCII. The end of the control socket ends the sandbox.
+- `Server` is started once. It imports what programs use, then waits; each order makes it fork a `Box`.
+  It never sees a program or its input.
+- `Box` puts itself into name spaces of its own (processes, files, network) or behind Landlock, gives up all
+  privileges for good, and waits for programs; each runs in a fork. With bubblewrap it is the first
+  process of its name space (unkillable from within) and undumpable (not traceable); elsewhere a filter of
+  system calls keeps signals and tracing away. Neither the server nor another box can be seen from inside.
+
+Orders to the server are one packet of marshalled plain data from our own process, with the control
+socket of the new box. A box takes orders as one packet with the file descriptors ``request, stdin, stdout,
+stderr, data[, channel]``; reports are one line of ASCII. The end of a control socket ends who listens to it.
 """
 
 # It starts fast, so it has no pathlib and no typing; running what it is given is what it is for.
@@ -39,15 +43,22 @@ if TYPE_CHECKING:  # typing itself is slow to import
 PAGE = resource.getpagesize()
 TICK = os.sysconf("SC_CLK_TCK")
 POLL_MS = 20
+FIRST_FD = 10
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 36
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_BIND, MS_REC, MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
 SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
+SYS_PIDFD_OPEN = 434
 OWN_PID = (0x6D617273).to_bytes(4, "little")  # see mars_env.sandbox.seccomp
 
 # The module ctypes takes half as long to import as the interpreter to start; calls with integers and
 # bytes need no more than what it is made of.
 _libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+_functions: dict[str, int] = {}
 
 
 def call(name: str, *arguments: Any) -> int:
@@ -56,7 +67,9 @@ def call(name: str, *arguments: Any) -> int:
     Raises:
         OSError: It says that it failed.
     """
-    result: int = _ctypes.call_function(_ctypes.dlsym(_libc, name), arguments)
+    if name not in _functions:
+        _functions[name] = _ctypes.dlsym(_libc, name)
+    result: int = _ctypes.call_function(_functions[name], arguments)
     if result < 0:
         raise OSError(f"{name}{arguments[:1]} failed")
     return result
@@ -67,30 +80,143 @@ def prctl(option: int, argument: int, pointer: bytes | int = 0) -> None:
     call("prctl", option, argument, pointer, 0, 0)
 
 
-class Boot:
-    """The sandbox's own state, set up before any program is known."""
+class Server:
+    """The fork server: an interpreter that is warm, and from which boxes are forked."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        # The numbers below are for programs; so whatever we or a box are sent lies above.
+        self.control = _socket.socket(fileno=fcntl.fcntl(config["control"], fcntl.F_DUPFD_CLOEXEC, FIRST_FD))
+        config["null"] = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+        for fd in range(3, FIRST_FD):
+            os.dup2(0, fd)
+        self.boxes = 0
+        os.environ.clear()
+        os.environ.update(config["environment"])
+        # The first process of a name space gets only signals that it handles; Python handles this one.
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+        with open("/proc/self/oom_score_adj", "w") as file:  # the host's memory killer takes us first
+            file.write("1000")
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        if config["namespaces"]:
+            self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        else:
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
+        open_streams()
+        preload(config["modules"])
+
+    def serve(self) -> None:
+        """Fork boxes until the control socket ends."""
+        self.control.send(b"ready")
+        poll = select.poll()
+        poll.register(self.control.fileno(), select.POLLIN)
+        while True:
+            ready = poll.poll(1000 if self.boxes else None)
+            self.collect()
+            if ready:
+                message, ancillary, _, _ = self.control.recvmsg(65536, 64)
+                if not message:
+                    return
+                ((_, _, data),) = ancillary
+                self.fork_box(marshal.loads(message), struct.unpack("i", data)[0])
+
+    def collect(self) -> None:
+        """Collect boxes that have ended."""
+        while self.boxes:
+            dead, _ = os.waitpid(-1, os.WNOHANG)
+            if dead == 0:
+                return
+            self.boxes -= 1
+
+    def fork_box(self, order: dict[str, Any], control: int) -> None:
+        """Fork a box, which serves `control` until that ends."""
+        try:
+            if self.config["namespaces"]:
+                # The next fork is the first process of a new name space; ours must be set back before.
+                call("setns", self.own_pids, CLONE_NEWPID)
+                call("unshare", CLONE_NEWPID)
+            me, pid = os.getpid(), os.fork()
+        except OSError as error:
+            os.write(control, f"error {error}".encode())
+        else:
+            if pid == 0:
+                self.become_box(order, control, me)
+            self.boxes += 1
+        os.close(control)
+
+    def become_box(self, order: dict[str, Any], control: int, parent: int) -> None:
+        """In the fork: set the box up and serve. Never returns."""
+        try:
+            self.control.close()
+            if self.config["namespaces"]:
+                os.close(self.own_pids)
+            else:
+                prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+                if os.getppid() != parent:
+                    os._exit(1)
+            box = Box({**self.config, **order, "control": control})
+        except BaseException as error:
+            os.write(control, f"error {type(error).__name__}: {error}".encode()[:400])
+            os._exit(1)
+        box.serve()
+        os._exit(0)
+
+
+def unshare(config: dict[str, Any]) -> None:
+    """Name spaces of the box's own, and empty folders to write to. That of processes is there already.
+
+    Started by root we become the user ``config["uid"]``. An ordinary user gets a name space of users too,
+    so that the kernel counts the processes of each box apart.
+    """
+    uid = config["uid"]
+    call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
+    mount("none", "/", "", MS_REC | MS_PRIVATE)
+    for folder, size in config["sizes"].items():
+        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={size}")
+    for kept, path in config["shown"].items():
+        os.makedirs(path if os.path.isdir(kept) else os.path.dirname(path), exist_ok=True)
+        if not os.path.isdir(kept):
+            write_file(path, b"")
+        mount(kept, path, "", MS_BIND | MS_REC)
+    # An ordinary user writes the maps below there; of root's, nothing can be written.
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | (0 if uid is None else MS_RDONLY))
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        return
+    user, group = os.getuid(), os.getgid()
+    call("unshare", CLONE_NEWUSER)
+    maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+    for name, text in maps.items():
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    """Mount a file system, or change how one is."""
+    call("mount", source.encode(), target.encode(), kind.encode(), flags, data.encode())
+
+
+class Box:
+    """The first process of a box: its state, set up before any program is known."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.control = _socket.socket(fileno=config["control"])
         self.namespaces = config["namespaces"]
         self.workdir = config["workdir"]
-        self.folders = [self.workdir, "/dev/shm"] if self.namespaces else [self.workdir]
+        self.main = os.path.join(self.workdir, "main.py")
+        self.null = config["null"]
+        self.folders = list(config["sizes"]) if self.namespaces else [self.workdir]
         self.confine = config["confine"]
         self.filter = config["seccomp"]
-        os.environ.clear()
-        os.environ.update(config["environment"])
+        os.environ["HOME"] = os.environ["TMPDIR"] = self.workdir
         self.count_processes = config["count_processes"]
         self.ruleset = None
-        # The first process of a name space gets only signals that it handles; Python handles this one.
-        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
         self.me = os.getpid()
-        with open("/proc/self/oom_score_adj", "w") as file:  # the host's memory killer takes us first
-            file.write("1000")
-        if config["uid"] is not None:
-            os.setgroups([])
-            os.setresgid(config["uid"], config["uid"], config["uid"])
-            os.setresuid(config["uid"], config["uid"], config["uid"])
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        self.pidfd = open_pidfd(self.me)
+        if self.namespaces:
+            unshare(config)
         if self.confine:
             if config["landlock"] is not None:
                 self.ruleset = landlock_ruleset(config["landlock"], self.workdir)
@@ -100,37 +226,66 @@ class Boot:
             prctl(PR_SET_CHILD_SUBREAPER, 1)
         if self.filter is not None and self.namespaces:
             load_filter(self.filter)  # once: it names no process, and each child inherits it
+        set_limit(resource.RLIMIT_CORE, 0)
+        os.umask(0o022)
+        os.chdir(self.workdir)
+        self.make_main()
+        self.poll = select.poll()
+        self.poll.register(self.control.fileno(), select.POLLIN)
         self.own_pages = resident_pages(self.me)
         self.disk_before = self.disk_usage()
-        preload(config["modules"])
 
     def serve(self) -> None:
         """Take orders until the control socket ends."""
-        self.control.send(b"ready")
+        # The asker can wait for our end, and for that of all that is in our name space.
+        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", self.pidfd))
+        self.control.sendmsg([b"ready"], [rights])
+        os.close(self.pidfd)
         while True:
             message, ancillary, _, _ = self.control.recvmsg(16, 1024)
             if not message:
                 return
-            fds = [fd for _, _, data in ancillary for (fd,) in struct.iter_unpack("i", data)]
-            with open(fds[0], "rb") as file:
-                request = marshal.load(file)
-            given = fds[1:]
-            report = self.run(request, given)
-            for fd in given:
-                os.close(fd)
-            self.control.send(report)
+            given = [fd for _, _, data in ancillary for (fd,) in struct.iter_unpack("i", data)]
+            request = given.pop(0)
+            order = marshal.loads(os.pread(request, os.fstat(request).st_size, 0))
+            os.close(request)
+            self.control.send(self.run(order, given))
+
+    def make_main(self) -> None:
+        """Make the module that programs run in; each has its own copy after the fork."""
+        self.own_module = sys.modules["__main__"]  # kept, since it is ours
+        main = sys.modules["__main__"] = type(sys)("__main__")
+        main.__file__ = self.main
+        vars(main)["__builtins__"] = builtins
+        sys.path.insert(0, self.workdir)
+
+    def put_files(self, request: dict[str, Any]) -> None:
+        """Put a job's files into the working folder, in which no program runs yet."""
+        for path, content in request["files"].items():
+            if "/" in path:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_file(path, content)
+        if request["source"] is not None:
+            write_file(self.main, request["source"])
 
     def run(self, request: dict[str, Any], fds: list[int]) -> bytes:
         """Run one order in a fork; the line of report."""
         started = clock()
+        for target, fd in enumerate(fds):
+            os.dup2(fd, target)
+            os.close(fd)
+        try:
+            self.put_files(request)
+        except OSError as error:
+            return f"exit 0 lost 0 0 0 1 its files could not be written: {error}".encode()
         failure_r, failure_w = os.pipe()
         pid = os.fork()
         if pid == 0:
-            run_child(self, request, fds, failure_w)
+            run_child(self, request, len(fds), failure_w)
         os.close(failure_w)
-        while len(fds) > 4:  # the channel is the program's alone: its other end must see the program's end
-            os.close(fds.pop())
-        status, usage, reason = self.supervise(pid, request["limits"], fds, started)
+        if len(fds) > 4:  # the channel is the program's alone: its other end must see the program's end
+            os.dup2(self.null, 4)
+        status, usage, reason = self.supervise(pid, request["limits"], started)
         wall = clock() - started
         self.kill_everything(usage)
         failure = os.read(failure_r, 400)
@@ -146,23 +301,17 @@ class Boot:
         numbers = f"{int(usage.cpu * 1e6)} {int(wall * 1e6)} {usage.peak_kib}"
         return f"{how} {code} {reason or '-'} {numbers} {int(spent)} ".encode() + failure
 
-    def supervise(
-        self, pid: int, limits: dict[str, Any], fds: list[int], started: float
-    ) -> tuple[int, Usage, str]:
+    def supervise(self, pid: int, limits: dict[str, Any], started: float) -> tuple[int, Usage, str]:
         """Wait for the program's end, or kill it at a limit: its status, usage and the limit's name."""
         usage, slept, before, reason = Usage(), 0.0, started, ""
-        poll = select.poll()
-        poll.register(self.control.fileno(), select.POLLIN)
         pidfd = open_pidfd(pid)
-        if pidfd is not None:
-            poll.register(pidfd, select.POLLIN)
-        wait_ms = POLL_MS if pidfd is not None else 2
+        self.poll.register(pidfd, select.POLLIN)
         try:
             while True:
                 status = self.reap(pid, usage)
                 if status is not None:
                     return status, usage, reason
-                events = dict(poll.poll(wait_ms))
+                events = dict(self.poll.poll(POLL_MS))
                 if self.control.fileno() in events:  # closed: whoever asked is gone
                     self.kill_everything(usage)
                     self.wipe()
@@ -174,7 +323,7 @@ class Boot:
                 now = clock()
                 cpu, pages, count, asleep = self.look()
                 slept, before = (slept + now - before if asleep else slept), now
-                reason = self.exceeded(limits, fds, usage, cpu, pages, count)
+                reason = self.exceeded(limits, usage, cpu, pages, count)
                 if not reason and now - started > limits["wall_seconds"]:
                     reason = "wall"
                 if not reason and slept > limits["idle_seconds"]:
@@ -182,12 +331,10 @@ class Boot:
                 if reason:
                     self.kill_all()
         finally:
-            if pidfd is not None:
-                os.close(pidfd)
+            self.poll.unregister(pidfd)
+            os.close(pidfd)
 
-    def exceeded(
-        self, limits: dict[str, Any], fds: list[int], usage: Usage, cpu: float, pages: int, count: int
-    ) -> str:
+    def exceeded(self, limits: dict[str, Any], usage: Usage, cpu: float, pages: int, count: int) -> str:
         """The name of the first limit that is exceeded, or an empty text."""
         if cpu + usage.cpu > limits["cpu_seconds"]:
             return "cpu"
@@ -195,7 +342,7 @@ class Boot:
             return "memory"
         if count > limits["processes"]:
             return "processes"
-        if any(os.fstat(fd).st_size > limits["output_bytes"] for fd in fds[1:4]):
+        if any(os.fstat(fd).st_size > limits["output_bytes"] for fd in (1, 2, 3)):
             return "output"
         used, files = self.disk_usage(limits["files"] + 1)
         if used - self.disk_before[0] > limits["disk_bytes"]:
@@ -323,20 +470,31 @@ class Usage:
         self.peak_kib = max(self.peak_kib, spent.ru_maxrss)
 
 
+def write_file(path: str, content: bytes) -> None:
+    """Make a file."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        while content:
+            content = content[os.write(fd, content) :]
+    finally:
+        os.close(fd)
+
+
 def empty(folder: str) -> None:
     """Remove everything in a folder."""
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        if not os.path.isdir(path) or os.path.islink(path):
-            os.unlink(path)
+    with os.scandir(folder) as found:
+        entries = list(found)
+    for entry in entries:
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry.path)
             continue
-        for inner, folders, files in os.walk(path, topdown=False, onerror=raise_error):
+        for inner, folders, files in os.walk(entry.path, topdown=False, onerror=raise_error):
             for file in files:
                 os.unlink(os.path.join(inner, file))
             for each in folders:
                 link = os.path.join(inner, each)
                 (os.unlink if os.path.islink(link) else os.rmdir)(link)
-        os.rmdir(path)
+        os.rmdir(entry.path)
 
 
 def raise_error(error: OSError) -> None:
@@ -344,12 +502,12 @@ def raise_error(error: OSError) -> None:
     raise error
 
 
-def open_pidfd(pid: int) -> int | None:
-    """A file descriptor that becomes readable when the process ends."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None  # an old kernel: we ask every two milliseconds instead
+def open_pidfd(pid: int) -> int:
+    """A file descriptor that becomes readable when the process has ended.
+
+    Not from `os`: interpreters that were built for old systems lack it there.
+    """
+    return call("syscall", SYS_PIDFD_OPEN, pid, 0)
 
 
 def children(pid: int) -> list[int]:
@@ -439,10 +597,32 @@ def preload(modules: dict[str, bytes]) -> None:
     gc.freeze()  # a fork shares these pages
 
 
-def run_child(boot: Boot, request: dict[str, Any], fds: list[int], failure_fd: int) -> None:
-    """In the fork: put on the limits, then become the program. Never returns."""
+def open_streams() -> None:
+    """Make the standard streams of programs; what lies behind their descriptors is set in each fork."""
+    errors = os.dup(2)
+    os.dup2(0, 2)  # a file at its beginning, as the others
+    text: Any = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
+    stdin, stdout = open(0, **text), open(1, "w", **text)
+    stderr = open(2, "w", **{**text, "errors": "backslashreplace", "buffering": 1})
+    vars(sys).update(stdin=stdin, stdout=stdout, stderr=stderr)
+    vars(sys).update(__stdin__=stdin, __stdout__=stdout, __stderr__=stderr)
+    os.dup2(errors, 2)
+    os.close(errors)
+
+
+def run_child(box: Box, request: dict[str, Any], given: int, failure_fd: int) -> None:
+    """In the fork: put on the limits, then become the program. Never returns.
+
+    Args:
+        box: The box, whose state is a copy here.
+        request: The order.
+        given: How many file descriptors are the program's, from 0 on.
+        failure_fd: Where to say what went wrong before the program.
+    """
     try:
-        failure_fd = enter(boot, request, fds, failure_fd)
+        os.dup2(failure_fd, given, inheritable=False)
+        failure_fd = given
+        enter(box, request, failure_fd)
         if request["argv"] is not None:
             for number in (
                 _signal.SIGPIPE,
@@ -458,54 +638,39 @@ def run_child(boot: Boot, request: dict[str, Any], fds: list[int], failure_fd: i
     except BaseException as error:
         os.write(failure_fd, f"{type(error).__name__}: {error}".encode()[:400])
         os._exit(125)
-    run_source(request["source"], request["arguments"], os.path.join(boot.workdir, "main.py"))
+    run_source(request["source"], request["arguments"], box.main)
 
 
-def enter(boot: Boot, request: dict[str, Any], fds: list[int], failure_fd: int) -> int:
-    """Put on the limits and the walls; the new number of `failure_fd`."""
+def enter(box: Box, request: dict[str, Any], last_fd: int) -> None:
+    """Put on the limits and the walls; file descriptors above the last are closed."""
     limits = request["limits"]
     os.setsid()
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 200) for fd in [*fds, failure_fd]]
-    if boot.ruleset is not None:
-        ruleset = fcntl.fcntl(boot.ruleset, fcntl.F_DUPFD, 200)
-    for target, fd in enumerate(high[:-1]):
-        os.dup2(fd, target)
-    last = len(high) - 1
-    os.dup2(high[-1], last, inheritable=False)
-    failure_fd = last
-    os.umask(0o022)
-    os.chdir(boot.workdir)
-    for path, content in request["files"].items():
-        os.makedirs(os.path.dirname(os.path.join(boot.workdir, path)), exist_ok=True)
-        with open(os.path.join(boot.workdir, path), "wb") as file:
-            file.write(content)
-    os.environ.update(request["environment"])
-    if boot.confine:
+    if request["environment"]:
+        os.environ.update(request["environment"])
+    if box.confine:
         prctl(PR_SET_DUMPABLE, 1)  # or it could not open its own /dev/stdin
-    if not boot.namespaces:
+    if not box.namespaces:
         prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
-        if os.getppid() != boot.me:
+        if os.getppid() != box.me:
             os._exit(125)
-    if boot.ruleset is not None:
-        call("syscall", SYS_LANDLOCK_RESTRICT, ruleset, 0)
-    os.closerange(last + 1, 1024)
+    if box.ruleset is not None:
+        call("syscall", SYS_LANDLOCK_RESTRICT, box.ruleset, 0)
+    os.closerange(last_fd + 1, 1024)
     # Whole seconds, above the limit: the supervisor counts precisely, this holds should it be slow.
     cpu = int(limits["cpu_seconds"]) + 2
     set_limit(resource.RLIMIT_CPU, cpu)
-    set_limit(resource.RLIMIT_CORE, 0)
     set_limit(resource.RLIMIT_FSIZE, max(limits["file_bytes"], limits["output_bytes"] + PAGE))
     set_limit(resource.RLIMIT_NOFILE, limits["open_files"])
-    if boot.count_processes:
+    if box.count_processes:
         set_limit(resource.RLIMIT_NPROC, limits["processes"] + 1)
     # The kernel keeps 128 MiB of address space free below a main thread's stack.
     hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
     if request["argv"] is None:
         resource.setrlimit(resource.RLIMIT_STACK, (112 << 20 if hard == -1 else min(hard, 112 << 20), hard))
     set_limit(resource.RLIMIT_AS, limits["memory_bytes"] * 5 // 4 + (64 << 20))
-    if boot.filter is not None and not boot.namespaces:
-        load_filter(boot.filter)
-    return failure_fd
+    if box.filter is not None and not box.namespaces:
+        load_filter(box.filter)
 
 
 def load_filter(template: bytes) -> None:
@@ -526,19 +691,7 @@ def run_source(source: bytes, arguments: list[str], path: str) -> None:
     """Run Python source as a script is run, in this process, and exit as the interpreter would."""
     code = 0
     try:
-        text: Any = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
-        stdin, stdout = open(0, **text), open(1, "w", **text)
-        stderr = open(2, "w", **{**text, "errors": "backslashreplace", "buffering": 1})
-        vars(sys).update(stdin=stdin, stdout=stdout, stderr=stderr)
-        vars(sys).update(__stdin__=stdin, __stdout__=stdout, __stderr__=stderr)
         sys.argv = ["main.py", *arguments]
-        sys.path.insert(0, os.path.dirname(path))
-        main = type(sys)("__main__")
-        main.__file__ = path
-        vars(main)["__builtins__"] = builtins
-        sys.modules["__main__"] = main
-        with open(path, "wb") as file:
-            file.write(source)
         depth = 1
         frame = sys._getframe()
         while frame.f_back is not None:
@@ -546,7 +699,7 @@ def run_source(source: bytes, arguments: list[str], path: str) -> None:
         sys.setrecursionlimit(1000 + depth)
         if b"\0" in source:  # some versions of Python drop the rest of that line
             raise SyntaxError("source code cannot contain null bytes")
-        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+        exec(compile(source, path, "exec", dont_inherit=True), vars(sys.modules["__main__"]))
     except SystemExit as error:
         code = exit_status(error)
     except BaseException as error:
@@ -603,6 +756,5 @@ def finish(code: int) -> int:
 
 def main(config: dict[str, Any]) -> None:
     """Serve until the control socket ends."""
-    boot = Boot(config)
-    boot.serve()
+    Server(config).serve()
     os._exit(0)

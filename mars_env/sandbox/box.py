@@ -1,21 +1,18 @@
-"""Our side of a local sandbox: starts `boot` behind some wall, gives orders, ends it."""
+"""Our side of a local sandbox: gives orders to a box that a fork server has made, and ends it."""
 
 from __future__ import annotations
-import __future__
 
 import asyncio
-import atexit
 import contextlib
+import ctypes
 import functools
 import marshal
 import os
+import select
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +20,13 @@ from mars_env.errors import SandboxError
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 
-START_SECONDS = 60.0
-"""A sandbox that is not ready by then is given up; it takes some 15 ms on an idle machine."""
-
 GRACE_SECONDS = 30.0
 """How much longer than its wall limit a run may take before its sandbox counts as lost."""
 
-ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "LANG": "C.UTF-8",
-    "PYTHONHASHSEED": "0",  # the order of a set must not change a verdict
-    "MALLOC_ARENA_MAX": "2",  # or each thread reserves 64 MiB of address space
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-}
-
 CLOSE_SECONDS = 2.0
 """How long a sandbox has to end by itself when it is closed, before it is killed; it takes a millisecond."""
+
+_PIDFD_SEND_SIGNAL = 424  # the system call, on all machines; interpreters for old systems lack it
 
 _REASONS = {
     "cpu": Ended.CPU,
@@ -52,62 +39,10 @@ _REASONS = {
 }
 
 
-def interpreter() -> str:
-    """The base interpreter, outside any virtual environment: what runs inside sandboxes."""
-    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-
-
-@functools.cache
-def _boot_code() -> bytes:
-    path = Path(__file__).with_name("boot.py")
-    return _compiled(path.read_text(encoding="utf-8"), "<sandbox>")
-
-
-@functools.cache
-def compiled_module(name: str, source: str) -> bytes:
-    """A module's code for `launch`'s ``modules``; compiled once."""
-    return _compiled(source, f"<{name}>")
-
-
-def _compiled(source: str, name: str) -> bytes:
-    # Postponed annotations as a flag: the import that asks for them costs time at each start.
-    source = source.replace("\nfrom __future__ import annotations\n", "\n\n")
-    flags = __future__.annotations.compiler_flag
-    return marshal.dumps(compile(source, name, "exec", flags=flags, dont_inherit=True))
-
-
-def boot_command(fd: int) -> list[str]:
-    """The command line of `boot`, which finds its code and configuration behind a file descriptor."""
-    stub = (
-        f"import marshal\nwith open({fd}, 'rb') as f: c, k = marshal.load(f)\nexec(marshal.loads(c)); main(k)"
-    )
-    return [interpreter(), "-s", "-S", "-P", "-B", "-X", "utf8", "-c", stub]
-
-
-_open_boxes: set[LocalBox] = set()
-
-
-@atexit.register
-def _end_all() -> None:
-    """At the interpreter's end: kill what is open, and leave no folder."""
-    boxes = [box for box in _open_boxes if box.owner == os.getpid()]
-    for box in boxes:
-        with contextlib.suppress(OSError):  # it is closed, or its other end is
-            box._control.shutdown(socket.SHUT_RDWR)
-    for box in boxes:
-        wait_for_end(box._process.pid, CLOSE_SECONDS)
-        kill_tree(box._process.pid)
-        box._process.wait()
-        if box._workdir is not None:
-            remove_tree(box._workdir)
-
-
 class LocalBox:
-    """A started sandbox with `boot` waiting in it. Runs one job at a time.
+    """A box with `boot` waiting in it. Runs one job at a time.
 
     Attributes:
-        backend: Name of the backend that made it.
-        owner: Pid of the process that started it.
         spent: Whether it should not be used again.
     """
 
@@ -115,21 +50,18 @@ class LocalBox:
         self,
         backend: str,
         missing: frozenset[Guarantee],
-        process: subprocess.Popen[bytes],
         control: socket.socket,
         workdir: str | None,
-        errors: int,
+        forget: Callable[[LocalBox], None],
     ) -> None:
-        self.backend = backend
-        self.owner = os.getpid()
-        self.missing = missing
         self.spent = False
-        self._process = process
+        self._backend = backend
+        self._missing = missing
         self._control = control
         self._workdir = workdir
-        self._errors = errors
+        self._forget = forget
+        self._pidfd: int | None = None
         self._closing: asyncio.Task[None] | None = None
-        _open_boxes.add(self)
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
         """Run one job to its end. A broken sandbox is a result LOST; cancelling kills.
@@ -173,8 +105,8 @@ class LocalBox:
                 cpu_seconds=int(cpu) / 1e6,
                 wall_seconds=int(wall) / 1e6,
                 peak_memory=int(peak) * 1024,
-                backend=self.backend,
-                missing=self.missing,
+                backend=self._backend,
+                missing=self._missing,
             )
         finally:
             self.spent = not reusable
@@ -183,22 +115,21 @@ class LocalBox:
             if channel is not None:
                 channel.close()
 
-    async def ready(self) -> None:
+    async def ready(self, seconds: float) -> None:
         """Wait until it can take a job.
 
         Raises:
-            SandboxError: It could not be started; says what it said.
+            SandboxError: It could not be made; says what it said.
         """
-        try:
-            line = await asyncio.wait_for(self._receive(), START_SECONDS)
-        except (OSError, TimeoutError):
-            line = b""
-        if line != b"ready":
-            said = read_file(self._errors, 2000).decode(errors="replace").strip().splitlines()
-            await self.close()
-            raise SandboxError(
-                f"the {self.backend} sandbox did not start: {said[-1] if said else 'no message'}"
-            )
+        line, fds = b"", list[int]()
+        with contextlib.suppress(OSError):  # it has ended
+            if await readable(self._control.fileno(), seconds):
+                line, fds, _, _ = socket.recv_fds(self._control, 500, 1)
+        if line == b"ready" and fds:
+            self._pidfd = fds[0]
+            return
+        said = line.decode(errors="replace").removeprefix("error ")
+        raise SandboxError(f"the {self._backend} sandbox did not start: {said or 'no message'}")
 
     async def close(self) -> None:
         """Kill everything in it and wait until it is gone. Idempotent."""
@@ -207,88 +138,73 @@ class LocalBox:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        self.spent = True
-        with contextlib.suppress(OSError):  # the other end is gone
-            self._control.shutdown(socket.SHUT_RDWR)  # boot kills and collects all, then ends
-        await in_thread(wait_for_end, self._process.pid, CLOSE_SECONDS)
-        kill_tree(self._process.pid)
-        # Until the outer process is collected, and with it the name space's first one.
-        await in_thread(self._process.wait)
-        self._control.close()
-        os.close(self._errors)
-        if self._workdir is not None:
-            await in_thread(remove_tree, self._workdir)
-        _open_boxes.discard(self)
+        self.ask_to_end()
+        # Its first process is gone only when all others of its name space are.
+        if self._pidfd is not None and not await readable(self._pidfd, CLOSE_SECONDS):
+            _kill(self._pidfd)
+            await readable(self._pidfd, CLOSE_SECONDS)
+        self._put_away()
 
-    def alive(self) -> bool:
-        """Whether it has not ended yet. Leaves it to be collected by `close`."""
-        return not has_ended(self._process.pid)
+    def ask_to_end(self) -> None:
+        """Tell it to kill and collect what runs in it, and to end."""
+        self.spent = True
+        with contextlib.suppress(OSError):  # it has ended
+            self._control.shutdown(socket.SHUT_RDWR)
+
+    def end_now(self) -> None:
+        """Wait for its end, or kill it, without an event loop."""
+        self.ask_to_end()
+        if self._pidfd is not None:
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            if not poll.poll(1000 * CLOSE_SECONDS):
+                _kill(self._pidfd)
+                poll.poll(1000 * CLOSE_SECONDS)
+        self._put_away()
+
+    def _put_away(self) -> None:
+        self._control.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+        if self._workdir is not None:
+            remove_tree(self._workdir)
+        self._forget(self)
 
     async def _receive(self) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._control, 2000)
 
     def _lost(self, detail: str) -> Result:
-        return Result(Ended.LOST, backend=self.backend, missing=self.missing, detail=detail)
+        return Result(Ended.LOST, backend=self._backend, missing=self._missing, detail=detail)
 
 
-def launch(
-    backend: str,
-    missing: frozenset[Guarantee],
-    wall: Sequence[str],
-    config: Mapping[str, Any],
-    *,
-    workdir: str | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> LocalBox:
-    """Start `boot` behind the command `wall` (empty: behind nothing) without waiting for it.
+async def readable(fd: int, seconds: float) -> bool:
+    """Wait until a file descriptor is readable (of a process: until it has ended), or for so long."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
 
-    Args:
-        backend: Name for results and messages.
-        missing: What the backend does not guarantee.
-        wall: A command that runs the command line appended to it.
-        config: `boot`'s configuration but for the control socket.
-        workdir: A folder to remove at the end.
-        environment: Environment variables of the program beside `ENVIRONMENT`.
+    def wake() -> None:
+        if not ready.done():
+            ready.set_result(None)
 
-    Raises:
-        SandboxError: The command cannot be started.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    errors = memory_file(b"")
-    home = {"HOME": str(config["workdir"]), "TMPDIR": str(config["workdir"])}
-    variables = {**ENVIRONMENT, **home, **(environment or {})}
-    full = {**config, "control": theirs.fileno(), "environment": variables}
-    code = memory_file(marshal.dumps((_boot_code(), full), 2))
+    loop.add_reader(fd, wake)
     try:
-        process = subprocess.Popen(
-            [*wall, *boot_command(code)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env=variables,  # a clean one: a name space's first process shows it in /proc/1/environ
-            cwd="/",
-            pass_fds=[theirs.fileno(), code],
-            start_new_session=True,
-        )
-    except OSError as error:
-        ours.close()
-        os.close(errors)
-        raise SandboxError(f"the {backend} sandbox cannot be started: {error}") from error
+        async with asyncio.timeout(seconds):
+            await ready
+    except TimeoutError:
+        return False
     finally:
-        theirs.close()
-        os.close(code)
-    return LocalBox(backend, missing, process, ours, workdir, errors)
+        loop.remove_reader(fd)
+    return True
 
 
-async def in_thread(function: Callable[..., Any], *arguments: Any) -> None:
-    """Call a function that blocks without blocking the loop; at the interpreter's end, without a thread."""
-    try:
-        future = asyncio.get_running_loop().run_in_executor(None, function, *arguments)
-    except RuntimeError:  # threads can no longer be started
-        function(*arguments)
-    else:
-        await future
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def _kill(pidfd: int) -> None:
+    _libc().syscall(_PIDFD_SEND_SIGNAL, pidfd, int(signal.SIGKILL), None, 0)
 
 
 def memory_file(content: bytes) -> int:
@@ -308,39 +224,6 @@ def read_file(fd: int, limit: int) -> bytes:
     while len(content) < size and (chunk := os.pread(fd, size - len(content), len(content))):
         content += chunk
     return bytes(content)
-
-
-def has_ended(pid: int) -> bool:
-    """Whether a child of ours has ended; it is not collected, so that its number stays its own."""
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
-
-
-def wait_for_end(pid: int, seconds: float) -> None:
-    """Wait until a child of ours has ended, or for so long, without collecting it."""
-    deadline = time.monotonic() + seconds
-    pause = 0.0002
-    while not has_ended(pid) and time.monotonic() < deadline:
-        time.sleep(pause)
-        pause = min(2 * pause, 0.01)
-
-
-def kill_tree(pid: int) -> None:
-    """Kill a child of ours that leads a process group, its children, and its group.
-
-    A name space dies with its first process. One that has not come so far as to see our end of the
-    wall die (bubblewrap killed from outside while it starts) is still in the group.
-    """
-    children: list[str] = []
-    with contextlib.suppress(OSError):  # it has ended, or the kernel does not list children
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    for child in map(int, children):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended meanwhile
-            os.kill(child, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # likewise
-        os.killpg(pid, signal.SIGKILL)
 
 
 def remove_tree(path: str) -> None:

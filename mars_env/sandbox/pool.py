@@ -1,16 +1,15 @@
-"""A pool of sandboxes: started ahead, used once, thrown away; and a queue before them."""
+"""A pool of sandboxes: forked from a warm server, used once, thrown away; and a queue before them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from mars_env.errors import SandboxError
-from mars_env.sandbox.backends import Backend, Box
+from mars_env.sandbox.backends import Backend, Box, Spawner
 from mars_env.sandbox.jobs import Job, job_of
 from mars_env.sandbox.limits import Ended, Limits, Result
 from mars_env.sandbox.probe import resolve
@@ -18,7 +17,7 @@ from mars_env.sandbox.service import on_service_loop
 
 T = TypeVar("T")
 
-ATTEMPTS = 3
+ATTEMPTS = 5
 """How often a run is tried whose sandbox was lost, and a sandbox that does not start."""
 
 
@@ -40,7 +39,7 @@ class Lease:
         Raises:
             SandboxError: None could be started, in several attempts.
         """
-        box = await self._pool._take(self.backend)
+        box = await self._pool._box(self.backend)
         self._boxes.append(box)
         return box
 
@@ -67,7 +66,7 @@ class Lease:
 class Pool:
     r"""Runs untrusted programs, at most `slots` pieces of work at a time; the others queue, in order.
 
-    Safe from any thread and event loop. Sandboxes that nobody uses end after a few seconds.
+    Safe from any thread and event loop. The fork server ends when nobody has used it for a few seconds.
 
     Attributes:
         slots: Pieces of work at a time.
@@ -99,8 +98,8 @@ class Pool:
         self._backend: Backend | None = None
         self._queue = asyncio.Semaphore(self.slots)
         self._resolving = asyncio.Lock()
-        self._idle: deque[Box] = deque()
-        self._starting = 0
+        self._spawner: Spawner | None = None
+        self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -149,7 +148,7 @@ class Pool:
         return await on_service_loop(self._resolve())
 
     async def aclose(self) -> None:
-        """End the sandboxes that wait. The pool can be used again."""
+        """Wait for the work in progress, then end the fork server. The pool can be used again."""
         await on_service_loop(self._aclose())
 
     async def _use(self, work: Callable[[Lease], Awaitable[T]]) -> T:
@@ -172,68 +171,49 @@ class Pool:
                 self._backend = await resolve(self._wanted)
             return self._backend
 
-    async def _take(self, backend: Backend) -> Box:
-        while self._idle:
-            box = self._idle.popleft()
-            self._refill(backend)
-            if not box.spent and _alive(box):
-                return box
-            self._spawn(box.close())
-        self._refill(backend)
-        return await self._open(backend)
-
-    async def _open(self, backend: Backend) -> Box:
+    async def _box(self, backend: Backend) -> Box:
+        self._postpone_expiry()
         for attempt in range(ATTEMPTS):
             try:
-                return await backend.open(self.modules)
+                return await (await self._started(backend)).box()
             except SandboxError:
                 if attempt == ATTEMPTS - 1:
                     raise
-                await asyncio.sleep(0.05 * 4**attempt)
+                await asyncio.sleep(0.02 * 2**attempt)
         raise AssertionError("unreachable")
 
-    def _refill(self, backend: Backend) -> None:
-        if len(self._idle) + self._starting < self.slots:
-            self._starting += 1
-            self._spawn(self._start_ahead(backend))
-        self._postpone_expiry()
+    async def _started(self, backend: Backend) -> Spawner:
+        async with self._starting:
+            if self._spawner is not None and self._spawner.spent:
+                self._retire()
+            if self._spawner is None:
+                self._spawner = await backend.start(self.modules)
+            return self._spawner
 
-    async def _start_ahead(self, backend: Backend) -> None:
-        try:
-            box = await backend.open(self.modules)
-            self._idle.append(box)  # looked up after the wait: it may be another one by then
-        except SandboxError:
-            return  # whoever needs one tries again, and says what is wrong
-        finally:
-            self._starting -= 1
+    def _retire(self) -> None:
+        """Let the fork server end, once nobody uses its boxes."""
+        if self._spawner is not None:
+            self._spawn(self._spawner.close())
+        self._spawner = None
 
     def _postpone_expiry(self) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
-        loop = asyncio.get_running_loop()
-        self._expiry = loop.call_later(self.IDLE_SECONDS, lambda: self._spawn(self._close_idle()))
-
-    async def _close_idle(self) -> None:
-        boxes, self._idle = list(self._idle), deque()
-        await asyncio.gather(*(box.close() for box in boxes))
+        self._expiry = asyncio.get_running_loop().call_later(self.IDLE_SECONDS, self._retire)
 
     async def _aclose(self) -> None:
         if self._owner != os.getpid():
             self._reset()
         if self._expiry is not None:
             self._expiry.cancel()
-        while self._tasks or self._idle:
-            await asyncio.gather(*self._tasks, self._close_idle())
+        self._retire()
+        while self._tasks:
+            await asyncio.gather(*self._tasks)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _alive(box: Box) -> bool:
-    alive = getattr(box, "alive", None)
-    return True if alive is None else bool(alive())
 
 
 _shared: dict[object, Pool] = {}
@@ -268,5 +248,5 @@ async def run(
 
 
 async def close() -> None:
-    """End all sandboxes that wait in the pool behind `run`."""
+    """End the fork servers of the pools behind `run`."""
     await asyncio.gather(*(pool.aclose() for pool in _shared.values()))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.sandbox.backends import Backend, Bubblewrap, Landlock, Unsafe
 from mars_env.sandbox.jobs import Job
-from mars_env.sandbox.limits import Guarantee, Limits
+from mars_env.sandbox.limits import Guarantee, Limits, Result
 from mars_env.sandbox.remote import Remote
 from mars_env.sandbox.service import on_service_loop
 
@@ -70,6 +70,23 @@ print("saw", *seen)
 """
 
 
+async def run_once(backend: Backend, job: Job, limits: Limits) -> Result:
+    """Run one job with a backend that is started for it alone; on the sandboxes' own event loop.
+
+    Raises:
+        SandboxError: It cannot be started here.
+    """
+    spawner = await backend.start({})
+    try:
+        box = await spawner.box()
+        try:
+            return await box.run(job, limits)
+        finally:
+            await box.close()
+    finally:
+        await spawner.close()
+
+
 async def probe(backend: Backend) -> Probe:
     """Start a sandbox, run a program in it that looks for the host, and say what it found."""
     return await on_service_loop(_probe(backend))
@@ -86,11 +103,7 @@ async def _probe(backend: Backend) -> Probe:
         canary_variable = f"MARS_ENV_PROBE_{secret}"  # its own: several probes may run at once
         os.environ[canary_variable] = secret
         try:
-            box = await backend.open({})
-            try:
-                result = await box.run(Job(source=source), Limits(cpu_seconds=5))
-            finally:
-                await box.close()
+            result = await run_once(backend, Job(source=source), Limits(cpu_seconds=5))
         except SandboxError as error:
             return Probe(backend.name, False, str(error), missing)
         finally:

@@ -44,9 +44,25 @@ class Remote:
         if not self.address.startswith(("http://", "https://")):
             raise ConfigError(f"a remote sandbox needs an http address, got {self.address!r}")
 
-    async def open(self, modules: Mapping[str, str]) -> RemoteBox:
-        """A box, which starts nothing: each run is a request."""
-        return RemoteBox(self, modules)
+    async def start(self, modules: Mapping[str, str]) -> RemoteSpawner:
+        """Starts nothing: each run is a request."""
+        return RemoteSpawner(self, modules)
+
+
+class RemoteSpawner:
+    """Makes boxes; keeps nothing."""
+
+    spent = False
+
+    def __init__(self, backend: Remote, modules: Mapping[str, str]) -> None:
+        self._backend, self._modules = backend, modules
+
+    async def box(self) -> RemoteBox:
+        """A box, which is no more than the executor's address."""
+        return RemoteBox(self._backend, self._modules)
+
+    async def close(self) -> None:
+        """Nothing is kept."""
 
 
 class RemoteBox:

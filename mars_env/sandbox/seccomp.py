@@ -81,8 +81,9 @@ sched_setattr ioprio_set inotify_init inotify_init1 inotify_add_watch rt_sigqueu
 pidfd_open pidfd_send_signal
 """
 
-_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_LD, _AND, _JA, _JEQ, _JGE, _JSET, _RET = 0x20, 0x54, 0x05, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_ALLOWED = (_RET, 0, 0, _ALLOW)
 _NR, _ARCH, _ARGS = 0, 4, 16  # offsets in struct seccomp_data
 
 _CLONE_NEW = 0x7E020080  # CLONE_NEWNS ... CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWTIME
@@ -92,6 +93,8 @@ _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 _PR_SET_PDEATHSIG = 1
 
 Instruction = tuple[int, int, int, int]
+Body = tuple[Instruction, ...]
+"""What is done with one system call: ends by a return."""
 
 
 def supported() -> bool:
@@ -114,54 +117,72 @@ def build(*, namespaces: bool, machine: str | None = None) -> bytes:
     """
     arch, table = _ARCHES[machine or platform.machine()]
     numbers = _parse(table + _COMMON)
-
-    def deny(names: Iterable[str]) -> list[Instruction]:
-        return [i for n in names if n in numbers for i in ((_JEQ, 0, 1, numbers[n]), _fail(errno.EPERM))]
-
-    def when(name: str, body: list[Instruction]) -> list[Instruction]:
-        # The body ends by loading the number again, so that the chain goes on.
-        return [(_JEQ, 0, len(body) + 1, numbers[name]), *body, (_LD, 0, 0, _NR)]
-
-    def refuse_values(name: str, argument: int, values: Iterable[int]) -> list[Instruction]:
-        tests = [i for v in values for i in ((_JEQ, 0, 1, v), _fail(errno.EPERM))]
-        return when(name, [_argument(argument), *tests])
-
-    def only_values(
-        name: str, argument: int, values: list[int], mask: int | None = None
-    ) -> list[Instruction]:
-        masked: list[Instruction] = [] if mask is None else [(0x54, 0, 0, mask)]
-        tests = [(_JEQ, len(values) - i, 0, v) for i, v in enumerate(values)]
-        return when(name, [_argument(argument), *masked, *tests, _fail(errno.EPERM)])
-
+    refused = _ALWAYS.split() + ([] if namespaces else _WITHOUT_NAMESPACES.split())
+    bodies: dict[str, Body] = {name: (_fail(errno.EPERM),) for name in refused}
+    bodies["clone3"] = (_fail(errno.ENOSYS),)  # its flags cannot be read here; libc falls back to clone
+    bodies["clone"] = (_argument(0), (_JSET, 0, 1, _CLONE_NEW), _fail(errno.EPERM), _ALLOWED)
+    bodies["prlimit64"] = _only(0, [0])
+    if namespaces:
+        bodies["ioctl"] = _all_but(1, [_TIOCSTI, _TIOCLINUX])
+        # Netlink is per network name space; vsock and others are not.
+        bodies["socket"] = _only(0, [1, 2, 10, 16])
+    else:
+        thread = ((_JSET, 1, 0, _CLONE_THREAD), _fail(errno.EPERM), _ALLOWED)
+        bodies["clone"] = (*bodies["clone"][:-1], *thread)
+        bodies["kill"] = _only(0, [0, OWN_PID])
+        bodies["tkill"] = bodies["tgkill"] = _only(0, [OWN_PID])
+        bodies["socketpair"] = _only(1, [1], mask=0xF)  # a datagram one could be sent elsewhere
+        bodies["ioctl"] = _all_but(1, [_TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP])
+        bodies["fcntl"] = _all_but(1, [_F_SETOWN, _F_SETSIG, _F_SETOWN_EX])
+        bodies["prctl"] = _all_but(0, [_PR_SET_PDEATHSIG])
+    by_number = {numbers[name]: body for name, body in bodies.items() if name in numbers}
     code: list[Instruction] = [
         (_LD, 0, 0, _ARCH),
         (_JEQ, 1, 0, arch),
         _fail(errno.ENOSYS),
         (_LD, 0, 0, _NR),
-        (_JGE, 0, 1, _NEWEST),  # the x32 calls too, whose numbers start at 2**30
-        _fail(errno.ENOSYS),
-        (_JEQ, 0, 1, numbers["clone3"]),  # its flags cannot be read here; libc falls back to clone
-        _fail(errno.ENOSYS),
-        *deny(_ALWAYS.split()),
-        *when("clone", [_argument(0), (_JSET, 0, 1, _CLONE_NEW), _fail(errno.EPERM)]),
-        *only_values("prlimit64", 0, [0]),
+        *_search(_intervals(by_number)),
     ]
-    if namespaces:
-        code += refuse_values("ioctl", 1, [_TIOCSTI, _TIOCLINUX])
-        # Netlink is per network name space; vsock and others are not.
-        code += only_values("socket", 0, [1, 2, 10, 16])
-    else:
-        code += deny(_WITHOUT_NAMESPACES.split())
-        code += when("clone", [_argument(0), (_JSET, 1, 0, _CLONE_THREAD), _fail(errno.EPERM)])
-        code += only_values("kill", 0, [0, OWN_PID])
-        code += only_values("tkill", 0, [OWN_PID])
-        code += only_values("tgkill", 0, [OWN_PID])
-        code += only_values("socketpair", 1, [1], mask=0xF)  # a datagram one could be sent elsewhere
-        code += refuse_values("ioctl", 1, [_TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP])
-        code += refuse_values("fcntl", 1, [_F_SETOWN, _F_SETSIG, _F_SETOWN_EX])
-        code += refuse_values("prctl", 0, [_PR_SET_PDEATHSIG])
-    code.append((_RET, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _all_but(argument: int, values: Iterable[int]) -> Body:
+    """Refuse calls of which an argument is one of some values."""
+    tests = [i for v in values for i in ((_JEQ, 0, 1, v), _fail(errno.EPERM))]
+    return (_argument(argument), *tests, _ALLOWED)
+
+
+def _only(argument: int, values: list[int], mask: int | None = None) -> Body:
+    """Refuse calls of which an argument is none of some values."""
+    masked = [] if mask is None else [(_AND, 0, 0, mask)]
+    tests = [(_JEQ, len(values) - i, 0, v) for i, v in enumerate(values)]
+    return (_argument(argument), *masked, *tests, _fail(errno.EPERM), _ALLOWED)
+
+
+def _intervals(bodies: dict[int, Body]) -> list[tuple[int, Body]]:
+    """What is done from which number on, in order, without neighbours that are the same."""
+    steps: dict[int, Body] = {0: (_ALLOWED,)}
+    for number in sorted(bodies):
+        steps[number] = bodies[number]
+        steps[number + 1] = (_ALLOWED,)
+    steps[_NEWEST] = (_fail(errno.ENOSYS),)  # the x32 calls too, whose numbers start at 2**30
+    found: list[tuple[int, Body]] = []
+    for number, body in sorted(steps.items()):
+        if not found or found[-1][1] != body:
+            found.append((number, body))
+    return found
+
+
+def _search(intervals: list[tuple[int, Body]]) -> list[Instruction]:
+    """A binary search: the kernel tries the filter on each number whenever it is loaded."""
+    if len(intervals) == 1:
+        return list(intervals[0][1])
+    half = len(intervals) // 2
+    below, above = _search(intervals[:half]), _search(intervals[half:])
+    pivot = intervals[half][0]
+    if len(below) < 256:
+        return [(_JGE, len(below), 0, pivot), *below, *above]
+    return [(_JGE, 0, 1, pivot), (_JA, 0, 0, len(below)), *below, *above]
 
 
 def _parse(table: str) -> dict[str, int]:

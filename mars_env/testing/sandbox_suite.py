@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits, Result
+from mars_env.sandbox.probe import run_once
 from mars_env.sandbox.service import on_service_loop
 
 SMALL = Limits(
@@ -90,15 +91,7 @@ def _check(guarantee: Guarantee | None = None) -> Callable[[Proof], Proof]:
 
 async def execute(backend: Backend, job: Job, limits: Limits = ROOMY) -> Result:
     """One job in a fresh sandbox of the backend."""
-
-    async def work() -> Result:
-        box = await backend.open({})
-        try:
-            return await box.run(job, limits)
-        finally:
-            await box.close()
-
-    return await on_service_loop(work())
+    return await on_service_loop(run_once(backend, job, limits))
 
 
 async def _python(
@@ -707,7 +700,7 @@ def _processes_with_variable(token: str) -> list[int]:
 
 
 def _folders() -> set[str]:
-    return {p.name for p in Path(tempfile.gettempdir()).glob("mars-env-sandbox-*")}
+    return {p.name for p in Path(tempfile.gettempdir()).glob(f"mars-env-sandbox-{os.getpid()}-*")}
 
 
 __all__ = ["ROOMY", "SMALL", "Check", "check_backend", "checks_for", "execute", "processes_with"]

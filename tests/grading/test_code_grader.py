@@ -1,6 +1,8 @@
 import asyncio
+import contextlib
 import json
 import os
+import random
 import signal
 import threading
 from pathlib import Path
@@ -242,9 +244,14 @@ class Broken:
     def __init__(self, starts):
         self.starts = starts
 
-    async def open(self, modules):
+    spent = False
+
+    async def start(self, modules):
         if not self.starts:
             raise SandboxError("no sandbox today")
+        return self
+
+    async def box(self):
         return self
 
     async def run(self, job, limits, channel=None):
@@ -263,6 +270,15 @@ def test_faults_of_the_machinery_are_unknown(starts, row):
     assert found.verdict is Verdict.UNKNOWN and found.score is None
 
 
+def descendants(pid):
+    """Fork servers, boxes and programs of this process, with bubblewraps around them."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, task.read_text().split())
+    return found + [p for child in found for p in descendants(child)]
+
+
 def test_killing_sandboxes_at_random_harms_nobody_else(graders):
     grader = graders()
     problem = code_problem_from_row(ADD)
@@ -272,13 +288,12 @@ def test_killing_sandboxes_at_random_harms_nobody_else(graders):
     stop = threading.Event()
 
     def killer():
+        chance = random.Random(0)
         while not stop.wait(0.15):
-            for task in Path(f"/proc/{os.getpid()}/task").iterdir():
-                for pid in (task / "children").read_text().split()[-1:]:
-                    try:
-                        os.kill(int(pid), signal.SIGKILL)
-                    except ProcessLookupError:
-                        continue
+            found = descendants(os.getpid())
+            if found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chance.choice(found), signal.SIGKILL)
 
     thread = threading.Thread(target=killer)
     thread.start()

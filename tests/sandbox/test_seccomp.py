@@ -16,6 +16,8 @@ def run_filter(code, number, arguments=(0, 0, 0, 0, 0, 0), arch=0xC000003E):
         at += 1
         if operation == 0x20:
             value = struct.unpack_from("=I", data, k)[0]
+        elif operation == 0x05:
+            at += k
         elif operation == 0x54:
             value &= k
         elif operation == 0x06:
@@ -60,7 +62,7 @@ ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x50001, 0x50026
         (False, 72, (3, 4, 1), ALLOW),
         (False, 157, (1, 0), EPERM),  # PR_SET_PDEATHSIG
         (False, 90, (), EPERM),  # chmod
-        (False, 1, (), ALLOW),  # write, the last of the chain
+        (False, 1, (), ALLOW),  # write
     ],
 )
 def test_verdicts(namespaces, number, arguments, expected):

@@ -1,0 +1,294 @@
+"""Our side of the fork server inside the walls: starts it, orders boxes, ends it."""
+
+from __future__ import annotations
+import __future__
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import marshal
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mars_env.errors import SandboxError
+from mars_env.sandbox.box import CLOSE_SECONDS, LocalBox, memory_file, read_file, readable
+from mars_env.sandbox.limits import Guarantee
+
+START_SECONDS = 60.0
+"""What is not ready by then is given up; on an idle machine the server takes some 30 ms, a box 2 ms."""
+
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",  # the order of a set must not change a verdict
+    "MALLOC_ARENA_MAX": "2",  # or each thread reserves 64 MiB of address space
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
+_AT_ONCE = 16
+"""Boxes that are being started at a time; more only wait for each other."""
+
+
+def interpreter() -> str:
+    """The base interpreter, outside any virtual environment: what runs inside sandboxes."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+@functools.cache
+def _boot_code() -> bytes:
+    path = Path(__file__).with_name("boot.py")
+    return _compiled(path.read_text(encoding="utf-8"), "<sandbox>")
+
+
+@functools.cache
+def compiled_module(name: str, source: str) -> bytes:
+    """A module's code for the ``modules`` of a server's configuration; compiled once."""
+    return _compiled(source, f"<{name}>")
+
+
+def _compiled(source: str, name: str) -> bytes:
+    # Postponed annotations as a flag: the import that asks for them costs time at each start.
+    source = source.replace("\nfrom __future__ import annotations\n", "\n\n")
+    flags = __future__.annotations.compiler_flag
+    return marshal.dumps(compile(source, name, "exec", flags=flags, dont_inherit=True))
+
+
+def _boot_command(fd: int) -> list[str]:
+    """The command line of `boot`, which finds its code and configuration behind a file descriptor."""
+    stub = (
+        f"import marshal\nwith open({fd}, 'rb') as f: c, k = marshal.load(f)\nexec(marshal.loads(c)); main(k)"
+    )
+    return [interpreter(), "-s", "-S", "-P", "-B", "-X", "utf8", "-c", stub]
+
+
+_servers: set[ForkServer] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    """At the interpreter's end: kill what is open, and leave no folder."""
+    servers = [server for server in _servers if server.owner == os.getpid()]
+    boxes = [box for server in servers for box in server.boxes]
+    for box in boxes:
+        box.ask_to_end()
+    for box in boxes:
+        box.end_now()
+    for server in servers:
+        server.end_now()
+
+
+class ForkServer:
+    """A started interpreter behind a wall, from which boxes are forked. See `boot`.
+
+    Attributes:
+        owner: Pid of the process that started it.
+        boxes: Those of its boxes that have not been closed.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        missing: frozenset[Guarantee],
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        errors: int,
+        order: Callable[[], Mapping[str, Any]],
+        folders: bool,
+    ) -> None:
+        self.owner = os.getpid()
+        self.boxes: set[LocalBox] = set()
+        self._backend = backend
+        self._missing = missing
+        self._process = process
+        self._control = control
+        self._errors = errors
+        self._order = order
+        self._folders = folders
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._unused = asyncio.Event()
+        self._unused.set()
+        self._closing: asyncio.Task[None] | None = None
+        _servers.add(self)
+
+    @property
+    def spent(self) -> bool:
+        """Whether it can start no more boxes."""
+        return self._closing is not None or has_ended(self._process.pid)
+
+    async def ready(self) -> None:
+        """Wait until it can take orders.
+
+        Raises:
+            SandboxError: It could not be started; says what it said.
+        """
+        line = b""
+        with contextlib.suppress(OSError):  # it has ended
+            if await readable(self._control.fileno(), START_SECONDS):
+                line = self._control.recv(100)
+        if line != b"ready":
+            said = read_file(self._errors, 2000).decode(errors="replace").strip().splitlines()
+            await self.close()
+            raise SandboxError(
+                f"the {self._backend} sandbox did not start: {said[-1] if said else 'no message'}"
+            )
+
+    async def box(self) -> LocalBox:
+        """Fork a box and wait until it can take a job.
+
+        Raises:
+            SandboxError: It could not be made; says why.
+        """
+        if self.spent:
+            raise SandboxError(f"the {self._backend} sandbox has ended")
+        workdir = tempfile.mkdtemp(prefix=f"mars-env-sandbox-{os.getpid()}-") if self._folders else None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        box = LocalBox(self._backend, self._missing, ours, workdir, self._forget)
+        self.boxes.add(box)
+        self._unused.clear()
+        order = {**self._order(), **({} if workdir is None else {"workdir": workdir})}
+        try:
+            async with self._at_once:
+                try:
+                    socket.send_fds(self._control, [marshal.dumps(order, 2)], [theirs.fileno()])
+                except OSError as error:
+                    raise SandboxError(f"the {self._backend} sandbox has ended ({error})") from error
+                finally:
+                    theirs.close()
+                await box.ready(START_SECONDS)
+        except BaseException:
+            await box.close()
+            raise
+        return box
+
+    def _forget(self, box: LocalBox) -> None:
+        self.boxes.discard(box)
+        if not self.boxes:
+            self._unused.set()
+
+    async def close(self) -> None:
+        """Start no more boxes; end once those that were started are closed. Idempotent."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await self._unused.wait()
+        with contextlib.suppress(OSError):  # the other end is gone
+            self._control.shutdown(socket.SHUT_RDWR)
+        await in_thread(self.end_now)
+
+    def end_now(self) -> None:
+        """Kill it, and with it what it has forked, and wait until it is gone."""
+        with contextlib.suppress(OSError):  # it is closed, or the other end is gone
+            self._control.shutdown(socket.SHUT_RDWR)
+        wait_for_end(self._process.pid, CLOSE_SECONDS)
+        kill_tree(self._process.pid)
+        # Until the outer process is collected, and with it the name space's first one.
+        self._process.wait()
+        self._control.close()
+        os.close(self._errors)
+        _servers.discard(self)
+
+
+async def start(
+    backend: str,
+    missing: frozenset[Guarantee],
+    wall: Sequence[str],
+    config: Mapping[str, Any],
+    order: Callable[[], Mapping[str, Any]] = dict,
+    *,
+    folders: bool = False,
+) -> ForkServer:
+    """Start a fork server behind the command `wall` (empty: behind nothing).
+
+    Args:
+        backend: Name for results and messages.
+        missing: What the backend does not guarantee.
+        wall: A command that runs the command line appended to it.
+        config: `boot`'s configuration but for the control socket.
+        order: What is set for each box apart, beyond that.
+        folders: Whether each box needs a folder of its own on the host.
+
+    Raises:
+        SandboxError: It cannot be started; says why.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    errors = memory_file(b"")
+    full = {**config, "control": theirs.fileno(), "environment": ENVIRONMENT}
+    code = memory_file(marshal.dumps((_boot_code(), full), 2))
+    try:
+        process = subprocess.Popen(
+            [*wall, *_boot_command(code)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=ENVIRONMENT,  # a clean one: a name space's first process shows it in /proc/1/environ
+            cwd="/",
+            pass_fds=[theirs.fileno(), code],
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        os.close(errors)
+        raise SandboxError(f"the {backend} sandbox cannot be started: {error}") from error
+    finally:
+        theirs.close()
+        os.close(code)
+    server = ForkServer(backend, missing, process, ours, errors, order, folders)
+    await server.ready()
+    return server
+
+
+async def in_thread(function: Callable[[], None]) -> None:
+    """Call a function that blocks without blocking the loop; at the interpreter's end, without a thread."""
+    try:
+        future = asyncio.get_running_loop().run_in_executor(None, function)
+    except RuntimeError:  # threads can no longer be started
+        function()
+    else:
+        await future
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a child of ours has ended; it is not collected, so that its number stays its own."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def wait_for_end(pid: int, seconds: float) -> None:
+    """Wait until a child of ours has ended, or for so long, without collecting it."""
+    deadline = time.monotonic() + seconds
+    pause = 0.0002
+    while not has_ended(pid) and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(2 * pause, 0.01)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a child of ours that leads a process group, its children, and its group.
+
+    A name space dies with its first process. One that has not come so far as to see our end of the
+    wall die (bubblewrap killed from outside while it starts) is still in the group.
+    """
+    children: list[str] = []
+    with contextlib.suppress(OSError):  # it has ended, or the kernel does not list children
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for child in map(int, children):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended meanwhile
+            os.kill(child, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # likewise
+        os.killpg(pid, signal.SIGKILL)
