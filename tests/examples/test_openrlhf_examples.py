@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import mars_env
 from mars_env.agents.scripted import ScriptedModel
+from mars_env.cli import app
 from mars_env.envs import GroupedSettings, grouped
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.testing import check_rules
@@ -107,6 +110,30 @@ def test_one_model_in_several_roles():
     assert prompts == list(roles.STYLES)
     assert len(set(prompts)) == 3
     assert settings.rows_per_tree() == 8
+
+
+@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.sh")), ids=lambda script: script.stem)
+def test_evaluations_that_a_comment_names_are_good_commands(script, tmp_path, monkeypatch):
+    """The indented lines of the comment are run by bash; `mars-env` gets them with a small embedded set."""
+    comment = script.read_text(encoding="utf-8").partition("# Before and after")[2]
+    commands = [line.removeprefix("#") for line in comment.splitlines() if line.startswith("#   ")]
+    stub = (
+        'SOLVER=http://127.0.0.1:1/v1#m\nvllm() { :; }\nmars-env() { printf "%s\\0" "$@"; printf "\\n"; }\n'
+    )
+    (tmp_path / "commands.sh").write_text(stub + "\n".join(commands) + "\n", encoding="utf-8")
+    told = subprocess.run(
+        ["bash", "-u", str(tmp_path / "commands.sh")], stdout=subprocess.PIPE, check=False
+    ).stdout.decode()
+    evaluations = [line.split("\0")[:-1] for line in told.splitlines() if line.startswith("evaluate")]
+    assert evaluations
+    monkeypatch.setenv("SERVER", "http://127.0.0.1:1/v1")
+    monkeypatch.setenv("MODEL", "m")
+    for words in evaluations:
+        code = "livecodebench" in words[1]
+        small = ["--problems", "programs" if code else "arithmetic", "--limit", "1", "--dry-run"]
+        outcome = CliRunner().invoke(app, [*words, *small])
+        assert outcome.exit_code == 0, (words, outcome.output)
+        assert "episodes, at most" in outcome.output
 
 
 def test_they_play_on_a_server_too(calibration, monkeypatch):

@@ -76,7 +76,11 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> str:
     args = parse(full)
     refuse(settings_here, args)
     lines = [_rollouts(settings_here, args), ""]
-    for name, checkpoint in _checkpoints(settings_here, args):
+    checkpoints = _checkpoints(settings_here, args)
+    if len(checkpoints) > 1:
+        gpus = sum(pool.gpus for pool in placement(args))
+        lines += [f"{len(checkpoints)} policies with {gpus} GPUs each: {gpus * len(checkpoints)} in all", ""]
+    for name, checkpoint in checkpoints:
         own = arguments_of(args, name, checkpoint) if name else args
         lines += [
             f"{f'Policy {name}: ' if name else ''}{checkpoint}",

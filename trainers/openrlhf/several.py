@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,13 +23,8 @@ import ray
 import torch
 from openrlhf.trainer.ppo_trainer import BasePPOTrainer, prepare_datasets
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
-from openrlhf.trainer.ray import ppo_actor, vllm_engine
-from openrlhf.trainer.ray.launcher import RayActorGroup, ReferenceModelActor
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
-from openrlhf.utils import get_strategy
 from openrlhf.utils.logging_utils import init_logger
-from openrlhf.utils.utils import get_tokenizer
-from ray.util.placement_group import placement_group
 
 from mars_env.agents.registry import make_agents
 from mars_env.errors import ConfigError, StoreError
@@ -44,6 +38,7 @@ from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figu
 from mars_env.trainers.openrlhf.generator import Rollouts, drawn_problems, shape_of
 from mars_env.trainers.openrlhf.policies import arguments_of, plays, tag_of, take_common_checkpoint
 from mars_env.trainers.openrlhf.problems import DrawnProblems
+from mars_env.trainers.openrlhf.processes import Trained, load_models, placed, require_gpus
 from mars_env.trainers.openrlhf.record import Record
 from mars_env.trainers.openrlhf.responses import responses
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -61,33 +56,6 @@ class PolicyTrainer(TeamTraining, BasePPOTrainer):  # type: ignore[misc]
     def broadcast_to_vllm(self) -> None:
         """Send the weights to the policy's own engines."""
         self.send_weights(midway=self.args.train.partial_rollout_enable)
-
-
-@dataclass(slots=True)
-class Trained:
-    """One policy and all that it has of its own.
-
-    Attributes:
-        args: OpenRLHF's arguments, with its weights and directories.
-        strategy: OpenRLHF's.
-        engines: Handles of its engines.
-        actors: Its trainer's processes.
-        reference: Those of the frozen weights of the KL term, if there is one.
-        tokenizer: Its own.
-        trainer: Drives them.
-        model: Its engines, as agents ask them.
-        step: Updates that have trained it.
-    """
-
-    args: Any
-    strategy: Any
-    engines: list[Any]
-    actors: Any
-    reference: Any
-    tokenizer: Any
-    trainer: Any = None
-    model: Model | None = None
-    step: int = field(default=0)
 
 
 def train(settings: TeamSettings, args: SimpleNamespace) -> None:
@@ -140,10 +108,11 @@ class _Run:
                     "env_vars": {"TOKENIZERS_PARALLELISM": os.environ.get("TOKENIZERS_PARALLELISM", "false")}
                 }
             )
-        self.policies = {name: _placed(one) for name, one in own.items()}
+        require_gpus(own.values())
+        self.policies = {name: placed(one) for name, one in own.items()}
         self.prompts = self._prompts()
         steps = scheduled_steps(settings, args, len(self.prompts))
-        _load_models(self.policies.values(), steps)
+        load_models(self.policies.values(), steps)
         for name, policy in self.policies.items():
             policy.trainer = _trainer(settings, policy)
             policy.model = self._model(name, policy)
@@ -243,13 +212,13 @@ class _Run:
     def _agents(self, names: Sequence[str], temperature: float) -> dict[str, Agent]:
         limit = self.args.rollout.max_new_tokens or self.args.data.max_len
         sampling = Sampling(temperature=temperature, max_tokens=limit)
-        placed = plays(names, self.settings.policies, self.settings.plays, self.settings.others)
+        whose = plays(names, self.settings.policies, self.settings.plays, self.settings.others)
         agents: dict[str, Agent] = {}
         for name, policy in self.policies.items():
             assert policy.model is not None
-            mine = [agent for agent in names if placed.get(agent) == name]
+            mine = [agent for agent in names if whose.get(agent) == name]
             agents |= make_team(self.settings, mine, policy.model, sampling, name)
-        theirs = [agent for agent in names if agent not in placed]
+        theirs = [agent for agent in names if agent not in whose]
         agents |= make_agents(self.settings.others, theirs, sampling=sampling) if theirs else {}
         return {name: agents[name] for name in names}
 
@@ -327,59 +296,6 @@ class _Awake:
     def __exit__(self, *_: object) -> None:
         if self._engines:
             batch_vllm_engine_call(self._engines, "sleep")
-
-
-def _placed(args: SimpleNamespace) -> Trained:
-    """Ask Ray for the processes of one policy, placed as OpenRLHF's own `train` places them."""
-    strategy = get_strategy(args)
-    actor, duplicates = args.actor, args.ds.ring_attn_size * args.ds.tensor_parallel_size
-    group = None
-    if args.train.colocate_all or args.train.colocate_actor_ref:
-        bundles = [{"GPU": 1, "CPU": 1} for _ in range(actor.num_nodes * actor.num_gpus_per_node)]
-        group = placement_group(bundles, strategy="PACK")
-        ray.get(group.ready())
-    engines = vllm_engine.create_vllm_engines(
-        args.vllm.num_engines,
-        args.vllm.tensor_parallel_size,
-        actor.model_name_or_path,
-        args.train.seed,
-        args.train.full_determinism_enable,
-        args.vllm.enable_prefix_caching,
-        args.vllm.enforce_eager,
-        args.data.max_len,
-        group if args.train.colocate_all and not args.train.async_enable else None,
-        args.vllm.gpu_memory_utilization,
-        args.vllm.enable_sleep,
-        None,  # the team's engines always tell log-probabilities
-        agent_func_path=None,
-        remote_rm_url=args.reward.remote_url,
-    )
-    share: dict[str, Any] = {
-        "pg": group, "num_gpus_per_actor": 0.2 if group else 1, "duplicate_actors": duplicates
-    }  # fmt: skip
-    actors = RayActorGroup(actor.num_nodes, actor.num_gpus_per_node, ppo_actor.PolicyModelActor, **share)
-    reference = None
-    if args.algo.kl.init_coef > 0:
-        reference = RayActorGroup(
-            args.ref.num_nodes, args.ref.num_gpus_per_node, ReferenceModelActor, **share
-        )
-    tokenizer = get_tokenizer(
-        actor.model_name_or_path, None, "left", strategy, use_fast=not args.data.disable_fast_tokenizer
-    )
-    return Trained(args, strategy, engines, actors, reference, tokenizer)
-
-
-def _load_models(policies: Any, steps: int) -> None:
-    """Load all weights, of all policies at the same time."""
-    refs = []
-    for policy in policies:
-        checkpoint = policy.args.actor.model_name_or_path
-        refs += policy.actors.async_init_model_from_pretrained(
-            policy.strategy, checkpoint, steps, policy.engines
-        )
-        if policy.reference is not None:
-            refs += policy.reference.async_init_model_from_pretrained(policy.strategy, checkpoint)
-    ray.get(refs)
 
 
 def _trainer(settings: TeamSettings, policy: Trained) -> PolicyTrainer:

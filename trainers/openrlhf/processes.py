@@ -1,0 +1,117 @@
+"""The processes of one policy among several: engines, trainer, reference. Imports OpenRLHF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import ray
+from openrlhf.trainer.ray import ppo_actor, vllm_engine
+from openrlhf.trainer.ray.launcher import RayActorGroup, ReferenceModelActor
+from openrlhf.utils import get_strategy
+from openrlhf.utils.utils import get_tokenizer
+from ray.util.placement_group import placement_group
+
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.plan import placement
+from mars_env.types import Model
+
+
+@dataclass(slots=True)
+class Trained:
+    """One policy and all that it has of its own.
+
+    Attributes:
+        args: OpenRLHF's arguments, with its weights and directories.
+        strategy: OpenRLHF's.
+        engines: Handles of its engines.
+        actors: Its trainer's processes.
+        reference: Those of the frozen weights of the KL term, if there is one.
+        tokenizer: Its own.
+        trainer: Drives them.
+        model: Its engines, as agents ask them.
+        step: Updates that have trained it.
+    """
+
+    args: Any
+    strategy: Any
+    engines: list[Any]
+    actors: Any
+    reference: Any
+    tokenizer: Any
+    trainer: Any = None
+    model: Model | None = None
+    step: int = 0
+
+
+def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
+    """Refuse what Ray would wait for without an end.
+
+    Args:
+        policies: OpenRLHF's arguments of each policy.
+
+    Raises:
+        ConfigError: The cluster has fewer GPUs than the policies take.
+    """
+    needed = sum(pool.gpus for args in policies for pool in placement(args))
+    there = ray.cluster_resources().get("GPU", 0)
+    if needed > there:
+        raise ConfigError(
+            f"the policies take {needed} GPUs together, but Ray has {there:g}: see --dry-run, and let the "
+            "cluster's other nodes join it first"
+        )
+
+
+def placed(args: SimpleNamespace) -> Trained:
+    """Ask Ray for the processes of one policy, placed as OpenRLHF's own `train` places them."""
+    strategy = get_strategy(args)
+    actor, duplicates = args.actor, args.ds.ring_attn_size * args.ds.tensor_parallel_size
+    group = None
+    if args.train.colocate_all or args.train.colocate_actor_ref:
+        bundles = [{"GPU": 1, "CPU": 1} for _ in range(actor.num_nodes * actor.num_gpus_per_node)]
+        group = placement_group(bundles, strategy="PACK")
+        ray.get(group.ready())
+    engines = vllm_engine.create_vllm_engines(
+        args.vllm.num_engines,
+        args.vllm.tensor_parallel_size,
+        actor.model_name_or_path,
+        args.train.seed,
+        args.train.full_determinism_enable,
+        args.vllm.enable_prefix_caching,
+        args.vllm.enforce_eager,
+        args.data.max_len,
+        group if args.train.colocate_all and not args.train.async_enable else None,
+        args.vllm.gpu_memory_utilization,
+        args.vllm.enable_sleep,
+        None,  # the team's engines always tell log-probabilities
+        agent_func_path=None,
+        remote_rm_url=args.reward.remote_url,
+    )
+    share: dict[str, Any] = {
+        "pg": group, "num_gpus_per_actor": 0.2 if group else 1, "duplicate_actors": duplicates
+    }  # fmt: skip
+    actors = RayActorGroup(actor.num_nodes, actor.num_gpus_per_node, ppo_actor.PolicyModelActor, **share)
+    reference = None
+    if args.algo.kl.init_coef > 0:
+        reference = RayActorGroup(
+            args.ref.num_nodes, args.ref.num_gpus_per_node, ReferenceModelActor, **share
+        )
+    tokenizer = get_tokenizer(
+        actor.model_name_or_path, None, "left", strategy, use_fast=not args.data.disable_fast_tokenizer
+    )
+    return Trained(args, strategy, engines, actors, reference, tokenizer)
+
+
+def load_models(policies: Iterable[Trained], steps: int) -> None:
+    """Load all weights, of all policies at the same time."""
+    refs = []
+    for policy in policies:
+        checkpoint = policy.args.actor.model_name_or_path
+        refs += policy.actors.async_init_model_from_pretrained(
+            policy.strategy, checkpoint, steps, policy.engines
+        )
+        if policy.reference is not None:
+            refs += policy.reference.async_init_model_from_pretrained(policy.strategy, checkpoint)
+    ray.get(refs)
