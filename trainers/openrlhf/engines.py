@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
 from mars_env.agents.prompts import check_request
 from mars_env.errors import ConfigError, ModelError
-from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Prompt, Sampling
 
 CALLS = 512
@@ -111,7 +110,7 @@ class EnginesModel:
                 f"{self.name}: a prompt of {len(ids)} tokens leaves no room in a context of {self._context} "
                 "tokens (--data.max_len); shorten it"
             )
-        requests = [_request(sampling, i, room) for i in range(n)]
+        requests = [_request(sampling, room)] * n
         least = min(range(len(self._engines)), key=self._busy.__getitem__)
         self._busy[least] += n
         try:
@@ -138,15 +137,18 @@ class EnginesModel:
         )
 
 
-def _request(sampling: Sampling, sample: int, room: int) -> dict[str, Any]:
-    """Arguments of vLLM's ``SamplingParams`` for one sample."""
+def _request(sampling: Sampling, room: int) -> dict[str, Any]:
+    """Arguments of vLLM's ``SamplingParams`` for one sample.
+
+    Without a seed: vLLM draws for requests with seeds of their own one by one (and version 0.32 fails on CPUs
+    where it reads the prompt of such a request in parts). The engines have seeds: ``--train.seed``.
+    """
     return {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
         "max_tokens": min(sampling.max_tokens, room),
         "stop": list(sampling.stop),
-        "seed": None if sampling.seed is None else derive_seed(sampling.seed, sample),
         "logprobs": 0,  # the sampled token's alone
         "detokenize": bool(sampling.stop),  # otherwise the text is decoded once, at the end
     }

@@ -1,0 +1,100 @@
+"""A Ray with GPUs that are not there, so that OpenRLHF trains on a CPU: for its tests and its proof."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+SHIM = Path(__file__).parents[1] / "engines" / "openrlhf_shim"
+
+ENGINES = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+
+MINIATURE = {
+    "--actor.num_nodes": "1",
+    "--actor.num_gpus_per_node": "1",
+    "--vllm.num_engines": "1",
+    "--vllm.gpu_memory_utilization": "0.3",
+    "--vllm.enforce_eager": None,
+    "--data.max_len": "128",
+    "--rollout.max_new_tokens": "64",
+    "--algo.advantage.is_correction_level": "token",
+    "--algo.advantage.is_correction_mode": "clip",
+    "--ds.attn_implementation": "eager",
+}
+"""OpenRLHF's flags for the miniature; those of value None stand alone."""
+
+
+def environment(address):
+    """Of the processes of a run."""
+    return {
+        **ENGINES,
+        **os.environ,
+        "PYTHONPATH": str(SHIM),
+        "MARS_ENV_OPENRLHF_ON_CPU": "1",
+        "DS_ACCELERATOR": "cpu",
+        "RAY_ADDRESS": address,
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_worker_niceness": "0",  # 15 by default: beside other work hardly anything would move
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+@contextmanager
+def ray_on_cpus(gpus=4):
+    """A Ray of its own; gives the environment of those who join it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    env = environment(f"127.0.0.1:{port}")
+    ray = Path(sys.executable).with_name("ray")
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as sockets:
+        head = subprocess.Popen(
+            [
+                ray, "start", "--head", "--block", "--disable-usage-stats", "--include-dashboard=false",
+                f"--num-gpus={gpus}", "--num-cpus=8", f"--port={port}", f"--temp-dir={sockets}",
+            ],
+            env={name: value for name, value in env.items() if name != "RAY_ADDRESS"},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        try:
+            yield env
+        finally:
+            os.killpg(head.pid, signal.SIGTERM)
+            head.wait(60)
+
+
+def command(flags):
+    """The launcher's command line."""
+    words = [str(word) for name, value in flags.items() for word in (name, value) if word is not None]
+    return [sys.executable, "-W", "ignore", "-m", "mars_env.trainers.openrlhf", *words]
+
+
+def checkpoint_step(checkpoints):
+    """The newest step that is wholly on disk."""
+    latest = Path(checkpoints) / "_actor" / "latest"
+    return int(latest.read_text().removeprefix("global_step")) if latest.exists() else 0
+
+
+def logged(board, kind):
+    """What OpenRLHF's TensorBoard logger wrote: figures by step; kind is ``"train"`` or ``"eval"``."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = {}
+    for file in sorted(Path(board).rglob("events.out.tfevents.*")):
+        events = EventAccumulator(str(file))
+        events.Reload()
+        for tag in events.Tags()["scalars"]:
+            for scalar in events.Scalars(tag) if tag.startswith(f"{kind}/") else ():
+                found.setdefault(scalar.step, {})[tag.removeprefix(f"{kind}/")] = scalar.value
+    return found
