@@ -206,6 +206,12 @@ async def train(
         ConfigError: The team is not that of the stage, or its limit is not that of the overlong penalty.
     """
     _refuse_unfit(team, settings)
+    run = {
+        "stage": settings.stage,
+        "problems_per_step": settings.problems_per_step,
+        "agents": {name: agent.policy for name, agent in team.agents.items()},
+        "nodes": game.rules.max_turns,
+    }
     if settings.pipeline is not None:
         from mars_env.trainers import pipelined  # synchronous training needs none of it
 
@@ -227,16 +233,9 @@ async def train(
             directory=directory,
             checkpoint_every=checkpoint_every,
             loggers=loggers,
+            run=run,
         )
-    trainer = LocalTrainer(
-        team.policies,
-        settings.train.model_copy(update={"seed": settings.seed}),
-        run={
-            "stage": settings.stage,
-            "problems_per_step": settings.problems_per_step,
-            "agents": {name: agent.policy for name, agent in team.agents.items()},
-        },
-    )
+    trainer = LocalTrainer(team.policies, settings.train.model_copy(update={"seed": settings.seed}), run=run)
     return await trainer.fit(
         rollouts(game, team.agents, problems, settings),
         settings.steps,

@@ -74,6 +74,7 @@ async def train(
     directory: str | Path | None = None,
     checkpoint_every: int = 10,
     loggers: Sequence[Logger] = (),
+    run: Mapping[str, Any] | None = None,
 ) -> list[StepMetrics]:
     """Train a team while it plays on, until `settings.steps` updates are done.
 
@@ -97,6 +98,7 @@ async def train(
             trained again. What was under way is played again, by the policy of the checkpoint.
         checkpoint_every: Updates between two checkpoints.
         loggers: Take the figures of every update.
+        run: What else a run that goes on from a checkpoint must have in common with it, as plain data.
 
     Returns:
         The figures of the updates that this call did; fewer than `settings.steps` only if the problems end.
@@ -107,7 +109,10 @@ async def train(
     trainer = LocalTrainer(
         policies,
         settings.train.model_copy(update={"seed": settings.seed}),
-        run=settings.model_dump(mode="json", include={"problems_per_step", "rollouts", "pipeline"}),
+        run={
+            **settings.model_dump(mode="json", include={"problems_per_step", "rollouts", "pipeline"}),
+            **(run or {}),
+        },
     )
     if settings.pipeline.max_staleness:
         _refuse_shared_weights(agents, policies)

@@ -266,6 +266,15 @@ def test_a_run_of_another_team_is_not_taken_up(tmp_path):
         asyncio.run(train(env.game, players, env.problems, wanted, directory=tmp_path))
 
 
+@pytest.mark.parametrize("pipeline", [None, PipelineSettings(max_staleness=1)])
+def test_a_run_with_smaller_trees_is_not_taken_up(tmp_path, pipeline):
+    env, players, wanted = made("heterogeneous", 2, ["a", "b"], pipeline=pipeline, steps=1)
+    asyncio.run(train(env.game, players, env.problems, wanted, directory=tmp_path))
+    smaller = environment(2, nodes=4)
+    with pytest.raises(mars_env.errors.StoreError, match=r"run\.nodes"):
+        asyncio.run(train(smaller.game, players, env.problems, wanted, directory=tmp_path))
+
+
 def test_adapters_on_one_base_are_a_heterogeneous_team():
     pytest.importorskip("peft", reason="adapters need the extra lora")
     from mars_env.trainers.lora import LoRASettings, add_adapters
