@@ -80,14 +80,17 @@ class VLLMModel:
             settings |= {"enable_lora": True, "max_lora_rank": max_lora_rank}
         if clash := {*settings} & {*(options or ())}:
             raise ConfigError(f"options may not set {', '.join(sorted(clash))}: VLLMModel's arguments do")
+        on_cpu: bool = self._vllm.platforms.current_platform.is_cpu()
         # Requests without a seed must differ between replicas: vLLM's own default would seed all alike.
-        settings = (
-            {"enable_prefix_caching": True, "seed": secrets.randbits(31)} | settings | dict(options or {})
-        )
+        defaults: dict[str, Any] = {"enable_prefix_caching": True, "seed": secrets.randbits(31)}
+        if (
+            on_cpu
+        ):  # a part of a prompt leaves no token to draw, and on CPUs a seeded request then ends the engine
+            defaults["enable_chunked_prefill"] = False
+        settings = defaults | settings | dict(options or {})
         kind = StreamingEngine if engine == "async" else OfflineEngine
         self._engine: Engine = kind(settings, version)
         self._loras = itertools.count(1) if max_lora_rank is not None else None
-        on_cpu: bool = self._vllm.platforms.current_platform.is_cpu()
         self._adapters_alone = on_cpu and engine == "async" and max_lora_rank is not None
 
     def __repr__(self) -> str:

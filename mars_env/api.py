@@ -122,6 +122,7 @@ def evaluate(
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
     grader: Grader | str | None = None,
+    turn_timeout: float | None = None,
     workers: str | int | Placement | None = None,
     on_tree: Callable[[Tree], None] | None = None,
     **settings: Any,
@@ -143,6 +144,7 @@ def evaluate(
         rewards: As for `make`.
         team_reward: As for `make`.
         grader: As for `make`.
+        turn_timeout: Seconds after which an agent that does not act is given up, with its tree.
         workers: Play on Ray: how many workers, or a `mars_env.distributed.Placement` (docs/ray.md). What
             comes out is the same.
         on_tree: Called with every tree as it is finished.
@@ -172,6 +174,7 @@ def evaluate(
         rewards=rewards,
         team_reward=team_reward,
         grader=grader,
+        turn_timeout=turn_timeout,
         elsewhere=workers is not None,
         **settings,
     )
@@ -247,6 +250,7 @@ def prepare(
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
     grader: Grader | str | None = None,
+    turn_timeout: float | None = None,
     elsewhere: bool = False,
     **settings: Any,
 ) -> Prepared:
@@ -279,8 +283,8 @@ def prepare(
         baselines=baselines,
         config=config,
     )
-    game = partial(_game, env_spec, env.problems[0].kind, rewards, team_reward, grader)
-    return Prepared(plan, env.game, game, team)
+    remake = partial(_game, env_spec, env.problems[0].kind, rewards, team_reward, grader, None, turn_timeout)
+    return Prepared(plan, replace(env.game, turn_timeout=turn_timeout), remake, team)
 
 
 def _game(
@@ -289,10 +293,11 @@ def _game(
     rewards: Mapping[str, Reward | str] | None,
     team_reward: TeamReward | str | None,
     grader: Grader | str | None,
-    grower: MakeGrower | None = None,
+    grower: MakeGrower | None,
+    turn_timeout: float | None = None,
 ) -> Game:
     """The game of a spec, its models made; also called in the processes of a cluster."""
-    return make_game(
+    game = make_game(
         _with_models(env_spec),
         kind=kind,
         rewards=rewards,
@@ -300,6 +305,7 @@ def _game(
         grader=grader,
         grower=grower,
     )
+    return replace(game, turn_timeout=turn_timeout)
 
 
 def _with_models(env_spec: EnvSpec) -> EnvSpec:

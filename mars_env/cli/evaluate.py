@@ -36,6 +36,9 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(help="The first so many problems.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     concurrency: Annotated[int, typer.Option(help="Episodes at once.")] = 64,
+    turn_timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which an agent that does not act is given up.")
+    ] = None,
     workers: Annotated[
         str | None, typer.Option(help="Play on Ray: ray:COUNT, or ray:FILE.json (docs/ray.md).")
     ] = None,
@@ -73,6 +76,7 @@ def evaluate(
         baselines=baselines,
         rewards=pairs(reward or [], "--reward"),
         grader=grader,
+        turn_timeout=turn_timeout,
         elsewhere=workers is not None and not dry_run,
         **settings(set_ or []),
     )

@@ -31,6 +31,8 @@ class Game:
             by; None where it is nothing. Its rules are `mars_env.envs.rules.Informed`.
         grading_timeout: Seconds after which a grader that does not answer is given up: the grade is
             UNKNOWN. Generous, since a verdict may have to wait its turn among thousands.
+        turn_timeout: Seconds after which an agent that does not act is given up, and its tree with it; None
+            for no limit. Models behind servers have limits of their own, and may have to wait their turn.
     """
 
     rules: Rules[Any]
@@ -40,8 +42,11 @@ class Game:
     grower: MakeGrower = Linear
     evidence: Evidence | None = None
     grading_timeout: float = 3600.0
+    turn_timeout: float | None = None
 
     def __post_init__(self) -> None:
+        if self.turn_timeout is not None and not self.turn_timeout > 0:
+            raise ConfigError(f"turn_timeout must be more than 0 seconds, got {self.turn_timeout:g}")
         if self.evidence is not None and not hasattr(self.rules, "informed"):
             raise ConfigError(
                 f"{type(self.rules).__name__} has no method informed(), so its agents cannot read the "

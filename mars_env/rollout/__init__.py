@@ -1,14 +1,24 @@
-"""Playing many trees at once: the engine, its store, the groups that training compares."""
+"""Playing many trees at once: the engine, its store, the groups that training compares.
+
+The agentic pipeline is `mars_env.rollout.pipeline.pipeline`; its module keeps its name to itself.
+"""
 
 from mars_env.rollout.engine import Job, collect, play, play_all, turn_order
 from mars_env.rollout.groups import groups_of, rollout_step
+from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
 from mars_env.rollout.regrade import regrade
+from mars_env.rollout.segments import SegmentedModel
+from mars_env.rollout.slots import Slots
 from mars_env.rollout.store import Run, Store, read_run
 
 __all__ = [
     "Job",
+    "PipelineSettings",
     "Run",
+    "SegmentedModel",
+    "Slots",
     "Store",
+    "UpdateBatch",
     "collect",
     "groups_of",
     "play",

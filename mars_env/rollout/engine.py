@@ -237,12 +237,15 @@ class _Player:
         agent = self._agents[order.agent]
         observation = game.rules.observe(order.parent.state, order.agent)
         began = perf_counter()
+        limit = asyncio.timeout(game.turn_timeout)
         try:
-            actions = await agent.act(observation, n, derive_seed(self._seed, self._job.tree, order.id))
+            async with limit:
+                actions = await agent.act(observation, n, derive_seed(self._seed, self._job.tree, order.id))
             if len(actions) != n:
                 raise ModelError(f"{order.agent} returned {len(actions)} actions where {n} were asked for")
         except Exception as error:  # a user's agent may raise anything; one tree must not end the run
-            self.fault = f"{order.agent} at turn {order.id}: {type(error).__name__}: {error}"
+            why = f"no action within {game.turn_timeout:g} s" if limit.expired() else str(error)
+            self.fault = f"{order.agent} at turn {order.id}: {type(error).__name__}: {why}"
             log.warning(
                 "tree %s is given up: %s",
                 self._job.tree,

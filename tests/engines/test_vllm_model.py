@@ -308,3 +308,12 @@ async def test_a_closed_engine_says_so(checkpoint):
         await waiting
     with pytest.raises(ModelError):
         await model.complete(PROMPT, 1, Sampling(max_tokens=5))
+
+
+async def test_more_seeded_prompts_than_one_step_reads(model, module, tolerance):
+    """Where prompts are read in parts, a part draws no token: on CPUs, seeds and parts do not go together."""
+    prompts = [[5 + (i * 7 + j) % 10 for j in range(150)] for i in range(100)]  # 15,000 tokens
+    sampling = Sampling(max_tokens=4, seed=1)
+    answers = await asyncio.gather(*(model.complete(prompt, 1, sampling) for prompt in prompts))
+    assert all(len(completion.token_ids) > 0 for [completion] in answers)
+    assert gap(answers[-1][0], reference(module)) < tolerance

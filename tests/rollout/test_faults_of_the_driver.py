@@ -14,7 +14,7 @@ import pytest
 import mars_env
 from mars_env.agents import ScriptedModel, make_agents
 from mars_env.envs import TRAINING, Game, SolveVerifyCorrect
-from mars_env.errors import StoreError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.grading.math import MathGrader
 from mars_env.grading.pool import Limits
 from mars_env.rollout import Job, Store, collect, play_all, read_run
@@ -212,6 +212,61 @@ async def test_an_agent_that_hangs_keeps_nobody_from_stopping(tmp_path):
         await played.aclose()
     with Store(tmp_path, {"seed": 1}, PROBLEMS) as store:
         assert all(set(store.turns_of(f"{problem.id}#0")) == {"0"} for problem in PROBLEMS)
+
+
+async def test_an_agent_that_hangs_is_given_up_after_its_time(tmp_path):
+    """Its tree says so and has no answer; its finished turns are kept, and played on when it is well."""
+
+    class Stuck:
+        policy = "stuck"
+        cancelled = 0
+
+        async def act(self, observation, n, seed):
+            if observation["problem"] != PROBLEMS[2].statement:
+                return await well["verifier_0"].act(observation, n, seed)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled += 1
+
+    game = Game(SolveVerifyCorrect(TRAINING), MathGrader(), turn_timeout=0.2)
+    well, stuck = team(game), Stuck()
+    jobs = list(map(Job, PROBLEMS))
+    expected = list(map(timeless, await collect(game, well, jobs, seed=1)))
+
+    async def run(agents):
+        with Store(tmp_path, {"seed": 1}, PROBLEMS) as store:
+            owed = [job for job in jobs if job.tree not in store.finished]
+            return [tree async for tree in play_all(game, agents, owed, seed=1, journal=store)]
+
+    async with asyncio.timeout(20):
+        await run({**well, "verifier_0": stuck})
+    assert stuck.cancelled == 1
+    for tree, sound in zip(map(timeless, read_run(tmp_path).trees), expected, strict=True):
+        if tree[0] == "sum/2#0":
+            assert tree[1:3] == (None, "verifier_0 at turn 0.0: TimeoutError: no action within 0.2 s")
+            assert tree[3] == sound[3][:1]
+        else:
+            assert tree == sound
+    [again] = await run(well)
+    assert timeless(again) == expected[2]
+
+
+async def test_a_time_out_of_the_agents_own_keeps_its_words():
+    class Impatient:
+        policy = "impatient"
+
+        async def act(self, observation, n, seed):
+            raise TimeoutError("the tool did not answer")
+
+    game = Game(SolveVerifyCorrect(TRAINING), MathGrader(), turn_timeout=30)
+    [tree] = await collect(game, {**team(game), "solver_0": Impatient()}, [Job(PROBLEMS[0])], seed=1)
+    assert tree.fault == "solver_0 at turn 0: TimeoutError: the tool did not answer"
+
+
+def test_a_limit_on_turns_is_a_time():
+    with pytest.raises(ConfigError, match="turn_timeout must be more than 0 seconds, got 0"):
+        Game(SolveVerifyCorrect(TRAINING), MathGrader(), turn_timeout=0.0)
 
 
 async def test_a_grade_is_never_of_another_kind(tmp_path):
