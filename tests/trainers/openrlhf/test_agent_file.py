@@ -39,7 +39,7 @@ class MiniatureEngine:
 
     async def sample(self, ids, requests):
         [first, *_] = requests
-        sampling = Sampling(first["temperature"], max_tokens=first["max_tokens"], seed=first["seed"])
+        sampling = Sampling(first["temperature"], max_tokens=first["max_tokens"], seed=0)
         completions = await self.model.complete(ids, len(requests), sampling)
         return [Sampled(c.token_ids, c.logprobs, c.finish_reason, ()) for c in completions]
 
