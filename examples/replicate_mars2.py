@@ -17,7 +17,7 @@ import asyncio
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -32,6 +32,7 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow, arm_difference, arm_estimate, arms_table, settings_hash
 from mars_env.evaluation.ledger import SeedEstimate, seed_text
 from mars_env.evaluation.pages import write_part
+from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.report import markdown_table
 from mars_env.trainers.miniature.mars2_experiment import ARMS, Mars2Arm, evaluate_team, train_team
 from mars_env.trainers.miniature.mars2_recipe import QUICK, RECIPE, Mars2Recipe
@@ -59,6 +60,8 @@ DIVERSITY = {
     "different": "two agents differ",
     "disagree": "one right, one wrong",
 }
+BUDGETS = {"best-of-n": "best-of-n", "search": "AB-MCTS"}
+CURVES = ("untrained", "single", "homogeneous", "equal pair", "heterogeneous")
 PARTS = {
     "no-feedback_pass@1": "no part",
     "search_pass@1": "feedback",
@@ -175,16 +178,35 @@ def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
     return markdown_table(("claim", *arms), lines) + "\n"
 
 
+def budgets(recipe: Mars2Recipe) -> list[tuple[int, str]]:
+    """Budgets in tokens, and what comes after a search's name in the figures there."""
+    return [*((cut, f"_pass@1 at {cut}") for cut in recipe.cuts), (recipe.tokens, "_pass@1")]
+
+
+def curves(
+    rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE
+) -> Mapping[str, Sequence[tuple[float, float]]]:
+    """Pass@1 of AB-MCTS in percent by budget, for the arms that are compared."""
+    names = [name for name in CURVES if any(row.arm == name for row in rows)]
+    return {
+        name: [
+            (float(tokens), 100 * arm_estimate(rows, name, f"search{figure}").mean)
+            for tokens, figure in budgets(recipe)
+        ]
+        for name in names
+    }
+
+
 def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
     """The part of docs/results.md on MARS2."""
     present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
     names = [arm.name for arm in present]
     spent = [(name, *(f"{arm_estimate(rows, name, figure).mean:,.1f}" for figure in SPENT)) for name in names]
-    seconds = [sum(row.seconds for row in rows if row.seed == seed) for seed in {row.seed for row in rows}]
-    cpu = [
-        sum(row.figures["cpu_seconds"] for row in rows if row.seed == seed)
-        for seed in {row.seed for row in rows}
-    ]
+    whole = [seed for seed in {row.seed for row in rows} if sum(r.seed == seed for r in rows) == len(present)]
+    seconds, cpu = (
+        [sum(cost(row) for row in rows if row.seed == seed) for seed in whole or {row.seed for row in rows}]
+        for cost in (lambda row: row.seconds, lambda row: row.figures["cpu_seconds"])
+    )
     templates = Environment(
         loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
     )  # Markdown, so nothing is escaped
@@ -193,6 +215,15 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         recipe=recipe,
         pass_1=arms_table(rows, names, SEARCHES),
         pass_n=arms_table(rows, names, ANY),
+        budgets=arms_table(
+            rows,
+            names,
+            {
+                f"{search}{figure}": f"{title}, {tokens}"
+                for search, title in BUDGETS.items()
+                for tokens, figure in budgets(recipe)[:-1]
+            },
+        ),
         distinct_right=markdown_table(
             ("arm", "different right programs a problem"),
             [(name, f"{arm_estimate(rows, name, 'distinct_right').mean:.2f}") for name in names],
@@ -228,6 +259,8 @@ def write_page() -> None:
     if not rows:
         raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
     write_part(DOCS / "results.md", "mars2", page(rows))
+    plot = training_curves(curves(rows), ylabel="Pass@1 of the search, %", xlabel="tokens a problem")
+    (DOCS / "results" / "mars2-budget.svg").write_bytes(plot)
     console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
 
 
