@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from mars_env.errors import ConfigError, StoreError
+from mars_env.seeds import derive_seed
 from mars_env.types import role_of
 
 LATEST = "latest"
@@ -57,13 +58,24 @@ def plays(
     return {name: policy for name, policy in found.items() if policy is not None}
 
 
-def arguments_of(args: SimpleNamespace, name: str, checkpoint: str) -> SimpleNamespace:
-    """OpenRLHF's arguments for one policy: its weights, and directories of its own.
+def arguments_of(
+    args: SimpleNamespace, name: str, checkpoint: str, resumed: str | None = None
+) -> SimpleNamespace:
+    """OpenRLHF's arguments for one policy: its weights, and directories and a seed of its own.
+
+    Engines draw all samples from one stream, which begins with their seed. With one and the same seed the
+    engines of different policies would draw alike, and so would those of a resumed run.
+
+    Args:
+        args: Of the run.
+        name: Of the policy.
+        checkpoint: What it begins with.
+        resumed: What the run goes on from, if it does.
 
     Example:
         >>> from types import SimpleNamespace as S
         >>> args = S(actor=S(model_name_or_path=None), ckpt=S(path="run/ckpt", output_dir="run/model"),
-        ...          logger=S(tensorboard_dir=None, wandb=S(run_name="run")))
+        ...          logger=S(tensorboard_dir=None, wandb=S(run_name="run")), train=S(seed=42))
         >>> own = arguments_of(args, "one", "path/a")
         >>> own.actor.model_name_or_path, own.ckpt.path, own.ckpt.output_dir, own.logger.wandb.run_name
         ('path/a', 'run/ckpt/one', 'run/model/one', 'run_one')
@@ -73,6 +85,7 @@ def arguments_of(args: SimpleNamespace, name: str, checkpoint: str) -> SimpleNam
     own.ckpt.path = str(Path(args.ckpt.path) / name)
     own.ckpt.output_dir = str(Path(args.ckpt.output_dir) / name)
     own.logger.wandb.run_name = f"{args.logger.wandb.run_name}_{name}"
+    own.train.seed = derive_seed(args.train.seed, name, resumed or "") % 2**31
     return own
 
 

@@ -24,6 +24,7 @@ import torch
 from openrlhf.trainer.ppo_trainer import BasePPOTrainer, prepare_datasets
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
+from openrlhf.utils import get_strategy
 from openrlhf.utils.logging_utils import init_logger
 
 from mars_env.agents.registry import make_agents
@@ -96,12 +97,14 @@ class _Run:
                 "several policies need two checkpoints of each, in case that a run ends while it saves: "
                 "set --ckpt.max_num to 2 or more"
             )
-        own = {name: arguments_of(args, name, path) for name, path in settings.policies.items()}
         self.resumed = None
         if args.ckpt.load_enable:
-            self.resumed = take_common_checkpoint([Path(a.ckpt.path) / "_actor" for a in own.values()])
-            for one in own.values():
-                one.ckpt.load_enable = self.resumed is not None
+            self.resumed = take_common_checkpoint(
+                [Path(args.ckpt.path) / name / "_actor" for name in settings.policies]
+            )
+        own = {name: arguments_of(args, name, path, self.resumed) for name, path in settings.policies.items()}
+        for one in own.values():
+            one.ckpt.load_enable = self.resumed is not None
         if not ray.is_initialized():
             ray.init(
                 runtime_env={
@@ -197,9 +200,9 @@ class _Run:
 
     def _prompts(self) -> DrawnProblems:
         """OpenRLHF's loader, which draws the problems for all policies."""
-        first = next(iter(self.policies.values()))
         torch.manual_seed(self.args.train.seed)  # of the order in which the loader draws
-        loader, _, _ = prepare_datasets(first.strategy, first.tokenizer)
+        tokenizer = next(iter(self.policies.values())).tokenizer  # asked for, but not used
+        loader, _, _ = prepare_datasets(get_strategy(self.args), tokenizer)
         return drawn_problems(self.settings, loader, self.args)
 
     def _model(self, name: str, policy: Trained) -> Model:

@@ -38,13 +38,15 @@ def test_what_does_not_fit_is_refused(policies, given, message):
 def test_arguments_of_one_policy_are_its_own():
     args = S(
         actor=S(model_name_or_path="x", num_nodes=1), ckpt=S(path="c", output_dir="m"),
-        logger=S(tensorboard_dir="t", wandb=S(run_name="r")),
+        logger=S(tensorboard_dir="t", wandb=S(run_name="r")), train=S(seed=42),
     )  # fmt: skip
     one = arguments_of(args, "one", "path/a")
     one.actor.num_nodes = 5
     two = arguments_of(args, "two", "path/b")
     assert (args.actor.model_name_or_path, args.actor.num_nodes, two.actor.num_nodes) == ("x", 1, 1)
     assert one.ckpt.path != two.ckpt.path
+    again = arguments_of(args, "one", "path/a", resumed=tag_of(3))
+    assert len({args.train.seed, one.train.seed, two.train.seed, again.train.seed}) == 4
     assert one.logger.wandb.run_name != two.logger.wandb.run_name
 
 
