@@ -16,6 +16,7 @@ from mars_env.errors import ConfigError, SandboxError
 from mars_env.grading import code_values as values
 from mars_env.grading.code_compare import outputs_match, preview, values_match
 from mars_env.grading.code_extract import complete_prompt, extract_program, preamble
+from mars_env.grading.code_replay import replay
 from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool, Result
 from mars_env.types import Grade, Problem
 
@@ -99,6 +100,11 @@ class CodeGrader:
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge a completion. See `mars_env.types.Grader`."""
         return await self._grade(problem, text, self._tests, self._score, self._run_all)
+
+    @property
+    def pool(self) -> Pool:
+        """The sandboxes that it judges in."""
+        return self._pool
 
     async def search_score(self, problem: Problem, text: str) -> float | None:
         """The share of public tests that pass: what a search may see. None where nothing is known.
@@ -352,9 +358,6 @@ def _feedback(outcomes: Sequence[Outcome], total: int, show: str) -> str:
 
 async def _judge_suite(lease: Lease, task: _Task, program: str) -> list[Outcome]:
     """Assert-style suites: the tests in one sandbox call into the program in another."""
-    if not lease.backend.channels:
-        why = f"the sandbox {lease.backend.name} has no channels, which assert-style tests need"
-        return [Outcome(False, False, why, fault=True)]
     outcomes: list[Outcome] = []
     for _ in range(_ATTEMPTS):
         ran, suite = await _converse(lease, task, program)
@@ -388,6 +391,8 @@ async def _converse(lease: Lease, task: _Task, program: str) -> tuple[Result, Re
     suite_limits = replace(
         task.limits, cpu_seconds=2 * cpu, idle_seconds=float("inf"), wall_seconds=task.limits.wall + 30
     )
+    if not lease.backend.channels:
+        return await replay(lease, _SUITE, spec, files, (program_limits, suite_limits))
     program_box, suite_box = await asyncio.gather(lease.box(), lease.box())
     ours, theirs = socket.socketpair()
     program_run = asyncio.ensure_future(
@@ -419,7 +424,8 @@ def _suite_outcomes(task: _Task, ran: Result, suite: Result) -> list[Outcome]:
     report = _report(suite)
     # The program cannot reach the tests' sandbox: a kill there came from outside.
     if Ended.LOST in (suite.ended, ran.ended) or _killed(suite):
-        return [Outcome(False, False, "the sandbox was lost", fault=True)]
+        why = next((r.detail for r in (suite, ran) if r.ended is Ended.LOST and r.detail), "")
+        return [Outcome(False, False, f"the sandbox was lost{why and f' ({why})'}", fault=True)]
     if suite.ended is not Ended.EXITED or not isinstance(report, tuple):
         # What the program sends can use up the tests' limits, so this is not UNKNOWN.
         return [Outcome(False, False, "the tests did not end within their limits")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import stat
 import struct
 import sys
 import types
@@ -19,7 +20,9 @@ if TYPE_CHECKING:  # typing itself is slow to import
     from typing import Any
 
 DATA_FD, CHANNEL_FD = 3, 4
-PROGRAM, CASE = "program.py", "case"
+PROGRAM, CASE, ASKED = "program.py", "case", "asked"
+DATA_FILE = "mars_env_data"
+"""What stands for `DATA_FD` where there is none: with a remote executor."""
 
 _PLACES = {
     "typing": "Any Callable DefaultDict Deque Dict FrozenSet Generator Generic Iterable Iterator List "
@@ -131,7 +134,16 @@ def call() -> None:
         data = values.encode(("result", result))
     except Exception as error:
         fail(error)
-    with open(DATA_FD, "wb", closefd=False) as file:
+    send(data)
+
+
+def send(data: bytes) -> None:
+    """Leave data for those who run us."""
+    try:
+        regular = stat.S_ISREG(os.fstat(DATA_FD).st_mode)
+    except OSError:
+        regular = False
+    with open(DATA_FD if regular else DATA_FILE, "wb", closefd=not regular) as file:
         file.write(data)
 
 
@@ -139,8 +151,7 @@ def fail(error: BaseException) -> None:
     """Show the traceback of the program's own frames, say what was raised, and exit."""
     show(error)
     data = values.encode(("raised", type(error).__name__))
-    with open(DATA_FD, "wb", closefd=False) as file:
-        file.write(data)
+    send(data)
     raise SystemExit(1)
 
 
@@ -161,6 +172,19 @@ def serve() -> None:
     Server().serve(prelude, imports)
 
 
+def replay() -> None:
+    """Answer the requests in the file `ASKED`, in their order: where there is no channel."""
+    with open(CASE, "rb") as file:  # noqa: PTH123
+        prelude, imports = values.decode(file.read())
+    with open(ASKED, "rb") as file:  # noqa: PTH123
+        asked = values.decode(file.read())
+    server = Server()
+    answers = [server.load(prelude, imports)]
+    if server.loaded:
+        answers += [server.answer(request) for request in asked]
+    send(values.encode([answer.decode("latin-1") for answer in answers]))  # as texts: plain data outside
+
+
 class Server:
     """Answers requests: ``(operation, target, arguments, keywords)``."""
 
@@ -168,6 +192,7 @@ class Server:
         self.kept: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
         self.namespace: dict[str, Any] = {}
+        self.loaded = False
 
     def keep(self, value: Any) -> values.Handle:
         """Keep an object for later calls, and make its handle."""
@@ -181,27 +206,34 @@ class Server:
 
     def serve(self, prelude: bool, imports: list[str]) -> None:
         """Load the program, then answer until the channel ends."""
+        write(self.load(prelude, imports))
+        while self.loaded and (data := read()) is not None:
+            write(self.answer(data))
+
+    def load(self, prelude: bool, imports: list[str]) -> bytes:
+        """Load the program: the first answer."""
         try:
             self.namespace = load(prelude, imports)
-            write(values.encode(("ready",)))
         except Exception as error:
             show(error)
-            write(values.encode(("raised", *described(error))))
-            return
-        while (data := read()) is not None:
-            given: list[Any] = []
-            operation, target, arguments, keywords = values.decode(data, self.resolve, containers=given)
-            try:
-                result = self.perform(operation, target, arguments, keywords)
-                # The arguments go back too: a function may change them in place.
-                known = {id(container): number for number, container in enumerate(given)}
-                answer = values.encode(("result", result, arguments, keywords), self.keep, known=known)
-            except StopIteration:
-                answer = values.encode(("stop",))
-            except Exception as error:
-                show(error)
-                answer = values.encode(("raised", *described(error)))
-            write(answer)
+            return values.encode(("raised", *described(error)))
+        self.loaded = True
+        return values.encode(("ready",))
+
+    def answer(self, data: bytes) -> bytes:
+        """The answer to one request."""
+        given: list[Any] = []
+        operation, target, arguments, keywords = values.decode(data, self.resolve, containers=given)
+        try:
+            result = self.perform(operation, target, arguments, keywords)
+            # The arguments go back too: a function may change them in place.
+            known = {id(container): number for number, container in enumerate(given)}
+            return values.encode(("result", result, arguments, keywords), self.keep, known=known)
+        except StopIteration:
+            return values.encode(("stop",))
+        except Exception as error:
+            show(error)
+            return values.encode(("raised", *described(error)))
 
     def resolve(self, handle: values.Handle) -> Any:
         """The object behind a handle of ours."""

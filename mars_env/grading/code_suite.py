@@ -110,10 +110,21 @@ class Session:
                 return self.keep(remote)
         raise Unsendable(f"a test hands the program a {type(value).__name__}, which is no plain data")
 
+    def exchange(self, packet: bytes) -> None:
+        """Send one request."""
+        try:
+            channel.write(packet)
+        except OSError as error:
+            raise ProgramGone("the program ended before it was asked") from error
+
+    def read(self) -> bytes | None:
+        """The answer to it, or None where there will be none."""
+        return channel.read()
+
     def receive(self, sent: list[Any]) -> Any:
         """One answer; containers that were sent and that the program changed are changed here too."""
         try:
-            data = channel.read()
+            data = self.read()
             if data is None:
                 raise ProgramGone("the program ended before it answered")
             return values.decode(data, self.resolve, originals=sent)
@@ -127,10 +138,7 @@ class Session:
         sent: list[Any] = []
         packet = values.encode((operation, target, list(arguments), keywords), self.keep, containers=sent)
         shown = f"{target}({', '.join(map(short, arguments))})" if operation == "call" else ""
-        try:
-            channel.write(packet)
-        except OSError as error:
-            raise ProgramGone("the program ended before it was asked") from error
+        self.exchange(packet)
         answer = self.receive(sent)
         if not isinstance(answer, tuple) or not answer:
             raise ProgramGone("the program sent what is no answer")
@@ -156,6 +164,38 @@ class Session:
         return ProgramError(f"{name}: {text}")
 
 
+class Recording(Session):
+    """The conversation so far; what is asked beyond it is reported, and that is the end of this run.
+
+    Args:
+        asked: Requests of earlier runs.
+        answers: What the program answered, first to being loaded; None where it ended instead.
+    """
+
+    def __init__(self, asked: list[bytes], answers: list[bytes | None]) -> None:
+        super().__init__()
+        self.asked, self.answers = asked, answers
+        self.at = 0
+
+    def exchange(self, packet: bytes) -> None:
+        """See whether it is the request that was made at this place."""
+        if self.at == len(self.answers):
+            end(("ask", packet.decode("latin-1")))
+        if packet != self.asked[self.at - 1]:
+            end(("broken", "they do not ask the same in each run, which needs a sandbox with channels"))
+
+    def read(self) -> bytes | None:
+        """The answer that was given at this place."""
+        self.at += 1
+        return self.answers[self.at - 1]
+
+
+def end(report: Any) -> None:
+    """Report and end, whatever the tests would make of an exception."""
+    channel.send(values.encode(report))
+    os._exit(0)
+
+
 def short(value: Any) -> str:
     """A value's text, cut."""
     try:
@@ -178,11 +218,10 @@ def main() -> None:
     """Run the suite that the file `SUITE` describes; what came of each test goes to the data descriptor."""
     with open(SUITE, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
         spec = values.decode(file.read())
-    report = run(spec, Session())
+    session = Recording(*spec["recorded"]) if "recorded" in spec else Session()
+    report = run(spec, session)
     sys.stdout.flush()
-    data = values.encode(report)
-    while data:
-        data = data[os.write(channel.DATA_FD, data) :]
+    channel.send(values.encode(report))
 
 
 def run(spec: dict[str, Any], session: Session) -> Any:

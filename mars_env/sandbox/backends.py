@@ -129,8 +129,8 @@ class Bubblewrap:
         wall = [executable, *_bubblewrap_options(root, self.read_only)]
         config = _config(
             namespaces=True,
-            workdir="/tmp",
-            sizes=_WRITABLE,
+            folders=list(_WRITABLE),
+            mounts=_mounts(root),
             shown=_kept(self.read_only),
             seccomp=seccomp.build(namespaces=True),
             # Before 5.14 the kernel counts processes by user of the host, not of the name space.
@@ -140,13 +140,24 @@ class Bubblewrap:
         return await start(self.name, ALL - self.guarantees, wall, config, _own_user if root else _same_user)
 
 
-def _own_user() -> dict[str, int]:
+def _own_user() -> dict[str, int | str]:
     # A user id that nobody has, so that counting its processes counts this box's alone.
-    return {"uid": random.SystemRandom().randrange(1 << 30, 1 << 31)}
+    return {"workdir": "/tmp", "uid": random.SystemRandom().randrange(1 << 30, 1 << 31)}
 
 
-def _same_user() -> dict[str, None]:
-    return {"uid": None}
+def _same_user() -> dict[str, str | None]:
+    return {"workdir": "/tmp", "uid": None}
+
+
+def _mounts(root: bool) -> list[tuple[str, str, str, int, str]]:
+    """What each box mounts in its own name space: source, target, type, flags, options."""
+    read_only, no_setuid, no_devices, no_execution, recursive, private = 1, 2, 4, 8, 1 << 14, 1 << 18
+    mounts = [("none", "/", "", recursive | private, "")]
+    for folder, size in _WRITABLE.items():
+        mounts.append(("tmpfs", folder, "tmpfs", no_setuid | no_devices, f"mode=1777,size={size}"))
+    # An ordinary user must write the maps of user ids there; of root's, nothing can be written.
+    flags = no_setuid | no_devices | no_execution | (read_only if root else 0)
+    return [*mounts, ("proc", "/proc", "proc", flags, "")]
 
 
 @dataclass(frozen=True)

@@ -44,13 +44,13 @@ PAGE = resource.getpagesize()
 TICK = os.sysconf("SC_CLK_TCK")
 POLL_MS = 20
 FIRST_FD = 10
+PRELOADED = ["bisect", "collections", "heapq", "math", "random", "re", "string", "typing"]
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 36
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
-MS_BIND, MS_REC, MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
+MS_BIND, MS_REC = 1 << 12, 1 << 14
 SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
 SYS_PIDFD_OPEN = 434
 OWN_PID = (0x6D617273).to_bytes(4, "little")  # see mars_env.sandbox.seccomp
@@ -81,7 +81,10 @@ def prctl(option: int, argument: int, pointer: bytes | int = 0) -> None:
 
 
 class Server:
-    """The fork server: an interpreter that is warm, and from which boxes are forked."""
+    """The fork server: an interpreter that is warm, and from which boxes are forked.
+
+    What boxes would each do alike is done here: what is first touched after a fork is copied, page by page.
+    """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -91,19 +94,26 @@ class Server:
         for fd in range(3, FIRST_FD):
             os.dup2(0, fd)
         self.boxes = 0
+        self.me = os.getpid()
         os.environ.clear()
         os.environ.update(config["environment"])
         # The first process of a name space gets only signals that it handles; Python handles this one.
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
         with open("/proc/self/oom_score_adj", "w") as file:  # the host's memory killer takes us first
             file.write("1000")
+        os.umask(0o022)
+        set_limit(resource.RLIMIT_CORE, 0)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         if config["namespaces"]:
             self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
+            config["mounts"] = [mount_arguments(*mount) for mount in config["mounts"]]
         else:
             prctl(PR_SET_CHILD_SUBREAPER, 1)
+        if config["landlock"] is not None:
+            config["landlock"] = landlock_rules(**config["landlock"])
         open_streams()
         preload(config["modules"])
+        config["own_pages"] = resident_pages(self.me)
 
     def serve(self) -> None:
         """Fork boxes until the control socket ends."""
@@ -135,16 +145,16 @@ class Server:
                 # The next fork is the first process of a new name space; ours must be set back before.
                 call("setns", self.own_pids, CLONE_NEWPID)
                 call("unshare", CLONE_NEWPID)
-            me, pid = os.getpid(), os.fork()
+            pid = os.fork()
         except OSError as error:
             os.write(control, f"error {error}".encode())
         else:
             if pid == 0:
-                self.become_box(order, control, me)
+                self.become_box(order, control)
             self.boxes += 1
         os.close(control)
 
-    def become_box(self, order: dict[str, Any], control: int, parent: int) -> None:
+    def become_box(self, order: dict[str, Any], control: int) -> None:
         """In the fork: set the box up and serve. Never returns."""
         try:
             self.control.close()
@@ -152,9 +162,9 @@ class Server:
                 os.close(self.own_pids)
             else:
                 prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
-                if os.getppid() != parent:
+                if os.getppid() != self.me:
                     os._exit(1)
-            box = Box({**self.config, **order, "control": control})
+            box = Box(self.config, order, control)
         except BaseException as error:
             os.write(control, f"error {type(error).__name__}: {error}".encode()[:400])
             os._exit(1)
@@ -162,24 +172,20 @@ class Server:
         os._exit(0)
 
 
-def unshare(config: dict[str, Any]) -> None:
+def unshare(config: dict[str, Any], uid: int | None) -> None:
     """Name spaces of the box's own, and empty folders to write to. That of processes is there already.
 
-    Started by root we become the user ``config["uid"]``. An ordinary user gets a name space of users too,
-    so that the kernel counts the processes of each box apart.
+    Started by root we become the user `uid`. An ordinary user gets a name space of users too, so that the
+    kernel counts the processes of each box apart.
     """
-    uid = config["uid"]
     call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
-    mount("none", "/", "", MS_REC | MS_PRIVATE)
-    for folder, size in config["sizes"].items():
-        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={size}")
+    for arguments in config["mounts"]:
+        call("mount", *arguments)
     for kept, path in config["shown"].items():
         os.makedirs(path if os.path.isdir(kept) else os.path.dirname(path), exist_ok=True)
         if not os.path.isdir(kept):
             write_file(path, b"")
-        mount(kept, path, "", MS_BIND | MS_REC)
-    # An ordinary user writes the maps below there; of root's, nothing can be written.
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | (0 if uid is None else MS_RDONLY))
+        call("mount", *mount_arguments(kept, path, "", MS_BIND | MS_REC))
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -187,52 +193,51 @@ def unshare(config: dict[str, Any]) -> None:
         return
     user, group = os.getuid(), os.getgid()
     call("unshare", CLONE_NEWUSER)
-    maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
-    for name, text in maps.items():
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
+    write_file("/proc/self/setgroups", b"deny")
+    write_file("/proc/self/uid_map", b"%d %d 1" % (user, user))
+    write_file("/proc/self/gid_map", b"%d %d 1" % (group, group))
 
 
-def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    """Mount a file system, or change how one is."""
-    call("mount", source.encode(), target.encode(), kind.encode(), flags, data.encode())
+def mount_arguments(
+    source: str, target: str, kind: str, flags: int, data: str = ""
+) -> tuple[bytes | int, ...]:
+    """What the function mount of libc takes."""
+    return source.encode(), target.encode(), kind.encode(), flags, data.encode()
 
 
 class Box:
     """The first process of a box: its state, set up before any program is known."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.control = _socket.socket(fileno=config["control"])
+    def __init__(self, config: dict[str, Any], order: dict[str, Any], control: int) -> None:
+        self.control = _socket.socket(fileno=control)
         self.namespaces = config["namespaces"]
-        self.workdir = config["workdir"]
-        self.main = os.path.join(self.workdir, "main.py")
+        self.workdir = order["workdir"]
+        self.main = f"{self.workdir}/main.py"
         self.null = config["null"]
-        self.folders = list(config["sizes"]) if self.namespaces else [self.workdir]
+        self.folders = config["folders"] if self.namespaces else [self.workdir]
         self.confine = config["confine"]
         self.filter = config["seccomp"]
-        os.environ["HOME"] = os.environ["TMPDIR"] = self.workdir
         self.count_processes = config["count_processes"]
+        self.own_pages = config["own_pages"]
         self.ruleset = None
         self.me = os.getpid()
         self.pidfd = open_pidfd(self.me)
         if self.namespaces:
-            unshare(config)
+            unshare(config, order["uid"])
+        else:
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
         if self.confine:
             if config["landlock"] is not None:
                 self.ruleset = landlock_ruleset(config["landlock"], self.workdir)
             drop_capabilities()
             prctl(PR_SET_DUMPABLE, 0)
-        if not self.namespaces:
-            prctl(PR_SET_CHILD_SUBREAPER, 1)
         if self.filter is not None and self.namespaces:
             load_filter(self.filter)  # once: it names no process, and each child inherits it
-        set_limit(resource.RLIMIT_CORE, 0)
-        os.umask(0o022)
+        os.environ["HOME"] = os.environ["TMPDIR"] = self.workdir
         os.chdir(self.workdir)
         self.make_main()
         self.poll = select.poll()
-        self.poll.register(self.control.fileno(), select.POLLIN)
-        self.own_pages = resident_pages(self.me)
+        self.poll.register(control, select.POLLIN)
         self.disk_before = self.disk_usage()
 
     def serve(self) -> None:
@@ -549,30 +554,42 @@ def drop_capabilities() -> None:
     call("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
 
 
-def landlock_ruleset(config: dict[str, Any], workdir: str) -> int:
-    """A Landlock ruleset: read and execute below some paths, everything below the working directory."""
-    abi = config["abi"]
+def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
+    """What the rulesets of all boxes have in common; its files stay open until a ruleset is made of them.
+
+    Args:
+        abi: The version of Landlock.
+        read: Paths to read and execute.
+    """
     files = (1 << 13) - 1  # EXECUTE ... MAKE_SYM (version 1)
     files |= (1 << 13 if abi >= 2 else 0) | (1 << 14 if abi >= 3 else 0) | (1 << 15 if abi >= 5 else 0)
     network = 3 if abi >= 4 else 0
     scoped = 3 if abi >= 6 else 0
     attributes = struct.pack("=QQQ", files, network, scoped)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
-    ruleset = call("syscall", SYS_LANDLOCK_CREATE, attributes, len(attributes), 0)
-    execute, write, read, read_dir, truncate = 1, 2, 4, 8, 1 << 14
-    rules = [(path, execute | read | read_dir) for path in config["read"]]
-    rules += [(path, read) for path in ("/dev/zero", "/dev/random", "/dev/urandom")]
-    rules += [("/dev/null", read | write | truncate), ("/dev/full", read | write)]
-    rules += [(workdir, files)]
-    for path, rights in rules:
+    execute, write, read_file, read_dir, truncate = 1, 2, 4, 8, 1 << 14
+    wanted = [(path, execute | read_file | read_dir) for path in read]
+    wanted += [(path, read_file) for path in ("/dev/zero", "/dev/random", "/dev/urandom")]
+    wanted += [("/dev/null", read_file | write | truncate), ("/dev/full", read_file | write)]
+    fds, rules = [], []
+    for path, rights in wanted:
         try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            fds.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
         except FileNotFoundError:
             continue
         if not os.path.isdir(path):
-            rights &= execute | write | read | truncate
-        rule = struct.pack("=Qi", rights & files, fd)
+            rights &= execute | write | read_file | truncate
+        rules.append(struct.pack("=Qi", rights & files, fds[-1]))
+    return {"attributes": attributes, "files": files, "rules": rules, "fds": (min(fds), max(fds) + 1)}
+
+
+def landlock_ruleset(config: dict[str, Any], workdir: str) -> int:
+    """A Landlock ruleset: what is common, and everything below the working directory."""
+    ruleset = call("syscall", SYS_LANDLOCK_CREATE, config["attributes"], len(config["attributes"]), 0)
+    fd = os.open(workdir, os.O_PATH | os.O_CLOEXEC)
+    for rule in (*config["rules"], struct.pack("=Qi", config["files"], fd)):
         call("syscall", SYS_LANDLOCK_ADD, ruleset, 1, rule, 0)
-        os.close(fd)
+    os.close(fd)
+    os.closerange(*config["fds"])
     return ruleset
 
 
@@ -582,10 +599,8 @@ def preload(modules: dict[str, bytes]) -> None:
 
     builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
     builtins.quit = _sitebuiltins.Quitter("quit", "Ctrl-D (i.e. EOF)")
-    import collections  # noqa: F401
-    import heapq  # noqa: F401
-    import math  # noqa: F401
-
+    for name in PRELOADED:
+        __import__(name)
     for name, code in modules.items():
         module = type(sys)(name)
         sys.modules[name] = module

@@ -234,7 +234,9 @@ async def start(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env=ENVIRONMENT,  # a clean one: a name space's first process shows it in /proc/1/environ
+            # A clean one: a name space's first process shows it in /proc/1/environ. What is bound once
+            # is not bound again in each fork.
+            env={**ENVIRONMENT, "LD_BIND_NOW": "1"},
             cwd="/",
             pass_fds=[theirs.fileno(), code],
             start_new_session=True,

@@ -11,8 +11,11 @@ from aiohttp import web
 
 from mars_env import sandbox
 from mars_env.errors import ConfigError
+from mars_env.grading.code import CodeGrader
+from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Ended, Limits, Remote
 from mars_env.testing import sandbox_suite
+from mars_env.types import Verdict
 
 
 async def run_code(request):
@@ -95,3 +98,25 @@ async def test_its_faults_are_not_the_programs(address):
     assert result.ended is Ended.LOST
     with pytest.raises(ConfigError, match="http address"):
         Remote("localhost")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"mode": "function_call", "fn_name": "f", "inputs": [[2], [3]], "outputs": [4, 6]},
+        {"entry_point": "f", "tests": ["assert f(2) == 4", "assert f(3) == 6"]},
+        {"mode": "stdin", "tests": [{"input": "2", "output": "4"}, {"input": "3", "output": "6"}]},
+    ],
+    ids=["call", "suite", "stdin"],
+)
+async def test_grading(address, row):
+    grader = CodeGrader(backend=f"remote:{address}")
+    problem = code_problem_from_row({"id": "p", "prompt": "Double it.", **row})
+    body = "def f(x): return x {0}\nif __name__ == '__main__': print(f(int(input())))"
+    assert (await grader.grade(problem, body.format("* 2"))).verdict is Verdict.CORRECT
+    wrong = await grader.grade(problem, body.format("+ 2"))
+    assert (wrong.verdict, wrong.reason, wrong.backend) == (
+        Verdict.WRONG,
+        "test 2 of 2: wrong answer",
+        "remote",
+    )
