@@ -81,6 +81,10 @@ class HTTPModel:
         name: Name in messages and the default policy name of agents.
         version: Version of the weights, noted in exact completions.
 
+    Attributes:
+        capacity: Most calls under way in one event loop, as given by `concurrency`.
+        under_way: Calls under way now, those that wait for a place included.
+
     Raises:
         ConfigError: If an argument is unfit, or the key's variable is not set.
 
@@ -127,7 +131,8 @@ class HTTPModel:
         self.name, self.version = name or model, version
         self._endpoints = [Endpoint(url) for url in urls]
         self._api, self._exact, self._processed = api, exact, logprobs == "processed"
-        self._concurrency, self._attempts, self._backoff = concurrency, attempts, backoff
+        self.capacity, self.under_way = concurrency, 0
+        self._attempts, self._backoff = attempts, backoff
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._health_interval, self._health_checks = health_interval, set[asyncio.Task[None]]()
         self._samples_per_call, self._limit_field = samples_per_call, limit_field
@@ -292,15 +297,19 @@ class HTTPModel:
     async def _attempt(
         self, link: _Link, chat: bool, body: bytes, n: int, sampling: Sampling
     ) -> list[Completion]:
-        async with link.semaphore:  # not held while a call waits for its next attempt
-            endpoint = self._endpoints[0]
-            if len(self._endpoints) > 1 or endpoint.drained:
-                endpoint = self._choose(link) or await self._admitted(link)
-            endpoint.busy += 1
-            try:
-                return await self._send(link, endpoint, chat, body, n, sampling)
-            finally:
-                endpoint.busy -= 1
+        self.under_way += 1
+        try:
+            async with link.semaphore:  # not held while a call waits for its next attempt
+                endpoint = self._endpoints[0]
+                if len(self._endpoints) > 1 or endpoint.drained:
+                    endpoint = self._choose(link) or await self._admitted(link)
+                endpoint.busy += 1
+                try:
+                    return await self._send(link, endpoint, chat, body, n, sampling)
+                finally:
+                    endpoint.busy -= 1
+        finally:
+            self.under_way -= 1
 
     async def _send(
         self, link: _Link, endpoint: Endpoint, chat: bool, body: bytes, n: int, sampling: Sampling
@@ -395,7 +404,7 @@ class HTTPModel:
         )
         wire = Wire(self._headers, self._timeout.total)
         keeper = _keep(session, wire)
-        link = _Link(session, wire, asyncio.Semaphore(self._concurrency), keeper)
+        link = _Link(session, wire, asyncio.Semaphore(self.capacity), keeper)
         self._links[loop] = link
         await keeper.__anext__()  # does not suspend, so two first calls cannot both come here
         return link

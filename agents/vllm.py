@@ -45,6 +45,10 @@ class VLLMModel:
         version: Version of the weights, noted with each token; see `refresh`.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
+    Attributes:
+        capacity: Samples that the engine decodes at once.
+        under_way: Samples that were asked for and are not done.
+
     Raises:
         MissingExtra: If vLLM is not installed.
         ConfigError: If the checkpoint cannot be loaded, or vLLM refuses a setting.
@@ -90,6 +94,7 @@ class VLLMModel:
         settings = defaults | settings | dict(options or {})
         kind = StreamingEngine if engine == "async" else OfflineEngine
         self._engine: Engine = kind(settings, version)
+        self.capacity, self.under_way = self._engine.capacity, 0
         self._loras = itertools.count(1) if max_lora_rank is not None else None
         self._adapters_alone = on_cpu and engine == "async" and max_lora_rank is not None
 
@@ -177,7 +182,11 @@ class VLLMModel:
             )
         lora = None if adapter is None else adapter.request
         jobs = [Job(ids, self._params(sampling, i, room), lora) for i in range(n)]
-        outputs = await self._engine.generate(jobs)
+        self.under_way += n
+        try:
+            outputs = await self._engine.generate(jobs)
+        finally:
+            self.under_way -= n
         version = None if adapter is None else adapter.version
         return [self._completion(ids, sampling, output, version) for output in outputs]
 

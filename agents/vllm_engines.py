@@ -31,6 +31,8 @@ class Engine(Protocol):
 
     context: int
     """Most tokens of a prompt and its completion together."""
+    capacity: int
+    """Samples decoded at once."""
 
     async def generate(self, jobs: Sequence[Job]) -> list[Any]:
         """The `CompletionOutput` of each job, in their order, as vLLM gives it."""
@@ -53,6 +55,7 @@ class OfflineEngine:
         self._llm = _made(lambda: self._vllm.LLM(**settings, disable_log_stats=True))
         self._core = self._llm.llm_engine
         self.context: int = self._core.model_config.max_model_len
+        self.capacity: int = self._core.vllm_config.scheduler_config.max_num_seqs
         self._core.set_weight_version(str(version))
         self._finalizer = weakref.finalize(self, self._core.engine_core.shutdown)
 
@@ -116,6 +119,7 @@ class StreamingEngine:
             _stop(self._loop, self._thread, self._held)
             raise
         self.context: int = self._engine().model_config.max_model_len
+        self.capacity: int = self._engine().vllm_config.scheduler_config.max_num_seqs
         self._reloading = threading.Lock()
         self._finalizer = weakref.finalize(self, _stop, self._loop, self._thread, self._held)
 

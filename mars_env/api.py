@@ -222,10 +222,16 @@ async def playing(
         sight: Looks on.
     """
     from mars_env.evaluation.run import here
+    from mars_env.rollout.sight import Measured
 
     if workers is None:
         agents = prepared.make_agents()
-        yield here(prepared.game, agents if sight is None else sight.watch(agents))
+        if sight is not None:
+            sight.measure_models(agents)
+            if isinstance(pool := getattr(prepared.game.grader, "pool", None), Measured):
+                sight.measure("grading", pool)
+            agents = sight.watch(agents)
+        yield here(prepared.game, agents)
         return
     from mars_env.distributed import Fleet, placement
 

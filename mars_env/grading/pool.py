@@ -106,6 +106,17 @@ class WorkerPool:
         self._shared = _Shared()
         self._finalizer = weakref.finalize(self, _release, self._shared)
 
+    @property
+    def capacity(self) -> int:
+        """Verdicts at a time."""
+        return self.size
+
+    @property
+    def under_way(self) -> int:
+        """Verdicts that were asked for and are not given, those that wait for a worker included."""
+        shared = self._shared
+        return shared.jobs.qsize() + max(0, len(shared.threads) - shared.idle)
+
     def submit(self, request: dict[str, Any]) -> Future[Outcome]:
         """Queue a request; its future never raises for what the request holds.
 

@@ -20,7 +20,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 from rich.console import Group as Lines
 from rich.console import RenderableType
@@ -33,6 +33,7 @@ from mars_env.types import Action, Agent, Observation, Tree, Turn, Verdict
 if TYPE_CHECKING:
     from aiohttp import web
 
+_SAMPLE_SECONDS = 0.1
 WINDOW = 30
 """Seconds that rates are taken over."""
 
@@ -50,6 +51,21 @@ class Logger(Protocol):
 
     def close(self) -> None:
         """Write what is not yet written."""
+        ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """Something with places and a queue before them: an engine, its `Slots`, a pool of graders."""
+
+    @property
+    def capacity(self) -> int:
+        """Number of places."""
+        ...
+
+    @property
+    def under_way(self) -> int:
+        """Requests that have a place or wait for one."""
         ...
 
 
@@ -75,6 +91,9 @@ class Sight:
         self._began, self._before, self._trees = time.monotonic(), finished, 0
         self._acts: dict[str, int] = {}
         self._elsewhere: dict[int, Mapping[str, int]] = {}
+        self._measured: dict[str, Measured] = {}
+        self._free: defaultdict[str, float] = defaultdict(float)  # places times seconds
+        self._sampled = self._began
         self._turns = self._tokens = self._now = 0
         self._rates: deque[tuple[int, int, int]] = deque(maxlen=WINDOW)  # second, turns, tokens
         self._idle, self._idle_since = 0.0, self._began
@@ -87,6 +106,36 @@ class Sight:
         """The same agents, looked at while they act."""
         self._acts |= dict.fromkeys(agents, 0)
         return {name: _Watched(name, agent, self) for name, agent in agents.items()}
+
+    def measure(self, name: str, measured: Measured) -> None:
+        """Look at the queue and the free places of something from now on.
+
+        Example:
+            >>> from mars_env.rollout.slots import Slots
+            >>> sight = Sight()
+            >>> sight.measure("engine", Slots(4))
+            >>> figures = sight.figures()
+            >>> figures["queue/engine"], round(figures["idle/engine"], 6)
+            (0.0, 1.0)
+        """
+        self.sample()
+        self._measured[name] = measured
+        self._free[name] = (self._sampled - self._began) * measured.capacity  # nobody used it so far
+
+    def measure_models(self, agents: Mapping[str, Agent]) -> None:
+        """Look at the models of some agents, under their names, as far as they tell what they do."""
+        models = {id(m): m for agent in agents.values() if (m := getattr(agent, "model", None)) is not None}
+        for model in models.values():
+            if isinstance(model, Measured):
+                self.measure(getattr(model, "name", "") or "model", model)
+
+    def sample(self) -> None:
+        """Look at the free places now; shares of idle time are as exact as this is often."""
+        now = time.monotonic()
+        for name, measured in self._measured.copy().items():
+            free = max(0, measured.capacity - measured.under_way)
+            self._free[name] += free * (now - self._sampled)
+        self._sampled = now
 
     def tell(self, tree: Tree) -> None:
         """Take note of a tree that is finished, or given up."""
@@ -127,8 +176,10 @@ class Sight:
         ``in_flight/<agent>``, ``tokens/per_second``, ``accepted/<role>`` (share of its verdicts that say
         Correct), ``correct/<role>`` (share of its turns with a known grade), ``unknown/<reason>`` and
         ``fault/<error>`` (counts), ``seconds/elapsed``, ``seconds/left`` and ``idle_share`` (the part of
-        the time in which no agent acted).
+        the time in which no agent acted). Of what is measured: ``queue/<name>`` (requests that wait for a
+        place), ``busy/<name>`` (places in use), ``idle/<name>`` (share of the places unused so far).
         """
+        self.sample()
         now = time.monotonic()
         elapsed = max(now - self._began, 1e-9)
         turns, tokens = self._recent(int(now), elapsed)
@@ -146,6 +197,7 @@ class Sight:
             **{f"unknown/{reason}": float(count) for reason, count in self._unknown.copy().items()},
             **{f"fault/{kind}": float(count) for kind, count in self._faults.copy().items()},
             "idle_share": idle / elapsed,
+            **self._queues(),
             "seconds/elapsed": elapsed,
         }
         if self.total is not None:
@@ -175,6 +227,15 @@ class Sight:
             self._count(len(actions), tokens)
             if self._trace is not None:
                 self._trace.turn(agent, began, time.perf_counter(), n=n, tokens=tokens, error=error)
+
+    def _queues(self) -> dict[str, float]:
+        values, elapsed = {}, max(self._sampled - self._began, 1e-9)
+        for name, measured in self._measured.copy().items():
+            capacity, under_way = measured.capacity, measured.under_way
+            values[f"queue/{name}"] = float(max(0, under_way - capacity))
+            values[f"busy/{name}"] = float(min(under_way, capacity))
+            values[f"idle/{name}"] = min(1.0, self._free[name] / (capacity * elapsed))
+        return values
 
     def _under_way(self, agent: str, more: int) -> None:
         """So many more acts of an agent are under way, or fewer."""
@@ -246,6 +307,9 @@ def live_view(figures: Mapping[str, float]) -> RenderableType:
     rates += [f"{role} correct {share:.0%}" for role, share in _under("correct", figures)]
     rates += [f"{role} accepts {share:.0%}" for role, share in _under("accepted", figures)]
     lines: list[RenderableType] = [bar, Text("  ".join(rates))]
+    if queues := _under("queue", figures):
+        parts = (f"{name}: {n:,.0f} wait, idle {figures[f'idle/{name}']:.0%}" for name, n in queues)
+        lines.append(Text("  ".join(parts)))
     for kind, sign in (("unknown", "UNKNOWN"), ("fault", "given up")):
         for what, count in sorted(_under(kind, figures), key=lambda row: -row[1])[:3]:
             lines.append(Text(f"{sign} {count:,.0f}: {what}", style="yellow"))
@@ -270,11 +334,13 @@ async def reporting(
     """
     if logger is not None:
         logger.start(0)
+    sampling = asyncio.create_task(_sample_often(sight))
     task = asyncio.create_task(_log_often(sight, logger, every)) if logger is not None else None
     runner = await _served(sight, port) if port is not None else None
     try:
         yield runner.addresses[0][1] if runner is not None else None
     finally:
+        sampling.cancel()
         if runner is not None:
             await runner.cleanup()
         if task is not None and logger is not None:
@@ -367,6 +433,12 @@ class Trace:
     def _event(self, **event: object) -> None:
         self._file.write(self._separator + json.dumps(event))
         self._separator = ",\n"
+
+
+async def _sample_often(sight: Sight) -> None:
+    while True:
+        await asyncio.sleep(_SAMPLE_SECONDS)
+        sight.sample()
 
 
 async def _log_often(sight: Sight, logger: Logger, every: float) -> None:

@@ -72,6 +72,11 @@ class Slots:
         """Requests that wait for a slot."""
         return len(self._waiting)
 
+    @property
+    def under_way(self) -> int:
+        """Requests that have a slot or wait for one."""
+        return self.busy + self.waiting
+
     @asynccontextmanager
     async def hold(self) -> AsyncGenerator[None]:
         """Wait for a slot, and hold it."""

@@ -70,6 +70,7 @@ class Pool:
 
     Attributes:
         slots: Pieces of work at a time.
+        under_way: Pieces of work that are not done, those that wait for a slot included.
         modules: Source of the modules that Python programs in it can import, by name.
 
     Example:
@@ -97,11 +98,17 @@ class Pool:
         self._owner = os.getpid()
         self._backend: Backend | None = None
         self._queue = asyncio.Semaphore(self.slots)
+        self.under_way = 0
         self._resolving = asyncio.Lock()
         self._spawner: Spawner | None = None
         self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._expiry: asyncio.TimerHandle | None = None
+
+    @property
+    def capacity(self) -> int:
+        """Pieces of work at a time."""
+        return self.slots
 
     async def run(
         self,
@@ -154,7 +161,13 @@ class Pool:
     async def _use(self, work: Callable[[Lease], Awaitable[T]]) -> T:
         if self._owner != os.getpid():
             self._reset()  # the sandboxes are our parent's
-        backend = await self._resolve()
+        self.under_way += 1
+        try:
+            return await self._use_slot(await self._resolve(), work)
+        finally:
+            self.under_way -= 1
+
+    async def _use_slot(self, backend: Backend, work: Callable[[Lease], Awaitable[T]]) -> T:
         async with self._queue:
             lease = Lease(self, backend)
             try:

@@ -8,12 +8,15 @@ import aiohttp
 import pytest
 from rich.console import Console
 
+from mars_env.agents import HTTPModel, make_agents
 from mars_env.envs import TRAINING, Game, SolveVerifyCorrect, cast
 from mars_env.errors import ModelError
-from mars_env.rollout import Job, Store, collect, play_all
-from mars_env.rollout.sight import Sight, Trace, live_view, reporting
+from mars_env.grading.math import MathGrader
+from mars_env.rollout import Job, Slots, Store, collect, play_all
+from mars_env.rollout.sight import Sight, Trace, live_view, prometheus_text, reporting
 from mars_env.rollout.store import finished_trees
-from mars_env.types import Action, Completion, Grade, Problem
+from mars_env.sandbox import Pool
+from mars_env.types import Action, Completion, Grade, Problem, Sampling, Turn
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(8)]
 
@@ -203,3 +206,81 @@ async def test_what_an_earlier_run_finished_counts(tmp_path):
     assert finished == {f"p{i}#0" for i in range(7)}  # the eighth was given up
     figures = Sight(len(JOBS), finished=len(finished)).figures()
     assert figures["trees/finished"] == 7 and "seconds/left" not in figures
+
+
+async def test_queues_and_idle_places_of_engines():
+    slots, sight = Slots(2), Sight()
+    sight.measure("engine", slots)
+
+    async def request():
+        async with slots.hold():
+            await asyncio.sleep(0.2)
+
+    async with reporting(sight):
+        requests = [asyncio.create_task(request()) for _ in range(5)]  # three waves: two, two, and one
+        await asyncio.sleep(0.1)
+        figures = sight.figures()
+        assert (figures["queue/engine"], figures["busy/engine"]) == (3, 2)
+        console = Console(width=100, color_system=None)
+        with console.capture() as shown:
+            console.print(live_view(figures))
+        assert "engine: 3 wait, idle" in shown.get()
+        await asyncio.gather(*requests)
+        ended = sight.figures()
+    assert (ended["queue/engine"], ended["busy/engine"]) == (0, 0)
+    idle = 0.2 / (2 * ended["seconds/elapsed"])  # one place in the last wave
+    assert ended["idle/engine"] == pytest.approx(idle, abs=0.2)
+    assert 'mars_env_queue{of="engine"} 0.0' in prometheus_text(ended)
+
+
+async def test_the_models_of_a_team_are_measured_under_their_names():
+    server = HTTPModel("http://127.0.0.1:9/v1", "m", concurrency=3)
+    sight = Sight()
+    sight.measure_models(make_agents(server, ["solver_0", "verifier_0"]))
+    sight.measure("grading", MathGrader(workers=2).pool)
+    figures = sight.figures()
+    assert [name for name in figures if name.startswith("queue/")] == ["queue/m", "queue/grading"]
+    assert figures["idle/m"] == figures["idle/grading"] == pytest.approx(1.0)
+    assert (server.capacity, server.under_way) == (3, 0)
+
+
+async def test_calls_to_a_server_are_counted_while_they_are_under_way(chaos):
+    async with HTTPModel(chaos.start(seconds=0.3).url, "m", concurrency=2) as server:
+        calls = [
+            asyncio.create_task(server.complete([{"role": "user", "content": "?"}], 1, Sampling(seed=i)))
+            for i in range(5)
+        ]
+        await asyncio.sleep(0.15)
+        assert server.under_way == 5
+        await asyncio.gather(*calls)
+        assert server.under_way == 0
+
+
+def test_turns_of_other_processes_are_seen(tmp_path):
+    turn = Turn(
+        "p#0", "0", None, "g", "solver_0", "", "p", Action("4", (Completion("4", completion_tokens=5),))
+    )
+    with Trace(tmp_path / "trace.json") as trace:
+        sight = Sight(trace=trace)
+        sight.elsewhere(0, {"solver_0": 3})
+        sight.elsewhere(1, {"solver_0": 1, "verifier_0": 2})
+        sight.hear([replace(turn, seconds=0.5), replace(turn, id="1", seconds=0.5)])
+        sight.elsewhere(0, {"verifier_0": 1})
+        figures = sight.figures()
+    assert figures["turns/finished"] == 2 and figures["turns/in_flight"] == 4
+    assert (figures["in_flight/solver_0"], figures["in_flight/verifier_0"]) == (1, 3)
+    [act] = [event for event in json.loads((tmp_path / "trace.json").read_text()) if event["ph"] == "X"]
+    assert act["args"] == {"n": 2, "tokens": 10} and act["dur"] == pytest.approx(5e5)
+    for process in (0, 1):
+        sight.elsewhere(process, {})
+    assert sight.figures()["turns/in_flight"] == 0
+
+
+async def test_the_pool_of_sandboxes_tells_what_is_under_way():
+    pool = Pool(slots=1)
+    runs = [asyncio.create_task(pool.run("import time; time.sleep(0.4)")) for _ in range(3)]
+    await asyncio.sleep(0.2)
+    assert (pool.capacity, pool.under_way) == (1, 3)
+    await asyncio.gather(*runs)
+    assert pool.under_way == 0
+    await pool.aclose()
