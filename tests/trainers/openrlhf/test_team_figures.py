@@ -1,0 +1,93 @@
+"""What a run tells OpenRLHF's loggers of its team."""
+
+import pytest
+
+from mars_env.rollout.pipeline import UpdateBatch
+from mars_env.trainers.advantages import advantage_stats, group_normalised, turn_key
+from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures, verifier_figures
+from mars_env.types import Action, Completion, Grade, Group, Problem, Tree, Turn
+
+
+def turn(id, agent, reward, group="p#0/0", parent=None, **fields):
+    action = Action("4", (Completion("4", token_ids=(1, 2), completion_tokens=2),))
+    return Turn("p#0", id, parent, group, agent, "actor", "p", action, reward=reward, **fields)
+
+
+def batch():
+    solver = Group("p#0/0", tuple(turn(str(i), "solver_0", r) for i, r in enumerate((1.0, 0.0, None))))
+    verifier = Group(
+        "p#0/0.0",
+        tuple(
+            turn(f"0.{i}", "verifier_0", reward, "p#0/0.0", info={"verdict": verdict})
+            for i, (verdict, reward) in enumerate([("Wrong", 0.0), ("Wrong", 0.0), ("Correct", 1.0)])
+        ),
+    )
+    return UpdateBatch(3, (solver, verifier), ages=(1, 2), dropped=4)
+
+
+def figures():
+    found = batch()
+    advantages = group_normalised(found.groups)
+    stats = advantage_stats(found.groups, advantages)
+    return training_figures(found, stats, set(advantages), waited=1.0, between=4.0)
+
+
+def test_rewards_groups_and_what_was_left_out_are_told():
+    told = figures()
+    assert told["team/solver/reward"] == 0.5
+    assert told["team/solver/turns"] == 3
+    assert told["team/solver/trained"] == 2
+    assert told["team/verifier/reward"] == pytest.approx(1 / 3)
+    assert told["team/groups/unknown"] == 1
+    assert told["team/groups/kept"] == 5
+
+
+def test_staleness_and_waiting_are_told():
+    told = figures()
+    assert told["pipeline/age"] == 1.5
+    assert told["pipeline/oldest"] == 2
+    assert told["pipeline/dropped"] == 4
+    assert told["pipeline/idle_share"] == 0.25
+
+
+def test_a_batch_without_groups_has_figures_too():
+    told = training_figures(UpdateBatch(0, ()), advantage_stats([], {}), set(), waited=0.0, between=0.0)
+    assert told["pipeline/age"] == told["pipeline/idle_share"] == 0.0
+
+
+def test_precision_and_recall_are_of_the_errors_that_a_verifier_finds():
+    told = figures()
+    assert told["team/verifier/precision"] == 0.0  # both rejections were of right solutions
+    assert "team/verifier/recall" not in told  # there was no wrong solution to be found
+    missed = turn("0.3", "verifier_0", 0.0, info={"verdict": "Correct"})
+    found = turn("0.4", "verifier_0", 1.0, info={"verdict": "Wrong"})
+    shaped = turn("0.5", "verifier_0", 0.3, info={"verdict": "Wrong"})  # says nothing of right or wrong
+    assert verifier_figures([missed, found, shaped]) == {
+        "team/verifier/precision": 1.0,
+        "team/verifier/recall": 0.5,
+    }
+
+
+def test_an_evaluation_counts_right_answers_by_their_raw_grades():
+    def tree(number, first, last, fault=""):
+        problem = Problem(f"p{number}", "2 + 2?", "4")
+        turns = (
+            turn("0", "solver_0", None, grade=first),
+            turn("0.0", "corrector_0", None, parent="0", grade=last),
+        )
+        return Tree(f"p{number}#0", problem, turns, final="0.0", fault=fault)
+
+    right, wrong, unknown = Grade.correct(), Grade.wrong("5"), Grade.unknown("the grader was lost")
+    told = evaluation_figures(
+        [tree(0, wrong, right), tree(1, right, right), tree(2, wrong, wrong), tree(3, right, unknown)], "sums"
+    )
+    assert told["eval_solver_accuracy"] == 0.5
+    assert told["eval_system_accuracy"] == told["eval_sums_pass1"] == pytest.approx(2 / 3)
+    assert told["eval_unknown"] == 1
+    assert told["eval_num_samples"] == 4
+    assert told["eval_faults"] == 0
+
+
+def test_turn_keys_are_what_samples_name_their_turns_by():
+    [first, *_] = batch().groups[0].turns
+    assert turn_key(first) == ("p#0", "0")
