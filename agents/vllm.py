@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import secrets
 import shutil
@@ -84,7 +85,7 @@ class VLLMModel:
             settings |= {"enable_lora": True, "max_lora_rank": max_lora_rank}
         if clash := {*settings} & {*(options or ())}:
             raise ConfigError(f"options may not set {', '.join(sorted(clash))}: VLLMModel's arguments do")
-        on_cpu: bool = self._vllm.platforms.current_platform.is_cpu()
+        on_cpu: bool = importlib.import_module("vllm.platforms").current_platform.is_cpu()
         # Requests without a seed must differ between replicas: vLLM's own default would seed all alike.
         defaults: dict[str, Any] = {"enable_prefix_caching": True, "seed": secrets.randbits(31)}
         if (
@@ -278,10 +279,8 @@ class _Adapter:
     """vLLM's request for one version of an adapter."""
 
     def __init__(self, vllm: Any, name: str, number: int, path: str, version: int) -> None:
-        from importlib import import_module
-
         self.version = version
-        self.request = import_module("vllm.lora.request").LoRARequest(name, number, path)
+        self.request = importlib.import_module("vllm.lora.request").LoRARequest(name, number, path)
 
 
 def _load(model: str | Path) -> tuple[Any, Any]:

@@ -88,6 +88,8 @@ class Fleet:
             _RayPost(self._ray, self.placement, make_game, make_agents)
             for _ in range(self.placement.workers.count)
         ]
+        for post in self._posts:
+            post.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -223,16 +225,26 @@ class _RayPost(Post):
         self._ray, self._placement = ray, placement
         self._make_game, self._make_agents = make_game, make_agents
         self._actor: Any = None
+        self._starting: asyncio.Task[None] | None = None
         self.pid = 0
+
+    def start(self) -> asyncio.Task[None]:
+        """Have a worker started, unless there is one; it goes on starting if nobody waits any more."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        return self._starting
 
     async def begin(self, run: Run) -> None:
         """See `Post`."""
         for _ in range(_STARTS):
             try:
-                if self._actor is None:
-                    await self._start()
+                await asyncio.shield(self.start())
                 await self._answer(self._actor.begin.remote(run))
+            except CannotStart:
+                self.dismiss()
+                raise
             except WorkerLost as lost:
+                self.dismiss()
                 why = lost
                 continue
             return
@@ -250,20 +262,18 @@ class _RayPost(Post):
     def dismiss(self) -> None:
         """End the worker, if there is one."""
         actor, self._actor, self.pid = self._actor, None, 0
+        starting, self._starting = self._starting, None
+        if starting is not None and not starting.cancel() and not starting.cancelled():
+            starting.exception()  # whoever waited for it has seen it
         if actor is not None:
             self._ray.kill(actor, no_restart=True)
 
     async def _start(self) -> None:
         place = self._placement.workers
-        self._actor = _made(self._ray, Worker, _options(place))
-        try:
-            self.pid = await _present(self._ray, self._actor, "worker", place, self._placement)
-            await _loaded(
-                self._actor.setup.remote(self._make_game, self._make_agents), "worker", self._placement
-            )
-        except BaseException:
-            self.dismiss()
-            raise
+        self._actor = actor = _made(self._ray, Worker, _options(place))
+        pid = await _present(self._ray, actor, "worker", place, self._placement)
+        await _loaded(actor.setup.remote(self._make_game, self._make_agents), "worker", self._placement)
+        self.pid = pid
 
     async def _answer(self, ref: Awaitable[Any]) -> Any:
         """The worker's answer; one that does not come, or cannot, is a worker lost."""

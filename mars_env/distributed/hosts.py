@@ -96,6 +96,7 @@ class Pool:
         self._handles, self._attempts, self._backoff = tuple(handles), attempts, backoff
         self._busy = [0] * len(self._handles)
         self._losses = [0] * len(self._handles)
+        self._lost_at = [0.0] * len(self._handles)
         self._rests_until = [0.0] * len(self._handles)
         self._turn = itertools.count()
 
@@ -116,20 +117,26 @@ class Pool:
             i = self._choose()
             await asyncio.sleep(self._rests_until[i] - time.monotonic())
             self._busy[i] += 1
+            began = time.monotonic()
             try:
                 answer = await cancelling(getattr(self._handles[i], method).remote(*args))
             except RayTaskError as error:
                 raise cause_of(error) from error
             except RayActorError as error:
                 why = first_line(error)
-                self._rests_until[i] = time.monotonic() + self._backoff * 2 ** self._losses[i]
-                self._losses[i] += 1
+                if began > self._lost_at[i]:  # one loss, however many calls it has cost
+                    self._rest(i)
             else:
                 self._losses[i] = 0
                 return answer
             finally:
                 self._busy[i] -= 1
         raise ModelError(f"the process was lost in each of {self._attempts} attempts: {why}")
+
+    def _rest(self, i: int) -> None:
+        self._lost_at[i] = now = time.monotonic()
+        self._rests_until[i] = now + self._backoff * 2 ** self._losses[i]
+        self._losses[i] += 1
 
     def _choose(self) -> int:
         """The least busy that does not rest, in turn among equals; if all do, the first to end its rest."""

@@ -78,6 +78,8 @@ async def test_two_workers_play_the_trees_of_one_process(make_game, tmp_path):
     wanted, heard = jobs(4), []
     with Store(tmp_path, {"seed": SEED}, PROBLEMS) as store:
         async with Fleet(make_game, partial(sums.team, 0.03), two()) as fleet:
+            while len(fleet.pids()) < 2:
+                await play(fleet, jobs(1))
             trees = await play(fleet, wanted, journal=store, on_turns=heard.extend)
             workers = fleet.pids()
             again = await play(fleet, wanted, concurrency=3)
@@ -179,12 +181,11 @@ async def test_a_cluster_without_room_is_told_in_a_sentence():
     )
 
 
-async def test_one_worker_plays_where_there_is_no_room_for_two(caplog):
-    placement = Placement(workers=Place(count=2, cpus=4), wait_seconds=3)
-    async with Fleet(sums.game, partial(sums.team, 0.3), placement) as fleet:
+async def test_one_worker_plays_where_there_is_no_room_for_two():
+    placement = Placement(workers=Place(count=2, cpus=4))
+    async with Fleet(sums.game, sums.team, placement) as fleet:
         assert await play(fleet, jobs(2), concurrency=4) == await alone(jobs(2))
         assert len(fleet.pids()) == 1
-    assert "no worker could be started within 3 s" in caplog.text
 
 
 async def test_what_cannot_be_made_or_sent_is_told_as_it_is():
