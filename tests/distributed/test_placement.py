@@ -1,6 +1,7 @@
 """Placements as users give them."""
 
 import pytest
+from command_line import run_cli
 
 from mars_env.distributed import Place, Placement, placement
 from mars_env.errors import ConfigError
@@ -47,3 +48,15 @@ def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(MissingExtra, match=r"pip install 'mars-env\[ray\]'"):
         fleet.load_ray()
+
+
+def test_an_address_is_one_of_workers():
+    said = run_cli("evaluate", "arithmetic-solve", "--agents", "scripted:5", "--ray-address", "h:1", code=2)
+    assert "say how many, --workers ray:8" in " ".join(said.split())
+
+
+def test_what_a_run_can_cost_is_told_without_workers():
+    said = run_cli(
+        "evaluate", "arithmetic-solve", "--agents", "scripted:5", "--workers", "ray:2", "--dry-run"
+    )
+    assert "100 problems x 1 samples: 100 episodes, at most 100 calls" in said

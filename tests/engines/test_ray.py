@@ -251,6 +251,33 @@ def test_a_stopped_driver_leaves_no_process_and_its_run_goes_on(how, tmp_path):
     assert resumed == whole
 
 
+def test_the_command_line_joins_a_cluster_and_leaves_it_as_it_was(tmp_path):
+    address = ray.get_runtime_context().gcs_address
+    done = subprocess.run(
+        command(
+            *(
+                "evaluate",
+                "arithmetic-solve-verify-correct",
+                "--agents",
+                "sums_team:slow_model",
+                "--limit",
+                4,
+            ),
+            *("--out", tmp_path, "--workers", "ray:2", "--ray-address", address, "--json"),
+        ),
+        env={**os.environ, "PYTHONPATH": HELPERS},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["counts"]["episodes"] == 4
+    until = time.monotonic() + 20
+    while ray.available_resources().get("CPU") != 6 and time.monotonic() < until:
+        time.sleep(0.1)
+    assert ray.available_resources()["CPU"] == 6
+
+
 def descendants(pid):
     found = [int(child) for task in Path(f"/proc/{pid}/task").iterdir()
              for child in (task / "children").read_text().split()]  # fmt: skip
