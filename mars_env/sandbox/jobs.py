@@ -15,7 +15,7 @@ class Job:
 
     Attributes:
         source: Python source, run as a script ``main.py`` by the sandbox's interpreter, which
-            has been started ahead; the fastest way. Or
+            is already warm; the fastest way. Or
         argv: a command: a program inside the sandbox and its arguments.
         arguments: Arguments of the script, for `source`.
         stdin: Its whole standard input.
