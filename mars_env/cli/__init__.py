@@ -8,7 +8,7 @@ import sys
 import typer
 from rich.console import Console
 
-from mars_env.cli import doctor, evaluate, grade, problems, runs, train, validate
+from mars_env.cli import doctor, evaluate, export, grade, problems, runs, train, validate
 from mars_env.errors import MarsError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("train")(train.train)
 app.command("compare")(runs.compare)
 app.command("view")(runs.view)
+app.command("export")(export.export)
 app.command("grade")(grade.grade)
 app.command("validate")(validate.validate)
 app.command("doctor")(doctor.doctor)

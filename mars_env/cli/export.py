@@ -1,0 +1,156 @@
+"""`mars-env export`: a stored run as a data set for other trainers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from mars_env.agents.prompts import is_messages
+from mars_env.agents.registry import ROLES
+from mars_env.agents.roles import RoleAgent
+from mars_env.agents.scripted import ScriptedModel
+from mars_env.cli.options import settings
+from mars_env.envs import Game, make_game, spec
+from mars_env.envs.registry import resolve
+from mars_env.errors import ConfigError, MissingExtra
+from mars_env.rollout import Run, read_run
+from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
+from mars_env.types import Message, Observation, Turn
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Directory of a stored run.")],
+    out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, or .parquet for the flat table.")],
+    format: Annotated[
+        Literal["sft", "dpo", "parquet"],
+        typer.Option(help="Right turns; pairs of a right and a wrong turn on the same prompt; all turns."),
+    ] = "sft",
+    role: Annotated[list[str] | None, typer.Option(help="Only turns of this role; repeatable.")] = None,
+    least: Annotated[
+        float, typer.Option(help="Lowest reward of a right turn, for roles that are not graded.")
+    ] = 1.0,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Decode the prompts that were read with this, as texts.")
+    ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(help="my_module:my_prompt, a function of role and observation: text or messages."),
+    ] = None,
+    env_id: Annotated[
+        str | None, typer.Option("--env", help="The environment, where the run does not say.")
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of its rules, name=value.")] = None,
+) -> None:
+    """Write a run as supervised examples (sft), preference pairs (dpo), or a flat table (parquet).
+
+    Prompts are those of the library's own agents, as messages; --tokenizer gives the exact prompts of runs
+    that recorded token ids, and --prompt those of agents of your own.
+    """
+    if tokenizer and prompt:
+        raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
+    stored = read_run(run)
+    if format == "parquet":
+        number = write_parquet(turn_rows(stored.trees), out)
+    else:
+        rows = (sft_rows if format == "sft" else dpo_rows)(
+            stored.trees,
+            _game(stored, env_id, settings(set_ or [])),
+            _prompts(tokenizer, prompt),
+            roles=role,
+            least=least,
+        )
+        number = write_jsonl(rows, out)
+    typer.echo(f"wrote {number} rows to {out}")
+
+
+def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
+    """The game that was played, as the run's manifest or the user says."""
+    config = run.manifest["config"]
+    name = env_id or config.get("title")
+    if not name or not run.trees:
+        raise ConfigError("the run does not say which environment it is of, or is empty: give --env")
+    told = {key: _read(value) for key, value in config.get("settings", {}).items()} if env_id is None else {}
+    try:
+        return make_game(spec(name, **{**told, **given}), kind=run.trees[0].problem.kind)
+    except ConfigError as error:
+        raise ConfigError(
+            f"the run's environment {name!r} cannot be made again ({error}): give --env, and --set for its "
+            "settings"
+        ) from error
+
+
+def _read(value: Any) -> Any:
+    """A setting as it was before the manifest made a text of it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return {"True": True, "False": False, "None": None}.get(value, value)
+
+
+def _prompts(tokenizer: str | None, function: str | None) -> PromptOf:
+    if tokenizer is not None:
+        return _decoded(tokenizer)
+    if function is not None:
+        return _called(function)
+    return _library_prompt
+
+
+def _called(name: str) -> PromptOf:
+    function: Any = resolve(name)
+
+    def prompt(turn: Turn, observation: Observation) -> str | list[Message] | None:
+        made = function(turn.role, observation)
+        if made is None or isinstance(made, str):
+            return made
+        if not isinstance(made, Sequence) or not is_messages(made):
+            raise ConfigError(
+                f"{name} gave no prompt for the role {turn.role}, but {type(made).__name__}: return a text, "
+                "messages, or None to leave the turn out"
+            )
+        return [dict(message) for message in made]
+
+    return prompt
+
+
+def _library_prompt(turn: Turn, observation: Observation) -> str | list[Message] | None:
+    """The prompt of the library's agent of the role; None for a turn that took several calls."""
+    if len(turn.action.completions) > 1:
+        return None
+    messages: Any = _agent(turn.role).prompt(observation)
+    return [dict(message) for message in messages]
+
+
+@cache
+def _agent(role: str) -> RoleAgent:
+    if role not in ROLES:
+        raise ConfigError(f"there is no built-in prompt for the role {role!r}: give --prompt or --tokenizer")
+    return ROLES[role](ScriptedModel([""]))
+
+
+def _decoded(name: str) -> PromptOf:
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise MissingExtra("--tokenizer needs transformers: pip install 'mars-env[hf]'") from error
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the tokenizer {name!r} cannot be loaded: {error}") from error
+
+    def prompt(turn: Turn, observation: Observation) -> str:
+        ids = turn.action.completions[-1].prompt_ids
+        if not ids:
+            raise ConfigError(
+                f"turn {turn.id} of tree {turn.tree} has no token ids of its prompt: leave --tokenizer out"
+            )
+        text: str = tokenizer.decode(list(ids), skip_special_tokens=False)
+        return text
+
+    return prompt

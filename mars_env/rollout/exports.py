@@ -1,0 +1,221 @@
+"""Stored turns as data sets for other trainers: supervised examples, preference pairs, a flat table.
+
+What an agent was shown is not stored: it follows from the rules and the turns before, which are gone through
+again here. What became of it in the prompt is the agent's affair, so the caller says it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mars_env.envs.game import Game
+from mars_env.envs.play import follow
+from mars_env.errors import ConfigError, MissingExtra
+from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict
+
+PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
+"""The prompt of a turn, as text or as messages; None leaves the turn out."""
+
+
+def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
+    """The turns of a tree with what their agents were shown.
+
+    Args:
+        tree: Its turns in the order of their ids, parents before children.
+        game: The game that was played.
+
+    Example:
+        >>> from mars_env.envs import SolveVerifyCorrect
+        >>> from mars_env.grading import grader_for
+        >>> from mars_env.types import Action, Problem
+        >>> turns = [Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("It is 5.")),
+        ...          Turn("p#0", "0.0", "0", "h", "verifier_0", "", "p", Action("Correctness: Wrong"))]
+        >>> tree = Tree("p#0", Problem("p", "2 + 2?", "4"), tuple(turns))
+        >>> game = Game(SolveVerifyCorrect(), grader_for("math"))
+        >>> [seen.get("solution") for _, seen in observed(tree, game)]
+        [None, 'It is 5.']
+    """
+    states: dict[str | None, Any] = {None: game.rules.start(tree.problem)}
+    for turn in tree.turns:
+        state = states[turn.parent]
+        yield turn, game.rules.observe(state, turn.agent)
+        states[turn.id] = follow(game, state, turn)
+
+
+def is_right(turn: Turn, least: float = 1.0) -> bool | None:
+    """Whether a turn is a good example: its verdict where it was graded, else whether its reward is high.
+
+    Returns:
+        None where nothing is known of it.
+
+    Example:
+        >>> from mars_env.types import Action, Grade
+        >>> def turn(grade, r): return Turn("t", "0", None, "g", "a_0", "", "p", Action(""), grade, reward=r)
+        >>> is_right(turn(Grade.correct(), 0.5)), is_right(turn(None, 0.5)), is_right(turn(None, None))
+        (True, False, None)
+    """
+    if turn.grade is not None:
+        unknown = turn.grade.verdict is Verdict.UNKNOWN
+        return None if unknown else turn.grade.verdict is Verdict.CORRECT
+    return None if turn.reward is None else turn.reward >= least
+
+
+def sft_rows(
+    trees: Iterable[Tree],
+    game: Game,
+    prompt_of: PromptOf,
+    *,
+    roles: Collection[str] | None = None,
+    least: float = 1.0,
+) -> Iterator[dict[str, Any]]:
+    """A row for every right turn: ``prompt`` and ``completion``, as texts or as messages.
+
+    Turns that were cut off are left out.
+
+    Args:
+        trees: Of a stored run.
+        game: The game that was played.
+        prompt_of: Makes the prompts.
+        roles: Only turns of these; None means all.
+        least: The lowest reward of a right turn, for turns that were not graded.
+    """
+    for _, turn, prompt in _prompted(trees, game, prompt_of, roles):
+        if is_right(turn, least) and not turn.action.truncated:
+            yield {"prompt": prompt, "completion": _answer(turn, prompt), **_origin(turn)}
+
+
+def dpo_rows(
+    trees: Iterable[Tree],
+    game: Game,
+    prompt_of: PromptOf,
+    *,
+    roles: Collection[str] | None = None,
+    least: float = 1.0,
+) -> Iterator[dict[str, Any]]:
+    """Pairs of a right and a wrong turn of one role on the same prompt: ``prompt``, ``chosen``, ``rejected``.
+
+    They are of one group, or of several samples of a problem. Each turn is in one pair at most; equal texts
+    make no pair. Arguments are those of `sft_rows`.
+    """
+    families: dict[tuple[str, str], tuple[Any, list[Turn], list[Turn]]] = {}
+    for _, turn, prompt in _prompted(trees, game, prompt_of, roles):
+        right = is_right(turn, least)
+        if right is None or (right and turn.action.truncated):
+            continue
+        _, good, bad = families.setdefault((turn.role, json.dumps(prompt)), (prompt, [], []))
+        (good if right else bad).append(turn)
+    for prompt, good, bad in families.values():
+        for chosen, rejected in zip(good, bad, strict=False):
+            texts = _answer(chosen, prompt), _answer(rejected, prompt)
+            if texts[0] != texts[1]:
+                yield {"prompt": prompt, "chosen": texts[0], "rejected": texts[1], **_origin(chosen)}
+
+
+def turn_rows(trees: Iterable[Tree]) -> Iterator[dict[str, Any]]:
+    """A row for every completion of every turn, and one for a turn that has none: nothing is left out.
+
+    Example:
+        >>> from mars_env.types import Action, Problem
+        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"), reward=1.0)
+        >>> [row] = turn_rows([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,), final="0")])
+        >>> row["turn"], row["role"], row["reward"], row["final"], row["token_ids"]
+        ('0', 'solver', 1.0, True, [])
+    """
+    for tree in trees:
+        for turn in tree.turns:
+            for number, completion in enumerate(turn.action.completions or (Completion(""),)):
+                yield _flat(tree, turn, number, completion)
+
+
+def write_jsonl(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
+    """Write rows, one a line; returns their number."""
+    number = 0
+    with Path(path).open("w", encoding="utf-8") as file:
+        for number, row in enumerate(rows, 1):  # noqa: B007 (the last number is used below)
+            file.write(json.dumps(row) + "\n")
+    return number
+
+
+def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
+    """Write the rows of `turn_rows` as a Parquet file; returns their number.
+
+    Raises:
+        MissingExtra: pyarrow is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtra("Parquet files need pyarrow: pip install 'mars-env[datasets]'") from error
+    text, number, flag = pyarrow.string(), pyarrow.float64(), pyarrow.bool_()
+    counts, values = pyarrow.list_(pyarrow.int64()), pyarrow.list_(pyarrow.float64())
+    kinds = {
+        **dict.fromkeys(("search_score", "score", "reward", "temperature", "seconds"), number),
+        **dict.fromkeys(("final", "truncated"), flag),
+        **dict.fromkeys(("prompt_ids", "token_ids", "versions", "version_tokens"), counts),
+        "logprobs": values,
+        "completion": pyarrow.int64(),
+    }
+    schema = pyarrow.schema([(name, kinds.get(name, text)) for name in _COLUMNS])
+    table = pyarrow.Table.from_pylist([_clean(row) for row in rows], schema=schema)
+    pyarrow.parquet.write_table(table, path)
+    return int(table.num_rows)
+
+
+_COLUMNS = (
+    "tree", "turn", "parent", "group", "agent", "role", "policy", "problem", "statement", "final", "text",
+    "verdict", "score", "reason", "search_score", "reward", "info", "seconds",
+    "completion", "completion_text", "truncated", "prompt_ids", "token_ids", "logprobs", "temperature",
+    "versions", "version_tokens",
+)  # fmt: skip
+
+
+def _flat(tree: Tree, turn: Turn, number: int, completion: Completion) -> dict[str, Any]:
+    grade = turn.grade
+    values = (
+        turn.tree, turn.id, turn.parent, turn.group, turn.agent, turn.role, turn.policy, turn.problem,
+        tree.problem.statement, turn.id == tree.final, turn.text,
+        None if grade is None else str(grade.verdict), None if grade is None else grade.score,
+        None if grade is None else grade.reason, turn.search_score, turn.reward, json.dumps(dict(turn.info)),
+        turn.seconds,
+        number, completion.text, completion.finish_reason == "length", list(completion.prompt_ids),
+        list(completion.token_ids), list(completion.logprobs), completion.temperature,
+        [version for version, _ in completion.versions], [tokens for _, tokens in completion.versions],
+    )  # fmt: skip
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _clean(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without lone surrogates, which a model can write and Parquet cannot hold."""
+    return {
+        name: value.encode(errors="replace").decode() if isinstance(value, str) else value
+        for name, value in row.items()
+    }
+
+
+def _prompted(
+    trees: Iterable[Tree], game: Game, prompt_of: PromptOf, roles: Collection[str] | None
+) -> Iterator[tuple[Tree, Turn, str | list[Message]]]:
+    """The turns of some roles that a model made, with their prompts."""
+    known = {agent.rpartition("_")[0] or agent for agent in game.rules.possible_agents}
+    if roles is not None and (strangers := sorted({*roles} - known)):
+        raise ConfigError(f"nobody has the role {strangers[0]!r} here; there are {', '.join(sorted(known))}")
+    for tree in trees:
+        for turn, observation in observed(tree, game):
+            if (roles is None or turn.role in roles) and turn.action.completions:
+                prompt = prompt_of(turn, observation)
+                if prompt is not None:
+                    yield tree, turn, prompt
+
+
+def _answer(turn: Turn, prompt: str | list[Message]) -> str | list[Message]:
+    """What the model wrote, thinking included, in the form of the prompt."""
+    text = turn.action.completions[-1].text
+    return text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+
+
+def _origin(turn: Turn) -> dict[str, Any]:
+    return {"role": turn.role, "problem": turn.problem, "tree": turn.tree, "turn": turn.id}

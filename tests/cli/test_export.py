@@ -1,0 +1,202 @@
+"""A stored run as data sets: what is in them, and that datasets and TRL read them."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+import mars_env
+from mars_env.cli import app
+from mars_env.errors import ConfigError, MissingExtra
+from mars_env.problems import ProblemSet
+from mars_env.rollout import read_run
+from mars_env.rollout.exports import write_parquet
+from mars_env.seeds import derive_seed
+from mars_env.types import Completion, Problem
+
+PROBLEMS = ProblemSet("sums", [Problem(f"s{i}", f"What is {i} + {i + 1}?", str(2 * i + 1)) for i in range(6)])
+
+
+class Adder:
+    """Answers right or wrong by its seed, now and then cut off; keeps its prompts."""
+
+    name = "adder"
+
+    def __init__(self, role, prompts):
+        self.role, self.prompts = role, prompts
+
+    async def complete(self, prompt, n, sampling):
+        first, second = re.search(r"What is (\d+) \+ (\d+)", prompt[-1]["content"]).groups()
+        luck = derive_seed(sampling.seed, "luck") % 4
+        answer = int(first) + int(second) + (luck in (0, 1))
+        if self.role == "verifier":
+            text = f"<think>{sampling.seed}</think>Correctness: {('Wrong', 'Correct')[luck % 2]}"
+        else:
+            text = f"<think>{sampling.seed}</think>It is \\boxed{{{answer}}}."
+        self.prompts[text] = prompt
+        return [Completion(text, "length" if luck == 3 and self.role != "verifier" else "stop")] * n
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Six problems, four samples of each, and the prompts by what was answered."""
+    path, prompts = tmp_path_factory.mktemp("runs") / "run", {}
+    agents = {role: Adder(role, prompts) for role in ("solver", "verifier", "corrector")}
+    mars_env.evaluate(
+        "aime-solve-verify-correct", problems=PROBLEMS, agents=agents, samples=4, seed=3, rounds=2, out=path
+    )
+    return path, prompts
+
+
+def exported(stored, tmp_path, *options, code=0):
+    out = tmp_path / "rows.jsonl"
+    result = CliRunner().invoke(app, ["export", str(stored[0]), str(out), *options])
+    if code:
+        assert isinstance(result.exception, ConfigError)
+        return str(result.exception)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert f"wrote {len(rows)} rows" in result.output
+    return rows
+
+
+def turns_by_place(path):
+    return {(turn.tree, turn.id): turn for tree in read_run(path).trees for turn in tree.turns}
+
+
+def test_supervised_rows_are_the_right_turns_with_the_prompts_that_were_asked(stored, tmp_path):
+    path, prompts = stored
+    rows, turns = exported(stored, tmp_path), turns_by_place(path)
+    for row in rows:
+        turn = turns[row["tree"], row["turn"]]
+        [answer] = row["completion"]
+        assert answer == {"role": "assistant", "content": turn.action.completions[-1].text}
+        assert row["prompt"] == prompts[answer["content"]]
+        assert turn.reward == 1.0
+        assert not turn.action.truncated
+    right = [t for t in turns.values() if t.reward == 1.0 and not t.action.truncated]
+    assert len(rows) == len(right) > 10
+    assert {row["role"] for row in rows} == {"solver", "verifier", "corrector"}
+    solver = exported(stored, tmp_path, "--role", "solver")
+    assert solver == [row for row in rows if row["role"] == "solver"]
+
+
+def test_pairs_are_of_one_prompt_and_no_turn_is_in_two(stored, tmp_path):
+    path, prompts = stored
+    rows, turns = exported(stored, tmp_path, "--format", "dpo"), turns_by_place(path)
+    texts = {turn.action.completions[-1].text: turn for turn in turns.values()}
+    assert len(rows) >= 4
+    used = []
+    for row in rows:
+        [chosen], [rejected] = row["chosen"], row["rejected"]
+        good, bad = texts[chosen["content"]], texts[rejected["content"]]
+        assert prompts[chosen["content"]] == prompts[rejected["content"]] == row["prompt"]
+        assert good.role == bad.role == row["role"]
+        assert (good.reward, bad.reward) == (1.0, 0.0)
+        used += [chosen["content"], rejected["content"]]
+    assert len(used) == len(set(used))
+    assert "solver" in {row["role"] for row in rows}
+
+
+def test_the_lowest_reward_of_a_right_turn_is_a_matter_of_choice(stored, tmp_path):
+    everything = exported(stored, tmp_path, "--least", "0", "--role", "verifier")
+    assert len(everything) == sum(turn.role == "verifier" for turn in turns_by_place(stored[0]).values())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--role", "judge"], "nobody has the role 'judge' here; there are corrector, solver, verifier"),
+        (["--tokenizer", "a", "--prompt", "b:c"], "give one of them"),
+        (["--env", "aime-nothing"], "not of the form"),
+        (["--prompt", "mars_env.seeds:derive_seed"], "gave no prompt for the role solver"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(stored, tmp_path, options, message):
+    assert message in exported(stored, tmp_path, *options, code=2)
+
+
+def test_exact_prompts_are_decoded_where_token_ids_were_recorded(tmp_path):
+    from mars_env.trainers.miniature import CHECKPOINT, load
+    from mars_env.trainers.miniature.agents import team
+
+    agents = team(load())
+    path = tmp_path / "run"
+    mars_env.evaluate("arithmetic-solve-verify-correct", agents=agents, limit=8, rounds=1, out=path)
+    options = ["--role", "solver", "--role", "verifier"]
+    decoded = exported((path, None), tmp_path, "--tokenizer", str(CHECKPOINT), *options)
+    made = exported((path, None), tmp_path, "--prompt", "mars_env.trainers.miniature.agents:prompt", *options)
+    assert decoded == made
+    assert decoded
+
+
+def test_a_run_without_token_ids_has_no_exact_prompts(stored, tmp_path):
+    from mars_env.trainers.miniature import CHECKPOINT
+
+    assert "has no token ids" in exported(stored, tmp_path, "--tokenizer", str(CHECKPOINT), code=2)
+
+
+def test_the_table_holds_all_turns(stored, tmp_path):
+    import pyarrow.parquet
+
+    out = tmp_path / "turns.parquet"
+    result = CliRunner().invoke(app, ["export", str(stored[0]), str(out), "--format", "parquet"])
+    assert result.exit_code == 0, result.output
+    rows, turns = pyarrow.parquet.read_table(out).to_pylist(), turns_by_place(stored[0])
+    assert len(rows) == len(turns)
+    for row in rows:
+        turn = turns[row["tree"], row["turn"]]
+        grade = turn.grade
+        assert (row["verdict"], row["score"]) == (
+            (str(grade.verdict), grade.score) if grade else (None, None)
+        )
+        assert (row["reward"], row["role"], row["parent"]) == (turn.reward, turn.role, turn.parent)
+        assert row["completion_text"] == turn.action.completions[0].text
+        assert json.loads(row["info"]) == dict(turn.info)
+    assert sum(row["final"] for row in rows) == 24
+
+
+def test_lone_surrogates_do_not_stop_the_table(tmp_path):
+    import pyarrow.parquet
+
+    from mars_env.rollout.exports import turn_rows
+    from mars_env.types import Action, Tree, Turn
+
+    turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("odd \ud800", (Completion("odd \ud800"),)))
+    out = tmp_path / "turns.parquet"
+    assert write_parquet(turn_rows([Tree("p#0", PROBLEMS[0], (turn,))]), out) == 1
+    [row] = pyarrow.parquet.read_table(out).to_pylist()
+    assert row["text"] == "odd ?"
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtra, match=r"mars-env\[datasets\]"):
+        write_parquet([], tmp_path / "turns.parquet")
+
+
+def test_datasets_and_trl_read_the_rows(stored, tmp_path):
+    from datasets import load_dataset
+    from trl.data_utils import apply_chat_template, is_conversational
+
+    from mars_env.trainers.miniature import load
+
+    tokenizer = load().tokenizer
+    tokenizer.chat_template = (
+        "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    for kind, columns in (("sft", ["completion"]), ("dpo", ["chosen", "rejected"])):
+        exported(stored, tmp_path, "--format", kind)
+        rows = load_dataset(
+            "json", data_files=str(tmp_path / "rows.jsonl"), split="train", cache_dir=str(tmp_path)
+        )
+        row = {name: rows[0][name] for name in ["prompt", *columns]}
+        assert is_conversational(row)
+        rendered = apply_chat_template(row, tokenizer)
+        assert rendered["prompt"].endswith("[assistant]")
+        for column in columns:
+            assert rendered[column].startswith("<think>")
