@@ -1,0 +1,240 @@
+"""Two policies in one run of OpenRLHF, on a CPU: Ray, DeepSpeed, vLLM; trees of MARS2 with shaped credit."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+RUN = HERE.parent / "helpers" / "two_policies_run.py"
+SHIM = HERE / "openrlhf_shim"
+LIMIT = 600
+VLLM_KL = 0.02
+"""Engine and trainer compute in bfloat16, in different orders; other weights differ by ten times as much."""
+
+pytest.importorskip("openrlhf")
+
+
+def tiny(path, seed, hidden):
+    """A random model with a tokenizer of bytes: any text can be read."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = ["<pad>", "<end>", *letters]
+    core = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, []))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<end>")
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n{% endfor %}"
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=len(pieces), hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=32, max_position_embeddings=4096,
+        tie_word_embeddings=False, eos_token_id=1, pad_token_id=0, bos_token_id=None,
+    )  # fmt: skip
+    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def weights(path):
+    from safetensors.torch import load_file
+
+    return load_file(Path(path) / "model.safetensors")
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(a[name].equal(b[name]) for name in a)
+
+
+def gap(experiences):
+    """Mean difference of a token's log-probability between the engine that sampled it and the trainer."""
+    import torch
+
+    masks = [e.action_mask.bool() for e in experiences]
+    pairs = zip(experiences, masks, strict=True)
+    differences = [(e.rollout_log_probs - e.action_log_probs)[mask].abs() for e, mask in pairs]
+    return torch.cat(differences).mean().item()
+
+
+def flags_of(folder, bases):
+    """Two updates of one tree each."""
+    flags = {
+        "--mars.env": "programs-tree-search",
+        "--mars.options": json.dumps({"schedule": "training", "agents": 2}),
+        "--mars.grow": "own",
+        "--mars.problems": 2,
+        "--mars.tree_credit": "{}",
+        "--mars.rewards": json.dumps({"coder": "two_policies_run:reward"}),
+        "--mars.policies": json.dumps({name: str(path) for name, path in bases.items()}),
+        "--actor.num_nodes": 1,
+        "--actor.num_gpus_per_node": 1,
+        "--vllm.num_engines": 1,
+        "--vllm.gpu_memory_utilization": 0.3,
+        "--data.max_len": 4096,
+        "--rollout.max_new_tokens": 12,
+        "--rollout.batch_size": 1,
+        "--rollout.micro_batch_size": 4,
+        "--train.batch_size": 8,
+        "--train.micro_batch_size": 4,
+        "--actor.adam.lr": 1e-2,
+        "--actor.lr_scheduler": "constant",
+        "--actor.lr_warmup_ratio": 0,
+        "--ds.attn_implementation": "eager",
+        "--ckpt.path": folder / "checkpoints",
+        "--ckpt.output_dir": folder / "model",
+        "--ckpt.save_steps": 1,
+        "--logger.tensorboard_dir": folder / "tensorboard",
+    }
+    return [str(word) for pair in flags.items() for word in pair] + ["--vllm.enforce_eager", "--ckpt.save_hf"]
+
+
+def launched(folder, name, flags):
+    """Run the launcher in a process of its own; what it trained."""
+    environment = os.environ | {
+        "MARS_ENV_OPENRLHF_ON_CPU": "1",
+        "PYTHONPATH": os.pathsep.join([str(SHIM), str(RUN.parent), os.environ.get("PYTHONPATH", "")]),
+        "DS_ACCELERATOR": "cpu",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }
+    log, out = folder / f"{name}.txt", folder / f"{name}.pickle"
+    with log.open("wb") as output:
+        ended = subprocess.run(
+            [sys.executable, str(RUN), str(out), *flags],
+            stdout=output, stderr=output, env=environment, timeout=LIMIT, cwd=folder, check=False,
+        )  # fmt: skip
+    assert ended.returncode == 0, log.read_text(errors="replace")[-4000:]
+    return pickle.loads(out.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run: its folder, what the policies began with, and its updates."""
+    folder = tmp_path_factory.mktemp("two")
+    bases = {"one": tiny(folder / "base_one", 0, 64), "two": tiny(folder / "base_two", 1, 96)}
+    return folder, bases, launched(folder, "run", flags_of(folder, bases))
+
+
+def test_advantages_are_the_local_trainers_and_each_policy_sees_its_own_turns(run):
+    from transformers import AutoModelForCausalLM
+
+    from mars_env.trainers.config import TrainConfig, TreeCredit
+    from mars_env.trainers.local import LocalTrainer, Policy
+
+    _, bases, updates = run
+    assert len(updates) == 2
+    policies = {
+        name: Policy(AutoModelForCausalLM.from_pretrained(base, dtype="float32"))
+        for name, base in bases.items()
+    }
+    local = LocalTrainer(policies, TrainConfig(tree_credit=TreeCredit()))
+    for update in updates:
+        [tree] = update["groups"]
+        assert len(tree.turns) == 8
+        advantages = local.estimator(update["groups"])
+        expected = {"one": {}, "two": {}}
+        for turn in tree.turns:
+            assert turn.policy == {"coder_0": "one", "coder_1": "two"}[turn.agent]
+            if (turn.tree, turn.id) in advantages:
+                [completion] = turn.action.completions
+                ids = (*completion.prompt_ids, *completion.token_ids)
+                expected[turn.policy].setdefault(ids, []).append((advantages[turn.tree, turn.id], completion))
+        for policy, turns in expected.items():
+            found = {}
+            for experience in update["experiences"].get(policy, ()):
+                for i in range(len(experience.sequences)):
+                    if experience.action_mask[i].any():
+                        ids = experience.sequences[i][experience.attention_mask[i].bool()].tolist()
+                        mask = experience.action_mask[i].bool()
+                        found.setdefault(tuple(ids), []).append(
+                            (experience.advantages[i][mask], experience.rollout_log_probs[i][mask])
+                        )
+            assert found.keys() == turns.keys()
+            for ids, told in turns.items():
+                assert len(found[ids]) == len(told)
+                key = lambda pair: float(pair[0] if isinstance(pair[0], float) else pair[0][0])  # noqa: E731
+                for (advantage, completion), (tokens, logprobs) in zip(
+                    sorted(told, key=key), sorted(found[ids], key=key), strict=True
+                ):
+                    assert len(tokens) == len(completion.token_ids)
+                    assert tokens.tolist() == pytest.approx([advantage] * len(tokens), abs=1e-6)
+                    assert logprobs.tolist() == pytest.approx(completion.logprobs, abs=1e-6)
+
+
+def test_each_policy_samples_from_its_own_weights_and_its_own_stream(run):
+    _, _, updates = run
+    for update in updates:
+        for experiences in update["experiences"].values():
+            assert gap(experiences) < VLLM_KL
+        sampled = [turn.action.completions[0].token_ids for turn in update["groups"][0].turns]
+        assert len(set(sampled)) == len(sampled)
+
+
+def test_an_idle_policy_stays_as_it_is_bit_by_bit(run):
+    folder, bases, updates = run
+    idle_in = [i for i, update in enumerate(updates) if "two" not in update["experiences"]]
+    assert len(idle_in) == 1
+    assert all("one" in update["experiences"] for update in updates)
+    history = {
+        name: [weights(base)]
+        + [weights(folder / "checkpoints" / name / f"global_step{step}_hf") for step in (1, 2)]
+        for name, base in bases.items()
+    }
+    for update in range(2):
+        assert not same(history["one"][update], history["one"][update + 1])
+        assert same(history["two"][update], history["two"][update + 1]) == (update in idle_in)
+
+
+def test_completions_tell_the_version_of_their_own_policy(run):
+    _, _, updates = run
+    trained = {"one": 0, "two": 0}
+    for update in updates:
+        for turn in update["groups"][0].turns:
+            [completion] = turn.action.completions
+            assert completion.versions == ((trained[turn.policy], len(completion.token_ids)),)
+        for policy in update["experiences"]:
+            trained[policy] += 1
+    assert trained == {"one": 2, "two": 1}
+
+
+def test_both_checkpoints_load_and_are_those_of_the_last_update(run):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder, _bases, _ = run
+    for name, hidden in (("one", 64), ("two", 96)):
+        saved = folder / "model" / name
+        model = AutoModelForCausalLM.from_pretrained(saved)
+        assert model.config.hidden_size == hidden
+        assert len(AutoTokenizer.from_pretrained(saved)) == model.config.vocab_size
+        assert same(weights(saved), weights(folder / "checkpoints" / name / "global_step2_hf"))
+        assert (folder / "checkpoints" / name / "_actor" / "latest").read_text() == "global_step2"
+        assert list((folder / "tensorboard").glob(f"*_{name}/events*"))
+
+
+def test_a_run_that_ended_while_it_saved_goes_on_from_what_all_have_saved(run):
+    """The last test of this file: it takes the last checkpoint of one policy away."""
+    folder, bases, updates = run
+    actor = folder / "checkpoints" / "two" / "_actor"
+    shutil.rmtree(actor / "global_step2")
+    (actor / "latest").write_text("global_step1")
+    more = ["--ckpt.load_enable", "--ckpt.output_dir", str(folder / "resumed")]
+    [again] = launched(folder, "resumed", flags_of(folder, bases) + more)
+    [tree], [before] = again["groups"], updates[1]["groups"]
+    assert tree.id == before.id, "the second update is trained again"
+    step1 = {name: weights(folder / "checkpoints" / name / "global_step1_hf") for name in bases}
+    assert all(turn.action.completions[0].versions[0][0] == 1 for turn in tree.turns)
+    assert gap(again["experiences"]["one"]) < VLLM_KL
+    assert again["experiences"].keys() == updates[1]["experiences"].keys() == {"one"}
+    assert same(weights(folder / "resumed" / "two"), step1["two"])
+    assert not same(weights(folder / "resumed" / "one"), step1["one"])
+    for name in bases:
+        assert (folder / "checkpoints" / name / "_actor" / "latest").read_text() == "global_step2"

@@ -1,0 +1,46 @@
+"""Runs the launcher for OpenRLHF on a CPU, and writes down what OpenRLHF was given: FILE FLAGS..."""
+
+import pickle
+import sys
+import zlib
+from pathlib import Path
+
+IDLE_ON = "programs/even_count"
+"""On this problem, no turn of `coder_1` has a known reward, so its policy has none to train on."""
+
+
+def reward(turn, path, problem):
+    """Something that varies among the texts of a random model."""
+    if turn.agent == "coder_1" and problem.id == IDLE_ON:
+        return None
+    return zlib.crc32(turn.text.encode("utf-8", "replace")) % 3 / 2
+
+
+def main(out, flags):
+    import ray
+
+    from mars_env.trainers.openrlhf import several
+    from mars_env.trainers.openrlhf.experience import TeamExperienceMaker
+    from mars_env.trainers.openrlhf.launch import launch
+
+    updates = []
+    samples_of, make = several.turn_samples, TeamExperienceMaker.compute_advantages_and_returns
+
+    def turn_samples(groups, config):
+        updates.append({"groups": groups, "experiences": {}})
+        return samples_of(groups, config)
+
+    def compute_advantages_and_returns(self, experiences):
+        made = make(self, experiences)
+        updates[-1]["experiences"][Path(self.strategy.args.ckpt.path).name] = made
+        return made
+
+    several.turn_samples = turn_samples
+    TeamExperienceMaker.compute_advantages_and_returns = compute_advantages_and_returns
+    ray.init(num_gpus=4, num_cpus=8, include_dashboard=False)
+    launch(flags)
+    Path(out).write_bytes(pickle.dumps(updates))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
