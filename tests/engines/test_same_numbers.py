@@ -25,6 +25,8 @@ from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.mars2 import tree_groups
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
+from mars_env.trainers.openrlhf.responses import BatchShape, responses
+from mars_env.trainers.openrlhf.siblings import training_rows
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Tree
 
@@ -85,8 +87,11 @@ CASES = {
 }
 
 
+pytest.importorskip("openrlhf")
+
+
 @pytest.fixture(scope="module", autouse=True)
-def openrlhf():
+def flash_attn():
     """OpenRLHF imports flash-attn whether it is used or not: a stand-in is put on the path."""
     sys.path.insert(0, str(SHIM))
     yield
@@ -203,41 +208,10 @@ def local_numbers(case, groups, config, before, after):
     return figures["loss"], gradient(module)
 
 
-def experiences(samples, maker):
-    """What OpenRLHF makes of the samples: its generator's conversion, its replay buffer, its padding."""
-    from openrlhf.trainer.ppo_utils.experience import make_experience_batch, split_experience_batch
-    from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
-
-    generator = SamplesGenerator.__new__(SamplesGenerator)
-    rows = [
-        generator._process_response_into_experience(
-            {
-                "prompt": "",
-                "label": "",
-                "observation_tokens": [*s.prompt_ids, *s.completion_ids],
-                "action_ranges": [(len(s.prompt_ids), len(s.prompt_ids) + len(s.completion_ids))],
-                "rollout_log_probs": [0.0] * len(s.prompt_ids) + list(s.logprobs),
-                "reward": s.advantage,
-                "scores": s.reward,
-                "truncated": s.truncated,
-            }
-        )
-        for s in samples
-    ]
-    batches = maker.split_rollout_samples(rows)
-    for batch in batches:
-        batch.kl = torch.zeros_like(batch.action_mask, dtype=torch.float32)
-    made = maker.compute_advantages_and_returns(batches)
-    items = [item for batch in made for item in split_experience_batch(batch)]
-    return [make_experience_batch(items[i : i + 4]) for i in range(0, len(items), 4)]
-
-
-def openrlhf_maker(n):
-    """OpenRLHF's own, with advantages passed as rewards: "dr_grpo" takes their mean off, which is zero."""
-    from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
-
+def arguments(n):
+    """OpenRLHF's, as far as its experience maker reads them."""
     space = SimpleNamespace
-    args = space(
+    return space(
         algo=space(
             advantage=space(estimator="dr_grpo", gamma=1.0, lambd=1.0, no_std_norm=False),
             kl=space(use_loss=False, estimator="k1"),
@@ -252,9 +226,40 @@ def openrlhf_maker(n):
         train=space(dynamic_batch_enable=False),
         data=space(max_len=512),
     )
-    return RemoteExperienceMaker(
-        None, None, None, None, space(value=0.0), space(args=args), space(pad_token_id=0)
-    )
+
+
+def by_the_launcher(samples):
+    """Rows and experience maker of the launcher: rows of padding, advantages from the rows."""
+    from mars_env.trainers.openrlhf.experience import TeamExperienceMaker
+
+    shape = BatchShape(ranks=1, rollout_micro=3, train_micro=4, batch=120)
+    rows = responses(samples, shape, temperature=TEMPERATURE, padding_token=0, ages={})
+    return rows, TeamExperienceMaker
+
+
+def by_the_agent_file(samples, fillers=0):
+    """Rows of the agent file, and OpenRLHF's own maker: "dr_grpo" takes off their mean, which is zero."""
+    from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
+
+    rows = training_rows(samples, len(samples) + fillers, temperature=TEMPERATURE, filler=0)
+    return [row | {"prompt": "", "label": ""} for row in rows], RemoteExperienceMaker
+
+
+def experiences(rows, kind):
+    """What OpenRLHF makes of the rows: its generator's conversion, its replay buffer, its padding."""
+    from openrlhf.trainer.ppo_utils.experience import make_experience_batch, split_experience_batch
+    from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
+
+    generator = SamplesGenerator.__new__(SamplesGenerator)
+    made = [generator._process_response_into_experience(row) for row in rows]
+    space = SimpleNamespace
+    maker = kind(*[None] * 4, space(value=0.0), space(args=arguments(len(rows))), space(pad_token_id=0))
+    batches = maker.split_rollout_samples(made)
+    for batch in batches:
+        batch.kl = torch.zeros_like(batch.action_mask, dtype=torch.float32)
+    batches = maker.compute_advantages_and_returns(batches)
+    items = [item for batch in batches for item in split_experience_batch(batch)]
+    return [make_experience_batch(items[i : i + 4]) for i in range(0, len(items), 4)]
 
 
 def openrlhf_numbers(case, batches, before, after):
@@ -364,9 +369,9 @@ def test_losses_and_gradients_agree(request, name, which, before, after, trl_tra
     config = TrainConfig() if which == "groups" else CREDIT
     samples = turn_samples(rollouts, config)
     loss, slope = local_numbers(case, rollouts, config, before, after)
-    batches = experiences(samples, openrlhf_maker(len(samples)))
     others = {
-        "OpenRLHF": openrlhf_numbers(case, batches, before, after),
+        "launcher": openrlhf_numbers(case, experiences(*by_the_launcher(samples)), before, after),
+        "agent file": openrlhf_numbers(case, experiences(*by_the_agent_file(samples)), before, after),
         "TRL": trl_numbers(case, samples, trl_trainer, before, after),
     }
     assert abs(loss) > 100 * AGREE
@@ -376,20 +381,30 @@ def test_losses_and_gradients_agree(request, name, which, before, after, trl_tra
         assert (other_slope - slope).abs().max() < AGREE, trainer
 
 
+@pytest.mark.parametrize("rows_of", [by_the_launcher, by_the_agent_file])
 @pytest.mark.parametrize("which", ["groups", "tree"])
-def test_advantages_pass_through_openrlhf(request, which, before):
+def test_advantages_pass_through_openrlhf(request, which, rows_of):
     rollouts = request.getfixturevalue(which)
-    config = TrainConfig() if which == "groups" else CREDIT
-    samples = turn_samples(rollouts, config)
-    batches = experiences(samples, openrlhf_maker(len(samples)))
+    samples = turn_samples(rollouts, TrainConfig() if which == "groups" else CREDIT)
     made = [
-        (row[mask.bool()].tolist(), int(mask.sum()))
-        for batch in batches
+        row[mask.bool()].tolist()
+        for batch in experiences(*rows_of(samples))
         for row, mask in zip(batch.advantages, batch.action_mask, strict=True)
     ]
-    assert [tokens for _, tokens in made] == [len(s.completion_ids) for s in samples]
-    for (values, _), sample in zip(made, samples, strict=True):
-        assert values == pytest.approx([sample.advantage] * len(values), abs=AGREE)
+    made, padding = made[: len(samples)], made[len(samples) :]
+    assert not any(padding)
+    for values, sample in zip(made, samples, strict=True):
+        assert values == pytest.approx([sample.advantage] * len(sample.completion_ids), abs=AGREE)
+
+
+@pytest.mark.parametrize(("name", "counted"), [("token-mean", "tokens"), ("sequence-mean", "rows")])
+def test_fillers_of_the_agent_file_count_in_the_denominators(groups, name, counted, before, after):
+    """And in nothing else: the loss is smaller by their share, which docs/openrlhf-mapping.md says."""
+    samples, case = turn_samples(groups, TrainConfig()), CASES[name]
+    bare, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples)), before, after)
+    filled, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples, 7)), before, after)
+    real = len(samples) if counted == "rows" else sum(len(s.completion_ids) for s in samples)
+    assert filled == pytest.approx(bare * real / (real + 7), abs=AGREE)
 
 
 def test_group_normalisations_differ_only_in_what_is_added_to_the_deviation(groups):

@@ -21,7 +21,7 @@ from mars_env.trainers.batches import require_trainable
 from mars_env.trainers.openrlhf.engines import EnginesModel, Sampled
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.siblings import Siblings, evaluation_row, training_rows
-from mars_env.trainers.openrlhf.stock import EVALUATE, TRAIN, read_settings
+from mars_env.trainers.openrlhf.stock import EVALUATE, TRAIN, read_settings, refuse
 from mars_env.trainers.openrlhf.team import make_team
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Agent, Completion, Problem, Sampling, Tree
@@ -52,6 +52,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
 
     def __init__(self, settings: TeamSettings | None = None) -> None:
         self._settings = settings or read_settings(_named())
+        refuse(self._settings)
         self._config = self._settings.config
         self._game, self._evaluated = self._settings.game(), self._settings.evaluation_game()
         self._problems: dict[str, Mapping[str, Problem]] = {}

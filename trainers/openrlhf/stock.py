@@ -80,7 +80,7 @@ def stock_flags(settings: TeamSettings, directory: str | Path) -> list[str]:
         >>> flags[flags.index("--rollout.n_samples_per_prompt") + 1]
         '8'
     """
-    _refuse_pipeline(settings)
+    refuse(settings)
     directory = Path(directory)
     path = write_prompts(settings.training_problems(), directory / "train.jsonl", TRAIN)
     flags = [
@@ -98,13 +98,17 @@ def stock_flags(settings: TeamSettings, directory: str | Path) -> list[str]:
     return flags
 
 
-def _refuse_pipeline(settings: TeamSettings) -> None:
-    """Settings that would have no effect here."""
-    for name in ("staleness", "groups_per_update", "concurrency", "segment_tokens", "record"):
+def refuse(settings: TeamSettings) -> None:
+    """Refuse settings that would have no effect here.
+
+    Raises:
+        ConfigError: One is given; says what to do.
+    """
+    for name in ("staleness", "groups_per_update", "concurrency", "segment_tokens", "record", "policies"):
         if getattr(settings, name):
             raise ConfigError(
-                f"{name} has no effect with the agent file, which hands trees on as OpenRLHF asks for them: "
-                "leave it out, or use the launcher (python -m mars_env.trainers.openrlhf)"
+                f"{name} has no effect with the agent file, which plays one policy's trees as OpenRLHF asks "
+                "for them: leave it out, or use the launcher (python -m mars_env.trainers.openrlhf)"
             )
 
 
