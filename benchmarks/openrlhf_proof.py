@@ -4,8 +4,8 @@
     python benchmarks/openrlhf_proof.py --seeds 0 --steps 4 --problems 50 --out /tmp/proof   # a short one
 
 MarsRL on the recipe of trainers/miniature/recipe.py, as far as OpenRLHF has the same settings: asynchronous,
-with partial rollouts, on Ray, DeepSpeed and vLLM for CPUs. Solver and System are evaluated before and after, on
-the same held-out problems. Rows go to docs/results/openrlhf.jsonl.
+with partial rollouts, on Ray, DeepSpeed and vLLM for CPUs. Solver and System are evaluated before and after,
+on the same held-out problems. Rows go to docs/results/openrlhf.jsonl.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ def flags_of(seed: int, steps: int, folder: Path) -> dict[str, str | None]:
         "--train.async_enable": None,
         "--train.partial_rollout_enable": None,
         "--actor.adam.lr": str(train.learning_rate),
+        "--actor.adam.betas": " ".join(map(str, train.betas)),
         "--actor.lr_scheduler": "constant_with_warmup",
         "--actor.lr_warmup_ratio": str(train.warmup_updates / steps),
         "--actor.max_norm": str(train.max_grad_norm),

@@ -76,7 +76,10 @@ def ray_on_cpus(gpus=4):
 
 def command(flags):
     """The launcher's command line."""
-    words = [str(word) for name, value in flags.items() for word in (name, value) if word is not None]
+    words = []
+    for name, value in flags.items():
+        several = name.endswith(".betas")
+        words += [name, *([] if value is None else str(value).split() if several else [str(value)])]
     return [sys.executable, "-W", "ignore", "-m", "mars_env.trainers.openrlhf", *words]
 
 
