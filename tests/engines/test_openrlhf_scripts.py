@@ -91,6 +91,7 @@ def test_flags_given_to_a_script_win(tmp_path):
     ("more", "message"),
     [
         (["--no.such.flag", "1"], "unrecognized arguments: --no.such.flag"),
+        (["--train.batch_size", "33"], "must be a multiple of --rollout.micro_batch_size 2"),
         (["--train.batch_size", "many"], "invalid int value: 'many'"),
         (["--train.partial_rollout_enable"], "requires --train.async_enable"),
         (["--ds.lora.rank", "8"], "its issue 1349"),

@@ -15,6 +15,7 @@ from mars_env.trainers.openrlhf.arguments import ENTRY, parse
 from mars_env.trainers.openrlhf.launch import complete, refuse
 from mars_env.trainers.openrlhf.plan import GIB, describe, memory, placement
 from mars_env.trainers.openrlhf.policies import arguments_of, plays
+from mars_env.trainers.openrlhf.responses import shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 from mars_env.trainers.openrlhf.sizes import architecture_of
 
@@ -75,6 +76,7 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> str:
     full = complete(settings_here, flags)
     args = parse(full)
     refuse(settings_here, args)
+    shape_of(args)
     lines = [_rollouts(settings_here, args), ""]
     checkpoints = _checkpoints(settings_here, args)
     if len(checkpoints) > 1:

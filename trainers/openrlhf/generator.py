@@ -17,7 +17,7 @@ from mars_env.trainers.openrlhf.feed import RolloutFeed
 from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures
 from mars_env.trainers.openrlhf.problems import DrawnProblems, by_id
 from mars_env.trainers.openrlhf.record import UPDATES, Record
-from mars_env.trainers.openrlhf.responses import BatchShape, responses
+from mars_env.trainers.openrlhf.responses import responses, shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, make_team
 from mars_env.trainers.samples import TurnSample, turn_samples
@@ -168,21 +168,6 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         updates = self.prompts_dataloader.updates
         self._record = self._record or Record(self._settings.record, updates - 1)
         self._record.note(updates, {POLICY: self._version or 0}, batch, samples)
-
-
-def shape_of(args: Any) -> BatchShape:
-    """What OpenRLHF's arguments say of the rows of an update.
-
-    Raises:
-        ConfigError: The batch size does not divide into micro-batches.
-    """
-    gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
-    return BatchShape(
-        ranks=gpus // args.ds.ring_attn_size // args.ds.tensor_parallel_size,
-        rollout_micro=args.rollout.micro_batch_size,
-        train_micro=args.train.micro_batch_size,
-        batch=args.train.batch_size,
-    )
 
 
 def drawn_problems(settings: TeamSettings, loader: Any, args: Any) -> DrawnProblems:

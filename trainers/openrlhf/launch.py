@@ -13,6 +13,7 @@ from typing import Any, Final
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
 from mars_env.trainers.openrlhf.problems import INPUT, write_ids
+from mars_env.trainers.openrlhf.responses import shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
 from mars_env.trainers.openrlhf.versions import require_openrlhf
 
@@ -63,6 +64,7 @@ def launch(argv: Sequence[str]) -> None:
     flags = complete(settings, flags)
     args = parse(flags)
     refuse(settings, args)
+    shape_of(args)  # refuses a batch size that does not divide
     write_ids(settings.training_problems(), dataset_path(flags, "problems"))
     if settings.eval_problems:
         write_ids(settings.evaluation_problems(), dataset_path(flags, "evaluation"))

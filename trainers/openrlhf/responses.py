@@ -52,6 +52,28 @@ class BatchShape:
         return math.ceil(rows / unit) * unit
 
 
+def shape_of(args: Any) -> BatchShape:
+    """What OpenRLHF's arguments say of the rows of an update.
+
+    Raises:
+        ConfigError: The batch size does not divide into micro-batches.
+
+    Example:
+        >>> from types import SimpleNamespace as S
+        >>> args = S(actor=S(num_nodes=2, num_gpus_per_node=8), rollout=S(micro_batch_size=2),
+        ...          ds=S(ring_attn_size=8, tensor_parallel_size=1), train=S(micro_batch_size=1, batch_size=64))
+        >>> shape_of(args).ranks
+        2
+    """
+    gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
+    return BatchShape(
+        ranks=gpus // args.ds.ring_attn_size // args.ds.tensor_parallel_size,
+        rollout_micro=args.rollout.micro_batch_size,
+        train_micro=args.train.micro_batch_size,
+        batch=args.train.batch_size,
+    )
+
+
 def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[str, Any]:
     """One sample as OpenRLHF takes the response of an agent.
 

@@ -36,12 +36,12 @@ from mars_env.trainers.estimators import estimator_of
 from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine
 from mars_env.trainers.openrlhf.feed import RolloutFeed
 from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures
-from mars_env.trainers.openrlhf.generator import Rollouts, drawn_problems, shape_of
+from mars_env.trainers.openrlhf.generator import Rollouts, drawn_problems
 from mars_env.trainers.openrlhf.policies import arguments_of, plays, tag_of, take_common_checkpoint
 from mars_env.trainers.openrlhf.problems import DrawnProblems
 from mars_env.trainers.openrlhf.processes import Trained, load_models, placed, require_gpus
 from mars_env.trainers.openrlhf.record import Record
-from mars_env.trainers.openrlhf.responses import responses
+from mars_env.trainers.openrlhf.responses import responses, shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import make_team
 from mars_env.trainers.openrlhf.trainer import TeamTraining, scheduled_steps
