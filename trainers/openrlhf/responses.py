@@ -61,7 +61,8 @@ def shape_of(args: Any) -> BatchShape:
     Example:
         >>> from types import SimpleNamespace as S
         >>> args = S(actor=S(num_nodes=2, num_gpus_per_node=8), rollout=S(micro_batch_size=2),
-        ...          ds=S(ring_attn_size=8, tensor_parallel_size=1), train=S(micro_batch_size=1, batch_size=64))
+        ...          train=S(micro_batch_size=1, batch_size=64),
+        ...          ds=S(ring_attn_size=8, tensor_parallel_size=1))
         >>> shape_of(args).ranks
         2
     """
