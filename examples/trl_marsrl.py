@@ -41,12 +41,12 @@ def accuracy(agents: object, problems: object) -> str:
     return f"Solver {solver.value:.1%}, System {system.value:.1%}"
 
 
-def main(steps: int) -> None:
-    """Evaluate, train, evaluate again."""
+def main(steps: int, problems: int = 200) -> None:
+    """Evaluate on so many problems, train, evaluate again."""
     torch.set_num_threads(1)
     model = load()  # a warm-started HFModel: module, tokenizer
     agents = miniature_team(model)
-    held_out = mars_env.load_problems("arithmetic", seed=0, split="test")[:200]
+    held_out = mars_env.load_problems("arithmetic", seed=0, split="test")[:problems]
     print("before:", accuracy(agents, held_out))
 
     env = mars_env.make("arithmetic-solve-verify-correct", schedule="training", rounds=1)

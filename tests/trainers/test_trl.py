@@ -1,6 +1,9 @@
 """TRL's own trainer on rollouts of the miniature."""
 
+import re
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -177,6 +180,14 @@ def test_a_set_without_end_and_rows_that_cannot_be_cut_are_refused():
         TeamRollouts(GAME, {}, load_problems("arithmetic", seed=2))
     with pytest.raises(ConfigError, match="48 rows of a step cannot be cut into parts of 7"):
         team(load().module).arguments(problems_per_step=4, rows_at_once=7, temperature=1.0)
+
+
+def test_the_example_runs(capsys):
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "trl_marsrl.py"))
+    example["main"](steps=1, problems=8)
+    said = capsys.readouterr().out
+    assert re.search(r"before: Solver [\d.]+%, System [\d.]+%", said)
+    assert re.search(r"after:  Solver [\d.]+%, System [\d.]+%", said)
 
 
 def test_rows_of_a_tree():
