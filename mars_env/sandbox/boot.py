@@ -93,7 +93,7 @@ class Server:
         config["null"] = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         for fd in range(3, FIRST_FD):
             os.dup2(0, fd)
-        self.boxes = 0
+        self.children = False
         self.me = os.getpid()
         os.environ.clear()
         os.environ.update(config["environment"])
@@ -121,7 +121,7 @@ class Server:
         poll = select.poll()
         poll.register(self.control.fileno(), select.POLLIN)
         while True:
-            ready = poll.poll(1000 if self.boxes else None)
+            ready = poll.poll(1000 if self.children else None)
             self.collect()
             if ready:
                 message, ancillary, _, _ = self.control.recvmsg(65536, 64)
@@ -131,12 +131,12 @@ class Server:
                 self.fork_box(marshal.loads(message), struct.unpack("i", data)[0])
 
     def collect(self) -> None:
-        """Collect boxes that have ended."""
-        while self.boxes:
-            dead, _ = os.waitpid(-1, os.WNOHANG)
-            if dead == 0:
-                return
-            self.boxes -= 1
+        """Collect boxes that have ended; and, without name spaces, what killed ones have left to us."""
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            self.children = False
 
     def fork_box(self, order: dict[str, Any], control: int) -> None:
         """Fork a box, which serves `control` until that ends."""
@@ -151,7 +151,7 @@ class Server:
         else:
             if pid == 0:
                 self.become_box(order, control)
-            self.boxes += 1
+            self.children = True
         os.close(control)
 
     def become_box(self, order: dict[str, Any], control: int) -> None:
