@@ -22,9 +22,12 @@ pytest.importorskip("openrlhf")
 
 PATIENCE = 420
 
-VLLM_KL = 0.03
-"""Largest mean difference of a log-probability between engine and trainer that an update may show: both
-compute in bfloat16, in different orders, and samples of an older policy differ by what was learned since."""
+VLLM_KL = 0.02
+"""Largest mean difference of a log-probability between engine and trainer that an update may show where both
+have the same weights: they compute in bfloat16, in different orders."""
+
+STALE_KL = 0.1
+"""The same for an update of samples up to two versions old: it holds what was learned since, too."""
 
 FLAGS = {
     **openrlhf_on_cpu.MINIATURE,
@@ -32,20 +35,21 @@ FLAGS = {
     "--mars.options": '{"schedule": "training"}',
     "--mars.problem_options": '{"split": "train", "seed": 0}',
     "--mars.agents": "mars_env.trainers.miniature.agents:team",
-    "--mars.group": "4",
+    "--mars.group": "8",
     "--mars.sampling": "balanced",
     "--rollout.micro_batch_size": "8",
-    "--train.batch_size": "64",
+    "--train.batch_size": "96",
     "--train.micro_batch_size": "8",
-    "--actor.adam.lr": "1e-3",
+    "--actor.adam.lr": "1e-4",
     "--actor.lr_scheduler": "constant",
     "--actor.lr_warmup_ratio": "0",
     "--logger.wandb.run_name": "run",
 }
 ASYNCHRONOUS = {
-    "--mars.problems": "14",
+    "--mars.problems": "12",
     "--mars.staleness": "2",
     "--mars.groups_per_update": "10",
+    "--mars.concurrency": "1",  # so that something is under way whenever new weights come
     "--rollout.batch_size": "4",
     "--ckpt.save_steps": "1",
     "--ckpt.save_hf": None,
@@ -216,12 +220,25 @@ def test_a_killed_run_goes_on_where_its_checkpoint_was(asynchronous):
     assert kept == [killed.before[row["update"]] for row in kept]
 
 
+def test_an_update_of_any_size_is_one_optimizer_step(asynchronous):
+    import torch
+
+    _, resumed = asynchronous
+    sizes = {row["samples"] for row in resumed.updates() if row["samples"]}
+    assert len(sizes) > 1
+    assert max(sizes) <= 96
+    for folder in (resumed.folder / "checkpoints" / "_actor").glob("global_step*"):
+        # DeepSpeed's own file, of this test's own run
+        states = torch.load(folder / "mp_rank_00_model_states.pt", weights_only=False)
+        assert states["global_steps"] == states["global_step"] == int(folder.name.removeprefix("global_step"))
+
+
 def test_no_group_is_trained_twice_and_no_tree_is_lost(asynchronous):
     _, resumed = asynchronous
     groups = [group for row in resumed.updates() for group in row["groups"]]
     trees = {group.rpartition("/")[0] for group in groups}
     assert len(groups) == len(set(groups))
-    assert len(trees) == 14
+    assert len(trees) == 12
     assert {tree for row in resumed.updates() for tree in row["trees"]} <= trees
 
 
@@ -234,6 +251,13 @@ def test_nothing_older_than_the_bound_is_trained(asynchronous):
         present = updates[row["update"]]["versions"]["actor"]
         assert all(present - 2 <= version <= present for version, _ in row["versions"])
         assert sum(length for _, length in row["versions"]) == len(row["completion_ids"])
+
+
+def test_requests_under_way_end_first_unless_rollouts_are_partial(asynchronous):
+    killed, resumed = asynchronous
+    mixed = [row["update"] for row in resumed.samples() if len(row["versions"]) > 1]
+    assert mixed
+    assert min(mixed) > killed.began_with
 
 
 def test_behaviour_log_probabilities_belong_to_the_version_that_sampled(asynchronous, checkpoint):
@@ -270,7 +294,8 @@ def test_behaviour_log_probabilities_belong_to_the_version_that_sampled(asynchro
 def test_the_divergence_between_engine_and_trainer_stays_small(asynchronous):
     for run in asynchronous:
         for step, figures in run.steps().items():
-            assert abs(figures["vllm_kl"]) < VLLM_KL, step
+            limit = STALE_KL if figures["pipeline/oldest"] else VLLM_KL
+            assert abs(figures["vllm_kl"]) < limit, (step, figures["vllm_kl"])
 
 
 def test_the_saved_model_is_the_newest_checkpoint_and_evaluates(asynchronous):
@@ -306,4 +331,5 @@ def test_the_saved_model_evaluates_by_the_command_line(synchronous, engine):
         env=env, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert report.returncode == 0, report.stderr[-3000:]
-    assert json.loads(report.stdout)["counts"]["episodes"] == 8
+    told = report.stdout[report.stdout.index("{\n") :]  # vLLM says something before and after
+    assert json.JSONDecoder().raw_decode(told)[0]["counts"]["episodes"] == 8
