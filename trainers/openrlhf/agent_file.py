@@ -53,8 +53,9 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     def __init__(self, settings: TeamSettings | None = None) -> None:
         self._settings = settings or read_settings(_named())
         refuse(self._settings)
-        self._config = self._settings.config
-        self._game, self._evaluated = self._settings.game(), self._settings.evaluation_game()
+        self._config, self._rows = self._settings.config, self._settings.rows_per_tree()
+        self._games = {TRAIN: self._settings.game(), EVALUATE: self._settings.evaluation_game()}
+        self._teams: dict[tuple[str, Sampling, int], dict[str, Agent]] = {}
         self._problems: dict[str, Mapping[str, Problem]] = {}
         self._siblings: Siblings[dict[str, Any]] = Siblings()
         self._played = 0
@@ -94,36 +95,41 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
             top_k=max(0, sampling_params.top_k),
             max_tokens=sampling_params.max_tokens or max_length,
         )
-        model = EnginesModel([StockEngine(llm_engine)], hf_tokenizer, max_length)
+        filler = hf_tokenizer.eos_token_id or 0
+        if label == TRAIN:
+            require_trainable(sampling)
+        if (label, sampling, max_length) not in self._teams:  # others' models keep their connections
+            model = EnginesModel([StockEngine(llm_engine)], hf_tokenizer, max_length)
+            names = self._games[label].rules.possible_agents
+            self._teams[label, sampling, max_length] = make_team(self._settings, names, model, sampling)
+        team = self._teams[label, sampling, max_length]
         if label == EVALUATE:
-            row = await self._evaluate(problem, model, sampling)
+            row = await self._evaluate(problem, team, filler)
         else:
             row = await self._siblings.share(
-                id(sampling_params), lambda n: self._train(problem, n, model, require_trainable(sampling))
+                id(sampling_params), lambda n: self._train(problem, n, team, sampling.temperature, filler)
             )
         if sampling_params.logprobs is None:  # OpenRLHF does not correct with them, and refuses them then
             row = row | {"rollout_log_probs": None}
         return row | {"prompt": prompt, "label": label, "images": None, "mm_train_inputs": None}
 
     async def _train(
-        self, problem: Problem, n: int, model: EnginesModel, sampling: Sampling
+        self, problem: Problem, n: int, team: Mapping[str, Agent], temperature: float, filler: int
     ) -> list[dict[str, Any]]:
         """The rows of a whole tree."""
-        if n < self._settings.rows_per_tree():
+        if n < self._rows:
             raise ConfigError(
                 f"--rollout.n_samples_per_prompt is {n}, but a tree of these settings has up to "
-                f"{self._settings.rows_per_tree()} samples: make it that"
+                f"{self._rows} samples: make it that"
             )
-        tree = await self._play(problem, model, sampling, evaluated=False)
+        tree = await self._play(TRAIN, problem, team)
         samples = turn_samples(groups_of([tree]), self._config)
-        filler = model.tokenizer.eos_token_id or 0
-        return training_rows(samples, n, temperature=sampling.temperature, filler=filler)
+        return training_rows(samples, n, temperature=temperature, filler=filler)
 
-    async def _evaluate(self, problem: Problem, model: EnginesModel, sampling: Sampling) -> dict[str, Any]:
+    async def _evaluate(self, problem: Problem, team: Mapping[str, Agent], filler: int) -> dict[str, Any]:
         """The row of an episode: its reward is whether the team's answer is right, NaN where nobody knows."""
-        filler = model.tokenizer.eos_token_id or 0
         for _ in range(ATTEMPTS):
-            tree = await self._play(problem, model, sampling, evaluated=True)
+            tree = await self._play(EVALUATE, problem, team)
             answer = next((turn for turn in tree.turns if turn.id == tree.final), None)
             grade = None if answer is None else answer.grade
             if tree.fault or (grade is not None and grade.score is None):
@@ -132,13 +138,9 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         log.warning("problem %s could not be judged in %d attempts: %s", problem.id, ATTEMPTS, tree.fault)
         return evaluation_row(None, math.nan, filler)
 
-    async def _play(
-        self, problem: Problem, model: EnginesModel, sampling: Sampling, *, evaluated: bool
-    ) -> Tree:
-        game = self._evaluated if evaluated else self._game
-        agents: dict[str, Agent] = make_team(self._settings, game.rules.possible_agents, model, sampling)
+    async def _play(self, label: str, problem: Problem, team: Mapping[str, Agent]) -> Tree:
         self._played += 1
-        return await play(game, agents, Job(problem, self._played), seed=self._settings.seed)
+        return await play(self._games[label], team, Job(problem, self._played), seed=self._settings.seed)
 
     def _problem(self, id: str, label: str) -> Problem:
         if label not in self._problems:

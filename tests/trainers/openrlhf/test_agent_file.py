@@ -122,7 +122,7 @@ async def test_an_answer_that_cannot_be_judged_is_not_wrong(ask):
             return Grade.unknown("lost")
 
     executor = AgentExecutor(SETTINGS)
-    executor._evaluated = replace(executor._evaluated, grader=Lost())
+    executor._games["evaluate"] = replace(executor._games["evaluate"], grader=Lost())
     [row] = await ask(executor, SETTINGS.evaluation_problems()[0].id, "evaluate", 1)
     assert math.isnan(row["reward"])
 
