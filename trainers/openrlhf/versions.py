@@ -75,6 +75,15 @@ TOUCHED: Final[Mapping[str, tuple[str, ...] | None]] = {
     "openrlhf.trainer.ray.vllm_engine:RolloutRayActor.__init__": (
         "self", "args", "bundle_indices", "agent_func_path", "remote_rm_url", "mm_pad_token_ids", "kwargs",
     ),
+    "openrlhf.utils.agent:AgentExecutorBase.execute": (
+        "self", "prompt", "label", "sampling_params", "max_length", "hf_tokenizer", "llm_engine", "images",
+    ),
+    "openrlhf.trainer.ray.vllm_engine:RolloutRayActor.generate": (
+        "self", "prompt_token_ids", "sampling_params", "multi_modal_data",
+    ),
+    "openrlhf.trainer.ray.vllm_engine:RolloutRayActor.generate_responses": (
+        "self", "prompt", "label", "sampling_params", "max_length", "hf_tokenizer", "num_samples", "images",
+    ),
     "openrlhf.trainer.ray.vllm_engine:batch_vllm_engine_call": (
         "engines", "method_name", "args", "rank_0_only", "kwargs",
     ),
