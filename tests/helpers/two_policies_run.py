@@ -37,7 +37,7 @@ def main(out, flags):
 
     several.turn_samples = turn_samples
     TeamExperienceMaker.compute_advantages_and_returns = compute_advantages_and_returns
-    ray.init(num_gpus=4, num_cpus=8, include_dashboard=False)
+    ray.init(num_gpus=6, num_cpus=12, include_dashboard=False)
     launch(flags)
     Path(out).write_bytes(pickle.dumps(updates))
 
