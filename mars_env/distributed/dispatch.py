@@ -96,18 +96,16 @@ async def dispatch(
     serving = [asyncio.create_task(_serve(n, post, desk, run, on_acting)) for n, post in enumerate(posts)]
     for task in serving:
         task.add_done_callback(desk.ended)
-    whole = False
     try:
         while (tree := await desk.finished.get()) is not None:
             yield tree
         if desk.failure is not None:
             raise desk.failure
-        whole = True
     finally:
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
-        if not whole:
+        if desk.under_way:
             await asyncio.gather(*(post.rest() for post in posts), return_exceptions=True)
 
 
@@ -149,6 +147,11 @@ class _Desk:
     def over(self) -> bool:
         """Whether all trees are finished."""
         return self._exhausted and not self._open
+
+    @property
+    def under_way(self) -> bool:
+        """Whether trees are begun and not finished."""
+        return bool(self._open)
 
     @property
     def none_can_start(self) -> bool:

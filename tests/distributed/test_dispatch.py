@@ -141,6 +141,14 @@ async def test_closing_early_gives_up_what_is_under_way():
     assert post.rested == 1 and post.worker is None
 
 
+async def test_closing_after_the_last_tree_keeps_the_workers():
+    post = LocalPost()
+    trees = dispatch([post], jobs(1)[:1], RUN)
+    await anext(trees)
+    await trees.aclose()
+    assert post.rested == 0 and post.worker is not None
+
+
 async def test_a_worker_that_cannot_start_leaves_the_work_to_the_others(caplog):
     posts = [LocalPost(), LocalPost(starts=lambda: False)]
     wanted = jobs(2)
