@@ -165,7 +165,7 @@ def main(
     seeds: Annotated[str, typer.Option(help="Separated by commas.")] = "0,1,2",
     steps: Annotated[
         int, typer.Option(help="As many problems are played as so many steps of the recipe take.")
-    ] = 30,
+    ] = 60,
     problems: Annotated[int, typer.Option(help="Held-out problems of an evaluation.")] = 1000,
     out: Annotated[Path, typer.Option(help="Folder of logs and checkpoints.")] = Path("runs/openrlhf"),
     ledger: Annotated[Path, typer.Option(help="Where rows go.")] = LEDGER,
