@@ -237,12 +237,13 @@ def test_a_stopped_driver_leaves_no_process_and_its_run_goes_on(how, tmp_path):
         assert process.poll() is None and time.monotonic() < until, process.communicate()[1]
         time.sleep(0.05)
     family = descendants(process.pid)
-    assert len(family) > 4
+    family = {pid: name for pid, name in family.items() if "Agent" not in name}  # they look up now and then
+    assert sum("ray::Worker" in name for name in family.values()) == 2
     process.send_signal(how)
     _, said = process.communicate(timeout=30)
     assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), said
     assert "Traceback" not in said
-    left = {pid: command for pid, command in family.items() if not ended(pid, within=20.0)}
+    left = {pid: name for pid, name in family.items() if not ended(pid, within=20.0)}
     assert not left
     resumed = run(evaluation(tmp_path / "run"))
     for one in (whole, resumed):
