@@ -14,7 +14,7 @@ from typing import Any
 from mars_env.envs.game import Game
 from mars_env.envs.play import follow
 from mars_env.errors import ConfigError, MissingExtra
-from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict
+from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
 
 PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
 """The prompt of a turn, as text or as messages; None leaves the turn out."""
@@ -82,7 +82,7 @@ def sft_rows(
         roles: Only turns of these; None means all.
         least: The lowest reward of a right turn, for turns that were not graded.
     """
-    for _, turn, prompt in _prompted(trees, game, prompt_of, roles):
+    for turn, prompt in _prompted(trees, game, prompt_of, roles):
         if is_right(turn, least) and not turn.action.truncated:
             yield {"prompt": prompt, "completion": _answer(turn, prompt), **_origin(turn)}
 
@@ -101,7 +101,7 @@ def dpo_rows(
     make no pair. Arguments are those of `sft_rows`.
     """
     families: dict[tuple[str, str], tuple[Any, list[Turn], list[Turn]]] = {}
-    for _, turn, prompt in _prompted(trees, game, prompt_of, roles):
+    for turn, prompt in _prompted(trees, game, prompt_of, roles):
         right = is_right(turn, least)
         if right is None or (right and turn.action.truncated):
             continue
@@ -198,9 +198,9 @@ def _clean(row: dict[str, Any]) -> dict[str, Any]:
 
 def _prompted(
     trees: Iterable[Tree], game: Game, prompt_of: PromptOf, roles: Collection[str] | None
-) -> Iterator[tuple[Tree, Turn, str | list[Message]]]:
+) -> Iterator[tuple[Turn, str | list[Message]]]:
     """The turns of some roles that a model made, with their prompts."""
-    known = {agent.rpartition("_")[0] or agent for agent in game.rules.possible_agents}
+    known = {role_of(agent) for agent in game.rules.possible_agents}
     if roles is not None and (strangers := sorted({*roles} - known)):
         raise ConfigError(f"nobody has the role {strangers[0]!r} here; there are {', '.join(sorted(known))}")
     for tree in trees:
@@ -208,7 +208,7 @@ def _prompted(
             if (roles is None or turn.role in roles) and turn.action.completions:
                 prompt = prompt_of(turn, observation)
                 if prompt is not None:
-                    yield tree, turn, prompt
+                    yield turn, prompt
 
 
 def _answer(turn: Turn, prompt: str | list[Message]) -> str | list[Message]:
