@@ -5,7 +5,7 @@ import random
 from contextlib import aclosing
 
 import pytest
-from sums_team import PROBLEMS, game, grouped_game, jobs, team, told
+from sums_team import PROBLEMS, game, grouped_game, jobs, search_game, team, told
 
 from mars_env.distributed.dispatch import CannotStart, WorkerLost, dispatch
 from mars_env.distributed.worker import News, Run, Worker
@@ -58,16 +58,22 @@ async def expected(wanted, make_game=game):
     return [told(tree) for tree in await collect(make_game(), team(), wanted, seed=RUN.seed)]
 
 
-@pytest.mark.parametrize("make_game", [game, grouped_game], ids=["episodes", "groups"])
+@pytest.mark.parametrize(
+    "make_game", [game, grouped_game, search_game], ids=["episodes", "groups", "searches"]
+)
 @pytest.mark.parametrize("workers", [1, 3])
 async def test_workers_play_the_trees_of_one_process(make_game, workers):
     wanted = jobs(3)
     posts = [LocalPost(make_game) for _ in range(workers)]
-    assert await played(posts, wanted, concurrency=8) == await expected(wanted, make_game)
+    trees = await played(posts, wanted, concurrency=8)
+    assert trees == await expected(wanted, make_game)
+    assert all(tree.turns and not tree.fault for tree in trees)
     assert all(post.started == 1 for post in posts)
 
 
-@pytest.mark.parametrize("make_game", [game, grouped_game], ids=["episodes", "groups"])
+@pytest.mark.parametrize(
+    "make_game", [game, grouped_game, search_game], ids=["episodes", "groups", "searches"]
+)
 async def test_lost_workers_cost_nothing_but_their_unfinished_turns(make_game, tmp_path):
     wanted, chance, heard = jobs(4), random.Random(3), []
     losses = []

@@ -4,6 +4,7 @@ import asyncio
 import os
 from dataclasses import replace
 
+import mars_env
 from mars_env.agents import ScriptedModel, make_agents
 from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect, grouped
 from mars_env.grading import grader_for
@@ -29,6 +30,10 @@ def game():
 
 def grouped_game():
     return replace(game(), grower=grouped(GroupedSettings(group=4, branches=2)))
+
+
+def search_game():
+    return mars_env.make("arithmetic-tree-search", schedule="training", nodes=12).game
 
 
 def team(latency=0.0, model=None):
