@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mars_env.envs.game import Game
 from mars_env.envs.play import follow
-from mars_env.errors import ConfigError, MissingExtra
+from mars_env.errors import ConfigError, MissingExtra, StoreError
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
 
 PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
@@ -131,9 +132,13 @@ def turn_rows(trees: Iterable[Tree]) -> Iterator[dict[str, Any]]:
 
 
 def write_jsonl(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
-    """Write rows, one a line; returns their number."""
+    """Write rows, one a line; returns their number. The file is whole or not there.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
     number = 0
-    with Path(path).open("w", encoding="utf-8") as file:
+    with _whole(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
         for number, row in enumerate(rows, 1):  # noqa: B007 (the last number is used below)
             file.write(json.dumps(row) + "\n")
     return number
@@ -144,6 +149,7 @@ def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
 
     Raises:
         MissingExtra: pyarrow is not installed.
+        StoreError: The file cannot be written.
     """
     try:
         import pyarrow
@@ -161,8 +167,22 @@ def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
     }
     schema = pyarrow.schema([(name, kinds.get(name, text)) for name in _COLUMNS])
     table = pyarrow.Table.from_pylist([_clean(row) for row in rows], schema=schema)
-    pyarrow.parquet.write_table(table, path)
+    with _whole(Path(path)) as draft:
+        pyarrow.parquet.write_table(table, draft)
     return int(table.num_rows)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A draft that becomes the file when all is written."""
+    draft = path.with_name(path.name + ".draft")
+    try:
+        yield draft
+        draft.replace(path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 _COLUMNS = (

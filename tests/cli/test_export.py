@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import mars_env
 from mars_env.cli import app
-from mars_env.errors import ConfigError, MissingExtra
+from mars_env.errors import ConfigError, MissingExtra, StoreError
 from mars_env.problems import ProblemSet
 from mars_env.rollout import read_run
 from mars_env.rollout.exports import write_parquet
@@ -168,6 +168,16 @@ def test_lone_surrogates_do_not_stop_the_table(tmp_path):
     assert write_parquet(turn_rows([Tree("p#0", PROBLEMS[0], (turn,))]), out) == 1
     [row] = pyarrow.parquet.read_table(out).to_pylist()
     assert row["text"] == "odd ?"
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence_and_leaves_nothing(stored, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    for out in (tmp_path / "no" / "rows.jsonl", tmp_path):
+        result = CliRunner().invoke(app, ["export", str(stored[0]), str(out)])
+        assert isinstance(result.exception, StoreError)
+        assert "cannot be written" in str(result.exception)
+    assert "nobody has the role" in exported(stored, tmp_path, "--role", "judge", code=2)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
