@@ -82,8 +82,9 @@ SHAPE = (
 )
 COMPARED = {
     "pass@1": "Pass@1 of the agents",
-    "search_pass@1": "search, Pass@1",
-    "search_pass@n": "search, Pass@N",
+    "search_pass@1": "AB-MCTS, Pass@1",
+    "search_pass@n": "AB-MCTS, Pass@N",
+    "refinement_pass@1": "refinement, Pass@1",
     "distinct": "different functions",
 }
 WITHIN = (
@@ -178,6 +179,13 @@ def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
     return markdown_table(("claim", *arms), lines) + "\n"
 
 
+def trained_on(rows: Sequence[LedgerRow], arm: str) -> str:
+    """Programs that entered the loss of each model, means over seeds."""
+    found = [row.detail["trained"] for row in rows if row.arm == arm]
+    means = {model: sum(each[model] for each in found) / len(found) for model in found[0]}
+    return ", ".join(f"{model} {mean:,.0f}" for model, mean in means.items()) or "–"
+
+
 def budgets(recipe: Mars2Recipe) -> list[tuple[int, str]]:
     """Budgets in tokens, and what comes after a search's name in the figures there."""
     return [*((cut, f"_pass@1 at {cut}") for cut in recipe.cuts), (recipe.tokens, "_pass@1")]
@@ -201,7 +209,10 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
     """The part of docs/results.md on MARS2."""
     present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
     names = [arm.name for arm in present]
-    spent = [(name, *(f"{arm_estimate(rows, name, figure).mean:,.1f}" for figure in SPENT)) for name in names]
+    spent = [
+        (name, trained_on(rows, name), *(f"{arm_estimate(rows, name, figure).mean:,.1f}" for figure in SPENT))
+        for name in names
+    ]
     whole = [seed for seed in {row.seed for row in rows} if sum(r.seed == seed for r in rows) == len(present)]
     seconds, cpu = (
         [sum(cost(row) for row in rows if row.seed == seed) for seed in whole or {row.seed for row in rows}]
@@ -233,7 +244,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         parts=arms_table(rows, [name for name in WITHIN_ARMS if name in names], PARTS),
         shape=shape_table(rows, names),
         within=within_table(rows, names),
-        spent=markdown_table(("arm", *SPENT.values()), spent) + "\n",
+        spent=markdown_table(("arm", "trained on, by model", *SPENT.values()), spent) + "\n",
         notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
         fastest=f"{min(seconds):.0f}",
         slowest=f"{max(seconds):.0f}",
@@ -243,7 +254,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
 
 
 SPENT = {
-    "sampled": "programs sampled in training",
+    "sampled": "sampled in training",
     "best-of-n_tokens": "tokens, best-of-n",
     "refinement_tokens": "refinement",
     "search_tokens": "AB-MCTS",
