@@ -1,0 +1,94 @@
+"""The agent file under OpenRLHF's stock command line, on a CPU: one launch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import openrlhf_on_cpu
+import pytest
+
+from mars_env.trainers.openrlhf.agent_file import SETTINGS
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.stock import stock_flags
+
+pytest.importorskip("openrlhf")
+
+PATIENCE = 420
+TEAM = TeamSettings(
+    env="arithmetic-solve-verify-correct",
+    options={"schedule": "training", "rounds": 1},
+    agents="mars_env.trainers.miniature.agents:team",
+    problem_options={"split": "train", "seed": 0},
+    problems=12,
+    group=4,
+    branches=1,
+    eval_problem_options={"split": "test", "seed": 0},
+    eval_problems=4,
+    eval_options={"rounds": 1},
+)
+FLAGS = {
+    **openrlhf_on_cpu.MINIATURE,
+    "--data.max_len": "256",
+    "--rollout.temperature": "0.9",
+    "--rollout.batch_size": "6",
+    "--rollout.micro_batch_size": "12",
+    "--train.batch_size": "72",
+    "--train.micro_batch_size": "12",
+    "--actor.adam.lr": "1e-3",
+    "--eval.steps": "2",
+    "--eval.temperature": "0",
+    "--logger.wandb.run_name": "run",
+}
+
+
+@pytest.fixture(scope="module")
+def run(checkpoint, tmp_path_factory):
+    """The folder of a run."""
+    folder = tmp_path_factory.mktemp("stock")
+    settings = folder / "team.json"
+    settings.write_text(TEAM.model_dump_json(exclude_defaults=True), encoding="utf-8")
+    flags = [*stock_flags(TEAM, folder / "prompts"), "--actor.model_name_or_path", str(checkpoint)]
+    own = {
+        "--ckpt.output_dir": str(folder / "model"),
+        "--ckpt.path": str(folder / "checkpoints"),
+        "--logger.tensorboard_dir": str(folder / "board"),
+    }
+    flags += [word for pair in {**FLAGS, **own}.items() for word in pair if word is not None]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SETTINGS, str(settings))
+        with openrlhf_on_cpu.ray_on_cpus(gpus=2) as environment:
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", "-m", "openrlhf.cli.train_ppo_ray", *flags],
+                env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                timeout=PATIENCE, check=False,
+            )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:]
+    return folder
+
+
+def test_both_steps_train_on_advantages_of_mean_zero(run):
+    steps = openrlhf_on_cpu.logged(run / "board", "train")
+    assert [*steps] == [1, 2]
+    for step in steps.values():
+        assert step["rollout/num_samples"] == 72
+        assert step["rollout/reward_mean"] == pytest.approx(0, abs=1e-6)
+        assert step["rollout/reward_std"] > 0.1
+        assert 0 < step["turn_reward"] < 1
+        assert 0 < step["filler"] < 1
+        assert step["actor_grad_norm"] > 0
+
+
+def test_evaluation_tells_the_system_s_accuracy(run):
+    [told] = openrlhf_on_cpu.logged(run / "board", "eval").values()
+    assert told["eval_num_samples"] == 4
+    assert told["eval_arithmetic_pass1"] * 4 in range(5)
+
+
+def test_the_saved_model_is_a_trained_one(run, checkpoint):
+    from safetensors.torch import load_file
+
+    before, after = (load_file(path / "model.safetensors") for path in (checkpoint, run / "model"))
+    assert before.keys() >= after.keys()
+    moved = [name for name in after if not after[name].float().equal(before[name].float())]
+    assert len(moved) > len(after) / 2
