@@ -185,7 +185,7 @@ class Shortest:
 
     Example:
         >>> from mars_env.sync import run_sync
-        >>> run_sync(Shortest().rate("", ["def f(x, r):\\n    return 0\n", "return 0"], 0)).scores
+        >>> run_sync(Shortest().rate("", ["def f(x, r):\n    return 0\n", "return 0"], 0)).scores
         (0.5, 1.0)
     """
 

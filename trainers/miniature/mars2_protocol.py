@@ -84,7 +84,7 @@ def read_program(text: str) -> Pair | None:
     Example:
         >>> read_program(Pair(("inc", "cap"), ("xor5",)).program)
         Pair(u=('inc', 'cap'), v=('xor5',))
-        >>> read_program("def f(x, r):\\n    return eval(x)") is None
+        >>> read_program("def f(x, r):\n    return eval(x)") is None
         True
     """
     program, _ = extract_program(text, "f")
@@ -105,9 +105,9 @@ def edited(old: Pair | None, text: str) -> Pair:
     r"""What becomes of a program by a completion: registers that it has statements for are replaced.
 
     Example:
-        >>> edited(Pair(("inc",), ("xor5",)), "v = v | 2\\n")
+        >>> edited(Pair(("inc",), ("xor5",)), "v = v | 2\n")
         Pair(u=('inc',), v=('or2',))
-        >>> edited(None, "v = v | 2\\n")
+        >>> edited(None, "v = v | 2\n")
         Pair(u=(), v=('or2',))
     """
     new = _pair([f"{line}\n" for line in text.splitlines() if f"{line}\n" in STATEMENTS]) or Pair()
