@@ -107,9 +107,10 @@ class Launch:
 
 @pytest.fixture(scope="module")
 def synchronous(cluster, checkpoint, tmp_path_factory):
-    """Two passes over six problems, four at a time, trained on by two ranks; evaluated once."""
+    """Two passes over six problems, four at a time, on two engines and two ranks; evaluated once."""
     flags = {
         "--actor.num_gpus_per_node": "2",
+        "--vllm.num_engines": "2",
         "--mars.problems": "6",
         "--train.num_episodes": "2",
         "--rollout.batch_size": "4",
