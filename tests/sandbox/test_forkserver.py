@@ -198,3 +198,14 @@ async def test_a_closed_server_makes_no_box(pool):
             await server.box()
 
     await on_service_loop(work())
+
+
+async def test_random_numbers_differ_from_run_to_run(pool):
+    source = "import random, secrets; print(random.random(), secrets.token_hex(8))"
+
+    async def work(lease):
+        return [(await lease.run(Job(source=source), Limits())).stdout for _ in range(2)]
+
+    found = [await pool.use(work), await pool.use(work)]
+    numbers = {line.split()[i] for lines in found for line in lines for i in range(2)}
+    assert len(numbers) == 8, "boxes or programs share the state of a generator"
