@@ -4,7 +4,9 @@
 # answers; Brier's score) and makes the agents. Take it as a pattern for an environment of your own.
 #
 # Hardware   1 GPU of 80 GB. --dry-run prints the estimate: about 45 GiB while rolling out, 40 GiB while training.
-# To change  --mars.env MODULE:SET-RULES for rules of your own, --mars.agents for their agents, --mars.rewards '{"solver":
+# Start      All processes import calibration.py: where Ray is running before, start it with this folder on PYTHONPATH.
+# To change  With a second GPU, PLACEMENT= (empty) in the environment gives engine and trainer one each.
+#            --mars.env MODULE:SET-RULES for rules of your own, --mars.agents for their agents, --mars.rewards '{"solver":
 #            "module:function"}' for other rewards. Check rules with mars_env.testing.check_rules first: it finds in
 #            a second what a run finds in an hour. Adaptive sampling prefers by role and knows none of yours: take balanced.
 #
@@ -16,6 +18,7 @@
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export PYTHONPATH="$HERE${PYTHONPATH:+:$PYTHONPATH}"  # calibration.py is imported by all processes of the run
+PLACEMENT="${PLACEMENT---train.colocate_all --vllm.enable_sleep --ds.enable_sleep}"
 exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --mars.env calibration:gsm8k-assessed \
     --mars.problem_options '{"split": "train"}' \
@@ -25,8 +28,8 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --actor.num_nodes 1 --actor.num_gpus_per_node 1 \
     --ref.num_nodes 1 --ref.num_gpus_per_node 1 \
     --vllm.num_engines 1 --vllm.tensor_parallel_size 1 \
-    --vllm.gpu_memory_utilization 0.5 --vllm.enable_sleep --vllm.sync_backend nccl \
-    --train.colocate_all --ds.enable_sleep --ds.zero_stage 2 \
+    --vllm.gpu_memory_utilization 0.5 --vllm.sync_backend nccl \
+    $PLACEMENT --ds.zero_stage 2 \
     --actor.gradient_checkpointing_enable \
     --data.max_len 6144 --rollout.max_new_tokens 4096 --rollout.temperature 1.0 \
     --rollout.batch_size 32 --rollout.micro_batch_size 1 \

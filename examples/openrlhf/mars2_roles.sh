@@ -4,6 +4,7 @@
 # trained on all nodes (homogeneous multi-agent, arXiv 2602.07848). The loss is that of mars2_one_model.sh.
 #
 # Hardware   As mars2_one_model.sh: 8 GPUs of 80 GB, since all agents share one model.
+# Start      All processes import roles.py: where Ray is running before, start it with this folder on PYTHONPATH.
 # To change  --mars.overlong must name the same limit as --rollout.max_new_tokens. --mars.tree_credit
 #            '{"sibling_weight": 0.5, "strength": 0.5}' turns tree-shaped credit on. Other roles: roles.py.
 #

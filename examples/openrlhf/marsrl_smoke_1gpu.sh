@@ -5,7 +5,8 @@
 # Hardware   1 GPU of 24 GB or more, 16 GB of host memory. `marsrl_smoke_1gpu.sh --dry-run=24` prints the estimate for
 #            24 GB: about 13 GiB while rolling out, 19 GiB while training. Engine and trainer share the GPU; the engine
 #            sleeps while the policy is trained.
-# To change  --actor.model_name_or_path for another model; --data.max_len and --rollout.max_new_tokens for longer
+# To change  With a second GPU, PLACEMENT= (empty) in the environment gives engine and trainer one each.
+#            --actor.model_name_or_path for another model; --data.max_len and --rollout.max_new_tokens for longer
 #            outputs (logits take 12 bytes x vocabulary a token); --mars.problems for a longer run. Any flag that is
 #            given to this script comes last and wins.
 #
@@ -15,6 +16,7 @@
 #       --agents "http://127.0.0.1:8000/v1#Qwen/Qwen3-0.6B?temperature=0.6&top_p=0.95&max_tokens=2048"
 #   mars-env compare runs/before runs/after
 set -euo pipefail
+PLACEMENT="${PLACEMENT---train.colocate_all --vllm.enable_sleep --ds.enable_sleep}"
 exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --mars.env aime-solve-verify-correct \
     --mars.options '{"schedule": "training", "rounds": 1}' \
@@ -26,8 +28,8 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --actor.num_nodes 1 --actor.num_gpus_per_node 1 \
     --ref.num_nodes 1 --ref.num_gpus_per_node 1 \
     --vllm.num_engines 1 --vllm.tensor_parallel_size 1 \
-    --vllm.gpu_memory_utilization 0.4 --vllm.enable_sleep --vllm.sync_backend nccl \
-    --train.colocate_all --ds.enable_sleep --ds.zero_stage 2 \
+    --vllm.gpu_memory_utilization 0.4 --vllm.sync_backend nccl \
+    $PLACEMENT --ds.zero_stage 2 \
     --actor.gradient_checkpointing_enable \
     --data.max_len 4096 --rollout.max_new_tokens 2048 --rollout.temperature 0.85 \
     --rollout.batch_size 8 --rollout.micro_batch_size 2 \
