@@ -12,6 +12,7 @@ import select
 import shutil
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,9 @@ class LocalBox:
         self._forget = forget
         self._pidfd: int | None = None
         self._closing: asyncio.Task[None] | None = None
+        # At the interpreter's end its main thread does it, while the loop may be at it.
+        self._putting_away = threading.Lock()
+        self._gone = False
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
         """Run one job to its end. A broken sandbox is a result LOST; cancelling kills.
@@ -153,23 +157,26 @@ class LocalBox:
 
     def end_now(self) -> None:
         """Wait for its end, or kill it, without an event loop."""
-        self.ask_to_end()
-        if self._pidfd is not None:
-            poll = select.poll()
-            poll.register(self._pidfd, select.POLLIN)
-            if not poll.poll(1000 * CLOSE_SECONDS):
-                _kill(self._pidfd)
-                poll.poll(1000 * CLOSE_SECONDS)
+        with self._putting_away:
+            if not self._gone and self._pidfd is not None:
+                poll = select.poll()
+                poll.register(self._pidfd, select.POLLIN)
+                if not poll.poll(1000 * CLOSE_SECONDS):
+                    _kill(self._pidfd)
+                    poll.poll(1000 * CLOSE_SECONDS)
         self._put_away()
 
     def _put_away(self) -> None:
-        self._control.close()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
-        if self._workdir is not None:
-            remove_tree(self._workdir)
-        self._forget(self)
+        with self._putting_away:
+            if self._gone:
+                return
+            self._gone = True
+            self._control.close()
+            if self._pidfd is not None:
+                os.close(self._pidfd)
+            if self._workdir is not None:
+                remove_tree(self._workdir)
+            self._forget(self)
 
     async def _receive(self) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._control, 2000)

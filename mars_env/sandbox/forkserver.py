@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -72,13 +73,26 @@ def _boot_command(fd: int) -> list[str]:
 
 
 _servers: set[ForkServer] = set()
+_gate = threading.Lock()
+_closed = False
+
+
+def _open_gate() -> None:
+    global _gate
+    _gate = threading.Lock()  # in a forked child: another thread may have held it
+
+
+os.register_at_fork(after_in_child=_open_gate)
 
 
 @atexit.register
 def _end_all() -> None:
     """At the interpreter's end: kill what is open, and leave no folder."""
-    servers = [server for server in _servers if server.owner == os.getpid()]
-    boxes = [box for server in servers for box in server.boxes]
+    global _closed
+    with _gate:
+        _closed = True
+        servers = [server for server in _servers if server.owner == os.getpid()]
+        boxes = [box for server in servers for box in server.boxes]
     for box in boxes:
         box.ask_to_end()
     for box in boxes:
@@ -118,6 +132,7 @@ class ForkServer:
         self._unused = asyncio.Event()
         self._unused.set()
         self._closing: asyncio.Task[None] | None = None
+        self._putting_away = threading.Lock()
         _servers.add(self)
 
     @property
@@ -150,11 +165,14 @@ class ForkServer:
         """
         if self.spent:
             raise SandboxError(f"the {self._backend} sandbox has ended")
-        workdir = tempfile.mkdtemp(prefix=f"mars-env-sandbox-{os.getpid()}-") if self._folders else None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        box = LocalBox(self._backend, self._missing, ours, workdir, self._forget)
-        self.boxes.add(box)
+        with _gate:
+            if _closed:
+                raise SandboxError("the interpreter ends: no sandbox is started any more")
+            workdir = tempfile.mkdtemp(prefix=f"mars-env-sandbox-{os.getpid()}-") if self._folders else None
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
+            box = LocalBox(self._backend, self._missing, ours, workdir, self._forget)
+            self.boxes.add(box)
         self._unused.clear()
         order = {**self._order(), **({} if workdir is None else {"workdir": workdir})}
         try:
@@ -190,6 +208,11 @@ class ForkServer:
 
     def end_now(self) -> None:
         """Kill it, and with it what it has forked, and wait until it is gone."""
+        with self._putting_away:
+            if self in _servers:
+                self._put_away()
+
+    def _put_away(self) -> None:
         with contextlib.suppress(OSError):  # it is closed, or the other end is gone
             self._control.shutdown(socket.SHUT_RDWR)
         wait_for_end(self._process.pid, CLOSE_SECONDS)

@@ -166,6 +166,7 @@ class Pool:
             return await self._use_slot(await self._resolve(), work)
         finally:
             self.under_way -= 1
+            self._postpone_expiry()
 
     async def _use_slot(self, backend: Backend, work: Callable[[Lease], Awaitable[T]]) -> T:
         async with self._queue:
@@ -185,7 +186,6 @@ class Pool:
             return self._backend
 
     async def _box(self, backend: Backend) -> Box:
-        self._postpone_expiry()
         for attempt in range(ATTEMPTS):
             try:
                 return await (await self._started(backend)).box()
