@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
 from mars_env.agents.prompts import check_request
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.types import Completion, Prompt, Sampling
 
 CALLS = 512
@@ -42,21 +42,46 @@ class Engine(Protocol):
 
 
 class RayEngine:
-    """An engine that lives in a Ray actor (`mars_env.trainers.openrlhf.actors.TeamRolloutActor`)."""
+    """An engine that lives in a Ray actor (`mars_env.trainers.openrlhf.actors.TeamRolloutActor`).
+
+    Attributes:
+        dead: Why nothing can be sampled any more; empty while it lives. A turn that fails costs its tree; a
+            dead engine would cost all trees, one after the other: see `refuse_dead`.
+    """
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self.dead = ""
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
-        """See `Engine`."""
-        from ray.exceptions import RayError
+        """See `Engine`.
+
+        Raises:
+            ModelError: The engine failed.
+        """
+        from ray.exceptions import RayActorError, RayError
 
         try:
             future = self._handle.sample.remote(list(ids), list(requests)).future()
             told = await asyncio.wrap_future(future)
         except RayError as error:
-            raise ModelError(f"an engine failed: {type(error).__name__}: {error}"[:300]) from error
+            cause = getattr(error, "cause", None) or error
+            what = f"{type(cause).__name__}: {cause}"[:300]
+            if isinstance(error, RayActorError) or type(cause).__name__ == "EngineDeadError":
+                self.dead = what
+            raise ModelError(f"an engine failed: {what}") from error
         return [Sampled(*one) for one in told]
+
+
+def refuse_dead(engines: Sequence[RayEngine]) -> None:
+    """End the run if an engine is dead.
+
+    Raises:
+        MarsError: One is.
+    """
+    for engine in engines:
+        if engine.dead:
+            raise MarsError(f"an engine is dead (its log says why); resume the run: {engine.dead}")
 
 
 class EnginesModel:

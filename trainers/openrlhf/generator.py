@@ -12,18 +12,16 @@ from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers.advantages import advantage_stats
 from mars_env.trainers.estimators import estimator_of
-from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine
+from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine, refuse_dead
 from mars_env.trainers.openrlhf.feed import RolloutFeed
 from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures
 from mars_env.trainers.openrlhf.problems import DrawnProblems, by_id
-from mars_env.trainers.openrlhf.record import UPDATES, Record
+from mars_env.trainers.openrlhf.record import Record
 from mars_env.trainers.openrlhf.responses import responses, shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, make_team
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.types import Sampling
-
-LEDGER = UPDATES
 
 
 class Rollouts(list[Any]):
@@ -67,9 +65,8 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         self._settings = settings
         self._config = settings.config
         self._shape = shape_of(self.args)
-        model = EnginesModel(
-            list(map(RayEngine, vllm_engines)), tokenizer, self.args.data.max_len, name=POLICY
-        )
+        self._engines = list(map(RayEngine, vllm_engines))
+        model = EnginesModel(self._engines, tokenizer, self.args.data.max_len, name=POLICY)
         self._model = (
             model if settings.segment_tokens is None
             else SegmentedModel(model, settings.segment_tokens, context=self.args.data.max_len)
@@ -98,6 +95,7 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         finally:
             if self.args.vllm.enable_sleep:
                 batch_vllm_engine_call(self.vllm_engines, "sleep")
+        refuse_dead(self._engines)
         if batch is None:
             return Rollouts(), None, 0, True
         samples = turn_samples(batch.groups, self._config)

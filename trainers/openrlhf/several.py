@@ -33,7 +33,7 @@ from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers.advantages import advantage_stats
 from mars_env.trainers.estimators import estimator_of
-from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine
+from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine, refuse_dead
 from mars_env.trainers.openrlhf.feed import RolloutFeed
 from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures
 from mars_env.trainers.openrlhf.generator import Rollouts, drawn_problems
@@ -113,6 +113,7 @@ class _Run:
             )
         require_gpus(own.values())
         self.policies = {name: placed(one) for name, one in own.items()}
+        self._engines: list[RayEngine] = []
         self.prompts = self._prompts()
         steps = scheduled_steps(settings, args, len(self.prompts))
         load_models(self.policies.values(), steps)
@@ -150,7 +151,9 @@ class _Run:
     def next_batch(self) -> UpdateBatch | None:
         """What the next update trains; None if all is trained."""
         with self._awake():
-            return self.feed.next()
+            batch = self.feed.next()
+        refuse_dead(self._engines)
+        return batch
 
     def update(self, batch: UpdateBatch) -> None:
         """Train each policy on its own turns of a batch, all at the same time."""
@@ -207,7 +210,9 @@ class _Run:
 
     def _model(self, name: str, policy: Trained) -> Model:
         context = self.args.data.max_len
-        model = EnginesModel(list(map(RayEngine, policy.engines)), policy.tokenizer, context, name=name)
+        engines = list(map(RayEngine, policy.engines))
+        self._engines += engines
+        model = EnginesModel(engines, policy.tokenizer, context, name=name)
         if self.settings.segment_tokens is None:
             return model
         return SegmentedModel(model, self.settings.segment_tokens, context=context)

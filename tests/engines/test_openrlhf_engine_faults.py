@@ -1,0 +1,57 @@
+"""What becomes of a fault of an engine in a Ray actor; Ray itself is not started."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+
+from mars_env.errors import MarsError, ModelError
+from mars_env.trainers.openrlhf.engines import RayEngine, Sampled, refuse_dead
+
+exceptions = pytest.importorskip("ray.exceptions")
+
+
+class EngineDeadError(Exception):
+    """As vLLM's."""
+
+
+def engine(result):
+    """An engine whose actor answers so."""
+
+    def remote(ids, requests):
+        future = Future()
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+        return SimpleNamespace(future=lambda: future)
+
+    return RayEngine(SimpleNamespace(sample=SimpleNamespace(remote=remote)))
+
+
+def of_task(cause):
+    return exceptions.RayTaskError("sample", "the actor's traceback", cause).as_instanceof_cause()
+
+
+async def test_an_answer_is_taken_as_it_is():
+    told = ((3, 1), (-0.5, -0.1), "stop", ((2, 2),))
+    assert await engine([told]).sample([1], [{}]) == [Sampled(*told)]
+
+
+async def test_a_request_that_fails_costs_its_turn_and_no_more():
+    one = engine(of_task(ValueError("the prompt is too long")))
+    with pytest.raises(ModelError, match="an engine failed: ValueError: the prompt is too long"):
+        await one.sample([1], [{}])
+    refuse_dead([one])
+
+
+@pytest.mark.parametrize("error", [of_task(EngineDeadError("see above")), exceptions.RayActorError()])
+async def test_a_dead_engine_ends_the_run(error):
+    lives, dead = engine([]), engine(error)
+    with pytest.raises(ModelError):
+        await dead.sample([1], [{}])
+    with pytest.raises(MarsError, match="an engine is dead") as raised:
+        refuse_dead([lives, dead])
+    assert not isinstance(raised.value, ModelError)
