@@ -156,15 +156,23 @@ class LocalBox:
             self._control.shutdown(socket.SHUT_RDWR)
 
     def end_now(self) -> None:
-        """Wait for its end, or kill it, without an event loop."""
+        """At the interpreter's end: kill it, without an event loop, and leave no folder.
+
+        File descriptors stay open: the loop may still wait for them.
+        """
+        self.ask_to_end()
         with self._putting_away:
-            if not self._gone and self._pidfd is not None:
+            if self._gone:
+                return
+            self._gone = True
+            if self._pidfd is not None:
                 poll = select.poll()
                 poll.register(self._pidfd, select.POLLIN)
                 if not poll.poll(1000 * CLOSE_SECONDS):
                     _kill(self._pidfd)
                     poll.poll(1000 * CLOSE_SECONDS)
-        self._put_away()
+            if self._workdir is not None:
+                remove_tree(self._workdir)
 
     def _put_away(self) -> None:
         with self._putting_away:
@@ -176,7 +184,7 @@ class LocalBox:
                 os.close(self._pidfd)
             if self._workdir is not None:
                 remove_tree(self._workdir)
-            self._forget(self)
+        self._forget(self)
 
     async def _receive(self) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._control, 2000)

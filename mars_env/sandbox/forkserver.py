@@ -202,26 +202,22 @@ class ForkServer:
 
     async def _close(self) -> None:
         await self._unused.wait()
-        with contextlib.suppress(OSError):  # the other end is gone
-            self._control.shutdown(socket.SHUT_RDWR)
         await in_thread(self.end_now)
+        self._control.close()
+        os.close(self._errors)
 
     def end_now(self) -> None:
         """Kill it, and with it what it has forked, and wait until it is gone."""
         with self._putting_away:
-            if self in _servers:
-                self._put_away()
-
-    def _put_away(self) -> None:
-        with contextlib.suppress(OSError):  # it is closed, or the other end is gone
-            self._control.shutdown(socket.SHUT_RDWR)
-        wait_for_end(self._process.pid, CLOSE_SECONDS)
-        kill_tree(self._process.pid)
-        # Until the outer process is collected, and with it the name space's first one.
-        self._process.wait()
-        self._control.close()
-        os.close(self._errors)
-        _servers.discard(self)
+            if self not in _servers:
+                return
+            with contextlib.suppress(OSError):  # it is closed, or the other end is gone
+                self._control.shutdown(socket.SHUT_RDWR)
+            wait_for_end(self._process.pid, CLOSE_SECONDS)
+            kill_tree(self._process.pid)
+            # Until the outer process is collected, and with it the name space's first one.
+            self._process.wait()
+            _servers.discard(self)
 
 
 async def start(
