@@ -28,7 +28,8 @@ def training_figures(
     """The figures of one update.
 
     ``team/ROLE/reward`` and its like are `role_metrics`; ``team/groups/...`` counts what was kept and why the
-    rest was not; ``pipeline/idle_share`` is the share of the time that the trainer waited for rollouts.
+    rest was not; ``pipeline/mixed`` counts completions that several versions of the policy have sampled;
+    ``pipeline/idle_share`` is the share of the time that the trainer waited for rollouts.
 
     Args:
         batch: What the update trains.
@@ -43,11 +44,14 @@ def training_figures(
         for name, value in table.items()
     }
     figures |= {f"team/groups/{name}": float(count) for name, count in stats.asdict().items()}
-    figures |= verifier_figures([turn for group in batch.groups for turn in group.turns])
+    turns = [turn for group in batch.groups for turn in group.turns]
+    completions = [completion for turn in turns for completion in turn.action.completions]
+    figures |= verifier_figures(turns)
     figures |= {
         "pipeline/age": sum(batch.ages) / max(1, len(batch.ages)),
         "pipeline/oldest": float(max(batch.ages, default=0)),
         "pipeline/dropped": float(batch.dropped),
+        "pipeline/mixed": float(sum(len(completion.versions) > 1 for completion in completions)),
         "pipeline/waited": waited,
         "pipeline/idle_share": waited / between if between > 0 else 0.0,
     }

@@ -8,13 +8,17 @@ from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figu
 from mars_env.types import Action, Completion, Grade, Group, Problem, Tree, Turn
 
 
-def turn(id, agent, reward, group="p#0/0", parent=None, **fields):
-    action = Action("4", (Completion("4", token_ids=(1, 2), completion_tokens=2),))
+def turn(id, agent, reward, group="p#0/0", parent=None, versions=((3, 2),), **fields):
+    action = Action("4", (Completion("4", token_ids=(1, 2), completion_tokens=2, versions=versions),))
     return Turn("p#0", id, parent, group, agent, "actor", "p", action, reward=reward, **fields)
 
 
 def batch():
-    solver = Group("p#0/0", tuple(turn(str(i), "solver_0", r) for i, r in enumerate((1.0, 0.0, None))))
+    versions = [((2, 2),), ((2, 1), (3, 1)), ((3, 2),)]
+    solver = Group(
+        "p#0/0",
+        tuple(turn(str(i), "solver_0", r, versions=versions[i]) for i, r in enumerate((1.0, 0.0, None))),
+    )
     verifier = Group(
         "p#0/0.0",
         tuple(
@@ -47,6 +51,7 @@ def test_staleness_and_waiting_are_told():
     assert told["pipeline/age"] == 1.5
     assert told["pipeline/oldest"] == 2
     assert told["pipeline/dropped"] == 4
+    assert told["pipeline/mixed"] == 1
     assert told["pipeline/idle_share"] == 0.25
 
 
