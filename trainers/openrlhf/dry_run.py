@@ -17,7 +17,7 @@ from mars_env.trainers.openrlhf.plan import GIB, describe, memory, placement
 from mars_env.trainers.openrlhf.policies import arguments_of, plays
 from mars_env.trainers.openrlhf.responses import shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
-from mars_env.trainers.openrlhf.sizes import architecture_of
+from mars_env.trainers.openrlhf.sizes import architecture_of, require_context
 
 FLAG: Final = "--dry-run"
 """``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU."""
@@ -83,6 +83,7 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> str:
         gpus = sum(pool.gpus for pool in placement(args))
         lines += [f"{len(checkpoints)} policies with {gpus} GPUs each: {gpus * len(checkpoints)} in all", ""]
     for name, checkpoint in checkpoints:
+        require_context(checkpoint, args.data.max_len)
         own = arguments_of(args, name, checkpoint) if name else args
         lines += [
             f"{f'Policy {name}: ' if name else ''}{checkpoint}",

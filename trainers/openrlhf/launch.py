@@ -15,6 +15,7 @@ from mars_env.trainers.openrlhf.arguments import ENTRY, parse
 from mars_env.trainers.openrlhf.problems import INPUT, write_ids
 from mars_env.trainers.openrlhf.responses import shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
+from mars_env.trainers.openrlhf.sizes import require_context
 from mars_env.trainers.openrlhf.versions import require_openrlhf
 
 DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -65,6 +66,8 @@ def launch(argv: Sequence[str]) -> None:
     args = parse(flags)
     refuse(settings, args)
     shape_of(args)  # refuses a batch size that does not divide
+    for checkpoint in settings.policies.values() or filter(None, [args.actor.model_name_or_path]):
+        require_context(checkpoint, args.data.max_len)
     write_ids(settings.training_problems(), dataset_path(flags, "problems"))
     if settings.eval_problems:
         write_ids(settings.evaluation_problems(), dataset_path(flags, "evaluation"))

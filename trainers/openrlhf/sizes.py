@@ -31,6 +31,7 @@ class Architecture:
         expert_intermediate: Width of one expert.
         experts_per_token: Experts that one token passes.
         dense_layers: Layers of a sparse model that are dense all the same.
+        context: Most tokens of prompt and completion together; None where a scaled rotation leaves it open.
     """
 
     hidden: int
@@ -48,6 +49,7 @@ class Architecture:
     expert_intermediate: int = 0
     experts_per_token: int = 0
     dense_layers: int = 0
+    context: int | None = None
 
     @property
     def parameters(self) -> int:
@@ -131,6 +133,7 @@ def _decoder(kind: str, config: Mapping[str, Any]) -> Architecture:
         qkv_bias=kind == "qwen2" or biased,
         output_bias=kind != "qwen2" and biased,
         qk_norm=kind in ("qwen3", "qwen3_moe"),
+        context=_context(config),
     )
     if kind != "qwen3_moe":
         return base
@@ -143,6 +146,37 @@ def _decoder(kind: str, config: Mapping[str, Any]) -> Architecture:
         experts_per_token=config["num_experts_per_tok"],
         dense_layers=base.layers - len(sparse),
     )
+
+
+def _context(config: Mapping[str, Any]) -> int | None:
+    rotation = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    plain = rotation.get("rope_type", rotation.get("type", "default")) == "default"
+    context: int | None = config.get("max_position_embeddings")
+    return context if plain else None
+
+
+def require_context(checkpoint: str, max_len: int) -> None:
+    """Refuse a length that the engines would refuse, for whom the trainer would wait for minutes.
+
+    Args:
+        checkpoint: As for `architecture_of`; one whose sizes are not known is left to the engines.
+        max_len: ``--data.max_len``.
+
+    Raises:
+        ConfigError: The model's context is shorter.
+
+    Example:
+        >>> require_context("Qwen/Qwen3-8B", 32_768)
+        >>> require_context("Qwen/Qwen3-8B", 65_536)
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: --data.max_len 65536 is beyond the context of Qwen/Qwen3-8B, 40960 tokens
+    """
+    try:
+        context = architecture_of(checkpoint).context
+    except ConfigError:
+        return
+    if context is not None and max_len > context:
+        raise ConfigError(f"--data.max_len {max_len} is beyond the context of {checkpoint}, {context} tokens")
 
 
 def architecture_of(model: str) -> Architecture:
@@ -190,7 +224,7 @@ FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe")
 
 _QWEN3 = Architecture(
     hidden=1024, layers=28, heads=16, kv_heads=8, head_dim=128, intermediate=3072, vocabulary=151936,
-    tied=True, qk_norm=True,
+    tied=True, qk_norm=True, context=40960,
 )  # fmt: skip
 _QWEN3_4B = replace(_QWEN3, hidden=2560, layers=36, heads=32, intermediate=9728)
 _QWEN3_8B = replace(_QWEN3, hidden=4096, layers=36, heads=32, intermediate=12288, tied=False)
@@ -201,18 +235,18 @@ _QWEN3_30B_A3B = replace(
 )  # fmt: skip
 _QWEN25_7B = Architecture(
     hidden=3584, layers=28, heads=28, kv_heads=4, head_dim=128, intermediate=18944, vocabulary=152064,
-    qkv_bias=True,
+    qkv_bias=True, context=32768,
 )  # fmt: skip
 
 PRESETS: Final[Mapping[str, Architecture]] = {
     "Qwen/Qwen3-0.6B": _QWEN3,
     "Qwen/Qwen3-1.7B": replace(_QWEN3, hidden=2048, intermediate=6144),
     "Qwen/Qwen3-4B": _QWEN3_4B,
-    "Qwen/Qwen3-4B-Thinking-2507": _QWEN3_4B,
+    "Qwen/Qwen3-4B-Thinking-2507": replace(_QWEN3_4B, context=262144),
     "Qwen/Qwen3-8B": _QWEN3_8B,
     "Qwen/Qwen3-14B": _QWEN3_14B,
     "Qwen/Qwen3-30B-A3B": _QWEN3_30B_A3B,
-    "Qwen/Qwen3-30B-A3B-Thinking-2507": _QWEN3_30B_A3B,
+    "Qwen/Qwen3-30B-A3B-Thinking-2507": replace(_QWEN3_30B_A3B, context=262144),
     "Qwen/Qwen2.5-Coder-7B-Instruct": _QWEN25_7B,
     "inclusionAI/AReaL-boba-2-8B": _QWEN3_8B,
     "inclusionAI/AReaL-boba-2-14B": _QWEN3_14B,
