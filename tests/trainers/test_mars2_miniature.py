@@ -3,6 +3,8 @@
 import asyncio
 import importlib.util
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -331,6 +333,21 @@ def test_a_small_seed_of_the_study_from_warm_start_to_page(study, tmp_path):
     more = [row.model_copy(update={"seed": 1}) for row in rows]
     page = study.page([*rows, *more], TINY)
     assert "heterogeneous above homogeneous" in page and "| homogeneous x2 | 0, 1 |" in page
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_quick_seed_runs_as_a_command_and_keeps_nothing(study):
+    before = study.LEDGER.path.read_bytes()
+    done = subprocess.run(
+        [sys.executable, study.__file__, "--quick", "--seeds", "7"],
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert all(f"| {arm.name} | 7 |" in done.stdout for arm in ARMS)
+    assert study.LEDGER.path.read_bytes() == before
 
 
 def test_the_page_is_made_of_the_ledger(study):
