@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from openrlhf_on_cpu import logged
+from tiny_checkpoint import tiny_checkpoint
 
 HERE = Path(__file__).parent
 RUN = HERE.parent / "helpers" / "two_policies_run.py"
@@ -20,30 +22,6 @@ VLLM_KL = 0.02
 """Engine and trainer compute in bfloat16: 0.0005 apart here. The weights of another update are 0.14 apart."""
 
 pytest.importorskip("openrlhf")
-
-
-def tiny(path, seed, hidden):
-    """A random model with a tokenizer of bytes: any text can be read."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    pieces = ["<pad>", "<end>", *letters]
-    core = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, []))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<end>")
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n{% endfor %}"
-    torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=len(pieces), hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=1, head_dim=32, max_position_embeddings=4096,
-        tie_word_embeddings=False, eos_token_id=1, pad_token_id=0, bos_token_id=None,
-    )  # fmt: skip
-    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
 
 
 def weights(path):
@@ -120,7 +98,10 @@ def launched(folder, name, flags):
 def run(tmp_path_factory):
     """A run: its folder, what the policies began with, and its updates."""
     folder = tmp_path_factory.mktemp("two")
-    bases = {"one": tiny(folder / "base_one", 0, 64), "two": tiny(folder / "base_two", 1, 96)}
+    bases = {
+        "one": tiny_checkpoint(folder / "base_one", 0, 64),
+        "two": tiny_checkpoint(folder / "base_two", 1, 96),
+    }
     return folder, bases, launched(folder, "run", flags_of(folder, bases))
 
 
@@ -238,6 +219,10 @@ def resumed(run):
         "--algo.kl.estimator": "k3",
         "--ref.num_nodes": 1,
         "--ref.num_gpus_per_node": 1,
+        "--mars.eval_problems": 2,
+        "--mars.eval_options": json.dumps({"agents": 2, "nodes": 2}),
+        "--eval.steps": 4,
+        "--eval.n_samples_per_prompt": 1,
     }
     words = [str(word) for pair in more.items() for word in pair]
     words += ["--ckpt.load_enable", "--algo.kl.use_loss"]
@@ -280,3 +265,15 @@ def test_the_reference_is_what_the_policy_began_with(run, resumed):
     assert apart > 4 * VLLM_KL
     assert gap(resumed[0]["experiences"]["one"]) < VLLM_KL
     assert torch.isfinite(experience.base_action_log_probs[mask]).all()
+
+
+def test_the_team_is_evaluated_and_logged_beside_each_policy(run, resumed):
+    folder, _, _ = run
+    for name in ("one", "two"):
+        [board] = [path for path in (folder / "tensorboard").glob(f"*_{name}") if logged(path, "eval")]
+        [(update, figures)] = logged(board, "eval").items()
+        assert update == 4
+        assert figures["eval_num_samples"] == 2
+        assert figures["eval_faults"] == 0
+        assert figures["eval_programs_pass1"] == 0, "random models solve nothing"
+        assert logged(board, "train")[4]["team/coder/turns"] == 8

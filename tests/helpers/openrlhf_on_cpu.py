@@ -35,12 +35,12 @@ MINIATURE = {
 """OpenRLHF's flags for the miniature; those of value None stand alone."""
 
 
-def environment(address):
-    """Of the processes of a run."""
+def environment(address, paths=()):
+    """Of the processes of a run, which can import what lies in `paths`."""
     return {
         **ENGINES,
         **os.environ,
-        "PYTHONPATH": str(SHIM),
+        "PYTHONPATH": os.pathsep.join(map(str, (SHIM, *paths))),
         "MARS_ENV_OPENRLHF_ON_CPU": "1",
         "DS_ACCELERATOR": "cpu",
         "RAY_ADDRESS": address,
@@ -51,12 +51,12 @@ def environment(address):
 
 
 @contextmanager
-def ray_on_cpus(gpus=4):
+def ray_on_cpus(gpus=4, paths=()):
     """A Ray of its own; gives the environment of those who join it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    env = environment(f"127.0.0.1:{port}")
+    env = environment(f"127.0.0.1:{port}", paths)
     ray = Path(sys.executable).with_name("ray")
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as sockets:
         head = subprocess.Popen(

@@ -2,8 +2,9 @@
 
 import pickle
 import sys
-import zlib
 from pathlib import Path
+
+from tiny_checkpoint import varied
 
 IDLE_ON = "programs/even_count"
 """On this problem, no turn of `coder_1` has a known reward, so its policy has none to train on."""
@@ -13,7 +14,7 @@ def reward(turn, path, problem):
     """Something that varies among the texts of a random model."""
     if turn.agent == "coder_1" and problem.id == IDLE_ON:
         return None
-    return zlib.crc32(turn.text.encode("utf-8", "replace")) % 3 / 2
+    return varied(turn, path, problem)
 
 
 def main(out, flags):
