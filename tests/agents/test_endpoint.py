@@ -1,7 +1,8 @@
-import time
+from types import SimpleNamespace
 
 import pytest
 
+import mars_env.agents.endpoint as module
 from mars_env.agents.endpoint import Endpoint
 from mars_env.errors import ConfigError
 
@@ -20,15 +21,15 @@ def test_other_addresses_are_refused(url):
     assert "http" in str(refused.value) or "password" in str(refused.value)
 
 
-def test_rests_grow_and_end():
+def test_rests_grow_and_end(monkeypatch):
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     endpoint, rests = Endpoint("http://x/v1"), []
     for _ in range(8):
-        before = time.monotonic()
         endpoint.rest()
-        rests.append(endpoint.rested_at - before)
-    assert rests == sorted(rests) and rests[0] < 1.5 and rests[-1] < 30.5
+        rests.append(endpoint.rested_at - 1000.0)
+    assert rests == [1, 2, 4, 8, 16, 30, 30, 30]
     endpoint.rest(100.0, reachable=False)
-    assert endpoint.rested_at - time.monotonic() > 99 and not endpoint.well
+    assert endpoint.rested_at == 1100 and not endpoint.well
     endpoint.recover()
     assert endpoint.well and endpoint.rested_at == 0
     endpoint.failures, endpoint.busy = 1, 1
