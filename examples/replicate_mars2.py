@@ -30,7 +30,7 @@ from rich.console import Console
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow, arm_difference, arm_estimate, arms_table, settings_hash
-from mars_env.evaluation.ledger import SeedEstimate, seed_text
+from mars_env.evaluation.ledger import SeedEstimate, seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.report import markdown_table
@@ -291,15 +291,6 @@ def check(seed: int, arms: Sequence[Mars2Arm], cache: Path) -> bool:
     return same
 
 
-def numbers(text: str) -> list[int]:
-    """Seeds from a text: "0-4", "3", "0,2,7"."""
-    result: list[int] = []
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        result += range(int(low), int(high or low) + 1)
-    return result
-
-
 def short(row: LedgerRow) -> str:
     """One line on a row."""
     shown = {"pass@1": "agents", "best-of-n_pass@1": "best-of-n", "refinement_pass@1": "refinement"}
@@ -328,11 +319,11 @@ def main(
         if check_seed is not None:
             raise typer.Exit(0 if check(check_seed, arms, place) else 1)
         if quick:
-            rows = [play(a.name, numbers(seeds)[0], True, place) for a in arms]
+            rows = [play(a.name, seeds_of(seeds)[0], True, place) for a in arms]
             console.print(page(rows, QUICK), highlight=False)
             return
         if not table:
-            owed = LEDGER.missing([a.name for a in arms], numbers(seeds), settings())
+            owed = LEDGER.missing([a.name for a in arms], seeds_of(seeds), settings())
             owed.sort(key=lambda pair: pair[1])  # an interrupted run leaves whole seeds
             with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
                 waiting = [pool.submit(play, name, seed, False, place) for name, seed in owed]

@@ -28,7 +28,7 @@ from rich.console import Console
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow, arm_difference, arm_estimate, arms_table, settings_hash
-from mars_env.evaluation.ledger import SeedEstimate, seed_text
+from mars_env.evaluation.ledger import SeedEstimate, seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.report import markdown_table
@@ -249,15 +249,6 @@ def check(seed: int, arms: Sequence[Arm]) -> bool:
     return same
 
 
-def numbers(text: str) -> list[int]:
-    """Seeds from a text: "0-4", "3", "0,2,7"."""
-    result: list[int] = []
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        result += range(int(low), int(high or low) + 1)
-    return result
-
-
 def main(
     seeds: Annotated[str, typer.Option(help='E.g. "0-4"; what the ledger holds is not run again.')] = "0-4",
     arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
@@ -270,7 +261,7 @@ def main(
     if check_seed is not None:
         raise typer.Exit(0 if check(check_seed, arms) else 1)
     if not table:
-        owed = LEDGER.missing([a.name for a in arms], numbers(seeds), settings())
+        owed = LEDGER.missing([a.name for a in arms], seeds_of(seeds), settings())
         owed.sort(key=lambda pair: pair[1])  # seed by seed, so that an interrupted run leaves whole seeds
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
             for future in as_completed([pool.submit(play, name, seed) for name, seed in owed]):

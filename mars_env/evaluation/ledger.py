@@ -236,6 +236,20 @@ def arm_difference(
     return over_seeds([b[seed] - a[seed] for seed in shared])
 
 
+def seeds_of(text: str) -> list[int]:
+    """Seeds from a text.
+
+    Example:
+        >>> seeds_of("0-4"), seeds_of("3"), seeds_of("0,2,7")
+        ([0, 1, 2, 3, 4], [3], [0, 2, 7])
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        seeds += range(int(low), int(high or low) + 1)
+    return seeds
+
+
 def seed_text(estimate: SeedEstimate, signed: bool = False) -> str:
     """A rate over seeds in percent with its interval.
 
