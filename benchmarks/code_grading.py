@@ -151,7 +151,7 @@ def in_threads(function: Callable[[Item], bool]) -> Callable[[list[Item]], int]:
 
 
 def ours(backend: str) -> Callable[[list[Item]], int]:
-    from mars_env.grading.code import CodeGrader
+    from mars_env.grading.code.grader import CodeGrader
     from mars_env.problems.code import code_problem_from_row
     from mars_env.types import Verdict
 

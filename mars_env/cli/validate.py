@@ -10,8 +10,8 @@ from rich.console import Console
 
 from mars_env.api import load_problems
 from mars_env.cli.options import progress_bar
-from mars_env.grading.code import CodeGrader
-from mars_env.grading.code_validate import Validation, validate_problems
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.grading.code.validate import Validation, validate_problems
 from mars_env.problems import ProblemSet
 from mars_env.sync import run_sync
 

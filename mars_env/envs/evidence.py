@@ -132,7 +132,7 @@ def public_reference(problem: Problem) -> object:
 @cache
 def public_grader(score: Literal["all", "fraction"]) -> Grader:
     """The shared grader by public tests; ``"fraction"`` scores the share of them that pass."""
-    from mars_env.grading.code import CodeGrader  # brings the sandbox
+    from mars_env.grading.code.grader import CodeGrader  # brings the sandbox
 
     return CodeGrader(tests="public", score=score)
 

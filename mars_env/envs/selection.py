@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from mars_env.errors import ModelError
-from mars_env.grading.code_extract import extract_program
-from mars_env.grading.extract import extract_answer
-from mars_env.grading.integers import read_integer
+from mars_env.grading.code.extract import extract_program
+from mars_env.grading.math.extract import extract_answer
+from mars_env.grading.math.integers import read_integer
 from mars_env.types import Problem, Turn
 
 

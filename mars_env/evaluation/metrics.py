@@ -194,8 +194,8 @@ def answers_of_grading() -> AnswerOf:
         25
     """
     # Here, because comparing two runs or showing a report needs no parser.
-    from mars_env.grading.extract import extract_answer
-    from mars_env.grading.integers import read_integer
+    from mars_env.grading.math.extract import extract_answer
+    from mars_env.grading.math.integers import read_integer
 
     def answer_of(turn: Turn) -> Hashable | None:
         answer = extract_answer(turn.text).answer

@@ -17,22 +17,22 @@ from mars_env.sync import run_sync
 from mars_env.types import Grade, Grader, Problem
 
 if TYPE_CHECKING:
-    from mars_env.grading.code import CodeGrader
-    from mars_env.grading.math import MathGrader
+    from mars_env.grading.code.grader import CodeGrader
+    from mars_env.grading.math.grader import MathGrader
 
 __all__ = ["agrade", "check_reference", "grade", "grader_for"]
 
 
 @cache
 def _math() -> MathGrader:
-    from mars_env.grading.math import MathGrader
+    from mars_env.grading.math.grader import MathGrader
 
     return MathGrader()
 
 
 @cache
 def _code() -> CodeGrader:
-    from mars_env.grading.code import CodeGrader
+    from mars_env.grading.code.grader import CodeGrader
 
     return CodeGrader()
 

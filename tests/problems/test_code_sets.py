@@ -6,8 +6,8 @@ import collections
 import pytest
 
 from mars_env.errors import ConfigError, SandboxError
-from mars_env.grading.code import CodeGrader
-from mars_env.grading.code_validate import fenced, validate_problems
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.grading.code.validate import fenced, validate_problems
 from mars_env.problems import load_problems
 from mars_env.problems.code_nibbles import (
     NIBBLE_OPERATIONS,

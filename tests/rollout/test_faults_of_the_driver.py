@@ -15,8 +15,8 @@ import mars_env
 from mars_env.agents import ScriptedModel, make_agents
 from mars_env.envs import TRAINING, Game, SolveVerifyCorrect
 from mars_env.errors import ConfigError, StoreError
-from mars_env.grading.math import MathGrader
-from mars_env.grading.pool import Limits
+from mars_env.grading.math.grader import MathGrader
+from mars_env.grading.math.pool import Limits
 from mars_env.rollout import Job, Store, collect, play_all, read_run
 from mars_env.types import Grade, Problem
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from mars_env.agents import HTTPModel, make_agents
 from mars_env.envs import TRAINING, Game, SolveVerifyCorrect, cast
 from mars_env.errors import ModelError
-from mars_env.grading.math import MathGrader
+from mars_env.grading.math.grader import MathGrader
 from mars_env.rollout import Job, Slots, Store, collect, play_all
 from mars_env.rollout.sight import Sight, Trace, live_view, prometheus_text, reporting
 from mars_env.rollout.store import finished_trees

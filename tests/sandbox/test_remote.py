@@ -11,7 +11,7 @@ from aiohttp import web
 
 from mars_env import sandbox
 from mars_env.errors import ConfigError
-from mars_env.grading.code import CodeGrader
+from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Ended, Limits, Remote
 from mars_env.testing import sandbox_suite

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from mars_env.errors import ConfigError, SandboxError
-from mars_env.grading.code import CodeGrader
+from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect
 from mars_env.trainers.miniature import mars2_protocol as protocol

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from mars_env.errors import ConfigError
-from mars_env.grading.code_extract import extract_program
+from mars_env.grading.code.extract import extract_program
 from mars_env.problems.code_nibbles import NIBBLE_OPERATIONS, PUBLIC, nibble_line, nibble_pair_program
 from mars_env.types import Observation
 

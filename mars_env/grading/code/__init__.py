@@ -1,0 +1,1 @@
+"""Programs: judged by running them in sandboxes."""

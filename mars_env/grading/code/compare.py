@@ -1,0 +1,209 @@
+"""Whether what a program gave is what was expected: pure functions, run outside every sandbox.
+
+Standard output (`outputs_match`):
+
+- Trailing white space of a line and empty lines at the end do not count.
+- A line of numbers alone may separate them by any white space. In other lines white space counts: figures
+  are drawn with it.
+- An integer must be written as expected. Where a decimal number is expected, a number that differs by
+  less than the tolerance passes. The tolerance is the problem's own, absolute or relative, where it
+  states one. Otherwise, with s = max(1, |expected|): with five or more decimals shown, one unit of the
+  last (0.333333 stands for 1/3), and at least 1e-9 s; with fewer, 1e-6 s but at most half a unit of the
+  last, and at least 1e-9 s.
+- ``exact`` compares the whole text as it is, but for one newline at the end.
+
+Values (`values_match`), for function calls, whose expected values come from JSON:
+
+- Types are exact: a bool is no integer, a text is no number, and an integer is matched by an integer alone.
+- An expected float is matched by a float or an integer, with the tolerance above.
+- An expected list is matched by a list or a tuple, for JSON has no tuples.
+- An expected mapping is matched by one of the same keys; an integer as a key matches its text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Context, Decimal
+from typing import Any
+
+from mars_env.grading.code.values import Handle, Pairs
+
+NUMBER = re.compile(r"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,4})?")
+_CONTEXT = Context(prec=60)
+
+
+def outputs_match(expected: str, actual: str, *, exact: bool = False, tolerance: float | None = None) -> bool:
+    r"""Whether an output is the expected one.
+
+    Args:
+        expected: The problem's.
+        actual: The program's.
+        exact: Every character counts, but for one newline at the end.
+        tolerance: Of decimal numbers, absolute or relative; None derives it from the digits shown.
+
+    Example:
+        >>> outputs_match("1 2\n0.333333\n", "1  2 \n0.3333333333333333")
+        True
+        >>> outputs_match("2", "2.0"), outputs_match("  *", "*"), outputs_match("0.5", "0.50001")
+        (False, False, False)
+    """
+    if exact:
+        return expected.removesuffix("\n") == actual.removesuffix("\n")
+    wanted, given = _lines(expected), _lines(actual)
+    return len(wanted) == len(given) and all(
+        _line_matches(a, b, tolerance) for a, b in zip(wanted, given, strict=True)
+    )
+
+
+def _lines(text: str) -> list[str]:
+    lines = [line.rstrip() for line in text.replace("\r\n", "\n").split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:
+    if expected == actual:
+        return True
+    wanted, given = expected.split(), actual.split()
+    if len(wanted) != len(given):
+        return False
+    if not all(map(NUMBER.fullmatch, wanted)) and re.split(r"\S+", expected) != re.split(r"\S+", actual):
+        return False
+    return all(a == b or _numbers_match(a, b, tolerance) for a, b in zip(wanted, given, strict=True))
+
+
+def _numbers_match(expected: str, actual: str, tolerance: float | None) -> bool:
+    if not (NUMBER.fullmatch(expected) and NUMBER.fullmatch(actual)):
+        return False
+    if not any(c in expected for c in ".eE") and tolerance is None:
+        return False  # an integer, and the texts differ
+    wanted = Decimal(expected)
+    return _close(wanted, Decimal(actual), _decimals(expected), tolerance)
+
+
+def _decimals(text: str) -> int:
+    mantissa, _, exponent = text.lower().partition("e")
+    return max(0, len(mantissa.partition(".")[2]) - int(exponent or 0))
+
+
+def _close(wanted: Decimal, given: Decimal, decimals: int, tolerance: float | None) -> bool:
+    difference = _CONTEXT.abs(_CONTEXT.subtract(wanted, given))
+    scale = max(Decimal(1), _CONTEXT.abs(wanted))
+    if tolerance is not None:
+        # A hair more, so that 0.1 is within 0.1 of 0 when both are written in decimals.
+        return difference <= _CONTEXT.multiply(scale, Decimal(tolerance) * Decimal("1.000000001"))
+    noise = _CONTEXT.multiply(scale, Decimal("1e-9"))
+    unit = Decimal(1).scaleb(-min(decimals, 400))
+    if decimals >= 5:
+        return difference <= noise or difference < unit
+    return difference <= max(noise, min(_CONTEXT.multiply(scale, Decimal("1e-6")), unit / 2))
+
+
+def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) -> bool:
+    """Whether a returned value is the expected one.
+
+    Args:
+        expected: Plain data from JSON.
+        actual: From `values.decode` with ``hashed=False``.
+        tolerance: As for outputs.
+
+    Example:
+        >>> values_match([0.3, 2], (0.1 + 0.2, 2)), values_match(1, True), values_match(2, 2.0)
+        (True, False, False)
+    """
+    if isinstance(actual, Handle):
+        return False
+    if isinstance(expected, bool) or expected is None:
+        return actual is expected
+    if isinstance(expected, int):
+        return type(actual) is int and actual == expected
+    if isinstance(expected, float):
+        return type(actual) in (int, float) and _floats_match(expected, actual, tolerance)
+    if isinstance(expected, str):
+        return type(actual) is str and actual == expected
+    if isinstance(expected, (list, tuple)):
+        return (
+            isinstance(actual, (list, tuple))
+            and not isinstance(actual, Pairs)
+            and len(actual) == len(expected)
+            and all(values_match(e, a, tolerance=tolerance) for e, a in zip(expected, actual, strict=True))
+        )
+    if isinstance(expected, dict):
+        return isinstance(actual, Pairs) and _mappings_match(expected, actual, tolerance)
+    return False
+
+
+def _floats_match(expected: float, actual: float, tolerance: float | None) -> bool:
+    if actual == expected or (math.isnan(expected) and actual != actual):
+        return True
+    if isinstance(actual, int) and actual.bit_length() > 1100:
+        return False
+    if not math.isfinite(expected) or not math.isfinite(actual):
+        return False
+    return _close(Decimal(repr(expected)), Decimal(repr(actual)), _decimals(repr(expected)), tolerance)
+
+
+def _mappings_match(expected: dict[Any, Any], actual: Pairs, tolerance: float | None) -> bool:
+    found: dict[str, Any] = {}
+    for key, value in actual:
+        if type(key) is int and key.bit_length() <= 1024:
+            key = str(key)
+        if type(key) is not str:
+            return False
+        found[key] = value
+    wanted = {str(key): value for key, value in expected.items()}
+    return (
+        found.keys() == wanted.keys()
+        and len(actual) == len(wanted)
+        and all(values_match(value, found[key], tolerance=tolerance) for key, value in wanted.items())
+    )
+
+
+def preview(value: Any, limit: int = 300) -> str:
+    """A value's text in at most about `limit` characters, however large, deep or shared it is.
+
+    Example:
+        >>> preview([1, "a", (2,)]), preview(list(range(1000)), 20)
+        ("[1, 'a', (2,)]", '[0, 1, 2, 3, 4, 5, 6...')
+    """
+    pieces: list[str] = []
+    complete = _preview(value, pieces, limit, 8)
+    text = "".join(pieces)
+    return text if complete and len(text) <= limit else text[:limit] + "..."
+
+
+def _preview(value: Any, pieces: list[str], limit: int, depth: int) -> bool:
+    if sum(map(len, pieces)) > limit:
+        return False
+    if isinstance(value, (list, tuple, dict)):
+        if depth == 0:
+            pieces.append("...")
+            return True
+        opening, closing = (
+            "{}" if isinstance(value, (Pairs, dict)) else "()" if isinstance(value, tuple) else "[]"
+        )
+        pieces.append(opening)
+        for index, item in enumerate(value.items() if isinstance(value, dict) else value):
+            if index:
+                pieces.append(", ")
+            if isinstance(value, (Pairs, dict)):
+                complete = _preview(item[0], pieces, limit, depth - 1)
+                pieces.append(": ")
+                complete = complete and _preview(item[1], pieces, limit, depth - 1)
+            else:
+                complete = _preview(item, pieces, limit, depth - 1)
+            if not complete:
+                return False
+        pieces.append(("," if isinstance(value, tuple) and len(value) == 1 else "") + closing)
+        return True
+    if isinstance(value, Handle):
+        pieces.append(f"<{value.kind} object>")
+    elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4 * limit:
+        pieces.append(f"<integer of {value.bit_length()} bits>")
+    elif isinstance(value, str):
+        pieces.append(repr(value[: limit + 1]))
+    else:
+        pieces.append(repr(value))
+    return True

@@ -1,0 +1,454 @@
+"""`CodeGrader`: judges programs by running them in sandboxes; what is expected never enters theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from mars_env.errors import ConfigError, SandboxError
+from mars_env.grading.code import values
+from mars_env.grading.code.compare import outputs_match, preview, values_match
+from mars_env.grading.code.extract import complete_prompt, extract_program, preamble
+from mars_env.grading.code.replay import replay
+from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool, Result
+from mars_env.types import Grade, Problem
+
+FEEDBACK_CHARACTERS = 2000
+"""Feedback is cut to about this length."""
+
+_SHOWN = 400  # characters of one input, output or value in feedback
+_ATTEMPTS = 3
+
+_CALL = "from mars_env.grading.code import program\nprogram.call()\n"
+_SCRIPT = "from mars_env.grading.code import program\nprogram.script()\n"
+_SERVE = "from mars_env.grading.code import program\nprogram.serve()\n"
+_SUITE = "from mars_env.grading.code import suite\nsuite.main()\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one test.
+
+    Attributes:
+        passed: Whether it passed.
+        public: Whether its content may be shown.
+        why: A few words: "wrong answer", "it raised ValueError", "it exceeded the CPU limit".
+        detail: The test's content and what the program gave; for feedback.
+        fault: Whether the machinery failed, so that nothing is known.
+    """
+
+    passed: bool
+    public: bool
+    why: str = ""
+    detail: str = ""
+    fault: bool = False
+
+
+class CodeGrader:
+    """Grades code problems (see `mars_env.problems.code`) from any thread and event loop.
+
+    Args:
+        backend: The sandbox, as for `mars_env.sandbox.run`.
+        tests: ``"all"``, or ``"public"`` to judge by the public tests alone.
+        score: ``"all"``: 1 if all tests pass, else 0; ``"fraction"``: the share of tests that pass.
+        run_all: Whether to go on after the first failure; always so for ``"fraction"``.
+        feedback: ``"public"``: feedback shows public tests only; ``"all"`` shows any.
+        limits: Of one test. A time or memory limit that the problem states replaces its own.
+        slots: Programs judged at a time; by default one more than there are processors.
+
+    Example:
+        >>> from mars_env.problems.code import code_problem_from_row
+        >>> problem = code_problem_from_row({"id": "echo", "prompt": "Echo a line.", "mode": "stdin",
+        ...     "tests": [{"input": "a", "output": "a"}, {"input": "b", "output": "b"}]})
+        >>> grader = CodeGrader()
+        >>> str(asyncio.run(grader.grade(problem, "print(input())")).verdict)
+        'CORRECT'
+        >>> asyncio.run(grader.grade(problem, "print('a')")).reason
+        'test 2 of 2: wrong answer'
+        >>> asyncio.run(grader.aclose())
+    """
+
+    def __init__(
+        self,
+        *,
+        backend: str | Backend = "auto",
+        tests: Literal["all", "public"] = "all",
+        score: Literal["all", "fraction"] = "all",
+        run_all: bool = False,
+        feedback: Literal["public", "all"] = "public",
+        limits: Limits | None = None,
+        slots: int | None = None,
+    ) -> None:
+        if tests not in ("all", "public") or score not in ("all", "fraction"):
+            raise ConfigError("CodeGrader takes tests='all' or 'public', and score='all' or 'fraction'")
+        if feedback not in ("public", "all"):
+            raise ConfigError("CodeGrader takes feedback='public' or 'all'")
+        self._tests = tests
+        self._score = score
+        self._run_all = run_all or score == "fraction"
+        self._feedback = feedback
+        self._limits = limits or Limits()
+        self._pool = Pool(backend, slots=slots, modules=_modules())
+
+    async def grade(self, problem: Problem, text: str) -> Grade:
+        """Judge a completion. See `mars_env.types.Grader`."""
+        return await self._grade(problem, text, self._tests, self._score, self._run_all)
+
+    @property
+    def pool(self) -> Pool:
+        """The sandboxes that it judges in."""
+        return self._pool
+
+    async def search_score(self, problem: Problem, text: str) -> float | None:
+        """The share of public tests that pass: what a search may see. None where nothing is known.
+
+        Raises:
+            ConfigError: The problem has no public tests.
+        """
+        return (await self._grade(problem, text, "public", "fraction", True)).score
+
+    async def aclose(self) -> None:
+        """End the sandboxes that wait. The grader can be used again."""
+        await self._pool.aclose()
+
+    async def _grade(self, problem: Problem, text: str, which: str, score: str, run_all: bool) -> Grade:
+        started = time.monotonic()
+
+        def finished(grade: Grade) -> Grade:
+            return replace(grade, seconds=time.monotonic() - started)
+
+        try:
+            task = _task(problem, which, run_all, self._limits)
+        except (KeyError, TypeError, AttributeError) as error:
+            return finished(Grade.unknown(f"the problem's tests cannot be read ({type(error).__name__})"))
+        program, why = extract_program(text, task.name)
+        if program is None:
+            return finished(Grade.wrong(why, feedback=f"{why[:1].upper()}{why[1:]}."))
+        if "\0" in program:
+            return finished(Grade.wrong("the program holds a NUL", feedback="The program holds a NUL."))
+        try:
+            backend, outcomes = await self._pool.use(lambda lease: _judge(lease, task, program))
+        except SandboxError as error:
+            return finished(Grade.unknown(f"no sandbox could be had: {error}"))
+        return finished(self._conclude(task, backend, outcomes, score))
+
+    def _conclude(self, task: _Task, backend: str, outcomes: Sequence[Outcome], score: str) -> Grade:
+        total = len(task.tests)
+        fault = next((o for o in outcomes if o.fault), None)
+        if fault is not None:
+            return Grade.unknown(fault.why, backend=backend)
+        passed = sum(o.passed for o in outcomes)
+        feedback = _feedback(outcomes, total, self._feedback)
+        if passed == total:
+            return Grade.correct(backend=backend, feedback=feedback)
+        at, first = next((i, o) for i, o in enumerate(outcomes) if not o.passed)
+        reason = f"test {at + 1} of {total}: {first.why}" if total > 1 else first.why
+        fraction = passed / total if score == "fraction" else 0.0
+        return Grade.wrong(reason, score=fraction, backend=backend, feedback=feedback)
+
+
+@functools.cache
+def _modules() -> dict[str, str]:
+    """Source of what graders run inside sandboxes, under its own names."""
+    folder = Path(__file__).parent
+    names = ("values", "program", "suite")
+    sources = {f"mars_env.grading.code.{n}": (folder / f"{n}.py").read_text(encoding="utf-8") for n in names}
+    return {"mars_env": "", "mars_env.grading": "", "mars_env.grading.code": "", **sources}
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One problem's tests, public ones first, and how to run them."""
+
+    reference: Mapping[str, Any]
+    tests: tuple[Mapping[str, Any], ...]
+    name: str
+    run_all: bool
+    limits: Limits
+
+
+def _task(problem: Problem, which: str, run_all: bool, limits: Limits) -> _Task:
+    reference = problem.reference
+    if problem.kind != "code":
+        raise ConfigError(f"CodeGrader judges code problems; {problem.id!r} is of the kind {problem.kind!r}")
+    tests = sorted(reference["tests"], key=lambda test: not test["public"])
+    if which == "public":
+        tests = [test for test in tests if test["public"]]
+        if not tests:
+            raise ConfigError(f"the problem {problem.id!r} has no public tests to judge by")
+    name = {"stdin": "", "function_call": "fn_name", "asserts": "entry_point"}[reference["form"]]
+    cpu, memory = reference.get("time_limit"), reference.get("memory_limit")
+    if cpu:
+        limits = replace(limits, cpu_seconds=cpu)
+    if memory:
+        limits = replace(limits, memory_bytes=memory)
+    wanted = reference[name] if name else ""
+    if reference["form"] == "function_call" and reference["method"]:
+        wanted = "Solution"
+    return _Task(reference, tuple(tests), wanted, run_all, limits)
+
+
+async def _judge(lease: Lease, task: _Task, program: str) -> tuple[str, list[Outcome]]:
+    if task.reference["form"] == "asserts":
+        return lease.backend.name, await _judge_suite(lease, task, program)
+    judge_one = _judge_stdin if task.reference["form"] == "stdin" else _judge_call
+    outcomes = []
+    for test in task.tests:
+        outcomes.append(await judge_one(lease, task, test, program))
+        if outcomes[-1].fault or not (outcomes[-1].passed or task.run_all):
+            break
+    return lease.backend.name, outcomes
+
+
+async def _judge_stdin(lease: Lease, task: _Task, test: Mapping[str, Any], program: str) -> Outcome:
+    source = program.encode("utf-8", "surrogatepass")
+    given: bytes = test["input"].encode("utf-8", "surrogatepass")
+    if task.reference.get("prelude"):
+        job = Job(source=_SCRIPT, stdin=given, files={"program.py": source})
+    else:
+        job = Job(source=source, stdin=given)
+    result = await _run(lease, job, task.limits)
+    shown = f"Input:\n{_cut(test['input'])}"
+    if (ended := _badly_ended(result)) is not None:
+        return _failure(test, ended, f"{shown}\n{_said(result)}", result)
+    try:
+        output = result.stdout.decode("utf-8")
+    except UnicodeDecodeError:
+        output = result.stdout.decode("utf-8", "replace")
+    detail = f"{shown}\nExpected output:\n{_cut(test['output'])}\nYour output:\n{_cut(output)}"
+    if task.reference.get("checker"):
+        return await _check(lease, task, test, output, detail)
+    exact, tolerance = task.reference.get("exact", False), task.reference.get("tolerance")
+    if outputs_match(test["output"], output, exact=exact, tolerance=tolerance):
+        return Outcome(True, test["public"])
+    return Outcome(False, test["public"], "wrong answer", detail)
+
+
+async def _check(lease: Lease, task: _Task, test: Mapping[str, Any], output: str, detail: str) -> Outcome:
+    """Ask the problem's own checker: it exits with 0 where the output is right."""
+    names = ("input.txt", "expected.txt", "output.txt")
+    texts = (test["input"], test["output"], output)
+    files = {n: t.encode("utf-8", "surrogatepass") for n, t in zip(names, texts, strict=True)}
+    job = Job(source=task.reference["checker"], arguments=names, files=files)
+    limits = replace(task.limits, cpu_seconds=max(10.0, 2 * task.limits.cpu_seconds))
+    result = await _run(lease, job, limits, role="checker")
+    if result.ended is Ended.LOST:
+        return _failure(test, "the checker was lost", "", result)
+    # A checker that fails on an output has not accepted it: the output must not choose the verdict UNKNOWN.
+    if result.ok:
+        return Outcome(True, test["public"])
+    return Outcome(False, test["public"], "wrong answer", detail)
+
+
+async def _judge_call(lease: Lease, task: _Task, test: Mapping[str, Any], program: str) -> Outcome:
+    reference = task.reference
+    case = (reference["fn_name"], reference["method"], reference["prelude"], test["arguments"])
+    source = program.encode("utf-8", "surrogatepass")
+    job = Job(source=_CALL, files={"program.py": source, "case": values.encode(case)})
+    result = await _run(lease, job, task.limits)
+    arguments = ", ".join(preview(a, _SHOWN) for a in test["arguments"])
+    shown = f"Call: {reference['fn_name']}({arguments})"
+    kind, value = _sent(result.data)
+    if kind == "raised" and result.ended is Ended.EXITED:
+        return _failure(
+            test, f"it raised {preview(value, 60).strip(chr(39))}", f"{shown}\n{_said(result)}", result
+        )
+    if (ended := _badly_ended(result)) is not None:
+        return _failure(test, ended, f"{shown}\n{_said(result)}", result)
+    if kind != "result":
+        return _failure(test, "it returned no value that can be compared", shown, result)
+    if any(values_match(e, value, tolerance=reference.get("tolerance")) for e in test["accept"]):
+        return Outcome(True, test["public"])
+    expected = preview(test["accept"][0], _SHOWN)
+    detail = f"{shown}\nExpected: {expected}\nReturned: {preview(value, _SHOWN)}"
+    return Outcome(False, test["public"], "wrong answer", detail)
+
+
+def _sent(data: bytes) -> tuple[str, Any]:
+    """What the program's side sent: a kind and a value; ``("", None)`` for anything else."""
+    try:
+        message = values.decode(data, hashed=False)
+    except values.BadValue:
+        return "", None
+    if isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], str):
+        return message[0], message[1]
+    return "", None
+
+
+async def _run(lease: Lease, job: Job, limits: Limits, role: str = "") -> Result:
+    """Run a job; once more if a SIGKILL ended it that is not ours: it may have come from outside."""
+    result = await lease.run(job, limits, role)
+    if _killed(result):
+        result = await lease.run(job, limits, role)
+    return result
+
+
+def _killed(result: Result) -> bool:
+    """Whether a SIGKILL ended it that no limit explains."""
+    return result.ended is Ended.KILLED and result.signal == 9
+
+
+_ENDED = {
+    Ended.CPU: "it exceeded the CPU time limit",
+    Ended.WALL: "it exceeded the time limit (it slept, or waited for something)",
+    Ended.MEMORY: "it exceeded the memory limit",
+    Ended.OUTPUT: "it printed too much",
+    Ended.DISK: "it wrote too much to files",
+    Ended.FILES: "it made too many files",
+    Ended.PROCESSES: "it started too many processes or threads",
+    Ended.LOST: "the sandbox was lost",
+}
+
+
+def _badly_ended(result: Result) -> str | None:
+    """A few words for a run that did not end well."""
+    if result.ended is Ended.KILLED:
+        return f"it was ended by signal {result.signal}"
+    if result.ended is not Ended.EXITED:
+        return _ENDED[result.ended]
+    if result.exit_code == 0:
+        return None
+    lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
+    last = re.match(r"([A-Za-z_][\w.]{0,60})(?::|$)", lines[-1]) if lines else None
+    if b"Traceback (most recent call last)" in result.stderr and last:
+        return f"it raised {last[1]}"
+    if last and last[1].endswith("Error"):
+        return f"it raised {last[1]}"
+    return f"it exited with status {result.exit_code}"
+
+
+def _failure(test: Mapping[str, Any], why: str, detail: str, result: Result) -> Outcome:
+    fault = result.ended is Ended.LOST
+    text = f"{why} ({result.detail})" if fault and result.detail else why
+    return Outcome(False, test["public"], text, detail, fault)
+
+
+_PROGRAM_FILE = re.compile(r'File "[^"\n]*?(?:main|program)\.py"')
+
+
+def _said(result: Result) -> str:
+    """The end of what a program wrote to standard error; its traceback shows its own frames alone."""
+    text = _PROGRAM_FILE.sub('File "program.py"', result.stderr.decode("utf-8", "replace")).strip()
+    return text if len(text) <= 1000 else "..." + text[-1000:]
+
+
+def _cut(text: str) -> str:
+    text = text.rstrip("\n")
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+
+
+def _feedback(outcomes: Sequence[Outcome], total: int, show: str) -> str:
+    passed = sum(o.passed for o in outcomes)
+    failed = next((o for o in outcomes if not o.passed), None)
+    if failed is None:
+        return f"All {total} tests passed." if total > 1 else "The test passed."
+    number = f"{passed} of {total} tests passed" if len(outcomes) == total else f"{passed} tests passed"
+    if not failed.public and show == "public":
+        return f"{number}, then a hidden test failed: {failed.why}."
+    detail = f"\n{failed.detail}" if failed.detail else ""
+    return f"{number}. The first failure: {failed.why}.{detail}"[:FEEDBACK_CHARACTERS]
+
+
+async def _judge_suite(lease: Lease, task: _Task, program: str) -> list[Outcome]:
+    """Assert-style suites: the tests in one sandbox call into the program in another."""
+    outcomes: list[Outcome] = []
+    for _ in range(_ATTEMPTS):
+        ran, suite = await _converse(lease, task, program)
+        outcomes = _suite_outcomes(task, ran, suite)
+        lost = Ended.LOST in (ran.ended, suite.ended)
+        if not (lost or _killed(ran) or _killed(suite)):
+            break
+    return outcomes
+
+
+async def _converse(lease: Lease, task: _Task, program: str) -> tuple[Result, Result]:
+    """Run program and tests side by side, with a channel between them: what came of both."""
+    reference = task.reference
+    prompt, name = reference["prompt"], reference["entry_point"]
+    if prompt:
+        program = complete_prompt(prompt, program, name)
+    spec = {
+        "tests": [(test["code"], bool(test.get("check"))) for test in task.tests],
+        "imports": list(reference["imports"]),
+        "helpers": preamble(prompt, name) if prompt else "",
+        "entry_point": name,
+        "all": task.run_all,
+    }
+    files = {
+        "program.py": program.encode("utf-8", "surrogatepass"),
+        "case": values.encode((reference["prelude"], list(reference["imports"]))),
+    }
+    cpu = task.limits.cpu_seconds
+    # The program sleeps while the tests compute, and the tests while the program does.
+    program_limits = replace(task.limits, idle_seconds=2 * cpu + 5)
+    suite_limits = replace(
+        task.limits, cpu_seconds=2 * cpu, idle_seconds=float("inf"), wall_seconds=task.limits.wall + 30
+    )
+    if not lease.backend.channels:
+        return await replay(lease, _SUITE, spec, files, (program_limits, suite_limits))
+    program_box, suite_box = await asyncio.gather(lease.box(), lease.box())
+    ours, theirs = socket.socketpair()
+    program_run = asyncio.ensure_future(
+        program_box.run(Job(source=_SERVE, files=files), program_limits, theirs)
+    )
+    suite_job = Job(source=_SUITE, files={"suite": values.encode(spec)})
+    suite_run = asyncio.ensure_future(suite_box.run(suite_job, suite_limits, ours))
+    try:
+        suite = await suite_run
+        report = _report(suite)
+        if report and report[0] == "ran" and report[1] and report[1][-1][0] != "gone":
+            return Result(Ended.EXITED, exit_code=0), suite  # the program has nothing more to say
+        return await program_run, suite
+    finally:
+        for run in (program_run, suite_run):
+            run.cancel()
+        await asyncio.gather(program_run, suite_run, return_exceptions=True)
+
+
+def _report(suite: Result) -> Any:
+    """The tests' report. They are in a sandbox of their own, where nothing of the program is."""
+    try:
+        return values.decode(suite.data, hashed=False)
+    except values.BadValue:
+        return None
+
+
+def _suite_outcomes(task: _Task, ran: Result, suite: Result) -> list[Outcome]:
+    report = _report(suite)
+    # The program cannot reach the tests' sandbox: a kill there came from outside.
+    if Ended.LOST in (suite.ended, ran.ended) or _killed(suite):
+        why = next((r.detail for r in (suite, ran) if r.ended is Ended.LOST and r.detail), "")
+        return [Outcome(False, False, f"the sandbox was lost{why and f' ({why})'}", fault=True)]
+    if suite.ended is not Ended.EXITED or not isinstance(report, tuple):
+        # What the program sends can use up the tests' limits, so this is not UNKNOWN.
+        return [Outcome(False, False, "the tests did not end within their limits")]
+    if report[0] == "broken":
+        return [Outcome(False, False, f"the problem's own tests are broken: {report[1]}", fault=True)]
+    if report[0] == "load":
+        why = f"it raised {report[1]}" if report[1] else _badly_ended(ran) or "it ended before the first test"
+        # The program fails by itself, before any test: its traceback tells nothing of them.
+        return [Outcome(False, True, why, _said(ran))]
+    outcomes = []
+    for test, (kind, text, last_call) in zip(task.tests, report[1], strict=False):
+        if kind == "passed":
+            outcomes.append(Outcome(True, test["public"]))
+        elif kind == "broken":
+            why = f"the problem's own tests are broken: {text}"
+            outcomes.append(Outcome(False, test["public"], why, fault=True))
+        else:
+            if kind == "gone":
+                why = _badly_ended(ran) or "it ended, or sent what is no value"
+            else:
+                why = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
+            code = _cut(test["code"]) if not test.get("check") else ""
+            parts = (code and f"Test: {code}", last_call, text if kind == "raised" else "")
+            detail = "\n".join(filter(None, parts)) + (f"\n{_said(ran)}" if kind == "gone" else "")
+            outcomes.append(Outcome(False, test["public"], why, detail))
+    return outcomes

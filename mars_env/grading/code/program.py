@@ -1,0 +1,289 @@
+"""Inside the program's sandbox: loads the program and lets others call its functions.
+
+Sent into sandboxes as it stands. It shares a process with the program, which can therefore do what it
+likes with it; nothing here knows what is expected.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import stat
+import struct
+import sys
+import types
+
+from mars_env.grading.code import values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing itself is slow to import
+    from typing import Any
+
+DATA_FD, CHANNEL_FD = 3, 4
+PROGRAM, CASE, ASKED = "program.py", "case", "asked"
+DATA_FILE = "mars_env_data"
+"""What stands for `DATA_FD` where there is none: with a remote executor."""
+
+_PLACES = {
+    "typing": "Any Callable DefaultDict Deque Dict FrozenSet Generator Generic Iterable Iterator List "
+    "Mapping NamedTuple Optional Sequence Set Tuple Type TypeVar Union",
+    "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
+    "functools": "cache cached_property cmp_to_key lru_cache partial reduce",
+    "itertools": "accumulate chain combinations combinations_with_replacement count cycle groupby islice "
+    "pairwise permutations product repeat starmap takewhile zip_longest",
+    "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
+    "bisect": "bisect_left bisect_right insort insort_left insort_right",
+    "math": "ceil comb cos dist e exp factorial floor gcd hypot inf isqrt lcm log log10 log2 nan perm pi "
+    "prod sin sqrt tan trunc",
+    "string": "ascii_letters ascii_lowercase ascii_uppercase digits",
+    "operator": "itemgetter attrgetter xor",
+    "random": "randint",
+    "copy": "deepcopy",
+    "datetime": "date timedelta",
+    "io": "BytesIO StringIO",
+    "dataclasses": "dataclass",
+}
+_MODULES = [
+    "bisect",
+    "collections",
+    "copy",
+    "datetime",
+    "functools",
+    "heapq",
+    "io",
+    "itertools",
+    "json",
+    "math",
+    "operator",
+    "os",
+    "random",
+    "re",
+    "statistics",
+    "string",
+    "sys",
+    "time",
+    "typing",
+]
+
+
+def load(prelude: bool, imports: list[str]) -> dict[str, Any]:
+    """Run the program's module and give its names.
+
+    Args:
+        prelude: Put the names there that LeetCode and LiveCodeBench import for every program.
+        imports: Lines to run first, which the problem promises.
+    """
+    with open(PROGRAM, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
+        source = file.read()
+    if b"\0" in source:
+        raise SyntaxError("source code cannot contain null bytes")
+    module = types.ModuleType("solution")  # not __main__: what runs under its guard is not for callers
+    module.__file__ = os.path.join(os.getcwd(), PROGRAM)  # noqa: PTH109, PTH118
+    sys.modules["solution"] = module
+    namespace = module.__dict__
+    if prelude:
+        import_common_names(source.decode("utf-8", "replace"), namespace)
+    exec("\n".join(imports), namespace)  # noqa: S102
+    exec(compile(source, PROGRAM, "exec", dont_inherit=True), namespace)  # noqa: S102
+    return namespace
+
+
+def import_common_names(source: str, namespace: dict[str, Any]) -> None:
+    """Import those well-known names that occur in the source, before it runs."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 50_000))  # as LiveCodeBench does
+    words = set("".join(c if c.isalnum() or c == "_" else " " for c in source).split())
+    for module_name, names in _PLACES.items():
+        for name in words.intersection(names.split()):
+            namespace[name] = getattr(__import__(module_name), name)
+    for module_name in words.intersection(_MODULES):
+        namespace[module_name] = __import__(module_name)
+
+
+def script() -> None:
+    """Run the program as a script, with the common names imported."""
+    with open(PROGRAM, "rb") as file:  # noqa: PTH123
+        source = file.read()
+    namespace = sys.modules["__main__"].__dict__
+    try:
+        if b"\0" in source:
+            raise SyntaxError("source code cannot contain null bytes")
+        import_common_names(source.decode("utf-8", "replace"), namespace)
+        exec(compile(source, PROGRAM, "exec", dont_inherit=True), namespace)  # noqa: S102
+    except Exception as error:
+        show(error)
+        raise SystemExit(1) from None
+
+
+def find(namespace: dict[str, Any], name: str, method: bool) -> Any:
+    """The function to call; a method of a new ``Solution`` where there is such a class."""
+    if "Solution" in namespace and (method or name not in namespace):
+        instance = namespace["Solution"]()
+        if hasattr(instance, name):
+            return getattr(instance, name)
+    if name not in namespace:
+        raise NameError(f"the program defines no function {name!r}")
+    return namespace[name]
+
+
+def call() -> None:
+    """Call one function once, as the file `CASE` says; its result goes to the data descriptor."""
+    with open(CASE, "rb") as file:  # noqa: PTH123
+        name, method, prelude, arguments = values.decode(file.read())
+    try:
+        result = find(load(prelude, []), name, method)(*arguments)
+        data = values.encode(("result", result))
+    except Exception as error:
+        fail(error)
+    send(data)
+
+
+def send(data: bytes) -> None:
+    """Leave data for those who run us."""
+    try:
+        regular = stat.S_ISREG(os.fstat(DATA_FD).st_mode)
+    except OSError:
+        regular = False
+    with open(DATA_FD if regular else DATA_FILE, "wb", closefd=not regular) as file:
+        file.write(data)
+
+
+def fail(error: BaseException) -> None:
+    """Show the traceback of the program's own frames, say what was raised, and exit."""
+    show(error)
+    data = values.encode(("raised", type(error).__name__))
+    send(data)
+    raise SystemExit(1)
+
+
+def show(error: BaseException) -> None:
+    """Print a traceback without this module's frames."""
+    import traceback
+
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != PROGRAM:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+def serve() -> None:
+    """Serve calls over the channel until it ends."""
+    with open(CASE, "rb") as file:  # noqa: PTH123
+        prelude, imports = values.decode(file.read())
+    Server().serve(prelude, imports)
+
+
+def replay() -> None:
+    """Answer the requests in the file `ASKED`, in their order: where there is no channel."""
+    with open(CASE, "rb") as file:  # noqa: PTH123
+        prelude, imports = values.decode(file.read())
+    with open(ASKED, "rb") as file:  # noqa: PTH123
+        asked = values.decode(file.read())
+    server = Server()
+    answers = [server.load(prelude, imports)]
+    if server.loaded:
+        answers += [server.answer(request) for request in asked]
+    send(values.encode([answer.decode("latin-1") for answer in answers]))  # as texts: plain data outside
+
+
+class Server:
+    """Answers requests: ``(operation, target, arguments, keywords)``."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, Any] = {}
+        self.numbers: dict[int, int] = {}
+        self.namespace: dict[str, Any] = {}
+        self.loaded = False
+
+    def keep(self, value: Any) -> values.Handle:
+        """Keep an object for later calls, and make its handle."""
+        number = self.numbers.setdefault(id(value), len(self.kept))
+        self.kept[number] = value
+        try:
+            truth, length = bool(value), len(value) if hasattr(value, "__len__") else -1
+        except Exception:
+            truth, length = True, -1
+        return values.Handle(number, type(value).__name__, truth, length)
+
+    def serve(self, prelude: bool, imports: list[str]) -> None:
+        """Load the program, then answer until the channel ends."""
+        write(self.load(prelude, imports))
+        while self.loaded and (data := read()) is not None:
+            write(self.answer(data))
+
+    def load(self, prelude: bool, imports: list[str]) -> bytes:
+        """Load the program: the first answer."""
+        try:
+            self.namespace = load(prelude, imports)
+        except Exception as error:
+            show(error)
+            return values.encode(("raised", *described(error)))
+        self.loaded = True
+        return values.encode(("ready",))
+
+    def answer(self, data: bytes) -> bytes:
+        """The answer to one request."""
+        given: list[Any] = []
+        operation, target, arguments, keywords = values.decode(data, self.resolve, containers=given)
+        try:
+            result = self.perform(operation, target, arguments, keywords)
+            # The arguments go back too: a function may change them in place.
+            known = {id(container): number for number, container in enumerate(given)}
+            return values.encode(("result", result, arguments, keywords), self.keep, known=known)
+        except StopIteration:
+            return values.encode(("stop",))
+        except Exception as error:
+            show(error)
+            return values.encode(("raised", *described(error)))
+
+    def resolve(self, handle: values.Handle) -> Any:
+        """The object behind a handle of ours."""
+        return self.kept[handle.number]
+
+    def perform(self, operation: str, target: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        """One request."""
+        if operation == "call":
+            function = find(self.namespace, target, False) if isinstance(target, str) else target
+            return function(*arguments, **keywords)
+        if operation == "global":
+            return find(self.namespace, target, False)
+        if operation == "next":
+            return next(target)
+        if operation == "iter":
+            return iter(target)
+        if operation == "item":
+            return target[arguments[0]]
+        if operation == "attribute":
+            return getattr(target, arguments[0])
+        raise ValueError(f"no operation {operation!r}")
+
+
+def described(error: BaseException) -> tuple[str, str]:
+    """An exception's name, and its text."""
+    try:
+        name = next(c.__name__ for c in type(error).__mro__ if getattr(builtins, c.__name__, None) is c)
+        return name, str(error)[:2000]
+    except Exception:
+        return "Exception", ""
+
+
+def read() -> bytes | None:
+    """One packet from the channel; None at its end."""
+    head = _receive(4)
+    return None if head is None else _receive(struct.unpack("<I", head)[0])
+
+
+def _receive(size: int) -> bytes | None:
+    pieces = bytearray()
+    while len(pieces) < size:
+        piece = os.read(CHANNEL_FD, min(size - len(pieces), 1 << 20))
+        if not piece:
+            return None
+        pieces += piece
+    return bytes(pieces)
+
+
+def write(data: bytes) -> None:
+    """Send one packet."""
+    view = memoryview(struct.pack("<I", len(data)) + data)
+    while view:
+        view = view[os.write(CHANNEL_FD, view) :]

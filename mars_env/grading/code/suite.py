@@ -1,0 +1,299 @@
+"""Inside the tests' sandbox: runs an assert-style suite against a program in another sandbox.
+
+Sent into sandboxes as it stands. Nothing of the program is in this process: its functions are
+proxies that send plain data over the channel and get plain data back, so a test compares
+values of Python's own types with its own expectations.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import types
+
+from mars_env.grading.code import program as channel
+from mars_env.grading.code import values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing itself is slow to import
+    from typing import Any
+
+SUITE = "suite"
+MAX_PACKET = 1 << 28
+_MODULES = [
+    "bisect",
+    "collections",
+    "copy",
+    "datetime",
+    "functools",
+    "heapq",
+    "itertools",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "string",
+    "sys",
+]
+
+
+class ProgramError(Exception):
+    """The program raised an exception of a class of its own."""
+
+
+class ProgramGone(BaseException):
+    """The program ended, or sent what is no value. Not an Exception, so that no test takes it for one."""
+
+
+class Unsendable(BaseException):
+    """A test hands the program what cannot be sent: a fault of the tests, not of the program."""
+
+
+class Remote:
+    """Something that lives in the program's process."""
+
+    def __init__(self, session: Session, handle: values.Handle) -> None:
+        self.__dict__.update(_session=session, _handle=handle)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call it there."""
+        return self._session.request("call", self, arguments, keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._session.request("attribute", self, (name,), {})
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._session.request("item", self, (key,), {})
+
+    def __iter__(self) -> Any:
+        return self._session.request("iter", self, (), {})
+
+    def __next__(self) -> Any:
+        return self._session.request("next", self, (), {})
+
+    def __bool__(self) -> bool:
+        return bool(self._handle.truth)
+
+    def __len__(self) -> int:
+        if self._handle.length < 0:
+            raise TypeError(f"object of type {self._handle.kind!r} has no len()")
+        return int(self._handle.length)
+
+    def __repr__(self) -> str:
+        return f"<{self._handle.kind} object>"
+
+
+class Session:
+    """The conversation with the program."""
+
+    last_call = ""
+    """The last call by name and what it gave, for people."""
+
+    def __init__(self) -> None:
+        self.remotes: dict[int, Remote] = {}
+
+    def resolve(self, handle: values.Handle) -> Remote:
+        """One proxy for each object, so that identity is kept."""
+        return self.remotes.setdefault(handle.number, Remote(self, handle))
+
+    def keep(self, value: Any) -> values.Handle:
+        """The handle of an argument; only the program's own objects can be handed to it."""
+        if isinstance(value, Remote):
+            handle: values.Handle = value._handle
+            return handle
+        if isinstance(value, Function):
+            remote = self.request("global", value.__name__, (), {})
+            if isinstance(remote, Remote):
+                return self.keep(remote)
+        raise Unsendable(f"a test hands the program a {type(value).__name__}, which is no plain data")
+
+    def exchange(self, packet: bytes) -> None:
+        """Send one request."""
+        try:
+            channel.write(packet)
+        except OSError as error:
+            raise ProgramGone("the program ended before it was asked") from error
+
+    def read(self) -> bytes | None:
+        """The answer to it, or None where there will be none."""
+        return channel.read()
+
+    def receive(self, sent: list[Any]) -> Any:
+        """One answer; containers that were sent and that the program changed are changed here too."""
+        try:
+            data = self.read()
+            if data is None:
+                raise ProgramGone("the program ended before it answered")
+            return values.decode(data, self.resolve, originals=sent)
+        except (values.BadValue, OSError, MemoryError, RecursionError, OverflowError) as error:
+            raise ProgramGone("the program sent what is no value") from error
+
+    def request(
+        self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """Ask the program for something and give its answer, or raise what it raised."""
+        sent: list[Any] = []
+        packet = values.encode((operation, target, list(arguments), keywords), self.keep, containers=sent)
+        shown = f"{target}({', '.join(map(short, arguments))})" if operation == "call" else ""
+        self.exchange(packet)
+        answer = self.receive(sent)
+        if not isinstance(answer, tuple) or not answer:
+            raise ProgramGone("the program sent what is no answer")
+        if answer[0] == "stop" and len(answer) == 1:
+            raise StopIteration
+        if answer[0] == "raised" and len(answer) == 3:
+            self.last_call = f"{shown} raised {answer[1]}: {short(answer[2])}" if shown else self.last_call
+            raise self.exception(answer[1], answer[2])
+        if answer[0] != "result" or len(answer) != 4:
+            raise ProgramGone("the program sent what is no answer")
+        if shown:
+            self.last_call = f"{shown} returned {short(answer[1])}"
+        return answer[1]
+
+    def exception(self, name: Any, text: Any) -> BaseException:
+        """An exception of the same built-in class; never one that ends this process."""
+        kind = getattr(builtins, name, None) if isinstance(name, str) else None
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            try:
+                return kind(text)
+            except TypeError:  # some want more arguments
+                return ProgramError(f"{name}: {text}")
+        return ProgramError(f"{name}: {text}")
+
+
+class Recording(Session):
+    """The conversation so far; what is asked beyond it is reported, and that is the end of this run.
+
+    Args:
+        asked: Requests of earlier runs.
+        answers: What the program answered, first to being loaded; None where it ended instead.
+    """
+
+    def __init__(self, asked: list[bytes], answers: list[bytes | None]) -> None:
+        super().__init__()
+        self.asked, self.answers = asked, answers
+        self.at = 0
+
+    def exchange(self, packet: bytes) -> None:
+        """See whether it is the request that was made at this place."""
+        if self.at == len(self.answers):
+            end(("ask", packet.decode("latin-1")))
+        if packet != self.asked[self.at - 1]:
+            end(("broken", "they do not ask the same in each run, which needs a sandbox with channels"))
+
+    def read(self) -> bytes | None:
+        """The answer that was given at this place."""
+        self.at += 1
+        return self.answers[self.at - 1]
+
+
+def end(report: Any) -> None:
+    """Report and end, whatever the tests would make of an exception."""
+    channel.send(values.encode(report))
+    os._exit(0)
+
+
+def short(value: Any) -> str:
+    """A value's text, cut."""
+    try:
+        text = repr(value)
+    except Exception as error:  # a list that is too deep, an integer that is too long
+        text = f"<{type(value).__name__}: {type(error).__name__}>"
+    return text if len(text) <= 300 else text[:280] + f"... ({len(text)} characters)"
+
+
+def names_used(code: types.CodeType) -> set[str]:
+    """All names that a test's code may look up among globals."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= names_used(constant)
+    return found
+
+
+def main() -> None:
+    """Run the suite that the file `SUITE` describes; what came of each test goes to the data descriptor."""
+    with open(SUITE, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
+        spec = values.decode(file.read())
+    session = Recording(*spec["recorded"]) if "recorded" in spec else Session()
+    report = run(spec, session)
+    sys.stdout.flush()
+    channel.send(values.encode(report))
+
+
+def run(spec: dict[str, Any], session: Session) -> Any:
+    """The report: ``("broken", why)``, ``("load", what it raised)`` or ``("ran", outcomes)``."""
+    namespace: dict[str, Any] = {"__name__": "suite"}
+    try:
+        codes = [
+            (compile(text, "<tests>", "exec", dont_inherit=True), check) for text, check in spec["tests"]
+        ]
+        for line in spec["imports"]:
+            exec(compile(line, "<test_imports>", "exec", dont_inherit=True), namespace)  # noqa: S102
+    except Exception as error:
+        return "broken", f"{type(error).__name__}: {error}"[:500]
+    try:
+        exec(compile(spec["helpers"], "<prompt>", "exec", dont_inherit=True), namespace)  # noqa: S102
+    except Exception:
+        namespace = {
+            name: value for name, value in namespace.items() if not isinstance(value, types.FunctionType)
+        }
+    try:
+        answer = session.receive([])
+    except ProgramGone:
+        return "load", ""
+    if answer != ("ready",):
+        return "load", str(answer[1])[:100] if isinstance(answer, tuple) and len(answer) == 3 else ""
+    outcomes: list[Any] = []
+    for code, check in codes:
+        provide(names_used(code), spec["entry_point"], namespace, session)
+        session.last_call = ""
+        outcome = attempt(code, spec["entry_point"] if check else "", namespace)
+        outcomes.append((*outcome, session.last_call))
+        if outcome[0] in ("gone", "broken") or (outcome[0] != "passed" and not spec["all"]):
+            break
+    return "ran", outcomes
+
+
+def provide(names: set[str], entry_point: str, namespace: dict[str, Any], session: Session) -> None:
+    """Give a test the names it uses: modules everybody knows, and otherwise the program's own."""
+    for name in names | {entry_point} if entry_point else names:
+        if name == entry_point or not (name in namespace or hasattr(builtins, name)):
+            if name in _MODULES and name != entry_point:
+                namespace[name] = __import__(name)
+            else:
+                namespace[name] = Function(session, name)
+
+
+class Function:
+    """A function or class of the program, by name; called there."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session, self.__name__ = session, name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call it there."""
+        return self._session.request("call", self.__name__, arguments, keywords)
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}>"
+
+
+def attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> tuple[str, str]:
+    """Run a test: ``passed``, ``failed`` (an assertion), ``raised``, ``gone`` or ``broken``, and a text."""
+    try:
+        exec(code, namespace)  # noqa: S102
+        if candidate:
+            namespace["check"](namespace[candidate])
+    except AssertionError as error:
+        return "failed", str(error)[:500]
+    except ProgramGone as error:
+        return "gone", str(error)
+    except Unsendable as error:
+        return "broken", str(error)
+    except BaseException as error:
+        return "raised", f"{type(error).__name__}: {error}"[:500]
+    return "passed", ""

@@ -1,0 +1,125 @@
+"""Whether code problems are fit for training: their reference solutions pass, and wrong programs fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.grading.code.mutants import mutants
+from mars_env.seeds import derive_seed
+from mars_env.types import Grader, Problem, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What validating one problem has shown.
+
+    Attributes:
+        problem: Its id.
+        fit: Whether it is fit for training.
+        reason: If not: one sentence.
+        reference: The verdict on its first reference solution; None where there is none.
+        caught: Mutants of that solution that were WRONG.
+        mutants: Mutants that were tried.
+    """
+
+    problem: str
+    fit: bool
+    reason: str = ""
+    reference: Verdict | None = None
+    caught: int = 0
+    mutants: int = 0
+
+
+async def validate_problem(
+    problem: Problem, grader: Grader, *, n_mutants: int = 6, least_caught: float = 0.5
+) -> Validation:
+    r"""Grade a problem's reference solutions, which must pass, and mutants of one, which must fail.
+
+    Args:
+        problem: A code problem, with ``solutions`` in its reference.
+        grader: Judges them.
+        n_mutants: Mutants to try, at most. They are the same at every call.
+        least_caught: The share of mutants that must fail. Below 1, as some changes do not matter.
+
+    Example:
+        >>> from mars_env.problems.code import code_problem_from_row
+        >>> row = {"id": "twice", "prompt": "Return twice x.", "entry_point": "twice",
+        ...        "tests": ["assert twice(5) == 10"], "solution": "def twice(x):\n    return 2 * x"}
+        >>> grader = CodeGrader()
+        >>> asyncio.run(validate_problem(code_problem_from_row(row), grader)).fit
+        True
+        >>> asyncio.run(grader.aclose())
+    """
+    solutions = problem.reference.get("solutions") or []
+    if not solutions:
+        return Validation(problem.id, False, "there is no reference solution to try")
+    grades = await asyncio.gather(*(grader.grade(problem, fenced(text)) for text in solutions))
+    right = next((i for i, grade in enumerate(grades) if grade.verdict is Verdict.CORRECT), None)
+    if right is None:
+        first = grades[0]
+        why = f"the reference solution is {first.verdict.value}: {first.reason}"
+        return Validation(problem.id, False, why, first.verdict)
+    try:
+        wrong = mutants(solutions[right], n_mutants, derive_seed("mutants", problem.id))
+    except (SyntaxError, ValueError):  # a body alone, say: it compiles only with the prompt
+        wrong = []
+    tried = await asyncio.gather(*(grader.grade(problem, fenced(text)) for text in wrong))
+    caught = sum(grade.verdict is Verdict.WRONG for grade in tried)
+    fit = caught >= least_caught * len(wrong)
+    reason = (
+        ""
+        if fit
+        else (
+            f"{caught} of {len(wrong)} mutants failed: the tests do not tell wrong programs from right ones"
+        )
+    )
+    return Validation(problem.id, fit, reason, Verdict.CORRECT, caught, len(wrong))
+
+
+def fenced(program: str) -> str:
+    """A program as a completion; with a fence longer than any in it."""
+    fence = "```"
+    while fence in program:
+        fence += "`"
+    return f"{fence}python\n{program.rstrip()}\n{fence}"
+
+
+async def validate_problems(
+    problems: Iterable[Problem],
+    grader: Grader | None = None,
+    *,
+    n_mutants: int = 6,
+    least_caught: float = 0.5,
+    concurrency: int = 16,
+    on_progress: Callable[[Validation], None] | None = None,
+) -> list[Validation]:
+    """Validate many problems, in their order; see `validate_problem`.
+
+    Args:
+        problems: Code problems.
+        grader: Judges them; by default a `CodeGrader` of its own.
+        n_mutants: As for one.
+        least_caught: As for one.
+        concurrency: Problems at a time.
+        on_progress: Called with each validation as it is done.
+    """
+    own = CodeGrader() if grader is None else None
+    judge = grader or own
+    assert judge is not None
+    gate = asyncio.Semaphore(concurrency)
+
+    async def one(problem: Problem) -> Validation:
+        async with gate:
+            found = await validate_problem(problem, judge, n_mutants=n_mutants, least_caught=least_caught)
+            if on_progress is not None:
+                on_progress(found)
+            return found
+
+    try:
+        return list(await asyncio.gather(*(one(problem) for problem in problems)))
+    finally:
+        if own is not None:
+            await own.aclose()

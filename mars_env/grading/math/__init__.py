@@ -1,0 +1,1 @@
+"""Answers to mathematical questions: found, read and compared."""

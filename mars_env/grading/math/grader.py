@@ -1,0 +1,213 @@
+r"""`MathGrader`: judges the final answer of a completion against a mathematical reference."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+from mars_env.errors import ProblemError
+from mars_env.grading.math.exact import Undefined, exact_value
+from mars_env.grading.math.extract import extract_answer
+from mars_env.grading.math.integers import read_integer
+from mars_env.grading.math.nodes import OverLimit, Unreadable
+from mars_env.grading.math.notation import read
+from mars_env.grading.math.pool import Limits, Outcome, WorkerPool
+from mars_env.grading.math.tokens import MAX_LENGTH
+from mars_env.types import Grade, Problem
+
+_INLINE_LENGTH = 400
+"""Longest answer that is read in the caller's own thread, in characters."""
+
+
+class MathGrader:
+    r"""Judges completions of problems whose reference is a mathematical answer.
+
+    Where the reference is an integer, the exact integer in the last box decides, in the caller's
+    own thread. Otherwise the two answers are compared symbolically in a pool of worker processes
+    with limits on CPU time and memory. An answer beyond the limits is WRONG; only a fault of the
+    machinery is UNKNOWN.
+
+    Args:
+        strict: Whether only boxes count as answers.
+        tolerance: Relative difference allowed between two numbers of which one is written as a
+            decimal; None (the default) asks for exact equality.
+        limits: What one symbolic verdict may use.
+        workers: Worker processes; None is one for each CPU. They start when first needed.
+
+    Example:
+        >>> problem = Problem("p", "Half of 50?", "25")
+        >>> grader = MathGrader()
+        >>> str(grader.grade_sync(problem, r"Halving gives $\boxed{\frac{50}{2}}$.").verdict)
+        'CORRECT'
+        >>> grader.grade_sync(problem, r"$\boxed{25}$? No: $\boxed{26}$.").reason
+        'the answer 26 differs from the reference'
+    """
+
+    def __init__(
+        self,
+        *,
+        strict: bool = False,
+        tolerance: float | None = None,
+        limits: Limits | None = None,
+        workers: int | None = None,
+    ) -> None:
+        if tolerance is not None and not 0 <= tolerance < 1:
+            raise ValueError(f"a tolerance must lie in [0, 1), got {tolerance}")
+        self.strict = strict
+        self.tolerance = tolerance
+        self.pool = WorkerPool(workers, limits)
+
+    async def grade(self, problem: Problem, text: str) -> Grade:
+        """Judge one text, from any event loop."""
+        started = time.perf_counter()
+        request = self._inline(problem, text, started)
+        if isinstance(request, Grade):
+            return request
+        return _graded(await self.pool.run(request), started)
+
+    def grade_sync(self, problem: Problem, text: str) -> Grade:
+        """Judge one text, from any thread; blocks it."""
+        started = time.perf_counter()
+        request = self._inline(problem, text, started)
+        if isinstance(request, Grade):
+            return request
+        return _graded(self.pool.submit(request).result(), started)
+
+    def check_reference(self, problem: Problem) -> str | None:
+        r"""Why a problem's reference is unfit to judge by; None if it is fit.
+
+        Called when problems are loaded: a reference that cannot be read, or whose value is beyond
+        the limits, is refused there and then.
+
+        Example:
+            >>> grader = MathGrader()
+            >>> grader.check_reference(Problem("p", "?", "25")) is None
+            True
+            >>> grader.check_reference(Problem("p", "?", r"5^{5^{5^{5^5}}}"))
+            'the reference is beyond the limits: a power is larger than the limit'
+        """
+        try:
+            reference = _reference(problem)
+        except ProblemError as error:
+            return str(error)
+        if read_integer(reference) is not None:
+            return None
+        outcome = self.pool.submit({"op": "check", "reference": reference}).result()
+        if outcome.fault:
+            raise RuntimeError(
+                f"the reference of problem {problem.id!r} could not be checked: {outcome.fault}"
+            )
+        reply = outcome.reply
+        if "limit" in reply:
+            return f"the reference is beyond the limits: {reply['limit']}"
+        why = reply.get("unfit") or reply.get("error")
+        if not why:
+            return None
+        return (
+            f"the reference is beyond the limits: {why}"
+            if "limit" in why
+            else f"the reference is unfit: {why}"
+        )
+
+    def close(self) -> None:
+        """End the worker processes; the grader cannot be used afterwards."""
+        self.pool.close()
+
+    def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, object]:
+        """The grade where it needs no worker, else the request for one."""
+        try:
+            reference = _reference(problem)
+        except ProblemError as error:
+            return Grade.unknown(str(error), backend="math")
+        answer, how = extract_answer(text, strict=self.strict)
+        if answer is None:
+            return Grade.wrong(how, seconds=time.perf_counter() - started, backend="extraction")
+        if len(answer) > MAX_LENGTH:
+            reason = f"the answer is longer than the limit of {MAX_LENGTH} characters"
+            return Grade.wrong(reason, seconds=time.perf_counter() - started, backend="extraction")
+        integer = _integer_reference(reference)
+        if integer is not None:
+            found = read_integer(answer)
+            equal = found == integer if found is not None else _small_value_is(answer, integer)
+            if equal is not None:
+                seconds = time.perf_counter() - started
+                if equal:
+                    return Grade.correct(seconds=seconds, backend="integer")
+                return Grade.wrong(_differs(answer), seconds=seconds, backend="integer")
+        return {"op": "judge", "reference": reference, "answer": answer, "tolerance": self.tolerance}
+
+
+def _reference(problem: Problem) -> str:
+    """The reference's text.
+
+    Raises:
+        ProblemError: It is not a text or an integer, or it is empty.
+    """
+    reference = problem.reference
+    if isinstance(reference, int) and not isinstance(reference, bool):
+        return str(reference)
+    if not isinstance(reference, str) or not reference.strip():
+        raise ProblemError(f"problem {problem.id!r} needs a non-empty text or an integer as its reference")
+    if len(reference) > MAX_LENGTH:
+        raise ProblemError(
+            f"the reference of problem {problem.id!r} is longer than the limit of {MAX_LENGTH} characters"
+        )
+    return reference
+
+
+@lru_cache(maxsize=16_384)
+def _integer_reference(reference: str) -> int | None:
+    return read_integer(reference)
+
+
+@lru_cache(maxsize=1024)
+def _small_value_is(answer: str, integer: int) -> bool | None:
+    """Whether an answer to an integer question is that integer; None where symbols must decide."""
+    if "%" in answer or "percent" in answer:
+        return False  # 2500 % is 25, but it is not the integer 25
+    if len(answer) > _INLINE_LENGTH:
+        return None
+    try:
+        node = read(answer)
+        if node.kind == "relation" and node.value == ("=",) and node.args[0].kind == "sym":
+            node = node.args[1]
+        value = exact_value(node)
+    except Undefined:
+        return False
+    except (Unreadable, OverLimit, RecursionError):
+        return None  # more is read, and larger values are allowed, in a worker
+    return None if value is None else value == integer
+
+
+def _differs(answer: str) -> str:
+    return (
+        f"the answer {answer} differs from the reference"
+        if len(answer) <= 40
+        else "the answer differs from the reference"
+    )
+
+
+def _graded(outcome: Outcome, started: float) -> Grade:
+    seconds = time.perf_counter() - started
+    reply = outcome.reply
+    if outcome.fault:
+        return Grade.unknown(outcome.fault, seconds=seconds, backend="symbolic")
+    phase = reply.get("phase", "answer")
+    if "limit" in reply:
+        if phase == "reference":
+            return Grade.unknown(
+                f"the reference is beyond the limits: {reply['limit']}", seconds=seconds, backend="symbolic"
+            )
+        reason = f"the answer is beyond the limits of its evaluation: {reply['limit']}"
+        return Grade.wrong(reason, seconds=seconds, backend="symbolic")
+    if "unfit" in reply:
+        return Grade.unknown(f"the reference is unfit: {reply['unfit']}", seconds=seconds, backend="symbolic")
+    if "error" in reply:
+        if phase == "reference":
+            return Grade.unknown(
+                f"the reference could not be read: {reply['error']}", seconds=seconds, backend="symbolic"
+            )
+        return Grade.wrong("the answer could not be read", seconds=seconds, backend="symbolic")
+    if reply["equal"]:
+        return Grade.correct(seconds=seconds, backend="symbolic")
+    return Grade.wrong(str(reply["reason"]), seconds=seconds, backend="symbolic")

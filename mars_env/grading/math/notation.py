@@ -1,0 +1,256 @@
+r"""Reading mathematical notation: LaTeX or plain text in, a tree of `Node` out.
+
+This is a small grammar of *answers* (numbers, expressions, tuples, sets, intervals, relations,
+matrices, quantities, words), not of all of LaTeX. What it does not know it refuses with
+`Unreadable`, never guesses at, and never drops: every token of the text is in the tree. Time is
+linear in the text, depth is bounded, nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from mars_env.grading.math.factors import Factors, with_sign
+from mars_env.grading.math.nodes import Node, Unreadable, number
+from mars_env.grading.math.numerals import integer
+from mars_env.grading.math.tokens import tidy, tokenize
+
+_CONDITION_WORDS = frozenset(
+    ("where", "for", "with", "if", "when", "for any", "for all", "for integer", "for some")
+)
+
+
+def read(text: str, *, commas: bool = True) -> Node:
+    r"""Read an answer.
+
+    Args:
+        text: LaTeX or plain text.
+        commas: Whether ``1,024`` outside brackets is one number (else it is a list).
+
+    Raises:
+        Unreadable: It is not in the grammar.
+        OverLimit: It is too long or too deep.
+
+    Example:
+        >>> read(r"\left(-\infty, 3\right]").value
+        ('(', ']')
+        >>> read("x = 5").kind, read(r"25 \text{ cm}").kind, read("1, 2 and 3").kind
+        ('relation', 'quantity', 'list')
+    """
+    cleaned = tidy(text)
+    if clock := _CLOCK.fullmatch(cleaned):
+        return _time(clock)
+    if not cleaned:
+        raise Unreadable("the answer is empty")
+    return _Parser(tokenize(cleaned, commas=commas)).whole()
+
+
+_CLOCK = re.compile(
+    r"(\d{1,2}):([0-5]\d)\s*(?:\\[,; ]\s*)?(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
+    re.IGNORECASE,
+)
+
+
+def _time(match: re.Match[str]) -> Node:
+    hour, minute, half = match.groups()
+    return Node("time", value=(str(int(hour)), minute, (half or "").lower()))
+
+
+_RELATIONS = {
+    "=": "=",
+    "<": "<",
+    ">": ">",
+    r"\le": "<=",
+    r"\ge": ">=",
+    r"\ne": "!=",
+    r"\approx": "~",
+    r"\equiv": "==",
+    r"\in": "in",
+    r"\mapsto": "mapsto",
+    r"\rightarrow": "to",
+    r"\parallel": "parallel",
+    r"\perp": "perp",
+    r"\cong": "cong",
+    r"\sim": "similar",
+    r"\subset": "subset",
+    r"\subseteq": "subseteq",
+}
+
+
+class _Parser(Factors):
+    """Recursive descent over the tokens; one method a level of precedence."""
+
+    def whole(self) -> Node:
+        node = self.listing()
+        if self.peek().kind != "end":
+            raise Unreadable(f"unexpected {self.peek().text!r}")
+        return node
+
+    def listing(self) -> Node:
+        self.deeper()
+        items, joiners, condition = [self.statement()], list[str](), None
+        while self.peek().kind != "end":
+            if self.peek().kind == "text" and self.peek().text.lower() in _CONDITION_WORDS:
+                self.next()
+                condition = self.statement()
+                continue
+            if not (found := self.accept(",", ";", "and", "or")):
+                break
+            if self.peek().kind == "text" and self.peek().text.lower() in _CONDITION_WORDS:
+                continue
+            if also := self.accept("and", "or"):
+                found = also
+            if self.peek().text in (")", "]", "}", r"\}"):
+                raise Unreadable("a list ends in a comma")
+            joiners.append(found)
+            items.append(self.statement())
+        self.depth -= 1
+        node = items[0] if len(items) == 1 else _joined(items, joiners)
+        return node if condition is None else Node("where", (node, condition))
+
+    def statement(self) -> Node:
+        """A chain of relations, or a bare expression; "about 25" is not 25."""
+        if self.accept(r"\approx"):
+            return Node("approx", (self.set_expression(),))
+        args, operators = [self.set_expression()], []
+        while self.peek().kind in ("op", "cmd") and self.peek().text in _RELATIONS:
+            operators.append(_RELATIONS[self.next().text])
+            args.append(self.set_expression())
+        if not operators:
+            return args[0]
+        return Node("relation", tuple(args), tuple(operators))
+
+    def set_expression(self) -> Node:
+        node = self.ratio()
+        while operator := self.accept(r"\cup", r"\cap", r"\setminus"):
+            node = Node("setop", (node, self.ratio()), operator[1:])
+        return node
+
+    def ratio(self) -> Node:
+        items = [self.sum()]
+        while self.colons and (self.accept(":") or self.peek()[:2] == ("text", "to")):
+            self.place += self.peek().kind == "text"
+            items.append(self.sum())
+        return items[0] if len(items) == 1 else Node("ratio", tuple(items))
+
+    def sum(self) -> Node:
+        self.deeper()
+        terms = [self.signed()]
+        while (sign := self.peek().text) in ("+", "-", r"\pm", r"\mp") and self.peek().kind in ("op", "cmd"):
+            self.next()
+            term = self.signed()
+            terms.append(with_sign(sign, term))
+        self.depth -= 1
+        node = terms[0] if len(terms) == 1 else Node("add", tuple(terms))
+        if self.accept(r"\pmod"):
+            node = Node("mod", (node, self.argument()))
+        elif self.peek().text == "(" and self.peek(1).text == r"\bmod":
+            self.place += 2
+            node = Node("mod", (node, self.sum()))
+            self.expect(")")
+        return node
+
+    def signed(self) -> Node:
+        if self.peek().kind in ("op", "cmd") and (sign := self.accept("+", "-", r"\pm", r"\mp")):
+            self.deeper()
+            node = with_sign(sign, self.signed())
+            self.depth -= 1
+            return node
+        return self.term()
+
+    def term(self) -> Node:
+        node = self.factor()
+        while True:
+            token = self.peek()
+            if operator := self.accept(r"\cdot", r"\times", r"\div", r"\bmod"):
+                sign = self.accept("-", "+")
+                right = self.factor()
+                if sign == "-":
+                    right = Node("neg", (right,))
+                if operator == r"\bmod":
+                    node = Node("call", (node, right), "rem")
+                else:
+                    node = Node("div" if operator == r"\div" else "mul", (node, right))
+            elif token.kind == "text" and token.text.lower() not in (*_CONDITION_WORDS, "to"):
+                node = self.unit(node)
+            elif self.begins_factor(token):
+                mixed = self.mixed(node)
+                if mixed is not None:
+                    node = mixed
+                    continue
+                before = self.tokens[self.place - 1]
+                if token.kind in ("num", "repeat", "science", "based"):
+                    if node.kind == "quantity":
+                        node = Node("add", (node, self.term()))
+                        continue
+                    if before.kind in ("num", "sym", "repeat", "science"):
+                        raise Unreadable("two numbers stand side by side")
+                if node.kind == "quantity":
+                    raise Unreadable("something follows a unit")
+                node = Node("mul", (node, self.factor()))
+            else:
+                return node
+
+    def mixed(self, node: Node) -> Node | None:
+        r"""A mixed number, ``2\\frac{1}{2}`` or ``2 1/2``; None where there is none."""
+        before = self.tokens[self.place - 1]
+        earlier = self.peek(-2).text if self.place >= 2 else ""
+        if (
+            before.kind != "num"
+            or not before.text.isdigit()
+            or earlier in (r"\cdot", r"\times", r"\div", "^", "_")
+        ):
+            return None
+        place = self.place
+        if self.peek().text == r"\frac":
+            self.next()
+            top, bottom = self.argument(), self.argument()
+        elif self.peek().kind == "num" and self.peek(1).text == r"\div" and self.peek(2).kind == "num":
+            top, bottom = number(integer(self.peek().text)), number(integer(self.peek(2).text))
+            self.place += 3
+        else:
+            return None
+        values = top.value, bottom.value
+        if (
+            top.kind == bottom.kind == "num"
+            and isinstance(values[0], Fraction)
+            and isinstance(values[1], Fraction)
+        ):
+            whole = number(integer(before.text))
+            power = self.peek().text == "^" and r"\circ" not in (self.peek(1).text, self.peek(2).text)
+            if 0 < values[0] < values[1] and not power and node == whole:
+                return self.postfix(Node("add", (whole, Node("div", (top, bottom)))))
+        self.place = place
+        return None
+
+    def unit(self, node: Node) -> Node:
+        name = self.next().text
+        if node.kind == "sym" and name.lower() not in ("degrees",):
+            raise Unreadable(f"the words {name!r} follow a variable")
+        if self.accept("^"):
+            power = self.argument()
+            if power.kind != "num":
+                raise Unreadable("a unit has an odd power")
+            name += f"^{power.value}"
+        while self.peek().text == r"\div" and self.peek(1).kind == "text":
+            self.next()
+            name += "/" + self.next().text
+            if self.accept("^"):
+                power = self.argument()
+                name += f"^{power.value}"
+        return Node("quantity", (node,), " ".join(name.lower().split()) if len(name) > 2 else name)
+
+
+def _joined(items: list[Node], joiners: list[str]) -> Node:
+    """A list; ``x = 1, y = 2 or x = 2, y = 1`` is a list of two lists."""
+    if "or" in joiners and set(joiners) - {"or"} and all(item.value == ("=",) for item in items):
+        groups: list[list[Node]] = [[items[0]]]
+        for joiner, item in zip(joiners, items[1:], strict=True):
+            if joiner == "or":
+                groups.append([])
+            groups[-1].append(item)
+        if all(len(group) > 1 and len({item.args[0] for item in group}) == len(group) for group in groups):
+            return Node("list", tuple(Node("list", tuple(group), "comma") for group in groups), "or")
+    joiner = "or" if "or" in joiners else "and" if "and" in joiners else "comma"
+    return Node("list", tuple(items), joiner)

@@ -1,0 +1,51 @@
+"""Numbers as they are written: of many digits, in other bases, with a repeating part."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number
+
+BASE_WORDS = {
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+    "eleven": 11, "twelve": 12, "sixteen": 16,
+}  # fmt: skip
+
+
+def integer(digits: str) -> int:
+    """A decimal integer."""
+    if len(digits) > 4000:
+        raise OverLimit("a number has more digits than the limit of 4000")
+    if not digits.isdigit() or not digits.isascii():
+        raise Unreadable(f"{digits!r} is not an integer")
+    return int(digits)
+
+
+def based(digits: str, base: str) -> Node:
+    """An integer in another base."""
+    radix = int(base) if base.isdigit() and len(base) < 4 else 0
+    if not 2 <= radix <= 36 or not digits.isalnum():
+        raise Unreadable(f"{digits!r} has an unknown base {base!r}")
+    if any(int(digit, 36) >= radix for digit in digits):
+        raise Unreadable(f"{digits!r} is not written in base {radix}")
+    if len(digits) > 4000:
+        raise OverLimit("a number has more digits than the limit of 4000")
+    value = 0
+    for digit in digits:
+        value = value * radix + int(digit, 36)
+    return number(value)
+
+
+def repeating(text: str) -> Node:
+    """A decimal number whose last digits repeat for ever."""
+    whole, _, rest = text.partition(".")
+    fixed = re.match(r"\d*", rest).group()  # type: ignore[union-attr]
+    period = re.sub(r"\D", "", rest[len(fixed) :].replace(r"\overset{.}", ""))
+    if len(text) > 400:
+        raise OverLimit("a number has more digits than the limit of 400")
+    scale = 10 ** len(fixed)
+    value = Fraction(int((whole or "0") + fixed), scale) + Fraction(
+        int(period), scale * (10 ** len(period) - 1)
+    )
+    return number(value)

@@ -1,0 +1,379 @@
+"""A pool of killable worker processes for verdicts that need symbolic computation.
+
+Safe from any thread and from any number of event loops; a forked child of the caller starts a
+pool of its own. CPU time decides: a verdict may use `cpu_seconds` for the reference and as many
+for the answer, enforced by the kernel in the worker; time spent waiting in the queue does not
+count. The wall-clock ceiling is loose, and only there for a worker that neither works nor ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import queue
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+_BOOTSTRAP = (
+    "import json,os,struct\n"
+    "def frame():\n"
+    "    def get(n):\n"
+    "        b=b''\n"
+    "        while len(b)<n:\n"
+    "            p=os.read(0,n-len(b))\n"
+    "            if not p: raise SystemExit\n"
+    "            b+=p\n"
+    "        return b\n"
+    "    return json.loads(get(struct.unpack('<I',get(4))[0]))\n"
+    "import sys\n"
+    "sys.path[:]=frame()\n"
+    "from mars_env.grading.math.worker import main\n"
+    "main()\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one verdict may use.
+
+    Attributes:
+        cpu_seconds: CPU time for the answer, and as much for the reference.
+        memory_mb: Address space of a worker, in MiB.
+        wall_seconds: Ceiling for a worker that neither works nor ends (a stopped process, a
+            machine that swaps); reaching it is a fault of ours.
+        recycle_after: Verdicts after which a worker is replaced, so that nothing piles up.
+    """
+
+    cpu_seconds: float = 3.0
+    memory_mb: int = 1024
+    wall_seconds: float = 120.0
+    recycle_after: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a request: `reply` is the worker's; without one, `fault` says what happened.
+
+    Attributes:
+        reply: The worker's reply, or ``{"limit": ..., "phase": ...}`` where the kernel ended it.
+        fault: Why there is no reply, though the request asked nothing unusual.
+    """
+
+    reply: Mapping[str, Any] = field(default_factory=dict)
+    fault: str = ""
+
+
+@dataclass(slots=True)
+class _Job:
+    request: dict[str, Any]
+    future: Future[Outcome] = field(default_factory=Future)
+
+
+class WorkerPool:
+    """Workers that judge, started when first needed.
+
+    Args:
+        workers: How many; None is one for each CPU.
+        limits: What one verdict may use.
+
+    Example:
+        >>> with WorkerPool(workers=1) as pool:
+        ...     outcome = pool.submit({"op": "judge", "reference": "x + 1", "answer": "1 + x"}).result()
+        >>> outcome.reply["equal"]
+        True
+    """
+
+    def __init__(self, workers: int | None = None, limits: Limits | None = None) -> None:
+        self.size = workers if workers is not None else _cpus()
+        if self.size < 1:
+            raise ValueError(f"a pool needs at least one worker, got {workers}")
+        self.limits = limits or Limits()
+        self._start()
+        _POOLS.add(self)
+
+    def _start(self) -> None:
+        self._shared = _Shared()
+        self._finalizer = weakref.finalize(self, _release, self._shared)
+
+    @property
+    def capacity(self) -> int:
+        """Verdicts at a time."""
+        return self.size
+
+    @property
+    def under_way(self) -> int:
+        """Verdicts that were asked for and are not given, those that wait for a worker included."""
+        shared = self._shared
+        return shared.jobs.qsize() + max(0, len(shared.threads) - shared.idle)
+
+    def submit(self, request: dict[str, Any]) -> Future[Outcome]:
+        """Queue a request; its future never raises for what the request holds.
+
+        Raises:
+            RuntimeError: The pool is closed.
+        """
+        job, shared = _Job({"tolerance": None, **request}), self._shared
+        with shared.lock:
+            if shared.closed:
+                raise RuntimeError("the pool is closed")
+            shared.jobs.put(job)
+            if shared.jobs.qsize() > shared.idle and len(shared.threads) < self.size:
+                slot = _Slot(self.limits)
+                shared.slots.append(slot)
+                thread = threading.Thread(
+                    target=_work, args=(slot, shared), name="mars-env-grading", daemon=True
+                )
+                shared.threads.append(thread)
+                thread.start()
+        return job.future
+
+    async def run(self, request: dict[str, Any]) -> Outcome:
+        """`submit`, awaited from whatever event loop is running."""
+        return await asyncio.wrap_future(self.submit(request))
+
+    def close(self) -> None:
+        """Finish what was submitted, then end the workers."""
+        self._finalizer()
+        for thread in self._shared.threads:
+            thread.join()
+
+    def pids(self) -> list[int]:
+        """Process ids of the workers that are running."""
+        return [slot.process.pid for slot in self._shared.slots if slot.process is not None]
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the pool shares with its threads; they hold no reference to the pool, so that it can be freed."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
+    threads: list[threading.Thread] = field(default_factory=list)
+    slots: list[_Slot] = field(default_factory=list)
+    idle: int = 0
+    closed: bool = False
+
+
+def _release(shared: _Shared) -> None:
+    with shared.lock:
+        shared.closed = True
+        for _ in shared.threads:
+            shared.jobs.put(None)
+
+
+def _work(slot: _Slot, shared: _Shared) -> None:
+    """One thread for each worker: takes a job, has it done, sets its future."""
+    while True:
+        with shared.lock:
+            shared.idle += 1
+        job = shared.jobs.get()
+        with shared.lock:
+            shared.idle -= 1
+        if job is None:
+            slot.stop()
+            return
+        if not job.future.set_running_or_notify_cancel():
+            continue
+        try:
+            outcome = slot.judge(job.request)
+        except Exception as error:  # a fault of ours must not leave a caller waiting for ever
+            slot.stop()
+            outcome = Outcome(fault=f"{type(error).__name__}: {error}")
+        job.future.set_result(outcome)
+
+
+class _Slot:
+    """One worker process and the conversation with it; used by one thread."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.process: subprocess.Popen[bytes] | None = None
+        self._number = 0
+
+    def judge(self, request: dict[str, Any]) -> Outcome:
+        """Have a request answered, once more by a fresh worker if the first was lost.
+
+        A worker that crashes twice over one answer, whose reference it had read before, was
+        brought down by that answer; one that is lost from outside is a fault.
+        """
+        first = self._attempt(request)
+        if not first.fault:
+            return first
+        second = self._attempt(request)
+        if second.fault and first.reply.get("crashed") and second.reply.get("crashed"):
+            return Outcome({"limit": "it crashed the evaluator twice", "phase": second.reply["phase"]})
+        return second
+
+    def _attempt(self, request: dict[str, Any]) -> Outcome:
+        try:
+            process = self._started()
+            self._number += 1
+            _write(process, {"id": self._number, **request})
+            return self._read_reply(process)
+        except _Lost as lost:
+            self.stop()
+            return Outcome(fault=str(lost))
+
+    def _read_reply(self, process: subprocess.Popen[bytes]) -> Outcome:
+        phase, deadline = "reference", time.monotonic() + self.limits.wall_seconds
+        while True:
+            frame = _read(process, deadline)
+            if "died" in frame:
+                killed = frame["died"]
+                if killed == signal.SIGPROF:
+                    limit = f"the CPU time limit of {self.limits.cpu_seconds:g} s was reached"
+                    return Outcome({"limit": limit, "phase": phase})
+                self.stop()  # it may have left half of a request unread
+                crashed = killed in (
+                    signal.SIGSEGV,
+                    signal.SIGABRT,
+                    signal.SIGBUS,
+                    signal.SIGILL,
+                    signal.SIGFPE,
+                )
+                return Outcome(
+                    {"crashed": crashed, "phase": phase}, fault=f"a worker was lost (signal {killed})"
+                )
+            if frame.get("id") != self._number:
+                raise _Lost("a worker gave an answer out of turn")
+            if set(frame) == {"id", "phase"}:
+                phase = frame["phase"]
+                continue
+            return Outcome(frame)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self.process is not None and self.process.poll() is None:
+            return self.process
+        self.stop()
+        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONSTARTUP", "PYTHONINSPECT")}
+        process = subprocess.Popen(
+            [sys.executable, "-c", _BOOTSTRAP],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+            bufsize=0,
+        )
+        self.process = process
+        _write_frame(process, json.dumps(sys.path).encode())
+        limits = self.limits
+        _write(
+            process,
+            {
+                "cpu_seconds": limits.cpu_seconds,
+                "memory_mb": limits.memory_mb,
+                "recycle_after": limits.recycle_after,
+                "parent": os.getpid(),
+            },
+        )
+        greeting = _read(process, time.monotonic() + max(120.0, limits.wall_seconds))
+        if "ready" not in greeting:
+            raise _Lost(greeting.get("broken", "a worker could not start"))
+        return process
+
+    def stop(self) -> None:
+        """Kill the worker and its child, and reap it."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        _kill(process)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
+
+    def abandon(self) -> None:
+        """In a forked child: close our copies of the pipes, so that the worker sees its parent end."""
+        process, self.process = self.process, None
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            process.returncode = 0  # it is not this process's child: nothing to reap
+
+
+class _Lost(Exception):
+    """The worker is gone or makes no sense."""
+
+
+def _write(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+    _write_frame(process, json.dumps(message).encode())
+
+
+def _write_frame(process: subprocess.Popen[bytes], data: bytes) -> None:
+    assert process.stdin is not None
+    view = memoryview(struct.pack("<I", len(data)) + data)
+    try:
+        while view:
+            view = view[os.write(process.stdin.fileno(), view) :]
+    except BrokenPipeError as broken:
+        raise _Lost("a worker ended before it could be asked") from broken
+
+
+def _read(process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
+    size = struct.unpack("<I", _read_exactly(process, 4, deadline))[0]
+    message: dict[str, Any] = json.loads(_read_exactly(process, size, deadline))
+    return message
+
+
+def _read_exactly(process: subprocess.Popen[bytes], size: int, deadline: float) -> bytes:
+    assert process.stdout is not None
+    descriptor = process.stdout.fileno()
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN | select.POLLHUP)
+    parts = b""
+    while len(parts) < size:
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise _Lost("a worker did not answer within the wall-clock ceiling")
+        part = os.read(descriptor, size - len(parts))
+        if not part:
+            raise _Lost("a worker ended unexpectedly")
+        parts += part
+    return parts
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # it has ended by itself
+
+
+def _cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child, which has no threads: leave the parent's workers alone, start afresh when asked."""
+    for pool in list(_POOLS):
+        pool._finalizer.detach()
+        for slot in pool._shared.slots:
+            slot.abandon()
+        pool._start()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,178 @@
+r"""What the shape of an answer says: a name, a collection, an assignment, a progression, an interval."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from mars_env.grading.math.exact import exact_value
+from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, number, operators, substitute
+from mars_env.grading.math.numeric import free_symbols
+from mars_env.grading.math.plain import parameters
+
+
+def has_dots(node: Node) -> bool:
+    """Whether it goes on with dots."""
+    return any(child.kind == "dots" for child in node.walk())
+
+
+def is_name(node: Node) -> bool:
+    """Whether a left side is a name and nothing else: ``x``, ``f(x)``, ``(x, y)``, but not ``x + y``."""
+    plain = node.kind in ("sym", "text", "call")
+    plain = plain or (node.kind in ("group", "ratio") and all(map(is_name, node.args)))
+    return plain and is_label(node)
+
+
+def is_label(node: Node) -> bool:
+    """Whether a left side names what is asked for, rather than being part of an equation to solve.
+
+    Names are variables, functions of something, tuples of names, words, and expressions in two
+    variables or more without coefficients (``m + n = 5``); ``2x = 10`` and ``2x + 3y = 6`` do not
+    say that anything asked for is 10 or 6.
+    """
+    if node.kind in ("sym", "text"):
+        return True
+    if node.kind == "call" and (
+        node.name.rstrip("'")[:1] in UNKNOWN_FUNCTIONS or len(node.name.rstrip("'")) == 1
+    ):
+        return True
+    if node.kind == "call" and node.name in ("sin", "cos", "tan", "abs", "det", "max", "min", "gcd", "lcm"):
+        return all(child.kind == "sym" or child.kind == "matrix" for child in node.args)
+    if node.kind in ("group", "ratio"):
+        return all(is_label(child) for child in node.args)
+    return node.kind in EXPRESSIONS and len(free_symbols(node)) >= 2 and not _has_coefficient(node)
+
+
+def _has_coefficient(node: Node) -> bool:
+    """Whether a number stands anywhere but in an exponent or a denominator, as in ``2x + 3y``."""
+    if node.kind == "num":
+        return True
+    children = node.args[:1] if node.kind in ("pow", "div") and node.args[1].kind == "num" else node.args
+    return node.kind != "call" and any(map(_has_coefficient, children))
+
+
+def function_of(function: Node, variable: Node) -> bool:
+    """Whether ``f(x)`` stands on one side and ``y`` on the other."""
+    return function.kind == "call" and variable.kind == "sym" and variable.name in ("y", "z")
+
+
+def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
+    """A function's rule with its arguments named like the other's."""
+    if len(old) != len(new) or any(name.kind != "sym" for name in (*old, *new)):
+        return node
+    for before, after in zip(old, new, strict=True):
+        node = substitute(node, before, after)
+    return node
+
+
+def clock(node: Node) -> tuple[str, str, str]:
+    """Hour, minute and half of the day of a time."""
+    hour, minute, half = node.pair
+    return hour, minute, half
+
+
+def time_ratio(node: Node) -> Node:
+    """A time without a half of the day as a ratio, which looks the same."""
+    if node.kind != "time":
+        return node
+    hour, minute, half = clock(node)
+    if half:
+        raise Unreadable("a time is compared with something else")
+    return Node("ratio", (number(int(hour)), number(int(minute))))
+
+
+def items_of(node: Node) -> tuple[Node, ...]:
+    """The members of a collection; the values where all of them speak of one variable."""
+    if node.kind not in ("list", "set"):
+        return _spread(node)
+    items = node.args
+    names = {item.args[0] for item in items if operators(item) == ("=",)}
+    if len(names) == 1 and is_label(next(iter(names))) and operators(items[0]) == ("=",):
+        # "x = 1, 2" as well as "x = 1, x = 2"
+        items = tuple(item.args[1] if operators(item) == ("=",) else item for item in items)
+    return tuple(x for item in items for x in _spread(item)) if len(items) > 1 else items
+
+
+def _spread(item: Node) -> tuple[Node, ...]:
+    r"""The values of ``x = \\pm 3`` or ``x \\in \\{1, 2\\}``, else the node itself."""
+    if item.kind == "list":
+        return (item,) if is_mapping(item) else items_of(item)
+    if (
+        operators(item) in (("=",), ("in",))
+        and item.args[1].kind in ("list", "set")
+        and is_label(item.args[0])
+    ):
+        return item.args[1].args
+    return (item,)
+
+
+def names_collection(node: Node) -> bool:
+    """Whether it says what a set, a list or a tuple is."""
+    collections = ("list", "set", "group", "matrix")
+    return operators(node) == ("=",) and is_label(node.args[0]) and node.args[1].kind in collections
+
+
+def is_mapping(node: Node) -> bool:
+    """Whether a list assigns values to several variables."""
+    if node.kind != "list" or not all(
+        operators(item) == ("=",) and item.args[0].kind == "sym" for item in node.args
+    ):
+        return False
+    return len({item.args[0] for item in node.args}) == len(node.args) > 1
+
+
+def assigned(node: Node) -> list[Node] | None:
+    """The values of ``x = 1, y = 2``, in the order of the variables' names."""
+    if not is_mapping(node):
+        return None
+    return [item.args[1] for item in sorted(node.args, key=lambda item: item.args[0].name)]
+
+
+def value_of(item: Node) -> Node:
+    """What an item is, without its name."""
+    return item.args[1] if operators(item) == ("=",) and is_label(item.args[0]) else item
+
+
+def integer_names(remarks: list[Node]) -> list[str] | None:
+    """The names that remarks say are integers; None if they say anything else."""
+    if not all(remark in parameters(tuple(remarks)) for remark in remarks):
+        return None
+    return [remark.args[0].name for remark in remarks]
+
+
+def progression(node: Node) -> tuple[object, object, Node | None] | None:
+    r"""Start, step and end of ``1, 3, 5, \\ldots, 2n - 1``; None if it is nothing so simple."""
+    node = node.args[1] if operators(node) == ("=",) and is_label(node.args[0]) else node
+    items = node.args if node.kind in ("list", "set") else ()
+    places = [k for k, item in enumerate(items) if item.kind == "dots"]
+    if len(places) != 1 or places[0] < 2 or len(items) - places[0] > 2:
+        return None
+    shown = [exact_value(item) for item in items[: places[0]]]
+    if any(value is None for value in shown):
+        return None
+    values = [value for value in shown if value is not None]
+    steps = {b - a for a, b in pairwise(values)}
+    end = items[-1] if places[0] < len(items) - 1 else None
+    if len(steps) != 1 or (end is not None and has_dots(end)):
+        return None
+    return (values[0], node.kind == "set"), steps.pop(), end
+
+
+def as_interval(node: Node) -> Node | None:
+    """``a < x < b`` and ``x > a`` as an interval in brackets."""
+    if node.kind == "group" and len(node.args) == 2:
+        return node
+    if node.kind != "relation":
+        return None
+    ops, args = operators(node), node.args
+    if ops == ("in",) and args[0].kind == "sym":
+        return as_interval(args[1])
+    if len(ops) == 2 and args[1].kind == "sym" and set(ops) <= {"<", "<="}:
+        return Node(
+            "group", (args[0], args[2]), ("[" if ops[0] == "<=" else "(", "]" if ops[1] == "<=" else ")")
+        )
+    if len(ops) == 2 and args[1].kind == "sym" and set(ops) <= {">", ">="}:
+        return Node(
+            "group", (args[2], args[0]), ("[" if ops[1] == ">=" else "(", "]" if ops[0] == ">=" else ")")
+        )
+    return None

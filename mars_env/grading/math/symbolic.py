@@ -1,0 +1,236 @@
+r"""Deciding whether an answer equals a reference: the judgement that runs in a worker process.
+
+1. Our own reader and comparison (`notation.py`, `compare.py`), wherever both texts are in its grammar.
+2. Else Math-Verify's parser and comparison; its "equal" is believed only if both of its parsed
+   expressions hold every number and every name of their texts, and no word or dots that it would drop.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from mars_env.grading.math.compare import same_answer
+from mars_env.grading.math.exact import Undefined
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, words
+from mars_env.grading.math.notation import read
+from mars_env.grading.math.plain import normal_text
+from mars_env.grading.math.tokens import tidy
+
+logging.getLogger("math_verify").setLevel(logging.CRITICAL)
+logging.getLogger("latex2sympy2_extended").setLevel(logging.CRITICAL)
+
+DIFFERENT = "the answer differs from the reference"
+NOT_READ = "the answer could not be read"
+_COMMAS = re.compile(r"\d,\d{3}")
+_ZEROS = re.compile(r"\d,0\d\d")  # "1,024" is a number and nothing else
+_CHOICE = re.compile(r"\(?([A-J])\)?[.:]?\Z")
+_CHOSEN = re.compile(
+    r"(?:\(([A-J])\)|([A-J])[).:])\s*(?!and\b|or\b|[,;&/(])\S(?!.*\([A-J]\))(?!.*\b(?:and|or)\b)"
+)
+_FONTS = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b\s*|[${}]|\\[ ,;:!()]|\\(?:left|right)\b"
+)
+_WORDY = re.compile(r"[A-Za-z][A-Za-z'’ -]*[A-Za-z]\Z")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A text and every way to read it: (one way as a rule; ``1,024`` may be a number or a list)."""
+
+    text: str
+    readings: tuple[Node, ...]
+    problem: str = ""
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Parsed:
+    """Read a text in our own grammar; without readings, `problem` says why.
+
+    Raises:
+        OverLimit: It is too long or too deep.
+    """
+    readings: list[Node] = []
+    problem = ""
+    list_too = _COMMAS.search(text) and not _ZEROS.search(text)
+    for commas in (True, False) if list_too else (True,):
+        try:
+            readings.append(read(text, commas=commas))
+        except Unreadable as error:
+            problem = str(error)
+    return Parsed(text, tuple(readings), problem)
+
+
+def judge(reference: str, answer: str, tolerance: float | None = None) -> tuple[bool, str]:
+    r"""Whether an answer equals a reference, and why not.
+
+    Raises:
+        OverLimit: The answer, or a value in it, is larger than the limits allow.
+
+    Example:
+        >>> judge(r"\frac{3}{4}", "0.75")
+        (True, '')
+        >>> judge(r"\frac{1}{3}", "0.333333")
+        (False, 'the answer differs from the reference')
+    """
+    wordy = _same_words(reference, answer)
+    if wordy is not None:
+        return wordy, "" if wordy else DIFFERENT
+    first, second = parse(reference), parse(answer)
+    for left in first.readings:
+        for right in second.readings:
+            try:
+                if same_answer(left, right, tolerance):
+                    return True, ""
+            except (Unreadable, Undefined):
+                continue  # of different shapes, or without a value: not equal
+    if first.readings and second.readings:
+        return False, DIFFERENT
+    if _math_verify_agrees(reference, answer, tolerance):
+        return True, ""
+    return False, DIFFERENT if second.readings else NOT_READ
+
+
+def unfit(reference: str) -> str | None:
+    """Why a reference cannot be used; None if it can."""
+    try:
+        parsed = parse(reference)
+        if parsed.readings:
+            for reading in parsed.readings:
+                try:
+                    _evaluate(reading)
+                except Unreadable:
+                    continue
+            return None
+    except OverLimit as limit:
+        return str(limit)
+    except Undefined as undefined:
+        return f"it has no value: {undefined}"
+    if _wordy(reference) or _sympy(reference):
+        return None
+    return f"it cannot be read: {parsed.problem}"
+
+
+def _evaluate(node: Node) -> None:
+    """Compare each expression in a reference with itself plus one, so that what is too large shows now."""
+    for part in (
+        node.args if node.kind in ("list", "set", "group", "relation", "row", "matrix", "quantity") else ()
+    ):
+        _evaluate(part)
+    if node.kind in ("add", "mul", "div", "pow", "call", "neg", "sum", "prod"):
+        same_answer(node, Node("add", (node, number(1))))
+
+
+def _plain(text: str) -> str:
+    return " ".join(_FONTS.sub(" ", text).split()).rstrip(".")
+
+
+def _wordy(text: str) -> bool:
+    return bool(_WORDY.match(_plain(text)))
+
+
+def _same_words(reference: str, answer: str) -> bool | None:
+    """Equality of texts, and of choices among letters; None where mathematics must decide."""
+    r, a = _plain(reference), _plain(answer)
+    if r and r == a and "^" not in r and "_" not in r:
+        return True if _wordy(reference) else None
+    if (
+        re.search(r"[A-Za-z]{3}", r)
+        and _WORDY.match(r)
+        and _WORDY.match(a)
+        and normal_text(r) == normal_text(a)
+    ):
+        return True
+    if len(a) <= 400 and (choice := _CHOICE.match(r)) and (picked := _CHOICE.match(a) or _CHOSEN.match(a)):
+        return choice.group(1) == next(g for g in picked.groups() if g)
+    return None
+
+
+# -- Math-Verify ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _sympy(text: str) -> tuple[Any, ...]:
+    """What Math-Verify makes of a text, without the fallbacks that pick a number out of it."""
+    import math_verify
+
+    config = (math_verify.LatexExtractionConfig(boxed_match_priority=-1),)
+    cleaned = re.sub(r"(?<!\\)\$", "", text)
+    found = math_verify.parse(
+        f"${cleaned}$", extraction_config=config, parsing_timeout=None, extraction_mode="first_match"
+    )
+    return tuple(item for item in found if not isinstance(item, str))
+
+
+def _math_verify_agrees(reference: str, answer: str, tolerance: float | None) -> bool:
+    if sorted(_words(reference)) != sorted(_words(answer)):
+        return False
+    gold, guess = _sympy(reference), _sympy(answer)
+    if not gold or not guess or not _covers(gold[0], reference) or not _covers(guess[0], answer):
+        return False
+    import math_verify
+
+    return bool(
+        math_verify.verify(
+            list(gold[:1]), list(guess[:1]), float_rounding=12, numeric_precision=40, timeout_seconds=None
+        )
+    )
+
+
+_NOTATION = words(
+    r"""frac dfrac tfrac cfrac sqrt cdot times div left right big Big bigg Bigg quad qquad text textbf
+    textit mathrm mathbf displaystyle le leq ge geq lt gt leqslant geqslant ne neq pm infty pi cup cap
+    in setminus mid lvert rvert begin end limits operatorname log ln sin cos tan exp circ degree boxed
+    fbox"""
+)
+
+
+def _words(text: str) -> Iterator[str]:
+    """Words and commands whose meaning Math-Verify may drop: they must be the same on both sides."""
+    cleaned = tidy(text)
+    for match in re.finditer(r"\\([A-Za-z]+)|([A-Za-z]{2,})|(\.\.\.)", cleaned):
+        command, word, dots = match.groups()
+        if dots or word or command not in _NOTATION:
+            yield (dots or word or command).replace("cdots", "ldots").replace("dots", "ldots")
+
+
+def _covers(expression: Any, text: str) -> bool:
+    """Whether every number and letter of a text is in the expression that was made of it."""
+    import sympy
+
+    held = str(sympy.srepr(expression))
+    digits = set(re.findall(r"\d+", held))
+    cleaned = re.sub(r"\\[A-Za-z]+|[A-Za-z]{2,}", " ", tidy(text))
+    names = (
+        {str(symbol) for symbol in expression.atoms(sympy.Symbol)} if hasattr(expression, "atoms") else set()
+    )
+    letters = set(re.findall(r"[A-Za-z]", cleaned)) - set("eid")
+    if not letters <= set("".join(names)):
+        return False
+    return all(
+        piece in digits
+        for piece in re.findall(r"\d+", cleaned.replace("{,}", ""))
+        if piece not in ("0", "1", "2")
+    )
+
+
+# -- for the worker -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8192)
+def unfit_cached(reference: str) -> str | None:
+    """`unfit`, remembered: many answers are judged against one reference."""
+    return unfit(reference)
+
+
+def warm() -> None:
+    """Import and run everything once, so that no verdict pays for it."""
+    judge(r"\sqrt{2}", r"\frac{2}{\sqrt{2}}")
+    judge("x^2", "x \\cdot x")
+    _sympy(r"\int_0^1 x dx")
+    parse.cache_clear()
+    _sympy.cache_clear()

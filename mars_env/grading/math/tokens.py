@@ -1,0 +1,266 @@
+"""The lexical part of reading mathematical notation: a text tidied up, and cut into tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from mars_env.grading.math.nodes import OverLimit, Unreadable, words
+
+MAX_LENGTH = 10_000
+"""Longest text that is read, in characters."""
+
+
+UNICODE = {
+    "−": "-", "–": "-", "—": "-", "×": r"\times ", "÷": r"\div ", "·": r"\cdot ", "⋅": r"\cdot ", "∗": "*",
+    "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
+    "≡": r"\equiv ", "∪": r"\cup ", "∩": r"\cap ", "∖": r"\setminus ", "∈": r"\in ", "∅": r"\emptyset ",
+    "±": r"\pm ", "∓": r"\mp ", "°": r"^\circ ", "…": r"\ldots ", "⋯": r"\ldots ", "√": r"\sqrt ",
+    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}",
+    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "²": "^{2}", "³": "^{3}", "⁴": "^{4}", "⁵": "^{5}",
+    "⁶": "^{6}", "⁷": "^{7}", "⁸": "^{8}", "⁹": "^{9}", "⁰": "^{0}", "₀": "_{0}", "₁": "_{1}", "₂": "_{2}",
+    "₃": "_{3}", "₄": "_{4}", "₅": "_{5}", "₆": "_{6}", "₇": "_{7}", "₈": "_{8}", "θ": r"\theta ",
+    "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ", "ω": r"\omega ",
+    "μ": r"\mu ", "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ",
+    "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "\u00a0": " ", "\u2009": " ", "\u202f": " ",
+    "’": "'", "′": "'", "（": "(", "）": ")", "，": ",", "：": ":", "；": ";", "＝": "=", "€": r"\euro ",
+    "£": r"\pounds ",
+}  # fmt: skip
+_UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
+
+SPACING = words(
+    r"\, \! \; \: \> \  \quad \qquad \left \right \middle \displaystyle \textstyle \limits \nolimits \hfill"
+    r" \thinspace \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl"
+    r" \biggr \Biggl \Biggr \mathopen \mathclose \nobreak"
+) | {"\\ ", "~", "\\\n"}
+_SYMBOL_FONTS = words(r"\mathrm \operatorname \mathbf \mathit \mathsf \boldsymbol \bm")
+_ALIASES = {
+    r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\dbinom": r"\binom",
+    r"\tbinom": r"\binom", r"\leq": r"\le", r"\leqslant": r"\le", r"\geq": r"\ge", r"\geqslant": r"\ge",
+    r"\neq": r"\ne", "*": r"\cdot", r"\ast": r"\cdot", r"\cdotp": r"\cdot", "/": r"\div",
+    r"\dots": r"\ldots", r"\cdots": r"\ldots", "...": r"\ldots", r"\dotsc": r"\ldots", r"\dotsb": r"\ldots",
+    r"\land": "and", r"\lor": "or", r"\wedge": "and", r"\vee": "or", r"\lt": "<", r"\gt": ">", "<=": r"\le",
+    ">=": r"\ge", "!=": r"\ne", r"\varnothing": r"\emptyset", r"\backslash": r"\setminus",
+    r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lvert": "|", r"\rvert": "|", r"\vert": "|", r"\mid": "|",
+    r"\lparen": "(", r"\rparen": ")", r"\lbrack": "[", r"\rbrack": "]", r"\degree": r"\circ",
+    r"\simeq": r"\approx", r"\%": "%", r"\infin": r"\infty", r"\varphi": r"\phi",
+    r"\varepsilon": r"\epsilon", r"\colon": ":", r"\bigcup": r"\cup", r"\bigcap": r"\cap",
+    r"\to": r"\rightarrow", r"\R": r"\RR", "**": "^", r"\tg": r"\tan", r"\arctg": r"\arctan",
+    r"\ctg": r"\cot", "$": r"\$",
+}  # fmt: skip
+FUNCTIONS = words(
+    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth ln log lg exp"
+    " gcd lcm max min sqrt abs floor ceil binom"
+)
+_WORD_COMMANDS = FUNCTIONS | {"pi", "infty", "theta", "alpha", "beta", "gamma", "lambda", "cup"}
+_WORD_ALIASES = {
+    "infinity": "infty",
+    "inf": "infty",
+    "oo": "infty",
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+}
+SHORT_WORDS = words("no yes odd red not the one two six ten all any may")
+RAW_UNITS = words(
+    "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
+    " feet inches hours minutes"
+)
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+    |(?P<repeat>\d*\.\d*\\(?:overline|bar|dot|overset\{\.\})\s*(?:\{\d+\}|\d))
+    |(?P<based>[0-9]*[A-F][0-9A-F]*_\{?(?:1[1-9]|2\d|3[0-6])\}?(?![0-9]))
+    |(?P<science>\d+(?:\.\d+)?[eE][+-]?\d{1,6}(?![\dA-Za-z]))
+    |(?P<grouped>\d{1,3}(?:(?:\{,\}|,\\!|\\[,;:!\ ]|\{\\,\}|~)\s*\d{3}(?!\d))+(?:\.\d+)?)
+    |(?P<commas>\d{1,3}(?:,\d{3})+(?![\d])(?:\.\d+)?)
+    |(?P<spaced>\d{1,3}(?:\ \d{3})+(?![\d/])(?:\.\d+)?)
+    |(?P<num>\d+\.\d+|\.\d+|\d+(?:\.(?![.\d]))?)
+    |(?P<wrap>\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|emph|mbox|hbox|math(?:rm|bf|it|sf|bb|cal|scr)|operatorname\*?|boldsymbol|bm|underline)\s*\{)
+    |(?P<env>\\(?:begin|end)\s*\{[A-Za-z]+\*?\})
+    |(?P<cmd>\\[A-Za-z]+|\\.)
+    |(?P<word>[A-Za-z]+)
+    |(?P<op>\.\.\.|<=|>=|!=|\*\*|[-+*/^_=<>(){}\[\]|,;:!'%~&$?\"`@#.])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_TEXT_WORD = re.compile(r"(?:[ap]\.\ ?m\.?|[A-Za-z]+(?:['’\-][A-Za-z]+)*(?:/[A-Za-z]+)*)\.?")
+_ENDPOINTS = re.compile(r"([\[\]])([^\[\](){}]{1,200}[,;][^\[\](){}]{1,200})([\[\]])")
+
+
+class Token(NamedTuple):
+    """A lexical unit: its kind (num, sym, word, text, cmd, op, env), its text, whether space came before."""
+
+    kind: str
+    text: str
+    spaced: bool
+    base: str = ""
+
+
+def tidy(text: str) -> str:
+    r"""The text with Unicode notation written as LaTeX and math delimiters taken out.
+
+    Example:
+        >>> tidy("$x ≤ √2$")
+        'x \\le  \\sqrt 2'
+    """
+    if len(text) > MAX_LENGTH:
+        raise OverLimit(f"the answer is longer than the limit of {MAX_LENGTH} characters")
+    text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)
+    text = re.sub(r"\\[()]", " ", text) if "\\(" in text else text
+    text = re.sub(r"(?<!\\)\\[\[\]]", " ", text) if "\\[" in text else text
+    if "$" in text:
+        # "$25$" delimits, "\$25" and an odd "$25" are money
+        bare = len(re.findall(r"(?<!\\)\$", text))
+        if bare % 2 == 0:
+            text = re.sub(r"(?<!\\)\$", " ", text)
+    text = re.sub(
+        r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color)\s*\{[^{}]*\}", " ", text
+    )
+    text = text.replace("{:}", ":")
+    text = re.sub(r"\\textcolor\s*\{[^{}]*\}", " ", text)
+    text = text.replace("**", "") if text.count("**") % 2 == 0 and text.startswith("**") else text
+    text = text.strip().strip('`"').rstrip(";,").rstrip()
+    if text.endswith(".") and not text.endswith(("..", "m.")):
+        text = text[:-1]
+    if "]" in text:
+        text = _ENDPOINTS.sub(_french, text)
+    return text.strip()
+
+
+def _french(match: re.Match[str]) -> str:
+    """French half-open intervals, ``]a, b]``, in the usual notation."""
+    left, inner, right = match.groups()
+    if left == "[" and right == "]":
+        return match.group()
+    return f"{'(' if left == ']' else '['}{inner}{')' if right == '[' else ']'}"
+
+
+def tokenize(text: str, *, commas: bool = True) -> list[Token]:
+    r"""Tokens of a tidied text.
+
+    Args:
+        text: From `tidy`.
+        commas: Whether ``1,024`` outside brackets is one number (else it is a list).
+
+    Raises:
+        Unreadable: A character has no place in the grammar.
+
+    Example:
+        >>> [t.text for t in tokenize(r"\frac12 x")]
+        ['\\frac', '12', 'x']
+    """
+    tokens: list[Token] = []
+    modes: list[str] = []  # of each open brace: "" or the font command that opened it
+    place, spaced, brackets = 0, False, 0
+    while place < len(text):
+        mode = modes[-1] if modes else ""
+        if mode and (word := _TEXT_WORD.match(text, place)):
+            tokens.extend(_text_word(word.group(), mode, spaced))
+            place, spaced = word.end(), False
+            continue
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise Unreadable(f"the character {text[place]!r} is not mathematical notation")
+        kind, piece = match.lastgroup or "", match.group()
+        if kind == "commas" and (brackets or not commas):
+            piece = re.match(r"\d+", piece).group()  # type: ignore[union-attr]
+            kind = "num"
+        place += len(piece)
+        if kind == "space" or piece in SPACING:
+            spaced = True
+            if piece in (r"\left", r"\right") and text[place : place + 1] == ".":
+                place += 1
+            continue
+        if kind == "wrap":
+            modes.append(piece[:-1].strip().rstrip("*"))
+            tokens.append(Token("op", "{", spaced, "font"))
+        elif kind == "word":
+            tokens.extend(_letters(piece, spaced, tokens))
+        else:
+            piece = _ALIASES.get(piece, piece)
+            if piece == "{":
+                modes.append(mode)
+            elif piece == "}" and modes:
+                modes.pop()
+            if piece in ("(", "[", r"\{"):
+                brackets += 1
+            elif piece in (")", "]", r"\}"):
+                brackets -= 1
+            tokens.append(_token(kind, piece, spaced))
+        spaced = False
+    return _join_text(tokens)
+
+
+def _token(kind: str, piece: str, spaced: bool) -> Token:
+    if kind in ("grouped", "commas", "spaced"):
+        return Token("num", re.sub(r"[^\d.]", "", piece), spaced)
+    if kind in ("repeat", "based", "science", "num", "env"):
+        return Token(kind, piece, spaced)
+    if piece in ("and", "or"):
+        return Token("op", piece, spaced)
+    return Token("cmd" if piece.startswith("\\") and piece[1:].isalpha() else "op", piece, spaced)
+
+
+def _text_word(word: str, mode: str, spaced: bool) -> list[Token]:
+    bare = word.rstrip(".")
+    if mode == r"\mathbb":
+        return [Token("cmd", "\\" + bare * 2, spaced)]
+    if bare.lower() in ("and", "or"):
+        return [Token("op", bare.lower(), spaced)]
+    if mode in _SYMBOL_FONTS:
+        if bare in _WORD_COMMANDS:
+            return [Token("cmd", "\\" + bare, spaced)]
+        if len(bare) == 1 and bare in "eidxyzijkabcnCPT":
+            return [Token("sym", bare, spaced)]
+    if mode in (r"\mathcal", r"\mathscr"):
+        return [Token("sym", bare, spaced)]
+    return [Token("text", word if word.endswith("m.") else bare, spaced)]
+
+
+def _letters(run: str, spaced: bool, before: list[Token]) -> list[Token]:
+    """A run of letters outside text mode: a function, a word, a name, or a product of letters."""
+    low = run.lower()
+    if low in ("and", "or"):
+        return [Token("op", low, spaced)]
+    low = _WORD_ALIASES.get(low, low)
+    if low in _WORD_COMMANDS and (run == low or low == "infty" or run.istitle()):
+        return [Token("cmd", "\\" + low, spaced)]
+    if len(run) == 1:
+        return [Token("sym", run, spaced)]
+    after_value = bool(before) and (before[-1].kind == "num" or before[-1].text in ("}", ")"))
+    if run in ("mod", "cis"):
+        raise Unreadable(f"the word {run!r} is not read here")
+    if (after_value and run in RAW_UNITS) or low in SHORT_WORDS or len(run) >= 4:
+        return [Token("text" if not run.isupper() else "sym", run, spaced)]
+    if run.isupper():
+        return [Token("sym", run, spaced)]
+    if len(run) == 3 and run[0].isupper() and run[1:].islower():
+        return [Token("text", run, spaced)]
+    return [Token("sym", letter, spaced and i == 0) for i, letter in enumerate(run)]
+
+
+def _join_text(tokens: list[Token]) -> list[Token]:
+    """Braces of font commands are dropped around words or one token; neighbouring words become one text."""
+    kept: list[Token | None] = []
+    opened: list[int] = []
+    for token in tokens:
+        kept.append(token)
+        if token.text == "{" and token.kind == "op":
+            opened.append(len(kept) - 1)
+        elif token.text == "}" and token.kind == "op" and opened:
+            start = opened.pop()
+            brace = kept[start]
+            inner = [t for t in kept[start + 1 : -1] if t is not None]
+            wordy = len(inner) == 1 or any(t.kind == "text" or t.text in ("and", "or") for t in inner)
+            if brace is not None and brace.base == "font" and inner and wordy:
+                kept[start] = kept[-1] = None
+    flat: list[Token] = []
+    for item in kept:
+        if item is None:
+            continue
+        if item.kind == "text" and flat and flat[-1].kind == "text":
+            before = flat.pop()
+            item = Token("text", f"{before.text} {item.text}", before.spaced)
+        flat.append(item)
+    return flat

@@ -1,0 +1,135 @@
+"""Units of measurement: enough to see that 2 hours are 120 minutes, and that 25 m is not 25 cm."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from mars_env.grading.math.nodes import Unreadable, words
+
+
+class Unit(NamedTuple):
+    """A unit: its factor to the base of its dimension, and the dimension (base names and powers)."""
+
+    factor: Fraction
+    dimension: tuple[tuple[str, int], ...]
+
+
+def _table() -> dict[str, tuple[Fraction, str]]:
+    rows = {
+        "length": {
+            "mm millimeter millimetre": "1/1000", "cm centimeter centimetre": "1/100", "dm decimeter": "1/10",
+            "m meter metre": "1", "km kilometer kilometre": "1000",
+            "in inch inche": "254/10000", "ft foot feet": "3048/10000", "yd yard": "9144/10000",
+            "mi mile": "1609344/1000",
+        },
+        "mass": {
+            "mg milligram": "1/1000", "g gram": "1", "kg kilogram": "1000", "lb pound": "45359237/100000",
+            "oz ounce": "28349523125/1000000000",
+        },
+        "time": {
+            "s sec second": "1", "min minute": "60", "h hr hour": "3600", "day": "86400", "week": "604800",
+        },
+        "money": {"dollar usd buck": "1", "cent ¢": "1/100"},
+        "euro": {"euro eur": "1"},
+        "sterling": {"gbp": "1"},
+        "volume": {"l liter litre": "1", "ml milliliter millilitre": "1/1000"},
+        "angle": {"rad radian": "1"},
+    }  # fmt: skip
+    return {
+        name: (Fraction(factor), dimension)
+        for dimension, units in rows.items()
+        for names, factor in units.items()
+        for name in names.split()
+    }
+
+
+_UNITS = _table()
+_IRREGULAR = {
+    "feet": "ft", "inches": "in", "mph": "mi/h", "kph": "km/h", "people": "person", "men": "man",
+    "women": "woman", "children": "child", "dice": "die", "vertices": "vertex", "degc": "degc",
+    "degf": "degf",
+}  # fmt: skip
+_SCALES = {
+    "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
+    "tens": 10, "hundreds": 100, "thousands": 1000, "millions": 10**6,
+}  # fmt: skip
+_NEUTRAL = frozenset(("unit", "square unit", "cubic unit", "sq unit", "in total", "total", "exactly", "only"))
+_NOT_UNITS = words(
+    """factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths wrong
+    about above after all almost and approximately any are as at away base before below besides between
+    but by choose cube cubed divides each either even every except false few fewer first for from
+    greater half if in infinity is it larger last least less likely many maybe minus mod modulo more
+    most much negative neither next no none nor not odd of off one only or other over per perhaps plus
+    possibly rd nd remainder roughly same second smaller some square squared st than that th the then third
+    times to true twice unless unknown until up upon wait when which while with without x y z"""
+)
+
+
+def unit(name: str) -> Unit | None:
+    """What a unit's name means; None for "units" and the like, which say nothing.
+
+    Raises:
+        Unreadable: The words are not a unit ("or more", "times", "less than").
+
+    Example:
+        >>> unit("km/h").factor == unit("kilometers per hour").factor == Fraction(1000, 3600)
+        True
+        >>> unit("square units") is None, unit("apples").dimension
+        (True, (('apple', 1),))
+    """
+    name = _IRREGULAR.get(name, name)
+    scale = Fraction(1)
+    words = name.split()
+    while words and words[0] in _SCALES:
+        scale *= _SCALES[words.pop(0)]
+    while words and words[0] == "of":
+        words.pop(0)
+    name = " ".join(words)
+    if not name or _singular(name) in _NEUTRAL:
+        return Unit(scale, ()) if scale != 1 else None
+    factor, powers = scale, dict[str, int]()
+    for sign, part in _parts(name):
+        part_factor, base, power = _simple(part)
+        factor *= part_factor ** (sign * power)
+        powers[base] = powers.get(base, 0) + sign * power
+    if set(powers) == {"unit"}:
+        return None
+    return Unit(factor, tuple(sorted((b, p) for b, p in powers.items() if p)))
+
+
+def _parts(name: str) -> list[tuple[int, str]]:
+    top, *below = [part.strip() for part in name.replace(" per ", "/").split("/")]
+    if len(below) > 2 or not top or not all(below):
+        raise Unreadable(f"{name!r} is not a unit")
+    return [(1, top), *((-1, part) for part in below)]
+
+
+def _simple(part: str) -> tuple[Fraction, str, int]:
+    power = 1
+    part, _, exponent = part.partition("^")
+    if exponent:
+        if exponent not in ("2", "3", "-1", "-2"):
+            raise Unreadable(f"{part}^{exponent} is not a unit")
+        power = int(exponent)
+    words = part.split()
+    if len(words) > 1 and words[0] in ("square", "sq", "sq."):
+        words, power = words[1:], 2
+    elif len(words) > 1 and words[0] in ("cubic", "cu"):
+        words, power = words[1:], 3
+    elif len(words) > 1 and words[-1] in ("squared", "cubed"):
+        words, power = words[:-1], 2 if words[-1] == "squared" else 3
+    if len(words) > 3:
+        raise Unreadable(f"{part!r} is not a unit")
+    name = " ".join(words)
+    name = _IRREGULAR.get(name, name)
+    known = _UNITS.get(name) or _UNITS.get(_singular(name))
+    if known:
+        return known[0], known[1], power
+    if len(name) < 2 or any(word in _NOT_UNITS or not word.replace("-", "").isalpha() for word in words):
+        raise Unreadable(f"{part!r} is not a unit")
+    return Fraction(1), _singular(name), power
+
+
+def _singular(name: str) -> str:
+    return name[:-1] if len(name) > 3 and name.endswith("s") and not name.endswith("ss") else name

@@ -1,0 +1,141 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_env.grading.code.compare import outputs_match, preview, values_match
+from mars_env.grading.code.values import decode, encode
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "right"),
+    [
+        ("3\n", "3", True),
+        ("3", "3\n\n\n", True),
+        ("3", "3  \t", True),
+        ("1\r\n2", "1\n2\n", True),
+        ("1 2 3", "1  2 3", True),
+        ("1 2 3", "1\n2\n3", False),
+        ("1\n\n2", "1\n2", False),
+        ("3", "3.0", False),
+        ("3", "03", False),
+        ("3", "+3", False),
+        ("3.0", "3", True),
+        ("0.5", ".5", True),
+        ("0.333333", "0.3333333333333333", True),
+        ("0.333333", "0.333334", False),
+        ("0.666666", "0.6666666667", True),
+        ("0.3333333333333333", "0.33333333333333337", True),
+        ("2.5", "2.53", False),
+        ("2.5", "2.5000001", True),
+        ("3.14", "3.14159", False),
+        ("1234567.89", "1234567.90", False),
+        ("1234567.89", "1234567.8900001", True),
+        ("1e-3", "0.001", True),
+        ("123456789012345678901234567890", "123456789012345678901234567890", True),
+        ("123456789012345678901234567890", "123456789012345678901234567891", False),
+        ("0.1" + "0" * 300, "0.1", True),
+        ("1e9999", "1e9998", False),
+        ("nan", "nan", True),
+        ("YES", "yes", False),
+        ("Yes No", "Yes  No", False),
+        ("  *\n ***", "  *\n ***\n", True),
+        ("  *\n ***", "*\n***", False),
+        ("* *", "*  *", False),
+        ("Case 1: 0.5", "Case 1: 0.50", True),
+        ("Case 1: 0.5", "Case 2: 0.5", False),
+        ("", "", True),
+        ("", "x", False),
+        ("x", "", False),
+        ("é", "é", True),
+    ],
+)
+def test_outputs(expected, actual, right):
+    assert outputs_match(expected, actual) is right
+
+
+def test_tolerance_and_exactness():
+    assert outputs_match("10", "10.09", tolerance=0.01)
+    assert not outputs_match("10", "10.2", tolerance=0.01)
+    assert outputs_match("0.0", "0.1", tolerance=0.1)
+    assert not outputs_match("a b ", "a b", exact=True)
+    assert outputs_match("a b \n", "a b ", exact=True)
+
+
+def through(value):
+    return decode(encode(value), hashed=False)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "right"),
+    [
+        (1, 1, True),
+        (1, True, False),
+        (True, 1, False),
+        (True, True, True),
+        (0, False, False),
+        (None, None, True),
+        (None, 0, False),
+        (2, 2.0, False),
+        (2.0, 2, True),
+        (2.0, True, False),
+        (0.3, 0.1 + 0.2, True),
+        ([0.3, [0.7]], [0.1 + 0.2, [0.1 * 7]], True),
+        ([1, 2], (1, 2), True),
+        ([1, 2], [1], False),
+        ([1, 2], {1: 2}, False),
+        ([[1, 2]], {1: 2}, False),
+        ([], "", False),
+        ([], {}, False),
+        ({}, [], False),
+        ([1], {1}, False),
+        ("1", 1, False),
+        ("a", "a", True),
+        ("a", b"a", False),
+        ({"a": [1]}, {"a": (1,)}, True),
+        ({"1": 2}, {1: 2}, True),
+        ({"1": 2}, {1: 2, "1": 2}, False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ({"None": 1}, {None: 1}, False),
+        (10**400, 10**400, True),
+        (1e300, 10**4000, False),
+        (float("inf"), float("inf"), True),
+        (float("inf"), 1e308, False),
+        (0.33333, 1 / 3, True),
+        (0.3333, 1 / 3, False),
+    ],
+)
+def test_values(expected, actual, right):
+    assert values_match(expected, through(actual)) is right
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(json_values)
+def test_a_value_matches_itself(value):
+    assert values_match(json.loads(json.dumps(value)), through(value))
+
+
+@given(json_values, json_values)
+def test_values_that_differ_in_kind_do_not_match(one, other):
+    if values_match(one, through(other)):
+        assert one == other or any(c.isdigit() for c in repr(one))
+
+
+def test_preview_is_bounded():
+    shared = [0]
+    for _ in range(60):
+        shared = [shared, shared]
+    assert len(preview(shared)) < 400
+    assert len(preview("x" * 10**6)) < 400
+    assert preview(1 << 100_000) == "<integer of 100001 bits>"
+    endless = []
+    endless.append(endless)
+    assert len(preview(endless)) < 400
+    assert preview(through({"a": 1})) == "{'a': 1}"

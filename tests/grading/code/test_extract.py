@@ -1,0 +1,83 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_env.grading.code.extract import complete_prompt, extract_program
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("print(1)", "print(1)"),
+        ("```python\na\n```", "a\n"),
+        ("```Python\na\n```", "a\n"),
+        ("```py\na\n```", "a\n"),
+        ("```python title=x\na\n```", "a\n"),
+        ("``` python\na\n```", "a\n"),
+        ("~~~python\na\n~~~", "a\n"),
+        ("```\na\n```", "a\n"),
+        ("```python\na\n```\nor\n```python\nb\n```", "b\n"),
+        ("```python\na\n```\nIt prints\n```\n1\n```", "a\n"),
+        ("```\na\n```\nRun it:\n```bash\npython x.py\n```", "a\n"),
+        ("```python\na\n", "a\n"),
+        ("```python\na", "a\n"),
+        ("```python\nx = '''\n```js\n'''\n```", "x = '''\n```js\n'''\n"),
+        ("````python\nx = '''\n```\n'''\n````", "x = '''\n```\n'''\n"),
+        ("<think>\n```python\nno\n```\n</think>\n```python\nyes\n```", "yes\n"),
+        ("```python\nno\n```\n</think>\n```python\nyes\n```", "yes\n"),
+        ("</think>print(1)", "print(1)"),
+        ("```python\na\n```\n```python\n```", "a\n"),
+        ("```python\r\na\r\n```", "a\r\n"),
+    ],
+)
+def test_programs(text, program):
+    found, why = extract_program(text)
+    assert (found or "").replace("\r", "") == program.replace("\r", "") and why == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  \n", "```js\nx\n```", "```\n```", "<think>print(1)", "<think>a</think>b<think>c"]
+)
+def test_none(text):
+    assert extract_program(text)[0] is None
+
+
+def test_the_block_that_defines_the_function():
+    text = "```python\ndef f(x):\n    return x\n```\nFor example:\n```python\nprint(f(2))\n```"
+    assert extract_program(text, "f")[0].startswith("def f")
+    assert extract_program(text)[0].startswith("print")
+    assert extract_program(text, "g")[0].startswith("print")
+    assert extract_program("```python\nf = lambda x: x\n```\n```python\nf == 2\n```", "f")[0].startswith(
+        "f = "
+    )
+
+
+@given(st.text(st.sampled_from("`~\npython <think>/a")))
+def test_any_text(text):
+    found, why = extract_program(text)
+    assert (found is None) == bool(why)
+
+
+PROMPT = "from typing import List\n\n\ndef near(x: List[int]) -> bool:\n    ''' Doc. '''\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "    return bool(x)\n",
+        "    y = x\n    return bool(y)",
+        "return bool(x)",
+        "y = x\n    return bool(y)",
+        "if x:\n    return True\nreturn False",
+        "for i in x:\n        return True\n    return False",
+        "def near(x: List[int]) -> bool:\n    return bool(x)",
+        "from typing import List\n\ndef near(x: List[int]) -> bool:\n    return bool(x)",
+        PROMPT + "    return bool(x)",
+        "\n\n    return bool(x)\n",
+        "# a comment\n    return bool(x)",
+    ],
+)
+def test_completing_a_prompt(code):
+    namespace = {}
+    exec(complete_prompt(PROMPT, code, "near"), namespace)  # noqa: S102  (texts of this test)
+    assert namespace["near"]([1]) is True and namespace["near"]([]) in (False, None)

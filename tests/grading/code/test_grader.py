@@ -1,0 +1,380 @@
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from mars_env.errors import ConfigError, SandboxError
+from mars_env.grading import grade, grader_for
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.problems.code import code_problem_from_row
+from mars_env.sandbox import Ended, Guarantee, Limits, Result
+from mars_env.testing import check_grader
+from mars_env.types import Problem, Verdict
+
+ADD = {
+    "id": "add",
+    "prompt": "Add two numbers.",
+    "mode": "function_call",
+    "fn_name": "add",
+    "inputs": [[1, 2], [10, 20], [-1, 1]],
+    "outputs": [3, 30, 0],
+    "public_tests": 1,
+}
+ECHO = {
+    "id": "echo",
+    "prompt": "Print the number twice.",
+    "mode": "stdin",
+    "tests": [{"input": "4", "output": "8", "public": True}, {"input": "5", "output": "10"}],
+}
+
+
+@pytest.fixture(scope="module")
+def graders():
+    made = []
+
+    def make(**options):
+        made.append(CodeGrader(limits=options.pop("limits", Limits(cpu_seconds=2)), **options))
+        return made[-1]
+
+    try:
+        asyncio.run(make()._pool.backend())
+    except SandboxError as error:
+        pytest.skip(str(error))
+    yield make
+    for grader in made:
+        asyncio.run(grader.aclose())
+
+
+def judge(grader, row, program):
+    return asyncio.run(grader.grade(code_problem_from_row(row), program))
+
+
+def test_the_contract_of_graders(graders):
+    problem = code_problem_from_row(ADD)
+    check_grader(graders(), problem, "def add(a, b): return a + b", "def add(a, b): return a - b")
+
+
+def test_scores(graders):
+    half = "def add(a, b): return 3 if a == 1 else 0"
+    assert judge(graders(), ADD, half).score == 0.0
+    grade = judge(graders(score="fraction"), ADD, half)
+    assert grade.verdict is Verdict.WRONG and grade.score == pytest.approx(2 / 3)
+    assert judge(graders(tests="public"), ADD, half).verdict is Verdict.CORRECT
+    problem = code_problem_from_row(ADD)
+    assert asyncio.run(graders().search_score(problem, half)) == 1.0
+    assert asyncio.run(graders().search_score(problem, "def add(a, b): return 1")) == 0.0
+
+
+def test_the_search_score_does_not_depend_on_private_tests(graders):
+    row = {**ADD, "outputs": [3, "anything", None]}
+    assert asyncio.run(graders().search_score(code_problem_from_row(row), "def add(a, b): return 3")) == 1.0
+    with pytest.raises(ConfigError, match="no public tests"):
+        asyncio.run(graders().search_score(code_problem_from_row({**ADD, "public_tests": 0}), "x"))
+
+
+def test_feedback_shows_public_tests_alone(graders):
+    wrong = judge(graders(), ADD, "def add(a, b): return a - b")
+    assert (
+        "add(1, 2)" in wrong.feedback and "Expected: 3" in wrong.feedback and "Returned: -1" in wrong.feedback
+    )
+    hidden = judge(graders(), ADD, "def add(a, b): return 3")
+    assert hidden.feedback == "1 tests passed, then a hidden test failed: wrong answer."
+    assert "30" not in hidden.reason + hidden.feedback
+    told = judge(graders(feedback="all"), ADD, "def add(a, b): return 3")
+    assert "add(10, 20)" in told.feedback and "Expected: 30" in told.feedback
+    leaky = judge(graders(), ECHO, "n = input()\nif n != '4': raise ValueError(n + ' is a secret')\nprint(8)")
+    assert "secret" not in leaky.feedback + leaky.reason and "5" not in leaky.feedback
+    assert leaky.reason == "test 2 of 2: it raised ValueError"
+    assert judge(graders(), ECHO, "print(int(input()) * 2)").feedback == "All 2 tests passed."
+
+
+def test_feedback_holds_the_programs_own_traceback(graders):
+    for row, program in (
+        (ECHO, "def f(x):\n    return x / 0\nf(int(input()))"),
+        (ADD, "def add(a, b):\n    return a / 0"),
+    ):
+        feedback = judge(graders(), row, program).feedback
+        assert "ZeroDivisionError" in feedback and 'File "program.py", line 2' in feedback
+        assert "mars_env" not in feedback and "boot" not in feedback and "/tmp" not in feedback
+
+
+def test_feedback_names_the_limit(graders):
+    grader = graders(limits=Limits(cpu_seconds=0.5, idle_seconds=0.5, memory_bytes=200 << 20))
+    for program, word in [
+        ("while True: pass", "CPU time limit"),
+        ("import time; time.sleep(99)", "slept"),
+        ("x = [bytearray(1 << 20) for _ in range(9999)]", "memory limit"),
+        ("import os; os.abort()", "signal 6"),
+        ("raise SystemExit(3)", "status 3"),
+    ]:
+        feedback = judge(grader, ECHO, program).feedback
+        assert word in feedback or (word == "memory limit" and "MemoryError" in feedback), feedback
+        assert "Input:\n4" in feedback
+
+
+def test_assert_lists(graders):
+    row = {
+        "id": "m",
+        "prompt": "Write a function to add.",
+        "entry_point": "add",
+        "test_imports": ["import math"],
+        "tests": [
+            "assert math.isclose(add(1, 2), 3)",
+            "assert add([1], [2]) == [1, 2]",
+            "assert add('a', 'b') == 'ab'",
+        ],
+        "public_tests": 1,
+    }
+    right = judge(graders(), row, "def add(a, b): return a + b")
+    assert right.verdict is Verdict.CORRECT
+    promised = judge(graders(), row, "def add(a, b): return math.fsum([a, b])")
+    assert promised.reason.startswith("test 2 of 3: it raised")
+    wrong = judge(graders(), row, "def add(a, b): return 4")
+    assert (
+        "Test: assert math.isclose(add(1, 2), 3)" in wrong.feedback
+        and "add(1, 2) returned 4" in wrong.feedback
+    )
+    half = judge(graders(score="fraction"), row, "def add(a, b): return 'ab' if a == 'a' else a + b")
+    assert half.verdict is Verdict.CORRECT
+    part = judge(graders(score="fraction"), row, "def add(a, b): return 3")
+    assert part.score == pytest.approx(1 / 3)
+    assert judge(graders(), row, "def plus(a, b): return a + b").reason == "test 1 of 3: it raised NameError"
+
+
+def test_objects_of_the_program_stay_there(graders):
+    row = {
+        "id": "m",
+        "prompt": "Write a class Pair and a function.",
+        "entry_point": "first",
+        "tests": [
+            "assert first([Pair(1, 2), Pair(3, 4)]) == 1",
+            "p = Pair(5, 6)\nassert p.a == 5 and first([p]) == 5 and same(p) is p",
+            "import collections\nassert list(count(3)) == [0, 1, 2] and next(count(1)) == 0",
+            "assert adder(2)(3) == 5",
+            "try:\n    first([])\n    raise KeyError\n"
+            "except IndexError as error:\n    assert 'range' in str(error)",
+            "x = {'k': [1]}\ngrow(x)\nassert x == {'k': [1, 1], 'n': 0}",
+            "assert apply(adder, 1)(1) == 2",
+        ],
+    }
+    program = """
+class Pair:
+    def __init__(self, a, b): self.a, self.b = a, b
+def first(x): return x[0].a
+def same(x): return x
+def count(n): yield from range(n)
+def adder(n): return lambda x: x + n
+def grow(x):
+    x['k'].append(1); x['n'] = 0
+def apply(f, x): return f(x)
+"""
+    assert judge(graders(), row, program).verdict is Verdict.CORRECT
+    assert judge(graders(), row, program.replace("x['n'] = 0", "pass")).reason == "test 6 of 7: wrong answer"
+
+
+def test_broken_tests_are_unknown(graders):
+    base = {"id": "m", "prompt": "?", "entry_point": "f"}
+    for tests in (["assert f(1 =="], ["assert f(lambda x: x)"]):
+        found = judge(graders(), {**base, "tests": tests}, "def f(x): return x")
+        assert found.verdict is Verdict.UNKNOWN and "broken" in found.reason
+    missing = Problem("m", "?", {"form": "stdin"}, "code")
+    assert asyncio.run(graders().grade(missing, "print(1)")).verdict is Verdict.UNKNOWN
+
+
+def test_a_checker(graders):
+    checker = (
+        "import sys\nn = int(open(sys.argv[1]).read())\na, b = map(int, open(sys.argv[3]).read().split())\n"
+        "sys.exit(0 if a + b == n else 1)"
+    )
+    row = {
+        "id": "s",
+        "prompt": "Split n.",
+        "mode": "stdin",
+        "checker": checker,
+        "tests": [{"input": "9", "output": ""}],
+    }
+    assert judge(graders(), row, "print(int(input()) - 2, 2)").verdict is Verdict.CORRECT
+    for wrong in ("print(1, 1)", "print('x')", "pass"):
+        assert judge(graders(), row, wrong).verdict is Verdict.WRONG
+
+
+def test_common_names_where_the_row_promises_them(graders):
+    row = {**ADD, "starter_code": "class Solution:\n    def add(self, a: int, b: int) -> int:\n        "}
+    program = (
+        "class Solution:\n    def add(self, a: Optional[int], b: List[int]) -> int:\n"
+        "        return sum(accumulate([b], initial=a)) - a"
+    )
+    assert judge(graders(), row, program).verdict is Verdict.CORRECT
+    assert judge(graders(), ADD, "def add(a: List[int], b): return a + b").verdict is Verdict.WRONG
+    recursive = (
+        "class Solution:\n    def add(self, a, b):\n        def f(n): return n and 1 + f(n - 1)\n"
+        "        return a + b + f(9000) - 9000"
+    )
+    assert judge(graders(), row, recursive).verdict is Verdict.CORRECT
+
+
+def test_time_and_memory_limits_of_the_row(graders):
+    slow = "x = sum(i for i in range(60_000_000))\nprint(int(input()) * 2)"
+    assert (
+        judge(graders(limits=Limits(cpu_seconds=60)), {**ECHO, "time_limit": 0.3}, slow).verdict
+        is Verdict.WRONG
+    )
+    row = {**ECHO, "memory_limit_bytes": 100 << 20}
+    assert judge(graders(), row, "x = bytearray(300 << 20)\nprint(int(input()) * 2)").verdict is Verdict.WRONG
+
+
+def test_by_the_kind_of_the_problem(graders):
+    assert grader_for("code") is grader_for("code")
+    found = grade(code_problem_from_row(ADD), "def add(a, b): return a + b")
+    assert found.verdict is Verdict.CORRECT and found.backend in ("bubblewrap", "landlock")
+    asyncio.run(grader_for("code").aclose())
+
+
+class Broken:
+    """A backend whose boxes are always lost, or never start."""
+
+    name, guarantees, channels, spent = "broken", frozenset(Guarantee), True, True
+
+    def __init__(self, starts):
+        self.starts = starts
+
+    spent = False
+
+    async def start(self, modules):
+        if not self.starts:
+            raise SandboxError("no sandbox today")
+        return self
+
+    async def box(self):
+        return self
+
+    async def run(self, job, limits, channel=None):
+        return Result(Ended.LOST, backend=self.name)
+
+    async def close(self):
+        return None
+
+
+@pytest.mark.parametrize("starts", [True, False])
+@pytest.mark.parametrize(
+    "row", [ADD, ECHO, {"id": "m", "prompt": "?", "tests": ["assert f(1)"]}], ids=["call", "stdin", "suite"]
+)
+def test_faults_of_the_machinery_are_unknown(starts, row):
+    found = judge(CodeGrader(backend=Broken(starts)), row, "print(1)")
+    assert found.verdict is Verdict.UNKNOWN and found.score is None
+
+
+def descendants(pid):
+    """Fork servers, boxes and programs of this process, with bubblewraps around them."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, task.read_text().split())
+    return found + [p for child in found for p in descendants(child)]
+
+
+def test_killing_sandboxes_at_random_harms_nobody_else(graders):
+    grader = graders()
+    problem = code_problem_from_row(ADD)
+    suite = code_problem_from_row(
+        {"id": "m", "prompt": "?", "entry_point": "add", "tests": ["assert add(1, 2) == 3"] * 5}
+    )
+    stop = threading.Event()
+
+    def killer():
+        chance = random.Random(0)
+        while not stop.wait(0.15):
+            found = descendants(os.getpid())
+            if found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chance.choice(found), signal.SIGKILL)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+
+    async def many():
+        right = [grader.grade(p, "def add(a, b): return a + b") for p in [problem, suite] * 20]
+        wrong = [grader.grade(p, "def add(a, b): return a - b") for p in [problem, suite] * 10]
+        return await asyncio.wait_for(asyncio.gather(*right, *wrong), 200)
+
+    try:
+        found = asyncio.run(many())
+    finally:
+        stop.set()
+        thread.join()
+    assert all(g.verdict is not Verdict.WRONG for g in found[:40])
+    assert all(g.verdict is not Verdict.CORRECT for g in found[40:])
+    assert sum(g.verdict is Verdict.UNKNOWN for g in found) < 20
+
+
+def test_nothing_is_left(graders):
+    grader = graders()
+    problem = code_problem_from_row(ADD)
+
+    def kids():
+        tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
+        return {pid for task in tasks for pid in (task / "children").read_text().split()}
+
+    def fds():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def some():
+        await asyncio.gather(*(grader.grade(problem, "def add(a, b): return a + b") for _ in range(5)))
+        await grader.aclose()
+
+    asyncio.run(some())
+    before = kids(), fds()
+    asyncio.run(some())
+    assert kids() <= before[0] and fds() <= before[1]
+
+
+def test_the_options_are_checked():
+    for options in ({"tests": "some"}, {"score": "half"}, {"feedback": "none"}):
+        with pytest.raises(ConfigError, match="CodeGrader takes"):
+            CodeGrader(**options)
+
+
+def test_a_math_problem_is_refused(graders):
+    with pytest.raises(ConfigError, match="kind 'math'"):
+        asyncio.run(graders().grade(Problem("p", "1 + 1?", "2"), "2"))
+
+
+MBPP = Path(__file__).parents[4] / "shared" / "data" / "mbpp_sanitized.jsonl"
+
+
+def mbpp_rows():
+    if not MBPP.exists():
+        pytest.skip("the MBPP file is not on this machine")
+    return [json.loads(line) for line in MBPP.read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_tenth_reference_solution_of_mbpp(graders):
+    rows = mbpp_rows()[::10]
+    grader = graders(limits=Limits())
+
+    async def many():
+        jobs = (grader.grade(code_problem_from_row(row), row["reference_solution"]) for row in rows)
+        return await asyncio.gather(*jobs)
+
+    found = asyncio.run(many())
+    assert [row["id"] for row, g in zip(rows, found, strict=True) if g.verdict is not Verdict.CORRECT] == []
+
+
+@pytest.mark.slow
+def test_all_reference_solutions_of_mbpp(graders):
+    rows = mbpp_rows()
+    grader = graders(limits=Limits())
+
+    async def many():
+        jobs = (grader.grade(code_problem_from_row(row), row["reference_solution"]) for row in rows)
+        return await asyncio.gather(*jobs)
+
+    found = asyncio.run(many())
+    assert len(found) == 427
+    assert [row["id"] for row, g in zip(rows, found, strict=True) if g.verdict is not Verdict.CORRECT] == []

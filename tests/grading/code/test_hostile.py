@@ -1,0 +1,102 @@
+"""Programs that cheat must be WRONG, whatever they try; unusual but honest ones must be CORRECT."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mars_env.errors import SandboxError
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.problems.code import code_problem_from_row
+from mars_env.sandbox import Limits
+from mars_env.types import Verdict
+
+STDIN = code_problem_from_row(
+    {
+        "id": "sum",
+        "prompt": "Read n and then n numbers; print their sum.",
+        "mode": "stdin",
+        "tests": [
+            {"input": "2\n1 2\n", "output": "3\n", "public": True},
+            {"input": "3\n5 5 7\n", "output": "17\n"},
+            {"input": "1\n-90071992547409931\n", "output": "-90071992547409931\n"},
+        ],
+    }
+)
+CALL = code_problem_from_row(
+    {
+        "id": "squares",
+        "prompt": "Return the squares of a list.",
+        "mode": "function_call",
+        "fn_name": "squares",
+        "inputs": [[[1, 2, 3]], [[]], [[-4, 10]]],
+        "outputs": [[1, 4, 9], [], [16, 100]],
+    }
+)
+CHECK = code_problem_from_row(
+    {
+        "id": "HumanEval/x",
+        "prompt": "def helper(x):\n    return x + 1\n\n\ndef twice(x):\n    '''Return 2 * x.'''\n",
+        "entry_point": "twice",
+        "tests": "def check(candidate):\n    assert candidate(3) == 6\n    assert candidate(-1) == -2\n"
+        "    assert helper(1) == 2\n    assert candidate(10) != 21\n",
+    }
+)
+ASSERTS = code_problem_from_row(
+    {
+        "id": "mbpp/x",
+        "prompt": "Write a function to sort a list.",
+        "entry_point": "order",
+        "tests": [
+            "assert order([3, 1, 2]) == [1, 2, 3]",
+            "assert order([]) == []",
+            "assert order([2, 1])[0] == 1",
+        ],
+    }
+)
+LIMITS = Limits(
+    cpu_seconds=1.5, idle_seconds=1.5, wall_seconds=60, memory_bytes=300 << 20, output_bytes=1 << 20
+)
+
+PROBLEMS = {"STDIN": STDIN, "CALL": CALL, "CHECK": CHECK, "ASSERTS": ASSERTS}
+
+
+def programs(wanted):
+    text = Path(__file__).with_name("programs.txt").read_text(encoding="utf-8").replace("<NUL>", "\0")
+    for section in text.split("\n=== ")[1:]:
+        head, _, program = section.partition("\n")
+        label, kind, problem = head.split(" | ")
+        if label == wanted:
+            yield pytest.param(PROBLEMS[problem], program, id=f"{kind}-{problem}")
+
+
+HOSTILE, HONEST = list(programs("hostile")), list(programs("honest"))
+
+
+@pytest.fixture(scope="module")
+def grader():
+    grader = CodeGrader(limits=LIMITS)
+    try:
+        asyncio.run(grader._pool.backend())
+    except SandboxError as error:
+        pytest.skip(str(error))
+    yield grader
+    asyncio.run(grader.aclose())
+
+
+def test_there_are_enough_kinds():
+    assert len(HOSTILE) >= 40 and len({p.id.rpartition("-")[0] for p in HOSTILE}) >= 25
+    assert len(HONEST) >= 25
+
+
+@pytest.mark.parametrize(("problem", "program"), HOSTILE)
+def test_hostile_programs_are_wrong(grader, problem, program):
+    grade = asyncio.run(grader.grade(problem, program))
+    assert grade.verdict is Verdict.WRONG, grade
+    assert len(grade.feedback) <= 2100 and len(grade.reason) < 500
+
+
+@pytest.mark.parametrize(("problem", "program"), HONEST)
+def test_honest_programs_are_correct(grader, problem, program):
+    grade = asyncio.run(grader.grade(problem, program))
+    assert grade.verdict is Verdict.CORRECT, grade

@@ -1,0 +1,90 @@
+"""Verdicts do not depend on load, and a burst of 2,000 gives no UNKNOWN. Minutes, so marked slow."""
+
+import asyncio
+import collections
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mars_env.errors import SandboxError
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.problems.code import code_problem_from_row
+from mars_env.types import Verdict
+
+MBPP = Path(__file__).parents[4] / "shared" / "data" / "mbpp_sanitized.jsonl"
+
+
+@pytest.fixture
+def grader():
+    grader = CodeGrader()
+    try:
+        asyncio.run(grader._pool.backend())
+    except SandboxError as error:
+        pytest.skip(str(error))
+    yield grader
+    asyncio.run(grader.aclose())
+
+
+@pytest.fixture
+def burners():
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    yield
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def grade_all(grader, jobs, concurrency):
+    async def many():
+        gate = asyncio.Semaphore(concurrency)
+
+        async def one(problem, text):
+            async with gate:
+                return await grader.grade(problem, text)
+
+        return await asyncio.gather(*(one(problem, text) for problem, text in jobs))
+
+    return asyncio.run(many())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_mbpp_under_load(grader, burners):
+    if not MBPP.exists():
+        pytest.skip("the MBPP file is not on this machine")
+    rows = [json.loads(line) for line in MBPP.read_text(encoding="utf-8").splitlines()]
+    jobs = [(code_problem_from_row(row), row["reference_solution"]) for row in rows]
+    found = grade_all(grader, jobs, 64)
+    assert [p.id for (p, _), g in zip(jobs, found, strict=True) if g.verdict is not Verdict.CORRECT] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_2000_verdicts_at_concurrency_200(grader):
+    call = {
+        "id": "c",
+        "prompt": "?",
+        "mode": "function_call",
+        "fn_name": "f",
+        "inputs": [[2]],
+        "outputs": [4],
+    }
+    echo = {"id": "e", "prompt": "?", "mode": "stdin", "tests": [{"input": "2", "output": "4"}]}
+    suite = {"id": "s", "prompt": "?", "entry_point": "f", "tests": ["assert f(2) == 4"]}
+    programs = [
+        (call, "def f(x): return x * {}", 2),
+        (echo, "print(int(input()) * {})", 2),
+        (suite, "def f(x): return x + {}", 2),
+    ]
+    jobs = [
+        (code_problem_from_row(row), text.format(right if i % 2 else right + 1))
+        for i in range(2000)
+        for row, text, right in [programs[i % 3]]
+    ]
+    found = grade_all(grader, jobs, 200)
+    wanted = [Verdict.CORRECT if i % 2 else Verdict.WRONG for i in range(2000)]
+    assert collections.Counter(g.verdict for g in found)[Verdict.UNKNOWN] == 0
+    assert [g.verdict for g in found] == wanted

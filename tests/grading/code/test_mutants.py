@@ -1,0 +1,130 @@
+"""Mutants of MBPP's reference solutions that fail natively must be WRONG; and what `validate` says."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.grading.code.mutants import mutants
+from mars_env.grading.code.validate import validate_problems
+from mars_env.problems.code import code_problem_from_row
+from mars_env.sandbox import Limits
+from mars_env.types import Verdict
+
+MBPP = Path(__file__).parents[4] / "shared" / "data" / "mbpp_sanitized.jsonl"
+
+NATIVE = """
+import json, os, resource, sys
+for line in sys.stdin:
+    program, tests = json.loads(line)
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        os.dup2(os.open("/dev/null", os.O_RDWR), 1); os.dup2(1, 2)
+        code = 1
+        try:
+            namespace = {"__name__": "native"}
+            exec(program, namespace)
+            for test in tests: exec(test, namespace)
+            code = 0
+        except BaseException: pass
+        os._exit(code)
+    status = os.waitpid(pid, 0)[1]
+    print("exit" if status == 0 else "limit" if os.WIFSIGNALED(status) else "fail")
+"""
+
+
+def native(jobs):
+    """What a plain interpreter says: exit (all pass), fail, or limit."""
+    lines = "\n".join(json.dumps(job) for job in jobs)
+    done = subprocess.run(
+        [sys.executable, "-c", NATIVE], input=lines, capture_output=True, text=True, timeout=900
+    )
+    return done.stdout.split()
+
+
+def rows():
+    if not MBPP.exists():
+        pytest.skip("the MBPP file is not on this machine")
+    return [json.loads(line) for line in MBPP.read_text(encoding="utf-8").splitlines()]
+
+
+def wrong_mutants(chosen, each):
+    jobs = [
+        (row, text)
+        for row in chosen
+        for text in mutants(row["reference_solution"], each, seed=len(row["prompt"]))
+    ]
+    verdicts = native([("\n".join([*row["test_imports"], text]), row["tests"]) for row, text in jobs])
+    assert len(verdicts) == len(jobs)
+    return [job for job, verdict in zip(jobs, verdicts, strict=True) if verdict == "fail"]
+
+
+def judged(jobs):
+    async def many():
+        grader = CodeGrader(limits=Limits(cpu_seconds=3))
+        work = [grader.grade(code_problem_from_row(row), text) for row, text in jobs]
+        found = await asyncio.gather(*work)
+        await grader.aclose()
+        return found
+
+    return asyncio.run(many())
+
+
+def not_wrong(jobs):
+    found = judged(jobs)
+    return [
+        (row["id"], text, g)
+        for (row, text), g in zip(jobs, found, strict=True)
+        if g.verdict is not Verdict.WRONG
+    ]
+
+
+def test_mutants_of_some_solutions():
+    jobs = wrong_mutants(rows()[::20], 4)
+    assert len(jobs) > 40
+    assert not_wrong(jobs) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_1500_mutants():
+    jobs = wrong_mutants(rows(), 7)
+    assert len(jobs) >= 1500
+    assert not_wrong(jobs[:2000]) == []
+
+
+def test_mutants_differ_and_are_reproducible():
+    source = "def f(x):\n    return [i for i in range(x) if i % 2 == 0 and i < 5]"
+    first = mutants(source, 20, seed=1)
+    assert first == mutants(source, 20, seed=1) and len(set(first)) == len(first) > 5
+    assert source not in first
+    assert set(mutants(source, 100, seed=2)) == set(mutants(source, 100, seed=3))
+
+
+async def test_validate():
+    base = {"prompt": "Return the larger.", "entry_point": "larger"}
+    right = "def larger(a, b):\n    return a if a > b else b"
+    tests = ["assert larger(1, 2) == 2", "assert larger(5, -1) == 5"]
+    problems = [
+        code_problem_from_row({**base, "id": "good", "tests": tests, "reference_solution": right}),
+        code_problem_from_row({**base, "id": "none", "tests": tests}),
+        code_problem_from_row(
+            {**base, "id": "bad", "tests": ["assert larger(1, 2) == 1"], "solution": right}
+        ),
+        code_problem_from_row({**base, "id": "weak", "tests": ["assert True"], "solution": right}),
+    ]
+    seen = []
+    found = await validate_problems(problems, on_progress=seen.append)
+    assert [v.problem for v in found] == ["good", "none", "bad", "weak"] and len(seen) == 4
+    assert [v.fit for v in found] == [True, False, False, False]
+    assert found[0].caught == found[0].mutants > 2 or found[0].caught >= 2
+    assert "no reference solution" in found[1].reason
+    assert "WRONG" in found[2].reason
+    assert "mutants" in found[3].reason

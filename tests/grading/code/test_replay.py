@@ -1,0 +1,102 @@
+"""Assert-style suites on a sandbox without channels: the same verdicts, by playing again."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from mars_env.errors import SandboxError
+from mars_env.grading.code import replay as replay_module
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.problems.code import code_problem_from_row
+from mars_env.sandbox import Bubblewrap
+from mars_env.types import Verdict
+
+
+@dataclass(frozen=True)
+class Silent(Bubblewrap):
+    """A sandbox whose programs cannot be talked to while they run."""
+
+    channels: bool = field(default=False, init=False)
+
+
+@pytest.fixture(scope="module")
+def grader():
+    grader = CodeGrader(backend=Silent())
+    try:
+        asyncio.run(grader._pool.use(lambda lease: lease.box()))
+    except SandboxError as error:
+        pytest.skip(str(error))
+    yield grader
+    asyncio.run(grader.aclose())
+
+
+def judge(grader, tests, program, **more):
+    problem = code_problem_from_row({"id": "p", "prompt": "?", "entry_point": "f", "tests": tests, **more})
+    return asyncio.run(grader.grade(problem, program))
+
+
+TWO = ["assert f(2) == 4", "assert f(3) == 6"]
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("def f(x): return 2 * x", ""),
+        ("def f(x): return x + 2", "test 2 of 2: wrong answer"),
+        ("def f(x): return 1 / 0", "test 1 of 2: it raised ZeroDivisionError"),
+        ("1 / 0", "test 1 of 2: it raised ZeroDivisionError"),
+        ("def f(x): raise SystemExit", "test 1 of 2: it ended, or sent what is no value"),
+        ("import os\ndef f(x): os._exit(0)", "test 1 of 2: it ended, or sent what is no value"),
+        ("class E:\n    def __eq__(s, o): return True\ndef f(x): return E()", "test 1 of 2: wrong answer"),
+        (
+            "def f(x):\n    while x != 3: return 2 * x\n    while True: pass",
+            "test 2 of 2: it exceeded the CPU time limit",
+        ),
+    ],
+)
+def test_verdicts(grader, program, reason):
+    found = judge(grader, TWO, program, time_limit=0.5)
+    assert (found.verdict, found.reason) == (Verdict.WRONG if reason else Verdict.CORRECT, reason)
+
+
+def test_objects_changed_arguments_and_the_state_of_the_program(grader):
+    program = """
+class Count:
+    def __init__(self, n): self.n = n
+    def add(self, m): self.n += m
+    def get(self): return self.n
+calls = []
+def f(x):
+    calls.append(x); x.sort(); return len(calls)
+"""
+    tests = [
+        "c = Count(3)\nc.add(2)\nassert c.get() == 5",
+        "x = [3, 1]\nassert f(x) == 1 and x == [1, 3]",
+        "assert f([]) == 2",
+        "try: f(1)\nexcept AttributeError: pass\nelse: assert False",
+    ]
+    assert judge(grader, tests, program).verdict is Verdict.CORRECT
+
+
+def test_a_forged_conversation(grader):
+    forged = """
+import os
+from mars_env.grading.code import program, values
+def f(x):
+    program.send(values.encode(["nonsense" + chr(1000)] * 9)); os._exit(0)
+"""
+    found = judge(grader, TWO, forged)
+    assert (found.verdict, found.reason) == (
+        Verdict.WRONG,
+        "test 1 of 2: it ended, or sent what is no value",
+    )
+
+
+def test_tests_that_cannot_be_played_again_are_unknown(grader, monkeypatch):
+    at_random = ["import random\nassert f(random.random()) > 0", "assert f(1)"]
+    found = judge(grader, at_random, "def f(x): return 2 * x + 1")
+    assert found.verdict is Verdict.UNKNOWN and "do not ask the same" in found.reason
+    monkeypatch.setattr(replay_module, "MAX_REQUESTS", 5)
+    found = judge(grader, ["for i in range(9): assert f(i) == i"], "def f(x): return x")
+    assert found.verdict is Verdict.UNKNOWN and "more than 5 requests" in found.reason

@@ -1,0 +1,199 @@
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from mars_env import grading
+from mars_env.errors import ConfigError
+from mars_env.grading.math.grader import MathGrader
+from mars_env.grading.math.pool import Limits
+from mars_env.types import Grader, Problem, Verdict
+
+SHARED = Path(__file__).parents[3].parent / "shared" / "data"
+TOWER = r"\boxed{\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}}"
+
+
+def problem(reference, **more) -> Problem:
+    return Problem("p", "?", reference, **more)
+
+
+@pytest.fixture(scope="module")
+def grader():
+    own = MathGrader(workers=2)
+    yield own
+    own.close()
+
+
+IS_25 = r"""
+25 | 025 | \text{25} | $25$ | 25.0 | +25 | 25. | x = 25 | 25^\circ | \$25 | 25 \text{ cm} | \frac{50}{2}
+5^2 | 2\cdot 12+1
+\sqrt{625} | \binom{25}{1} | \log_2 2^{25} | 25 = 25 | \lfloor 25.9 \rfloor
+"""
+IS_NOT_25 = r"""
+The answer is 25 or 26 | \boxed{2500\%} | \boxed{25.3} | \boxed{25} no, \boxed{24} | \boxed{25, 26}
+\boxed{25%}
+\boxed{25} or \boxed{26} | \boxed{-25} | \boxed{25x} | \boxed{2 5} | \boxed{x<25} | \boxed{25\%}
+\boxed{5^{5^{5^{5^5}}}}
+\boxed{25 \text{ million}} | \boxed{25 | no idea, I am afraid, this is too hard | \boxed{25\ldots}
+\boxed{\approx 25}
+"""
+
+
+def cases(table: str) -> list[str]:
+    return [case.strip() for line in table.strip().splitlines() for case in line.split(" | ")]
+
+
+@pytest.mark.parametrize("answer", cases(IS_25))
+def test_integers_that_are_25(grader, answer):
+    assert grader.grade_sync(problem("25"), rf"So it is $\boxed{{{answer}}}$.").verdict is Verdict.CORRECT
+
+
+@pytest.mark.parametrize("text", cases(IS_NOT_25))
+def test_integers_that_are_not_25(grader, text):
+    grade = grader.grade_sync(problem("25"), text)
+    assert grade.verdict is Verdict.WRONG
+    assert grade.reason
+
+
+def test_an_integer_reference_may_be_an_int(grader):
+    assert grader.grade_sync(problem(25), r"\boxed{25}").verdict is Verdict.CORRECT
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not beside this checkout")
+def test_every_shared_case_comes_out_right(grader):
+    for row in json.loads((SHARED / "math_verdicts.json").read_text()):
+        grade = grader.grade_sync(problem(row["reference"]), row["completion"])
+        assert grade.verdict == row["verdict"], (row, grade)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared sets are not beside this checkout")
+@pytest.mark.parametrize("name", ["aime2024", "aime2025", "beyondaime"])
+def test_references_of_real_sets_grade_themselves(grader, name):
+    for line in (SHARED / f"{name}.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        one = Problem(row["id"], row["problem"], row["answer"])
+        assert grader.check_reference(one) is None
+        assert grader.grade_sync(one, rf"\boxed{{{row['answer']}}}").verdict is Verdict.CORRECT
+        assert grader.grade_sync(one, rf"\boxed{{{int(row['answer']) + 1}}}").verdict is Verdict.WRONG
+
+
+def test_the_tower_is_wrong_with_its_reason_and_the_next_verdict_is_right(grader):
+    for reference in ("25", r"\sqrt{2}"):
+        started = time.monotonic()
+        grade = grader.grade_sync(problem(reference), TOWER)
+        assert time.monotonic() - started < 10
+        assert grade.verdict is Verdict.WRONG
+        assert "limit" in grade.reason
+        assert grader.grade_sync(problem(r"\sqrt{8}"), r"\boxed{2\sqrt{2}}").verdict is Verdict.CORRECT
+
+
+def test_the_tower_is_refused_as_a_reference(grader):
+    assert "limit" in grader.check_reference(problem(TOWER.removeprefix(r"\boxed{")[:-1]))
+    assert grader.grade_sync(problem(r"5^{5^{5^{5^5}}}"), r"\boxed{\sqrt{2}}").verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("reference", ["", "  ", None, 2.5, ["25"], r"\foo{", "1/0"])
+def test_unfit_references(grader, reference):
+    assert grader.check_reference(problem(reference))
+
+
+@pytest.mark.parametrize("reference", ["25", 25, r"\frac{1}{2}", "Monday", "(B)", "x<3", r"\{1,2\}", "1:2"])
+def test_fit_references(grader, reference):
+    assert grader.check_reference(problem(reference)) is None
+
+
+def test_a_model_cannot_make_its_verdict_unknown(grader):
+    hostile = [
+        "(" * 5000 + "1" + ")" * 5000,
+        "1" * 9000,
+        "\\frac{1}{" * 900 + "1" + "}" * 900,
+        "x" * 9000,
+        "\x00",
+        "\ud800",
+    ]
+    hostile += [
+        r"\int_0^1 9^{9^{9^9}} dx",
+        r"\text{" * 500,
+        "1e999999",
+        "+".join(["\\sqrt{2}"] * 1200),
+        "!" * 900,
+    ]
+    for answer in hostile:
+        for reference in ("25", r"\sqrt{3}"):
+            assert grader.grade_sync(problem(reference), f"\\boxed{{{answer}}}").verdict is Verdict.WRONG
+
+
+def test_a_megabyte_is_no_trouble(grader):
+    started = time.monotonic()
+    assert grader.grade_sync(problem(r"\sqrt3"), r"\boxed{" + "1+" * 500_000 + "1}").verdict is Verdict.WRONG
+    assert time.monotonic() - started < 10
+
+
+def test_a_lost_pool_is_unknown(monkeypatch):
+    own = MathGrader(workers=1, limits=Limits(wall_seconds=5))
+    monkeypatch.setattr("mars_env.grading.math.pool._BOOTSTRAP", "raise SystemExit(1)")
+    grade = own.grade_sync(problem(r"\sqrt{2}"), r"\boxed{\sqrt{3}}")
+    assert grade.verdict is Verdict.UNKNOWN
+    assert grade.score is None
+    with pytest.raises(RuntimeError, match="could not be checked"):
+        own.check_reference(problem(r"\sqrt{2}"))
+    own.close()
+
+
+async def test_a_thousand_verdicts_at_concurrency_64(grader):
+    slots = asyncio.Semaphore(64)
+    shapes = [
+        ("25", "25", "26"),
+        (r"\sqrt{8}", r"2\sqrt{2}", r"2\sqrt{3}"),
+        (r"\frac{x+1}{2}", r"\frac12 x+\frac12", "x"),
+        (r"(-\infty,3)", "x<3", "x>3"),
+        (r"\{1,2\}", "2,1", "(1,2)"),
+    ]
+
+    async def one(k: int) -> bool:
+        reference, right, wrong = shapes[k % 5]
+        async with slots:
+            answer = wrong if k % 2 else right
+            grade = await grader.grade(problem(reference), rf"Number {k}: $\boxed{{{answer}}}$")
+        return grade.verdict is (Verdict.WRONG if k % 2 else Verdict.CORRECT)
+
+    assert all(await asyncio.gather(*(one(k) for k in range(1000))))
+
+
+def test_tolerance():
+    own = MathGrader(tolerance=1e-3, workers=1)
+    assert own.grade_sync(problem(r"\frac{1}{3}"), r"\boxed{0.3333}").verdict is Verdict.CORRECT
+    assert own.grade_sync(problem(r"\frac{1}{3}"), r"\boxed{0.33}").verdict is Verdict.WRONG
+    own.close()
+    with pytest.raises(ValueError, match="tolerance"):
+        MathGrader(tolerance=2)
+
+
+def test_strict():
+    own = MathGrader(strict=True)
+    assert own.grade_sync(problem("25"), "The answer is 25.").verdict is Verdict.WRONG
+    assert own.grade_sync(problem("25"), r"\boxed{25}").verdict is Verdict.CORRECT
+
+
+def test_is_a_grader(grader):
+    assert isinstance(grader, Grader)
+
+
+async def test_module_functions():
+    assert grading.grade(problem("25"), r"\boxed{25}").verdict is Verdict.CORRECT
+    assert (await grading.agrade(problem(r"\frac12"), r"\boxed{0.5}")).verdict is Verdict.CORRECT
+    assert grading.check_reference(problem("")) is not None
+
+
+def test_unknown_kinds_are_refused():
+    with pytest.raises(ConfigError, match="poetry"):
+        grading.grader_for("poetry")
+
+
+def test_integer_verdicts_stay_in_the_callers_thread():
+    own = MathGrader()
+    for k in range(2000):
+        own.grade_sync(problem("25"), rf"Step {k}. Hence $\boxed{{\frac{{50}}{{2}}}}$.")
+    assert own.pool.pids() == []

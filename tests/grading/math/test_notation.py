@@ -1,0 +1,136 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars_env.grading.math.exact import Undefined, exact_value
+from mars_env.grading.math.nodes import OverLimit, Unreadable
+from mars_env.grading.math.notation import read
+
+PIECES = [
+    "1", "25", "0.5", "x", "y", "n", "\\frac", "\\sqrt", "{", "}", "(", ")", "[", "]", "\\{", "\\}", ",",
+    "+", "-", "^", "_",
+    "=", "<", "\\le", "\\cup", "\\pi", "\\pm", "\\text{", "or", "and", "!", "|", "%", "\\%", " ",
+    "\\begin{pmatrix}", "&",
+    "\\\\", "\\end{pmatrix}", "\\sin", "\\log", "\\ldots", ":", "\\in", "f(", "\\binom", "\\sum_{k=1}^",
+    "\\infty", "$",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+@settings(max_examples=400)
+def test_reads_or_refuses_whatever_comes(text):
+    try:
+        read(text)
+    except (Unreadable, OverLimit):
+        return
+
+
+@given(st.text(max_size=100))
+def test_reads_or_refuses_any_unicode(text):
+    try:
+        read(text)
+    except (Unreadable, OverLimit):
+        return
+
+
+def expressions() -> st.SearchStrategy[tuple[str, Fraction]]:
+    """LaTeX of random arithmetic, with the value that Python computes for it."""
+    numbers = st.integers(0, 99).map(lambda n: (str(n), Fraction(n)))
+
+    def bigger(inner):
+        pair = st.tuples(inner, inner)
+        return st.one_of(
+            pair.map(lambda p: (rf"\left({p[0][0]}+{p[1][0]}\right)", p[0][1] + p[1][1])),
+            pair.map(lambda p: (f"({p[0][0]}-{p[1][0]})", p[0][1] - p[1][1])),
+            pair.map(lambda p: (rf"({p[0][0]}) \cdot ({p[1][0]})", p[0][1] * p[1][1])),
+            pair.filter(lambda p: p[1][1] != 0).map(
+                lambda p: (rf"\frac{{{p[0][0]}}}{{{p[1][0]}}}", p[0][1] / p[1][1])
+            ),
+            inner.map(lambda p: (f"({p[0]})^2", p[1] ** 2)),
+            inner.map(lambda p: (f"-({p[0]})", -p[1])),
+        )
+
+    return st.recursive(numbers, bigger, max_leaves=8)
+
+
+@given(expressions())
+def test_arithmetic_is_read_as_it_is_meant(expression):
+    text, value = expression
+    try:
+        assert exact_value(read(text), 1 << 16) == value
+    except OverLimit:
+        assert "{" in text or "^" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r"\frac12", "1/2"), (r"\frac{50}{2}", "25"), (r"2\frac12", "5/2"), ("2 1/2", "5/2"),
+        (r"-2\frac{1}{2}", "-5/2"),
+        (r"2\cdot\frac12", "1"), ("5!", "120"), (r"\binom{5}{2}", "10"), ("2^10", "1024"), (r"2^{-3}",
+        "1/8"), ("1011_2", "11"),
+        ("2A_{16}", "42"), (r"0.\overline{3}", "1/3"), (r"3.2\times 10^5", "320000"), (r"50\%", "1/2"),
+        ("1,024", "1024"),
+        (r"\lfloor 7/2\rfloor", "3"), ("|3-5|", "2"), (r"\sqrt{49}", "7"), (r"\sqrt[3]{-8}", "-2"), ("7!!",
+        "105"),
+        (r"8^{2/3}", "4"), ("½", "1/2"), ("3²", "9"), ("1/2/2", "1/4"), ("-2^2", "-4"), (r"10 \bmod 3", "1"),
+    ],
+)  # fmt: skip
+def test_values(text, value):
+    assert exact_value(read(text)) == Fraction(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2 5",
+        "1+",
+        "(1",
+        "1)",
+        "\\frac{1}",
+        "x == ",
+        r"\foo",
+        "1,,2",
+        "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}",
+        "12_2",
+        "a ∮ b",
+    ],
+)
+def test_refusals(text):
+    with pytest.raises(Unreadable):
+        read(text)
+
+
+@pytest.mark.parametrize("text", ["1" * 20_000, "(" * 200 + "1" + ")" * 200, "9" * 5000, "1e99999"])
+def test_limits_of_size(text):
+    with pytest.raises(OverLimit):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"5^{5^{5^{5^5}}}",
+        "999999999!",
+        r"2^{10^{9}}",
+        r"\binom{10^{10}}{10^9}",
+        "((9!)!)!",
+        r"(2^{60000})^{60000}",
+    ],
+)
+def test_large_values_are_refused_before_they_are_computed(text):
+    with pytest.raises(OverLimit):
+        exact_value(read(text))
+
+
+def test_division_by_zero_has_no_value():
+    with pytest.raises(Undefined):
+        exact_value(read(r"\frac{1}{1-1}"))
+
+
+def test_nothing_of_the_text_is_dropped():
+    assert len(read("1, 2, 3").args) == 3
+    assert read("25 or 26").kind == "list"

@@ -1,0 +1,24 @@
+import pytest
+
+from mars_env.grading.math.nodes import Unreadable
+from mars_env.grading.math.notation import read
+from mars_env.grading.math.plain import normal_text, plain
+
+
+def test_both_signs_are_written_out():
+    assert plain(read(r"\pm 3")) == plain(read("3 or -3"))
+    assert len(plain(read(r"\pm 1 \pm 2")).args) == 4
+    assert len(plain(read(r"\pm 1 \mp 2")).args) == 2  # the two go together
+    with pytest.raises(Unreadable):
+        plain(read(r"\pm 1 \pm 2 \pm 3 \pm 4 \pm 5"))
+
+
+def test_words_that_are_numbers_and_sets():
+    assert plain(read("twelve")) == read("12")
+    assert plain(read(r"\text{no solution}")) == read(r"\emptyset")
+    assert normal_text("The  Red-Car.") == "red car"
+
+
+def test_remarks_that_say_nothing_are_left_out():
+    assert plain(read(r"x^2 \text{ for all } x")) == read("x^2")
+    assert plain(read(r"x \in \{1, 2\}")) == plain(read(r"\{1, 2\}"))

@@ -1,0 +1,260 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mars_env.grading.math import pool as pool_module
+from mars_env.grading.math.pool import Limits, WorkerPool
+
+EQUAL = {"op": "judge", "reference": r"\sqrt{8}", "answer": r"2\sqrt{2}"}
+HEAVY = {"op": "judge", "reference": r"\sqrt{2}", "answer": r"\sum_{j=1}^{9999}\sum_{k=1}^{9999}\sqrt{jk}"}
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with WorkerPool(workers=1, limits=Limits(cpu_seconds=1.0)) as shared:
+        yield shared
+
+
+def alive(pid: int) -> bool:
+    try:
+        with Path(f"/proc/{pid}/stat").open() as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def group(leader: int) -> list[int]:
+    """Processes of a process group, zombies left out."""
+    found = []
+    for name in (entry.name for entry in Path("/proc").iterdir()):
+        if name.isdigit() and alive(int(name)):
+            try:
+                if os.getpgid(int(name)) == leader:
+                    found.append(int(name))
+            except ProcessLookupError:
+                continue  # it ended meanwhile
+    return found
+
+
+def wait_for(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def test_a_verdict(pool):
+    assert pool.submit(EQUAL).result().reply["equal"] is True
+    assert pool.submit({**EQUAL, "answer": "3"}).result().reply["equal"] is False
+
+
+def test_cpu_limit_ends_a_verdict_and_the_next_is_right(pool):
+    outcome = pool.submit(HEAVY).result()
+    assert "CPU time limit" in outcome.reply["limit"]
+    assert outcome.reply["phase"] == "answer"
+    assert pool.submit(EQUAL).result().reply["equal"] is True
+
+
+def test_c_code_that_holds_the_interpreter_is_killed_too(pool):
+    # SymPy evaluates the tower inside the integral with C big-number arithmetic, deaf to signals' handlers
+    request = {"op": "judge", "reference": r"\int x dx", "answer": r"\int_0^1 5^{5^{5^{5^5}}} x dx"}
+    outcome = pool.submit(request).result()
+    assert "limit" in outcome.reply or outcome.reply.get("equal") is False
+    assert pool.submit(EQUAL).result().reply["equal"] is True
+
+
+def test_a_limit_in_the_reference_is_told_apart(pool):
+    outcome = pool.submit({"op": "judge", "reference": HEAVY["answer"], "answer": "1"}).result()
+    assert outcome.reply["phase"] == "reference"
+
+
+def faulty(monkeypatch, judge: str) -> None:
+    """Have workers judge by other code when the answer is "bad"."""
+    patch = (
+        "import time, mars_env.grading.math.symbolic as symbolic\n"
+        "real = symbolic.judge\n"
+        f"def judge(r, a, t=None): return real(r, a, t) if a != 'bad' else {judge}\n"
+        "symbolic.judge = judge\n"
+        "main()\n"
+    )
+    monkeypatch.setattr(pool_module, "_BOOTSTRAP", pool_module._BOOTSTRAP.replace("main()\n", patch))
+
+
+@pytest.mark.parametrize(
+    ("judge", "key", "says"),
+    [
+        ("bytearray(1 << 31)", "limit", "memory limit"),
+        ("judge(r, a, t)", "limit", "recursion limit"),
+        ("os.abort()", "limit", "crashed the evaluator twice"),
+        ("os.kill(os.getpid(), 9)", "fault", "signal 9"),
+        ("time.sleep(60)", "fault", "wall-clock ceiling"),
+        ("1 / 0", "error", "ZeroDivisionError"),
+    ],
+)
+def test_what_becomes_of_a_verdict_that_goes_wrong(monkeypatch, judge, key, says):
+    faulty(monkeypatch, judge)
+    with WorkerPool(workers=1, limits=Limits(memory_mb=512, wall_seconds=4)) as own:
+        outcome = own.submit({**EQUAL, "answer": "bad"}).result()
+        assert says in (outcome.fault if key == "fault" else outcome.reply[key])
+        assert own.submit(EQUAL).result().reply["equal"] is True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_killed_between_verdicts_is_replaced(pool):
+    assert pool.submit(EQUAL).result().reply["equal"]
+    for pid in group(pool.pids()[0]):
+        os.kill(pid, signal.SIGKILL)
+    assert pool.submit(EQUAL).result().reply["equal"] is True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_child_killed_between_verdicts_is_replaced(pool):
+    assert pool.submit(EQUAL).result().reply["equal"]
+    (child,) = set(group(pool.pids()[0])) - set(pool.pids())
+    os.kill(child, signal.SIGKILL)
+    assert pool.submit(EQUAL).result().reply["equal"] is True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_killed_in_the_middle_is_retried_and_only_then_a_fault():
+    with WorkerPool(workers=1, limits=Limits(cpu_seconds=30)) as own:
+        own.submit(EQUAL).result()
+        future = own.submit(HEAVY)
+        for _ in range(2):
+            wait_for(lambda: own.pids() and group(own.pids()[0]))
+            leader = own.pids()[0]
+            wait_for(lambda leader=leader: len(group(leader)) == 2)
+            time.sleep(0.3)  # let it read the request
+            for pid in group(leader):
+                os.kill(pid, signal.SIGKILL)
+            wait_for(lambda leader=leader: future.done() or (own.pids() and own.pids()[0] != leader))
+        outcome = future.result(timeout=60)
+        assert outcome.fault
+        assert own.submit(EQUAL).result().reply["equal"] is True
+
+
+def test_workers_are_recycled():
+    with WorkerPool(workers=1, limits=Limits(recycle_after=3)) as own:
+        assert all(own.submit(EQUAL).result().reply["equal"] for _ in range(10))
+
+
+def test_many_threads(pool):
+    with ThreadPoolExecutor(16) as threads:
+        outcomes = list(threads.map(lambda _: pool.submit(EQUAL).result(), range(200)))
+    assert all(outcome.reply["equal"] for outcome in outcomes)
+
+
+def test_several_event_loops(pool):
+    results: list[bool] = []
+
+    def loop():
+        async def many():
+            outcomes = await asyncio.gather(*(pool.run(EQUAL) for _ in range(20)))
+            results.extend(bool(outcome.reply["equal"]) for outcome in outcomes)
+
+        asyncio.run(many())
+
+    threads = [threading.Thread(target=loop) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 80
+
+
+async def test_cancelling_a_waiting_verdict_leaves_the_pool_working(pool):
+    tasks = [asyncio.create_task(pool.run(EQUAL)) for _ in range(50)]
+    await asyncio.sleep(0)
+    for task in tasks[10:]:
+        task.cancel()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(o.reply["equal"] for o in outcomes[:10])
+    assert (await pool.run(EQUAL)).reply["equal"]
+
+
+SCRIPT = """
+import os, sys, time
+from mars_env.grading.math.pool import WorkerPool
+pool = WorkerPool(workers=1)
+assert pool.submit({"op": "judge", "reference": "x+1", "answer": "1+x"}).result().reply["equal"]
+MODE
+"""
+
+
+def script(mode: str) -> subprocess.Popen[str]:
+    source = SCRIPT.replace("MODE", mode)
+    return subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("how", ["exit", "SIGKILL", "SIGKILL at work", "SIGKILL when stopped"])
+def test_no_orphans(how):
+    heavy = f"pool.submit({HEAVY!r}); time.sleep(0.5); "
+    mode = (
+        "print(pool.pids()[0], flush=True)"
+        + {
+            "exit": "",
+            "SIGKILL": "; time.sleep(60)",
+            "SIGKILL when stopped": "; time.sleep(60)",
+            "SIGKILL at work": f"; {heavy}time.sleep(60)",
+        }[how]
+    )
+    process = script(mode)
+    assert process.stdout is not None
+    leader = int(process.stdout.readline())
+    if how != "exit":
+        assert group(leader)
+        if how == "SIGKILL when stopped":
+            os.killpg(leader, signal.SIGSTOP)
+        process.kill()
+    process.wait()
+    wait_for(lambda: not group(leader))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_after_fork():
+    fork = (
+        "pid = os.fork()\n"
+        "ok = pool.submit({'op': 'judge', 'reference': 'x+2', 'answer': '2+x'}).result().reply['equal']\n"
+        "if pid == 0: os._exit(0 if ok else 1)\n"
+        "print(ok and os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, flush=True)"
+    )
+    process = script(fork)
+    out, _ = process.communicate(timeout=60)
+    assert out.strip() == "True"
+
+
+def test_a_pool_that_is_dropped_ends_its_workers():
+    own = WorkerPool(workers=1)
+    own.submit(EQUAL).result()
+    threads = list(own._shared.threads)
+    del own
+    for thread in threads:
+        thread.join(timeout=20)
+        assert not thread.is_alive()
+
+
+def test_a_closed_pool_says_so():
+    own = WorkerPool(workers=1)
+    own.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        own.submit(EQUAL)
+
+
+def test_needs_a_worker():
+    with pytest.raises(ValueError, match="at least one worker"):
+        WorkerPool(workers=0)
+
+
+def test_a_worker_that_cannot_start_is_a_fault(monkeypatch):
+    monkeypatch.setattr(pool_module, "_BOOTSTRAP", "raise SystemExit(1)")
+    with WorkerPool(workers=1) as own:
+        assert own.submit(EQUAL).result().fault
