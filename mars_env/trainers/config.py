@@ -115,9 +115,10 @@ class TrainConfig(BaseModel):
     normaliser: int | None = Field(default=None, ge=1)
     """The constant of "sequence-sum", in tokens: the limit of one completion."""
 
-    old_logprobs: Literal["trainer", "rollout"] = "trainer"
-    """Whose log-probabilities are the ratio's denominator: computed again before the first update (free where
-    there is one update a step), or those that the rollout recorded."""
+    old_logprobs: Literal["trainer", "rollout"] | None = None
+    """Whose log-probabilities are the ratio's denominator: the trainer's, computed before the first update
+    (free where there is one update a step), or those that the rollout recorded. None follows the samples, see
+    `denominator`."""
 
     tis_cap: float | None = Field(default=None, gt=0)
     """Cap of the importance weight between trainer and rollout engine; None turns it off. MARS2: 2."""
@@ -142,3 +143,28 @@ class TrainConfig(BaseModel):
                 'tis_cap corrects between trainer and rollout: with old_logprobs="rollout" the ratio does so'
             )
         return self
+
+    def denominator(self, max_staleness: int) -> Literal["trainer", "rollout"]:
+        """Whose log-probabilities the ratio is taken to, for samples at most so many versions old.
+
+        Fresh samples need only the trainer's. Stale ones need a correction: the ratio to the policy that
+        sampled them, unless `tis_cap` weighs them already.
+
+        Example:
+            >>> TrainConfig().denominator(0), TrainConfig().denominator(1)
+            ('trainer', 'rollout')
+            >>> TrainConfig(tis_cap=2.0).denominator(1)
+            'trainer'
+        """
+        if self.old_logprobs is not None:
+            return self.old_logprobs
+        return "rollout" if max_staleness and self.tis_cap is None else "trainer"
+
+    def uncorrected(self, max_staleness: int) -> bool:
+        """Whether stale samples would be trained as if the newest weights had sampled them.
+
+        Example:
+            >>> TrainConfig().uncorrected(1), TrainConfig(old_logprobs="trainer").uncorrected(1)
+            (False, True)
+        """
+        return max_staleness > 0 and self.tis_cap is None and self.denominator(max_staleness) == "trainer"

@@ -7,6 +7,7 @@ functions at the end do one update. The mathematics is in `advantages` and `loss
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -40,6 +41,8 @@ try:
     )
 except ImportError as error:  # the rest of mars_env works without torch
     raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
+
+log = logging.getLogger(__name__)
 
 Rollout = Callable[[int], Awaitable[Sequence[Group]]]
 """The groups of one step, given the number of steps done before, from which all its randomness derives."""
@@ -88,6 +91,7 @@ class LocalTrainer:
         estimator: Another advantage estimator than the one that the settings name.
         run: What else the run depends on, as plain data (the rollout's settings, say): kept in checkpoints,
             and one of other values is refused.
+        max_staleness: How many versions old the samples may be: `TrainConfig.denominator` follows it.
 
     Raises:
         ConfigError: A policy cannot be trained as it is; the message says why.
@@ -103,12 +107,20 @@ class LocalTrainer:
         *,
         estimator: Estimator | None = None,
         run: Mapping[str, Any] | None = None,
+        max_staleness: int = 0,
     ) -> None:
-        self.config = config or TrainConfig()
+        config = config or TrainConfig()
+        self.config = config.model_copy(update={"old_logprobs": config.denominator(max_staleness)})
         self.policies = dict(policies)
         self.steps = 0
         self.estimator = estimator or estimator_of(self.config)
         self._settings = self.config.model_dump(mode="json") | {f"run.{k}": v for k, v in (run or {}).items()}
+        if config.uncorrected(max_staleness):
+            log.warning(
+                'old_logprobs="trainer" without a tis_cap: samples up to %d versions old are trained as if '
+                'the newest weights had sampled them. Set old_logprobs="rollout" or a tis_cap to correct them.',
+                max_staleness,
+            )
         if not policies or len({id(policy.model) for policy in policies.values()}) < len(policies):
             raise ConfigError(
                 "give at least one policy, and each model once: roles share it by sharing its name"

@@ -58,8 +58,8 @@ class PipelinedSettings(BaseModel):
     pipeline: PipelineSettings = PipelineSettings()
     """How rollouts and training overlap."""
     train: TrainConfig = Field(default_factory=TrainConfig)
-    """Optimiser, loss and advantages. Samples of older policies want ``old_logprobs="rollout"`` or a
-    ``tis_cap``: the ratio is then taken to the policy that sampled."""
+    """Optimiser, loss and advantages. Unless it says otherwise, stale samples are corrected: the ratio is
+    taken to the policy that sampled them (`TrainConfig.denominator`)."""
 
 
 async def train(
@@ -113,6 +113,7 @@ async def train(
             **settings.model_dump(mode="json", include={"problems_per_step", "rollouts", "pipeline"}),
             **(run or {}),
         },
+        max_staleness=settings.pipeline.max_staleness,
     )
     if settings.pipeline.max_staleness:
         _refuse_shared_weights(agents, policies)

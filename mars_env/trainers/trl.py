@@ -276,7 +276,7 @@ def _refuse(config: TrainConfig) -> None:
     """Refuse what TRL's update cannot do."""
     unset = TrainConfig()
     for name in ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold"):
-        if getattr(config, name) != getattr(unset, name):
+        if getattr(config, name) not in (getattr(unset, name), "trainer"):
             raise ConfigError(f"TRL has no {name}: leave it out, or use the local trainer or OpenRLHF")
     if config.kl_coefficient and config.aggregation != "token-mean":
         raise ConfigError(

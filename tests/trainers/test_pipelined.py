@@ -12,7 +12,7 @@ from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers import marsrl, pipelined
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import Policy
+from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.marsrl import MarsRLSettings
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
@@ -151,3 +151,30 @@ async def test_a_game_of_another_grower_is_grown_in_groups():
     settings = PipelinedSettings(**COMMON, pipeline=PipelineSettings(groups_per_update=2))
     history = await run.train(settings.model_copy(update={"steps": 1}))
     assert history[0].advantages.turns >= 2 * 4
+
+
+@pytest.mark.parametrize(("train", "trained_with", "warned"), [
+    ({}, "rollout", False),
+    ({"tis_cap": 2.0}, "trainer", False),
+    ({"old_logprobs": "trainer"}, "trainer", True),
+    ({"old_logprobs": "rollout"}, "rollout", False),
+], ids=["default", "tis", "off", "on"])  # fmt: skip
+async def test_stale_samples_are_corrected_unless_a_setting_says_otherwise_and_the_log_names_it(
+    train, trained_with, warned, monkeypatch, caplog
+):
+    run, used = Run(), []
+    step = LocalTrainer.step
+
+    def spied(trainer, groups):
+        used.append(trainer.config.old_logprobs)
+        return step(trainer, groups)
+
+    monkeypatch.setattr(LocalTrainer, "step", spied)
+    settings = PipelinedSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1))
+    settings = settings.model_copy(update={"train": settings.train.model_copy(update=train)})
+    history = await run.train(settings)
+    assert used == [trained_with] * 3
+    assert max(figures["pipeline/oldest"] for figures in run.logged) == 1  # there was something to correct
+    assert sum("without a tis_cap" in record.message for record in caplog.records) == warned
+    if trained_with == "rollout":  # the ratio to the policy that sampled: not 1 on stale samples
+        assert any(abs(m.policies["miniature"]["ratio"] - 1) > 1e-6 for m in history)
