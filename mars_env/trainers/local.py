@@ -117,8 +117,8 @@ class LocalTrainer:
         self._settings = self.config.model_dump(mode="json") | {f"run.{k}": v for k, v in (run or {}).items()}
         if config.uncorrected(max_staleness):
             log.warning(
-                'old_logprobs="trainer" without a tis_cap: samples up to %d versions old are trained as if '
-                'the newest weights had sampled them. Set old_logprobs="rollout" or a tis_cap to correct them.',
+                'old_logprobs="trainer" without a tis_cap: samples up to %d versions old are trained '
+                'as if the newest weights had sampled them; old_logprobs="rollout" or tis_cap corrects it',
                 max_staleness,
             )
         if not policies or len({id(policy.model) for policy in policies.values()}) < len(policies):
