@@ -21,7 +21,7 @@ import torch
 import typer
 from rich.console import Console
 
-from mars_env.evaluation import Ledger, LedgerRow, compare, settings_hash
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, compare, provenance, settings_hash
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.experiment import Trained, evaluate_team, figures_of
 from mars_env.trainers.miniature.recipe import RECIPE
@@ -108,15 +108,7 @@ def start(path: Path) -> None:
     model.tokenizer.save_pretrained(path)
 
 
-def commit() -> str:
-    """The commit that is checked out, with a mark if files differ from it."""
-    found = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip() or "unknown"
-
-
-def prove(seed: int, steps: int, problems: int, folder: Path, settings: str) -> LedgerRow:
+def prove(seed: int, steps: int, problems: int, folder: Path, settings: str, origin: Provenance) -> LedgerRow:
     """Train, evaluate before and after."""
     began = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
@@ -153,7 +145,8 @@ def prove(seed: int, steps: int, problems: int, folder: Path, settings: str) -> 
     return LedgerRow(
         arm="openrlhf",
         seed=seed,
-        commit=commit(),
+        commit=origin.commit,
+        versions=origin.versions,
         settings=settings,
         seconds=round(time.perf_counter() - began, 1),
         figures={name: value for name, value in figures.items() if value is not None},
@@ -169,14 +162,18 @@ def main(
     problems: Annotated[int, typer.Option(help="Held-out problems of an evaluation.")] = 1000,
     out: Annotated[Path, typer.Option(help="Folder of logs and checkpoints.")] = Path("runs/openrlhf"),
     ledger: Annotated[Path, typer.Option(help="Where rows go.")] = LEDGER,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
+    ] = False,
 ) -> None:
     """Run the seeds that the ledger lacks."""
     torch.set_num_threads(1)
+    origin = provenance(allow_dirty=allow_dirty)
     ledger.parent.mkdir(parents=True, exist_ok=True)
     rows = Ledger(ledger)
     settings = settings_hash({"flags": flags_of(0, steps, Path()), "problems": problems})
     for _, seed in rows.missing(["openrlhf"], map(int, seeds.split(",")), settings):
-        row = prove(seed, steps, problems, (out / f"seed-{seed}").absolute(), settings)
+        row = prove(seed, steps, problems, (out / f"seed-{seed}").absolute(), settings, origin)
         rows.append(row)
         for name in ("solver_accuracy", "system_accuracy"):
             f = row.figures

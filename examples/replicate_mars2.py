@@ -14,7 +14,6 @@ trainers/miniature/mars2_recipe.py and were tuned on other seeds than those repo
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Ledger, LedgerRow, arm_difference, arm_estimate, arms_table, settings_hash
+from mars_env.evaluation import (
+    Ledger,
+    LedgerRow,
+    Provenance,
+    arm_difference,
+    arm_estimate,
+    arms_table,
+    origins,
+    provenance,
+    settings_hash,
+)
 from mars_env.evaluation.ledger import SeedEstimate, seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
@@ -107,7 +116,7 @@ def settings(recipe: Mars2Recipe = RECIPE) -> str:
     return settings_hash({"recipe": recipe.model_dump(mode="json")})
 
 
-async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path) -> LedgerRow:
+async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path, origin: Provenance) -> LedgerRow:
     """Train and evaluate one arm on one seed."""
     began, cpu = time.perf_counter(), time.process_time()
     trained = await train_team(arm, seed, recipe, cache=cache)
@@ -121,7 +130,8 @@ async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path) -> Led
     return LedgerRow(
         arm=arm.name,
         seed=seed,
-        commit=commit(),
+        commit=origin.commit,
+        versions=origin.versions,
         settings=settings(recipe),
         seconds=round(time.perf_counter() - began, 1),
         figures={**figures, "sampled": sampled, "cpu_seconds": round(time.process_time() - cpu, 1)},
@@ -135,20 +145,11 @@ async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path) -> Led
     )
 
 
-def play(name: str, seed: int, quick: bool, cache: Path) -> LedgerRow:
+def play(name: str, seed: int, quick: bool, cache: Path, origin: Provenance) -> LedgerRow:
     """`run` in a process of its own."""
     torch.set_num_threads(1)  # models this small only lose by more
     arm = next(arm for arm in ARMS if arm.name == name)
-    return asyncio.run(run(arm, seed, QUICK if quick else RECIPE, cache))
-
-
-def commit() -> str:
-    """The commit that is checked out, with a mark if files differ from it."""
-    command = ["git", "describe", "--always", "--dirty"]
-    try:
-        return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+    return asyncio.run(run(arm, seed, QUICK if quick else RECIPE, cache, origin))
 
 
 def judged(difference: SeedEstimate) -> str:
@@ -250,6 +251,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         slowest=f"{max(seconds):.0f}",
         cpu=f"{sum(cpu) / len(cpu):.0f}",
         machine=MACHINE,
+        origins=origins(rows),
     )
 
 
@@ -278,11 +280,11 @@ def write_page() -> None:
 def check(seed: int, arms: Sequence[Mars2Arm], cache: Path) -> bool:
     """Play a seed's rows again; says which figures differ."""
     stored = {row.arm: row for row in LEDGER.rows(settings()) if row.seed == seed}
-    same = True
+    same, origin = True, provenance(allow_dirty=True)  # nothing is recorded
     for arm in arms:
         if arm.name not in stored:
             raise ConfigError(f"the ledger holds no row of {arm.name!r}, seed {seed}")
-        then, now = stored[arm.name].figures, play(arm.name, seed, False, cache).figures
+        then, now = stored[arm.name].figures, play(arm.name, seed, False, cache, origin).figures
         differs = sorted(n for n in {*then, *now} - {"cpu_seconds"} if then.get(n) != now.get(n))
         same &= not differs
         console.print(
@@ -308,6 +310,9 @@ def main(
         bool, typer.Option("--quick", help="A small seed of all arms; nothing is kept.")
     ] = False,
     check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed again, compare.")] = None,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
+    ] = False,
     cache: Annotated[
         Path | None, typer.Option(help="Where warm-started weights are kept; by default for this run alone.")
     ] = None,
@@ -319,14 +324,16 @@ def main(
         if check_seed is not None:
             raise typer.Exit(0 if check(check_seed, arms, place) else 1)
         if quick:
-            rows = [play(a.name, seeds_of(seeds)[0], True, place) for a in arms]
+            origin = provenance(allow_dirty=True)  # nothing is kept
+            rows = [play(a.name, seeds_of(seeds)[0], True, place, origin) for a in arms]
             console.print(page(rows, QUICK), highlight=False)
             return
         if not table:
+            origin = provenance(allow_dirty=allow_dirty)
             owed = LEDGER.missing([a.name for a in arms], seeds_of(seeds), settings())
             owed.sort(key=lambda pair: pair[1])  # an interrupted run leaves whole seeds
             with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-                waiting = [pool.submit(play, name, seed, False, place) for name, seed in owed]
+                waiting = [pool.submit(play, name, seed, False, place, origin) for name, seed in owed]
                 for future in as_completed(waiting):
                     LEDGER.append(future.result())
                     console.print(short(future.result()), highlight=False)

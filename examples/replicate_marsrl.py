@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -27,7 +26,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Ledger, LedgerRow, arm_difference, arm_estimate, arms_table, settings_hash
+from mars_env.evaluation import (
+    Ledger,
+    LedgerRow,
+    Provenance,
+    arm_difference,
+    arm_estimate,
+    arms_table,
+    origins,
+    provenance,
+    settings_hash,
+)
 from mars_env.evaluation.ledger import SeedEstimate, seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
@@ -86,7 +95,7 @@ def settings() -> str:
     return settings_hash({"recipe": RECIPE.model_dump(mode="json"), "warm start": weights})
 
 
-async def run(arm: Arm, seed: int) -> LedgerRow:
+async def run(arm: Arm, seed: int, origin: Provenance) -> LedgerRow:
     """Train and evaluate one arm on one seed."""
     began = time.perf_counter()
     trained = await train_arm(arm, seed)
@@ -108,7 +117,8 @@ async def run(arm: Arm, seed: int) -> LedgerRow:
     return LedgerRow(
         arm=arm.name,
         seed=seed,
-        commit=commit(),
+        commit=origin.commit,
+        versions=origin.versions,
         settings=settings(),
         seconds=round(time.perf_counter() - began, 1),
         figures={name: value for name, value in figures.items() if value is not None},
@@ -116,19 +126,10 @@ async def run(arm: Arm, seed: int) -> LedgerRow:
     )
 
 
-def play(name: str, seed: int) -> LedgerRow:
+def play(name: str, seed: int, origin: Provenance) -> LedgerRow:
     """`run` in a process of its own."""
     torch.set_num_threads(1)
-    return asyncio.run(run(next(arm for arm in ARMS if arm.name == name), seed))
-
-
-def commit() -> str:
-    """The commit that is checked out, with a mark if files differ from it."""
-    command = ["git", "describe", "--always", "--dirty"]
-    try:
-        return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+    return asyncio.run(run(next(arm for arm in ARMS if arm.name == name), seed, origin))
 
 
 def judged(difference: SeedEstimate) -> str:
@@ -192,7 +193,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
         present=present,
         steps=joint[0].detail["steps"],
         problems=joint[0].detail["problems"],
-        arms=arms_table(rows, names, COLUMNS),
+        arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
         turns=markdown_table(("arm", *map(str.capitalize, ROLES)), turns) + "\n",
         claims=claims_table(rows, names),
         notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
@@ -204,6 +205,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
         fastest=f"{min(seconds):.0f}",
         slowest=f"{max(seconds):.0f}",
         machine=MACHINE,
+        origins=origins(rows),
     )
 
 
@@ -236,11 +238,11 @@ def write_page() -> None:
 def check(seed: int, arms: Sequence[Arm]) -> bool:
     """Play a seed's rows again; says which figures differ."""
     stored = {row.arm: row for row in LEDGER.rows(settings()) if row.seed == seed}
-    same = True
+    same, origin = True, provenance(allow_dirty=True)  # nothing is recorded
     for arm in arms:
         if arm.name not in stored:
             raise ConfigError(f"the ledger holds no row of {arm.name!r}, seed {seed}")
-        then, now = stored[arm.name].figures, play(arm.name, seed).figures
+        then, now = stored[arm.name].figures, play(arm.name, seed, origin).figures
         differs = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
         same &= not differs
         console.print(
@@ -255,16 +257,20 @@ def main(
     jobs: Annotated[int, typer.Option(help="Processes at once, one core each.")] = 2,
     table: Annotated[bool, typer.Option("--table", help="Only write docs/results.md.")] = False,
     check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed again, compare.")] = None,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
+    ] = False,
 ) -> None:
     """Run MarsRL's ablation in miniature and write docs/results.md."""
     arms = [a for a in ARMS if not arm or a.name in arm]
     if check_seed is not None:
         raise typer.Exit(0 if check(check_seed, arms) else 1)
     if not table:
+        origin = provenance(allow_dirty=allow_dirty)
         owed = LEDGER.missing([a.name for a in arms], seeds_of(seeds), settings())
         owed.sort(key=lambda pair: pair[1])  # seed by seed, so that an interrupted run leaves whole seeds
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            for future in as_completed([pool.submit(play, name, seed) for name, seed in owed]):
+            for future in as_completed([pool.submit(play, name, seed, origin) for name, seed in owed]):
                 row = future.result()
                 LEDGER.append(row)
                 solver, system = (100 * row.figures[f"{who}_accuracy"] for who in ("solver", "system"))

@@ -9,10 +9,12 @@ from mars_env.evaluation.ledger import (
     arm_difference,
     arm_estimate,
     arms_table,
+    origins,
     over_seeds,
     settings_hash,
 )
 from mars_env.evaluation.metrics import Counts, Metric, answers_of_grading, count, estimates, measure
+from mars_env.evaluation.provenance import Provenance, provenance
 from mars_env.evaluation.report import Figure, Report, build_report
 from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean, pass_at_k, ratio
 from mars_env.evaluation.viewer import render_page, write_page
@@ -26,6 +28,7 @@ __all__ = [
     "Ledger",
     "LedgerRow",
     "Metric",
+    "Provenance",
     "Report",
     "SeedEstimate",
     "answers_of_grading",
@@ -41,8 +44,10 @@ __all__ = [
     "majority",
     "mean",
     "measure",
+    "origins",
     "over_seeds",
     "pass_at_k",
+    "provenance",
     "ratio",
     "refinement",
     "render_page",

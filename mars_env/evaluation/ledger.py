@@ -1,9 +1,10 @@
 """The results ledger: one row a run, append-only, so that seeds accumulate over machines and days.
 
-A row says which arm of an experiment was run with which seed, at which commit and under which
-settings (by hash), how long it took and what came out. The command runs only what is missing; a
-table is made of rows of one settings hash, so that it never mixes settings. Intervals here are over
-*seeds* (Student's t), because the run is what varies; over problems see `statistics`.
+A row says which arm of an experiment was run with which seed, at which commit, with which versions
+and under which settings (by hash), how long it took and what came out. The command runs only what is
+missing; a table is made of rows of one settings hash, so that it never mixes settings, and `origins`
+says how many commits stand behind it. Intervals here are over *seeds* (Student's t), because the run
+is what varies; over problems see `statistics`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 from scipy import stats
 
 from mars_env.errors import ConfigError, StoreError
+from mars_env.evaluation.provenance import DIRTY
 from mars_env.evaluation.report import markdown_table
 
 
@@ -29,7 +32,7 @@ class LedgerRow(BaseModel):
     """One run of one arm.
 
     Example:
-        >>> LedgerRow(arm="all", seed=0, commit="a1", settings="f0", seconds=1, figures={"system": 0.7}).arm
+        >>> LedgerRow(arm="all", seed=0, settings="f0", seconds=1, figures={"system": 0.7}).arm
         'all'
     """
 
@@ -37,7 +40,10 @@ class LedgerRow(BaseModel):
 
     arm: str
     seed: int
-    commit: str
+    commit: str | None = None
+    """From `provenance`; None outside of a git checkout."""
+    versions: dict[str, str] = {}
+    """From `provenance`; rows of old ledgers have none."""
     settings: str
     """From `settings_hash`."""
     seconds: FiniteFloat
@@ -73,8 +79,8 @@ class Ledger:
     Example:
         >>> import tempfile
         >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "results.jsonl")
-        >>> row = LedgerRow(arm="all", seed=0, commit="a1", settings="f0", seconds=1, figures={"system": 0.7})
-        >>> ledger.append(row)
+        >>> made = {"commit": "a1", "versions": {"python": "3.12.3"}}  # from `provenance`
+        >>> ledger.append(LedgerRow(arm="all", seed=0, **made, settings="f0", seconds=1, figures={"x": 0.7}))
         >>> ledger.missing(["none", "all"], [0, 1], "f0")
         [('none', 0), ('none', 1), ('all', 1)]
     """
@@ -109,9 +115,14 @@ class Ledger:
         """Add a row, durably; safe when several processes append.
 
         Raises:
-            StoreError: If there is a row of the same arm, seed and settings: a result is not run
-                again until it looks better.
+            StoreError: If the row names no versions, or there is a row of the same arm, seed and settings:
+                a result is not run again until it looks better.
         """
+        if not row.versions:
+            raise StoreError(
+                f"the row of arm {row.arm!r}, seed {row.seed} names no versions; "
+                "take its commit and versions from mars_env.evaluation.provenance"
+            )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -223,7 +234,7 @@ def arm_difference(
     Example:
         >>> def row(arm, seed, x):
         ...     figures = {"system": x}
-        ...     return LedgerRow(arm=arm, seed=seed, commit="", settings="s", seconds=1, figures=figures)
+        ...     return LedgerRow(arm=arm, seed=seed, settings="s", seconds=1, figures=figures)
         >>> rows = [row("none", 0, 0.3), row("none", 1, 0.4), row("all", 0, 0.7), row("all", 1, 0.7)]
         >>> round(arm_difference(rows, "none", "all", "system").mean, 3)
         0.35
@@ -251,26 +262,93 @@ def seeds_of(text: str) -> list[int]:
 
 
 def seed_text(estimate: SeedEstimate, signed: bool = False) -> str:
-    """A rate over seeds in percent with its interval.
+    """A rate over seeds in percent with its interval, or with `signed` a difference of two rates in points.
+
+    A t-interval knows nothing of bounds. The mean of a rate lies between 0 and 100%, that of a difference
+    between -100 and +100 points, so what passes them is cut off: the interval covers the mean as
+    often as before.
 
     Example:
         >>> seed_text(SeedEstimate(0.7, 0.65, 0.75, 5, 0.04))
         '70.0 [65.0, 75.0]'
+        >>> seed_text(SeedEstimate(0.95, 0.811, 1.089, 5, 0.11))
+        '95.0 [81.1, 100.0]'
     """
     form = "+.1f" if signed else ".1f"
     text = f"{100 * estimate.mean:{form}}"
     if estimate.low is None or estimate.high is None:
         return text
-    return f"{text} [{100 * estimate.low:{form}}, {100 * estimate.high:{form}}]"
+    low, high = max(estimate.low, -1.0 if signed else 0.0), min(estimate.high, 1.0)
+    return f"{text} [{100 * low:{form}}, {100 * high:{form}}]"
 
 
-def arms_table(rows: Sequence[LedgerRow], arms: Sequence[str], figures: Mapping[str, str]) -> str:
+def origins(rows: Sequence[LedgerRow]) -> str:
+    """One paragraph on where the rows of a table come from: commits, uncommitted changes, versions.
+
+    Example:
+        >>> def row(seed, commit):
+        ...     made = {"commit": commit, "versions": {"python": "3.12.3"}}
+        ...     return LedgerRow(arm="all", seed=seed, **made, settings="s", seconds=1, figures={})
+        >>> origins([row(0, "a" * 40), row(1, "b" * 40)])
+        '2 rows of 2 commits (aaaaaaaa: 1, bbbbbbbb: 1). Versions: python 3.12.3.'
+    """
+    commits = Counter(_short(row.commit) for row in rows)
+    named = ", ".join(f"{commit}: {count}" for commit, count in commits.items())
+    where = f" ({named})" if len(commits) <= 8 else ""  # the ledger itself names them
+    parts = [f"{_rows(len(rows))} of {len(commits)} commit{'s' * (len(commits) > 1)}{where}."]
+    mixed = [
+        seed
+        for seed in sorted({row.seed for row in rows})
+        if len({row.commit for row in rows if row.seed == seed}) > 1
+    ]
+    if mixed:
+        parts.append(
+            "The arms of one seed come from different commits where the seed is "
+            f"{', '.join(map(str, mixed))}."
+        )
+    dirty = sum((row.commit or "").endswith(DIRTY) for row in rows)
+    if dirty:
+        parts.append(
+            f"{_rows(dirty)} marked `{DIRTY}`: files differed from the commit then, and which is not known."
+        )
+    known = Counter(
+        ", ".join(f"{name} {number}" for name, number in sorted(row.versions.items()))
+        for row in rows
+        if row.versions
+    )
+    if len(known) == 1:
+        parts.append(f"Versions: {next(iter(known))}.")
+    elif known:
+        parts.append("Versions: " + "; ".join(f"{text} ({_rows(n)})" for text, n in known.items()) + ".")
+    unknown = len(rows) - known.total()
+    if unknown:
+        parts.append(f"Versions were not recorded in {_rows(unknown)}.")
+    return " ".join(parts)
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
+
+
+def _short(commit: str | None) -> str:
+    if commit is None:
+        return "no checkout"
+    return commit.removesuffix(DIRTY)[:8] + DIRTY * commit.endswith(DIRTY)
+
+
+def arms_table(
+    rows: Sequence[LedgerRow],
+    arms: Sequence[str],
+    figures: Mapping[str, str],
+    differences: Collection[str] = (),
+) -> str:
     """A Markdown table: one line an arm, one column a figure (a rate), mean and interval over seeds.
 
     Args:
         rows: Of one settings hash.
         arms: Which arms, in the order of the table; an arm without rows is left out.
         figures: Column heads by figure name.
+        differences: Names of figures that are differences of two rates; they get a sign.
 
     Raises:
         ConfigError: If the rows mix settings.
@@ -281,7 +359,10 @@ def arms_table(rows: Sequence[LedgerRow], arms: Sequence[str], figures: Mapping[
         seeds = sorted(row.seed for row in rows if row.arm == arm)
         if not seeds:
             continue
-        found = [_by_seed(rows, arm, figure) for figure in figures]
-        cells = [seed_text(over_seeds(list(values.values()))) if values else "–" for values in found]
+        found = {figure: list(_by_seed(rows, arm, figure).values()) for figure in figures}
+        cells = [
+            seed_text(over_seeds(values), signed=figure in differences) if values else "–"
+            for figure, values in found.items()
+        ]
         lines.append((arm, ", ".join(map(str, seeds)), *cells))
     return markdown_table(("Arm", "Seeds", *figures.values()), lines) + "\n"

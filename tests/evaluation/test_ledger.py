@@ -14,17 +14,19 @@ from mars_env.evaluation.ledger import (
     arm_difference,
     arm_estimate,
     arms_table,
+    origins,
     over_seeds,
     seed_text,
     settings_hash,
 )
 
 
-def row(arm="all", seed=0, settings="s1", **figures):
+def row(arm="all", seed=0, settings="s1", commit="c0ffee", versions=(("python", "3.12.3"),), **figures):
     return LedgerRow(
         arm=arm,
         seed=seed,
-        commit="c0ffee",
+        commit=commit,
+        versions=dict(versions),
         settings=settings,
         seconds=2.5,
         figures=figures or {"system": 0.7},
@@ -58,6 +60,17 @@ def test_a_result_is_not_written_twice(ledger):
     with pytest.raises(StoreError, match=r"already holds arm 'all', seed 0 .*fresh seed"):
         ledger.append(row(system=0.9))
     ledger.append(row(settings="s2"))
+    assert len(ledger.rows()) == 2
+
+
+def test_a_row_without_versions_is_read_but_not_written(ledger):
+    ledger.append(row())
+    old = row(seed=1).model_dump_json(exclude={"versions"})
+    with ledger.path.open("a") as file:
+        file.write(old + "\n")
+    assert [r.versions for r in ledger.rows()] == [{"python": "3.12.3"}, {}]
+    with pytest.raises(StoreError, match=r"arm 'all', seed 2 names no versions; .*provenance"):
+        ledger.append(row(seed=2, versions=()))
     assert len(ledger.rows()) == 2
 
 
@@ -175,3 +188,41 @@ def test_the_table():
         "| none | 0 | 30.0 | – |",
         "| all | 0, 1, 2 | 40.0 [40.0, 40.0] | 70.0 [45.2, 94.8] |",
     ]
+
+
+def test_intervals_of_rates_stay_within_what_a_rate_can_be():
+    """0.8, 0.9, 1.0, 1.0: Student's interval goes to 1.077, and of 0.0, 0.0, 0.2 it starts at -0.220."""
+    rows = [row("all", s, high=x, gain=x - 1) for s, x in enumerate((0.8, 0.9, 1.0, 1.0))]
+    rows += [row("low", s, high=x, gain=-x) for s, x in enumerate((0.0, 0.0, 0.2))]
+    lines = arms_table(rows, ["all", "low"], {"high": "High", "gain": "Gain"}, differences=("gain",))
+    assert lines.splitlines()[2:] == [
+        "| all | 0, 1, 2, 3 | 92.5 [77.3, 100.0] | -7.5 [-22.7, +7.7] |",
+        "| low | 0, 1, 2 | 6.7 [0.0, 35.4] | -6.7 [-35.4, +22.0] |",
+    ]
+    assert seed_text(over_seeds([0.9, -0.9, 1.0]), signed=True) == "+33.3 [-100.0, +100.0]"
+
+
+def test_cutting_an_interval_at_the_bounds_of_a_rate_loses_no_coverage():
+    rng = np.random.default_rng(0)
+    covered = {"as it is": 0, "cut": 0}
+    for values in rng.beta(9, 1, size=(2000, 5)):
+        found = over_seeds(list(values))
+        covered["as it is"] += found.low <= 0.9 <= found.high
+        covered["cut"] += max(found.low, 0.0) <= 0.9 <= min(found.high, 1.0)
+    assert covered["cut"] == covered["as it is"] > 1700
+
+
+def test_where_the_rows_come_from_is_said():
+    rows = [
+        row("none", 0, commit="a" * 40 + "-dirty", versions=()),
+        row("all", 0, commit="b" * 40),
+        row("none", 1, commit="b" * 40),
+        row("all", 1, commit="b" * 40),
+        row("all", 2, commit=None, versions=(("python", "3.13.0"),)),
+    ]
+    assert origins(rows) == (
+        "5 rows of 3 commits (aaaaaaaa-dirty: 1, bbbbbbbb: 3, no checkout: 1). "
+        "The arms of one seed come from different commits where the seed is 0. "
+        "1 row marked `-dirty`: files differed from the commit then, and which is not known. "
+        "Versions: python 3.12.3 (3 rows); python 3.13.0 (1 row). Versions were not recorded in 1 row."
+    )

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from mars_env.errors import ConfigError, SandboxError
+from mars_env.evaluation import provenance
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect
@@ -319,7 +320,8 @@ def study():
 
 
 def test_a_small_seed_of_the_study_from_warm_start_to_page(study, tmp_path):
-    rows = [asyncio.run(study.run(arm, 0, TINY, tmp_path)) for arm in ARMS]
+    origin = provenance(allow_dirty=True)
+    rows = [asyncio.run(study.run(arm, 0, TINY, tmp_path, origin)) for arm in ARMS]
     by_name = {row.arm: row for row in rows}
     sampled = {name: row.figures["sampled"] for name, row in by_name.items()}
     assert sampled["single"] == sampled["homogeneous"] == 2 * 4 * 8
@@ -329,6 +331,7 @@ def test_a_small_seed_of_the_study_from_warm_start_to_page(study, tmp_path):
         assert all(row.figures[f"{name}_tokens"] >= TINY.tokens for name in ("best-of-n", "search"))
         assert row.figures["best-of-n_depth"] == 1.0 and row.figures["refinement_depth"] > 2
         assert row.figures["search_pass@1 at 8"] <= row.figures["search_pass@n"]
+        assert (row.commit, row.versions) == (origin.commit, origin.versions)
         assert row.figures["search_pass@1"] <= row.figures["search_pass@n"]
     more = [row.model_copy(update={"seed": 1}) for row in rows]
     page = study.page([*rows, *more], TINY)

@@ -1,0 +1,92 @@
+"""Where a result comes from: the commit of the code and the versions of the libraries that decide it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from mars_env.errors import ConfigError
+
+LIBRARIES: Final = ("mars_env", "torch", "numpy", "transformers")
+DIRTY: Final = "-dirty"
+OUTPUTS: Final = "docs"
+"""Folder whose changes do not count: ledgers and pages are written there, and no code lies in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What a ledger row says of the code that made it.
+
+    Attributes:
+        commit: Full hash of the commit, with ``-dirty`` after it where files differed from it; None outside
+            of a git checkout of mars_env (an installed wheel), where the version alone says what ran.
+        versions: By name: python, and of mars_env, torch, numpy and transformers those that are installed.
+    """
+
+    commit: str | None
+    versions: dict[str, str]
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, mars_env and the libraries that decide figures, as far as they are installed.
+
+    Example:
+        >>> {"python", "mars_env", "numpy"} <= versions().keys()
+        True
+    """
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Provenance:
+    """The commit and versions of the code that runs. Ask before a run starts, not after it.
+
+    A file counts as changed if git would show it as modified, staged or untracked; the folder `docs` is
+    left out, because ledgers grow there while a run goes on.
+
+    Args:
+        allow_dirty: Record a working tree that differs from its commit, marked ``-dirty``.
+        package: Folder of the package; by default that of the mars_env that is imported.
+
+    Raises:
+        ConfigError: If files differ from the commit and `allow_dirty` is false, or git cannot tell.
+    """
+    folder = (package or Path(__file__).parents[1]).resolve()
+    if not any((parent / ".git").exists() for parent in folder.parents):
+        return Provenance(None, versions())
+    tracked = _git(folder, "ls-files", "--", "__init__.py")
+    if not tracked:  # installed into an environment that lies in somebody else's checkout
+        return Provenance(None, versions())
+    commit = _git(folder, "rev-parse", "HEAD")
+    changed = _git(folder, "status", "--porcelain", "--", ":/", f":(top,exclude){OUTPUTS}").splitlines()
+    if changed and not allow_dirty:
+        names = ", ".join(line.split(maxsplit=1)[1] for line in changed[:3])
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise ConfigError(
+            f"the working tree differs from commit {commit[:12]} ({names}{more}), so a result could not be "
+            "traced to its code; commit first, or allow it (--allow-dirty), which marks the row"
+        )
+    return Provenance(commit + DIRTY if changed else commit, versions())
+
+
+def _git(folder: Path, *words: str) -> str:
+    # Variables such as GIT_DIR, which hooks set, would point git at another repository.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        found = subprocess.run(
+            ["git", *words], cwd=folder, env=env, capture_output=True, text=True, errors="replace", check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        raise ConfigError(f"git cannot tell the commit of {folder}: {said.strip()}") from error
+    return found.stdout.strip()

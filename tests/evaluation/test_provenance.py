@@ -1,0 +1,99 @@
+"""A result names the code that made it: clean commit, versions, or a refusal."""
+
+import subprocess
+
+import pytest
+
+import mars_env
+from mars_env.errors import ConfigError
+from mars_env.evaluation.provenance import provenance
+
+
+def git(folder, *words):
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    found = subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A committed package in a repository of its own."""
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "repository" / "package"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "sub" / "code.py").write_text("x = 1\n")
+    (folder.parent / "docs").mkdir()
+    (folder.parent / "docs" / "ledger.jsonl").write_text("")
+    (folder.parent / ".gitignore").write_text("runs/\n")
+    git(folder.parent, "init", "-q")
+    git(folder.parent, "add", ".")
+    git(folder.parent, "commit", "-qm", "first")
+    return folder
+
+
+def test_a_clean_tree_gives_its_commit_and_the_versions(package):
+    found = provenance(package=package)
+    assert found.commit == git(package, "rev-parse", "HEAD") and len(found.commit) == 40
+    assert found.versions["mars_env"] == mars_env.__version__
+    assert {"python", "numpy"} <= found.versions.keys()
+
+
+@pytest.mark.parametrize("change", ["modified", "staged", "untracked", "deleted", "beside the package"])
+def test_a_tree_that_differs_is_refused_or_marked(package, change):
+    code = package / "sub" / "code.py"
+    if change == "deleted":
+        code.unlink()
+    elif change in ("modified", "staged"):
+        code.write_text("x = 2\n")
+    elif change == "untracked":
+        (package / "sub" / "new.py").write_text("")
+    else:
+        (package.parent / "run.py").write_text("")
+    if change == "staged":
+        git(package, "add", "sub/code.py")
+    with pytest.raises(ConfigError, match=r"differs from commit \w{12} \(.*\.py\).*--allow-dirty"):
+        provenance(package=package)
+    marked = provenance(allow_dirty=True, package=package).commit
+    assert marked == git(package, "rev-parse", "HEAD") + "-dirty"
+
+
+def test_what_a_run_writes_itself_is_no_change(package):
+    (package.parent / "docs" / "ledger.jsonl").write_text("{}\n")
+    (package.parent / "docs" / "plot.svg").write_text("<svg/>")
+    (package.parent / "runs").mkdir()
+    (package.parent / "runs" / "log").write_text("")
+    assert not provenance(package=package).commit.endswith("-dirty")
+
+
+def test_outside_of_a_checkout_the_versions_stand_alone(tmp_path):
+    installed = tmp_path / "site-packages" / "mars_env"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("")
+    found = provenance(package=installed)
+    assert found.commit is None and found.versions["mars_env"] == mars_env.__version__
+
+
+def test_a_checkout_that_holds_an_environment_is_not_that_of_the_package(package):
+    """A wheel installed below a user's own project does not record the project's commit."""
+    installed = package.parent / "runs" / "venv" / "mars_env"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("")
+    (package / "sub" / "code.py").write_text("x = 2\n")
+    assert provenance(package=installed).commit is None
+
+
+def test_variables_of_a_hook_do_not_lead_astray(package, tmp_path, monkeypatch):
+    commit = git(package, "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    assert provenance(package=package).commit == commit
+
+
+def test_a_git_that_cannot_tell_is_an_error(tmp_path):
+    broken = tmp_path / "package"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("")
+    (tmp_path / ".git").write_text("gitdir: /nowhere\n")
+    with pytest.raises(ConfigError, match=r"git cannot tell the commit of .*package: "):
+        provenance(package=broken)
