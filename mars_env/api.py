@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from mars_env.problems import ProblemSet
 from mars_env.problems import load_problems as _load_problems
 from mars_env.rollout import read_run
 from mars_env.sync import run_sync
+from mars_env.text import logger
 from mars_env.types import Agent, Grader, Model, Problem, Reward, TeamReward, Tree
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mars_env.evaluation.run import Plan, Play
     from mars_env.rollout.sight import Sight
 
-log = logging.getLogger("mars_env")
+log = logger("mars_env")
 
 Problems = str | Path | ProblemSet | Sequence[Problem]
 """A set's name, a problem file, a set, or problems in hand."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from mars_env.text import visible
+
 
 class MarsError(Exception):
-    """Base of every error that mars_env raises on purpose."""
+    """Base of every error that mars_env raises on purpose; its sentence is safe to print."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class ConfigError(MarsError, ValueError):

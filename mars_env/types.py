@@ -7,9 +7,11 @@ names its parent, so that an episode, a grouped rollout and a tree search are on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Real
 from typing import Any, Literal, Protocol, runtime_checkable
 
 Observation = Mapping[str, str | int]
@@ -83,10 +85,23 @@ class Grade:
     tokens: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.verdict, Verdict):
+            raise ValueError(f"a grade's verdict is a Verdict, got {self.verdict!r}")
         if (self.score is None) != (self.verdict is Verdict.UNKNOWN):
             raise ValueError(f"a {self.verdict} grade cannot have the score {self.score!r}")
-        if self.score is not None and not 0.0 <= self.score <= 1.0:
-            raise ValueError(f"a score must lie in [0, 1], got {self.score!r}")
+        score: Any = self.score  # a user's grader may give anything
+        if score is not None:
+            score = float(score) if isinstance(score, Real) else math.nan  # numpy's cannot be stored
+            if not 0.0 <= score <= 1.0:
+                raise ValueError(f"a score must lie in [0, 1], got {self.score!r}")
+            object.__setattr__(self, "score", score)
+        if not all(isinstance(text, str) for text in (self.reason, self.feedback, self.backend)):
+            raise ValueError("a grade's reason, feedback and backend are texts")
+        seconds: Any = self.seconds
+        if not isinstance(seconds, Real) or not math.isfinite(seconds):
+            raise ValueError(f"a grade's seconds are a finite number, got {seconds!r}")
+        if type(self.tokens) is not int or self.tokens < 0:
+            raise ValueError(f"a grade's tokens are a count, got {self.tokens!r}")
 
     @classmethod
     def correct(cls, **details: Any) -> Grade:
@@ -311,7 +326,8 @@ class Grader(Protocol):
 class Reward(Protocol):
     """The reward of one turn, a pure function of the stored tree; sync or async.
 
-    None means unknown (its grade is UNKNOWN): the turn then leaves its group.
+    None means unknown (its grade is UNKNOWN): the turn then leaves its group. So does the turn of a reward
+    that raises, or gives something else than a finite number: see docs/faults.md.
     """
 
     def __call__(

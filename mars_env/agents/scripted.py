@@ -176,7 +176,7 @@ class ReplayModel:
 
 def save_records(path: str | Path, records: Iterable[Record]) -> None:
     """Write a recording as JSON lines, one record a line."""
-    lines = [json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records]
+    lines = [json.dumps(asdict(record), allow_nan=False) + "\n" for record in records]
     Path(path).write_text("".join(lines), encoding="utf-8")
 
 

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 
 from mars_env.errors import ConfigError
+from mars_env.rollout.records import tagged
 
 
 def progress_bar() -> Progress:
@@ -34,7 +35,7 @@ def progress_bar() -> Progress:
 
 def print_json_line(row: Mapping[str, Any]) -> None:
     """One row of JSON on standard output."""
-    typer.echo(json.dumps(row))
+    typer.echo(json.dumps(tagged(row), allow_nan=False))
 
 
 def pairs(values: Sequence[str], what: str) -> dict[str, str]:

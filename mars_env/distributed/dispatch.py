@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import math
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence, Sized
@@ -16,11 +15,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mars_env.distributed.worker import Ended, News, Order, Played, Run
+from mars_env.envs.rewards import with_rewards
 from mars_env.errors import MarsError
-from mars_env.rollout.engine import Job, Journal, turn_order, with_rewards
+from mars_env.rollout.engine import Job, Journal, turn_order
+from mars_env.text import logger
 from mars_env.types import Tree, Turn
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 AGAIN_SECONDS = 5.0
 """Before a worker that could not be started is tried again, while others work."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
 import os
 import socket
 import warnings
@@ -26,9 +25,10 @@ from mars_env.distributed.settings import Place, Placement
 from mars_env.distributed.worker import Change, MakeAgents, MakeGame, News, Order, Run, Worker, unchanged
 from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.rollout.engine import Job, Journal
+from mars_env.text import logger
 from mars_env.types import Tree
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _STARTS = 3
 """How often in a row a worker may end while it starts."""

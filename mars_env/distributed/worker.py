@@ -126,7 +126,7 @@ class Worker(Host):
         """Take orders, and tell what has happened: as soon as there is something, or after `BEAT` seconds.
 
         Raises:
-            Exception: What ended a tree that is no fault of an agent or grader (a team reward raised, say).
+            Exception: What ended a tree and is no fault of an agent, grader or reward (the rules raised).
         """
         run = self._run
         for order in orders:

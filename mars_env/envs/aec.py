@@ -13,6 +13,7 @@ from pettingzoo import AECEnv
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Grower, Node
 from mars_env.envs.play import conclude, judge
+from mars_env.envs.rewards import with_rewards
 from mars_env.envs.spaces import UnicodeText
 from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
@@ -192,17 +193,19 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self._ended = run_sync(
             conclude(self.game, self.problem, self._tree_id, self._turns, proposed, seed=self.tree_seed)
         )
-        for turn_id, reward in run_sync(self.game.team_rewards(self.tree)).items():
-            self._replace_reward(turn_id, reward)
+        self._give_team_rewards(self.tree)
         self.terminations = dict.fromkeys(self.agents, True)
         self._deads_step_first()
 
-    def _replace_reward(self, turn_id: str, reward: float | None) -> None:
-        """Put a team reward in a turn's place; its agent is given the difference now."""
-        index = next(i for i, turn in enumerate(self._turns) if turn.id == turn_id)
-        turn = self._turns[index]
-        self.rewards[turn.agent] += (reward or 0.0) - (turn.reward or 0.0)
-        self._turns[index] = replace(turn, reward=reward)
+    def _give_team_rewards(self, tree: Tree) -> None:
+        """Put the team rewards in the place of the turns' own; each agent is given the difference now."""
+        tree, rewards = run_sync(self.game.team_rewarded(tree))
+        rewarded = with_rewards(tree, rewards)
+        for before, after in zip(tree.turns, rewarded.turns, strict=True):
+            self.rewards[after.agent] += (after.reward or 0.0) - (before.reward or 0.0)
+            if after.reward is None and after.id in rewards:
+                self.infos[after.agent]["reward_unknown"] = True
+        self._turns, self._ended = list(rewarded.turns), replace(rewarded, turns=())
 
     def _path(self, node: Node) -> list[Turn]:
         by_id = {turn.id: turn for turn in self._turns}

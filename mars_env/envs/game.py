@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mars_env.checks import finite
 from mars_env.envs.evidence import Evidence
 from mars_env.envs.growers import Linear, MakeGrower
-from mars_env.envs.rewards import PAPER_REWARDS, outcome
+from mars_env.envs.rewards import (
+    PAPER_REWARDS,
+    REWARD_FAULTS,
+    checked_team_rewards,
+    outcome,
+    refuse_misfit,
+)
 from mars_env.envs.rules import Rules
 from mars_env.envs.selection import Choice, candidates
 from mars_env.errors import ConfigError
-from mars_env.sync import maybe_await
+from mars_env.text import described
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
 
@@ -47,6 +55,10 @@ class Game:
     def __post_init__(self) -> None:
         if self.turn_timeout is not None and not self.turn_timeout > 0:
             raise ConfigError(f"turn_timeout must be more than 0 seconds, got {self.turn_timeout:g}")
+        for role, reward in self.rewards.items():
+            refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {role!r}")
+        if self.team_reward is not None:
+            refuse_misfit(self.team_reward, ("tree",), "the team reward")
         if self.evidence is not None and not hasattr(self.rules, "informed"):
             raise ConfigError(
                 f"{type(self.rules).__name__} has no method informed(), so its agents cannot read the "
@@ -88,16 +100,49 @@ class Game:
         blind = [replace(turn, grade=None, reward=None) for turn in candidates(turns)]
         return await self.evidence.selection.choose(self.evidence.shown(problem), blind, seed)
 
-    async def reward(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-        """The step reward of a turn, given the turns that led to it."""
-        reward = self.rewards.get(role_of(turn.agent), outcome)
-        return await maybe_await(reward(turn, path, problem))
+    async def reward(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> tuple[float | None, str]:
+        """The step reward of a turn, given the turns that led to it; and why there is none, if it failed.
 
-    async def team_rewards(self, tree: Tree) -> Mapping[str, float | None]:
-        """New rewards by turn id for a finished tree; empty without a team reward."""
+        A reward that raises, does not answer within `grading_timeout` seconds or gives anything but a finite
+        number or None is a fault of the machinery: the reward is None.
+        """
+        function = self.rewards.get(role_of(turn.agent), outcome)
+        try:
+            reward = await self._answer(function(turn, path, problem))
+        except Exception as error:  # a user's reward may raise anything; it must not end the run
+            return None, f"the reward raised {described(error)}"
+        try:
+            return None if reward is None else finite(reward), ""
+        except ValueError as error:
+            return None, f"the reward is no reward: {error}"
+
+    async def team_rewarded(self, tree: Tree) -> tuple[Tree, Mapping[str, float | None]]:
+        """A finished tree and its new rewards by turn id: none without a team reward, or for a fault.
+
+        If the team reward fails, the rewards that it would have given are None, and the tree's info says why.
+        """
         if self.team_reward is None:
-            return {}
-        return await maybe_await(self.team_reward(tree))
+            return tree, {}
+        rewards: dict[str, float | None]
+        try:
+            rewards, faults = checked_team_rewards(await self._answer(self.team_reward(tree)), tree)
+        except Exception as error:  # a user's reward may raise anything; it must not end the run
+            why = f"the team reward failed: {described(error)}"
+            rewards, faults = {t.id: None for t in tree.turns}, {t.id: why for t in tree.turns}
+        return (replace(tree, info={**tree.info, REWARD_FAULTS: faults}) if faults else tree), rewards
+
+    async def _answer(self, value: Any) -> Any:
+        """What a user's function gives, sync or async; a limit holds for what is awaited."""
+        if not inspect.isawaitable(value):
+            return value
+        limit = asyncio.timeout(self.grading_timeout)
+        try:
+            async with limit:
+                return await value
+        except TimeoutError:
+            if limit.expired():
+                raise TimeoutError(f"no answer within {self.grading_timeout:g} s") from None
+            raise
 
     async def _judged(self, grader: Grader, problem: Problem, text: str) -> Grade:
         limit = asyncio.timeout(self.grading_timeout)
@@ -107,7 +152,7 @@ class Game:
         except Exception as error:  # a user's grader may raise anything; it must not end the run
             if limit.expired():
                 return Grade.unknown(f"the grader did not answer within {self.grading_timeout:g} s")
-            return Grade.unknown(f"the grader raised {type(error).__name__}: {error}")
+            return Grade.unknown(f"the grader raised {described(error)}")
         if not isinstance(grade, Grade):
             return Grade.unknown(f"the grader returned {type(grade).__name__} where a Grade was asked for")
         return grade

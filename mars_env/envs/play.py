@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, cast
 
+from mars_env.checks import count, shown
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
+from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.envs.rules import Informed
-from mars_env.errors import MarsError
+from mars_env.errors import MarsError, ModelError
 from mars_env.seeds import derive_seed
+from mars_env.text import described, logger
 from mars_env.types import Action, Grade, Problem, Tree, Turn, Verdict
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 async def judge(
@@ -64,7 +66,10 @@ async def judge(
         "info": info,
         "seconds": seconds,
     }
-    reward = await game.reward(Turn(**known), path, problem)
+    reward, why = await game.reward(Turn(**known), path, problem)
+    if why:
+        log.warning("turn %s of tree %s has no reward: %s", known["id"], tree, why)
+        known["info"] = {**info, REWARD_FAULT: why}
     turn = Turn(**known, reward=reward)
     return Node(turn, follow(game, state, turn))
 
@@ -125,8 +130,11 @@ async def conclude(
         return Tree(tree, problem, tuple(turns), None, fault)
     try:
         choice = await game.choose(problem, turns, proposed, derive_seed(seed, tree, "final choice"))
+        if choice.turn is not None and choice.turn not in {turn.id for turn in turns}:
+            raise ModelError(f"it chose the turn {shown(choice.turn)}, which the tree does not have")
+        count(choice.tokens)
     except Exception as error:  # a user's reward model may raise anything; one tree must not end the run
-        fault = f"the final choice: {type(error).__name__}: {error}"
+        fault = f"the final choice: {described(error)}"
         log.warning("tree %s has no answer: %s", tree, fault, exc_info=not isinstance(error, MarsError))
         return Tree(tree, problem, tuple(turns), None, fault)
     info = {"choice_tokens": choice.tokens} if choice.tokens else {}

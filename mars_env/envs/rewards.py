@@ -5,10 +5,21 @@ Grading a stored run again therefore recomputes them, without playing again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
+from mars_env.checks import finite, shown
+from mars_env.errors import ConfigError
 from mars_env.types import Problem, Reward, Tree, Turn, Verdict
+
+REWARD_FAULT = "reward_fault"
+"""Key of a turn's info: why its reward function gave no reward."""
+
+REWARD_FAULTS = "reward_faults"
+"""Key of a tree's info: why the team reward gave none, by turn id."""
 
 
 def outcome(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
@@ -75,3 +86,79 @@ def team_outcome(tree: Tree) -> Mapping[str, float | None]:
             current = by_id[current.parent] if current.parent is not None else None
         rewards[turn.id] = current.grade.score if current is not None and current.grade else None
     return rewards
+
+
+def refuse_misfit(reward: Callable[..., Any], parameters: Sequence[str], what: str) -> None:
+    """Refuse a reward that cannot be called as it will be, before anything is played.
+
+    Args:
+        reward: The user's function.
+        parameters: What it will be called with, by position.
+        what: What it is, for the message.
+
+    Raises:
+        ConfigError: It is no function, or takes other arguments.
+
+    Example:
+        >>> refuse_misfit(lambda turn, path: 1.0, ("turn", "path", "problem"), "the reward of 'solver'")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: the reward of 'solver' must be a function of (turn, path, problem), but takes (turn, path)
+    """  # noqa: E501
+    asked = f"{what} must be a function of ({', '.join(parameters)})"
+    if not callable(reward):
+        raise ConfigError(f"{asked}, not {shown(reward)}")
+    try:
+        signature = inspect.signature(reward)
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        raise ConfigError(
+            f"{asked}, but takes {signature.replace(return_annotation=signature.empty)}"
+        ) from None
+
+
+def checked_team_rewards(given: object, tree: Tree) -> tuple[dict[str, float | None], dict[str, str]]:
+    """A team reward's answer as rewards by turn id, and why there is none, likewise.
+
+    Raises:
+        ValueError: It is no mapping, or names a turn that the tree does not have.
+
+    Example:
+        >>> from mars_env.types import Action
+        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
+        >>> checked_team_rewards({"0": "1.0"}, Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,)))
+        ({'0': None}, {'0': "the team reward is no reward: '1.0' is not a number"})
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError(f"it gave {shown(given)} where rewards by turn id were asked for")
+    known = {turn.id for turn in tree.turns}
+    if strange := next((turn_id for turn_id in given if turn_id not in known), None):
+        raise ValueError(f"it names the turn {shown(strange)}, which the tree does not have")
+    rewards: dict[str, float | None] = {}
+    faults: dict[str, str] = {}
+    for turn_id, reward in given.items():
+        try:
+            rewards[turn_id] = None if reward is None else finite(reward)
+        except ValueError as error:
+            rewards[turn_id], faults[turn_id] = None, f"the team reward is no reward: {error}"
+    return rewards, faults
+
+
+def with_rewards(tree: Tree, rewards: Mapping[str, float | None]) -> Tree:
+    """The tree with some rewards replaced, by turn id; each turn says why its reward is missing, if it is."""
+    if not rewards:
+        return tree
+    faults = tree.info.get(REWARD_FAULTS, {})
+    turns = tuple(
+        _rewarded(t, rewards[t.id], faults.get(t.id, "")) if t.id in rewards else t for t in tree.turns
+    )
+    return replace(tree, turns=turns)
+
+
+def _rewarded(turn: Turn, reward: float | None, fault: str) -> Turn:
+    if not fault and REWARD_FAULT not in turn.info:
+        return replace(turn, reward=reward)
+    info = {key: value for key, value in turn.info.items() if key != REWARD_FAULT}
+    return replace(turn, reward=reward, info={**info, REWARD_FAULT: fault} if fault else info)

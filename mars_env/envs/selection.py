@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+from mars_env.checks import count, finite, shown
 from mars_env.errors import ModelError
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
@@ -157,12 +158,19 @@ async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: 
     Raises:
         ModelError: It failed, or broke the protocol.
     """
-    ratings = await model.rate(statement, texts, seed)
+    ratings: Any = await model.rate(statement, texts, seed)  # a user's may return anything
+    if not isinstance(ratings, Ratings):
+        raise ModelError(f"a reward model gives Ratings, but gave {shown(ratings)}")
     if len(ratings.scores) != len(texts):
         raise ModelError(f"the reward model gave {len(ratings.scores)} ratings of {len(texts)} texts")
-    if outside := [s for s in ratings.scores if s is not None and not 0.0 <= s <= 1.0]:
+    try:
+        scores = tuple(None if score is None else finite(score) for score in ratings.scores)
+        tokens = count(ratings.tokens)
+    except ValueError as error:
+        raise ModelError(f"a reward model rates in [0, 1] and counts its tokens: {error}") from error
+    if outside := [score for score in scores if score is not None and not 0.0 <= score <= 1.0]:
         raise ModelError(f"a reward model rates in [0, 1], but gave {outside[0]!r}")
-    return ratings
+    return Ratings(scores, tokens)
 
 
 def answer_key(kind: str, text: str) -> Hashable | None:

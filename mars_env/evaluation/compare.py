@@ -15,7 +15,7 @@ from mars_env.evaluation.metrics import AnswerOf, Metric, by_problem, estimates,
 from mars_env.evaluation.problems import require_same_problems
 from mars_env.evaluation.report import interval, markdown_table, number, shown, table
 from mars_env.evaluation.statistics import Estimate, difference
-from mars_env.evaluation.text import one_line
+from mars_env.text import one_line
 from mars_env.types import Tree
 
 

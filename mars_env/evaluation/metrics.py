@@ -33,6 +33,7 @@ from statistics import median
 
 import numpy as np
 
+from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.errors import ConfigError
 from mars_env.evaluation import searches
 from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, pass_at_k
@@ -72,6 +73,7 @@ class Counts:
         turns: Turns by role.
         truncated: Turns cut off by their length limit, by role.
         unknown: Turns with an UNKNOWN grade, by reason.
+        reward_faults: Turns whose reward function failed, by role and reason.
         malformed: Verifications whose verdict could not be read.
         false_accepts: Wrong solutions that a Verifier called Correct.
         false_rejects: Right solutions that a Verifier called Wrong.
@@ -86,6 +88,7 @@ class Counts:
     turns: Mapping[str, int] = field(default_factory=dict)
     truncated: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
+    reward_faults: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     malformed: int = 0
     false_accepts: int = 0
     false_rejects: int = 0
@@ -448,6 +451,7 @@ def count(trees: Sequence[Tree]) -> Counts:
     turns: Counter[str] = Counter()
     truncated: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
+    rewardless: defaultdict[str, Counter[str]] = defaultdict(Counter)
     malformed = accepts = rejects = 0
     for tree in trees:
         by_id = {t.id: t for t in tree.turns}
@@ -456,6 +460,8 @@ def count(trees: Sequence[Tree]) -> Counts:
             truncated[turn.role] += turn.action.truncated
             if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
                 unknown[turn.grade.reason or "no reason was given"] += 1
+            if why := turn.info.get(REWARD_FAULT):
+                rewardless[turn.role][str(why)] += 1
             if why := turn.info.get("search_unknown"):
                 unknown[f"search score: {why}"] += 1
             if "verdict" in turn.info:
@@ -472,6 +478,7 @@ def count(trees: Sequence[Tree]) -> Counts:
         turns=dict(turns),
         truncated={role: n for role, n in truncated.items() if n},
         unknown=dict(unknown),
+        reward_faults={role: dict(reasons) for role, reasons in rewardless.items()},
         malformed=malformed,
         false_accepts=accepts,
         false_rejects=rejects,

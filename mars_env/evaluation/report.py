@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -15,7 +16,7 @@ from rich.text import Text
 from mars_env.evaluation.baselines import Baseline
 from mars_env.evaluation.metrics import AnswerOf, Counts, by_problem, count, estimates, measure
 from mars_env.evaluation.statistics import Estimate
-from mars_env.evaluation.text import one_line
+from mars_env.text import one_line
 from mars_env.types import Tree
 
 SHOWN_REASONS = 5
@@ -89,7 +90,7 @@ class Report(BaseModel):
 
     def json_text(self) -> str:
         """The report as JSON; `Report.model_validate_json` reads it back."""
-        return self.model_dump_json(indent=2) + "\n"
+        return json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"  # ASCII
 
 
 def build_report(
@@ -150,6 +151,10 @@ def _notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
         )
     if counts.unknown:
         notes.append(f"Grades UNKNOWN, left out of every rate: {_reasons(counts.unknown)}")
+    notes += [
+        f"Rewards missing because the reward failed, {one_line(role)}: {_reasons(reasons)}"
+        for role, reasons in sorted(counts.reward_faults.items())
+    ]
     notes += [
         f"{baseline.name}: it could not spend the System's tokens ({baseline.tokens:.0f} a problem)"
         for baseline in baselines
@@ -217,6 +222,7 @@ def count_rows(counts: Counts) -> list[tuple[str, str]]:
         ("Turns", f"{sum(counts.turns.values()):,} ({turns})" if turns else "0"),
         ("Turns cut off by length", cut or "0"),
         ("Grades UNKNOWN", f"{sum(counts.unknown.values()):,}"),
+        ("Rewards that failed", _by_role(counts)),
         ("Verdicts malformed", f"{counts.malformed:,}"),
         ("Wrong solutions accepted", f"{counts.false_accepts:,}"),
         ("Right solutions rejected", f"{counts.false_rejects:,}"),
@@ -224,6 +230,11 @@ def count_rows(counts: Counts) -> list[tuple[str, str]]:
         ("Tokens sampled", f"{counts.completion_tokens:,}"),
         ("Tokens read", f"{counts.prompt_tokens:,}"),
     ]
+
+
+def _by_role(counts: Counts) -> str:
+    failed = {role: sum(reasons.values()) for role, reasons in sorted(counts.reward_faults.items())}
+    return ", ".join(f"{one_line(role)} {n:,} of {counts.turns[role]:,}" for role, n in failed.items()) or "0"
 
 
 def baseline_rows(report: Report) -> list[tuple[str, str, str, str, str]]:

@@ -182,7 +182,7 @@ async def run(
         notes=game.evidence.notes if game.evidence is not None else (),
     )
     if out is not None:
-        (out / "report.json").write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        (out / "report.json").write_text(report.json_text(), encoding="utf-8")
         (out / "report.md").write_text(report.markdown() + "\n", encoding="utf-8")
     return report, trees
 

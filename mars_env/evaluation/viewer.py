@@ -29,7 +29,7 @@ from mars_env.evaluation.report import (
     number,
     shown,
 )
-from mars_env.evaluation.text import one_line, visible
+from mars_env.text import one_line, visible
 from mars_env.types import Tree, Turn, Verdict
 
 MAX_TURNS = 4000

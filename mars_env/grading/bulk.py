@@ -71,7 +71,7 @@ def grade_file(
 
         def write(problem: Problem, grade: Grade) -> None:
             counts[grade.verdict.value] += 1
-            file.write(json.dumps(verdict_row(problem, grade), ensure_ascii=False) + "\n")
+            file.write(json.dumps(verdict_row(problem, grade), allow_nan=False) + "\n")
             if on_progress is not None:
                 on_progress(counts.total(), total)
 

@@ -65,6 +65,8 @@ def plain(value: Any) -> Any:
         >>> plain({"when": datetime.date(2025, 2, 6), "tags": ("a", 1)})
         {'when': '2025-02-06', 'tags': ['a', 1]}
     """
+    if isinstance(value, float) and not math.isfinite(value):  # which JSON does not have
+        return None if math.isnan(value) else str(value)  # NaN is how tables say "missing"
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, Mapping):

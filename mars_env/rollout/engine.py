@@ -8,21 +8,23 @@ floating-point batching to that.)
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
+from mars_env.checks import check_action
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.play import conclude, follow, judge
+from mars_env.envs.rewards import with_rewards
 from mars_env.errors import MarsError, ModelError
 from mars_env.seeds import derive_seed
+from mars_env.text import described, logger
 from mars_env.types import Agent, Problem, Tree, Turn
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ async def play(
     turns = sorted(player.turns.values(), key=turn_order)
     proposed = None if player.fault else grower.final()
     tree = await conclude(game, job.problem, job.tree, turns, proposed, seed=seed, fault=player.fault)
-    team_rewards = await game.team_rewards(tree)
+    tree, team_rewards = await game.team_rewarded(tree)
     if journal is not None:
         journal.write_tree(tree, team_rewards)
     return with_rewards(tree, team_rewards)
@@ -141,7 +143,7 @@ async def play_all(
 
     Raises:
         MarsError: The machinery around the agents failed (the store cannot be written, a
-            reward raised): what is finished is kept, the rest is cancelled.
+            game's rules raised): what is finished is kept, the rest is cancelled.
     """
     queue = iter(jobs)
     finished: asyncio.Queue[Tree | None] = asyncio.Queue()
@@ -178,14 +180,6 @@ async def collect(
 def turn_order(turn: Turn) -> tuple[int, ...]:
     """Sorts turns by their place in the tree, parents before children."""
     return tuple(int(part) for part in turn.id.split("."))
-
-
-def with_rewards(tree: Tree, rewards: Mapping[str, float | None]) -> Tree:
-    """The tree with some rewards replaced, by turn id."""
-    if not rewards:
-        return tree
-    turns = tuple(replace(t, reward=rewards[t.id]) if t.id in rewards else t for t in tree.turns)
-    return replace(tree, turns=turns)
 
 
 class _Player:
@@ -243,9 +237,12 @@ class _Player:
                 actions = await agent.act(observation, n, derive_seed(self._seed, self._job.tree, order.id))
             if len(actions) != n:
                 raise ModelError(f"{order.agent} returned {len(actions)} actions where {n} were asked for")
+            for action in actions:
+                check_action(action)
         except Exception as error:  # a user's agent may raise anything; one tree must not end the run
-            why = f"no action within {game.turn_timeout:g} s" if limit.expired() else str(error)
-            self.fault = f"{order.agent} at turn {order.id}: {type(error).__name__}: {why}"
+            late = limit.expired()
+            why = f"TimeoutError: no action within {game.turn_timeout:g} s" if late else described(error)
+            self.fault = f"{order.agent} at turn {order.id}: {why}"
             log.warning(
                 "tree %s is given up: %s",
                 self._job.tree,

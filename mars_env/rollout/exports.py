@@ -140,7 +140,7 @@ def write_jsonl(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
     number = 0
     with _whole(Path(path)) as draft, draft.open("w", encoding="utf-8") as file:
         for number, row in enumerate(rows, 1):  # noqa: B007 (the last number is used below)
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps(row, allow_nan=False) + "\n")
     return number
 
 
@@ -199,8 +199,8 @@ def _flat(tree: Tree, turn: Turn, number: int, completion: Completion) -> dict[s
         turn.tree, turn.id, turn.parent, turn.group, turn.agent, turn.role, turn.policy, turn.problem,
         tree.problem.statement, turn.id == tree.final, turn.text,
         None if grade is None else str(grade.verdict), None if grade is None else grade.score,
-        None if grade is None else grade.reason, turn.search_score, turn.reward, json.dumps(dict(turn.info)),
-        turn.seconds,
+        None if grade is None else grade.reason, turn.search_score, turn.reward,
+        json.dumps(dict(turn.info), allow_nan=False), turn.seconds,
         number, completion.text, completion.finish_reason == "length", list(completion.prompt_ids),
         list(completion.token_ids), list(completion.logprobs), completion.temperature,
         [version for version, _ in completion.versions], [tokens for _, tokens in completion.versions],

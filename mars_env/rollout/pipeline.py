@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,9 +29,10 @@ from mars_env.rollout.engine import Job, Journal, play
 from mars_env.rollout.groups import groups_of
 from mars_env.rollout.slots import Claim, Slots, under
 from mars_env.rollout.staleness import age, oldest_version
+from mars_env.text import logger
 from mars_env.types import Agent, Group, Tree, Turn
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 
 class PipelineSettings(BaseModel):

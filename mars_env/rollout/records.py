@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from operator import attrgetter
@@ -73,4 +74,29 @@ def problem_to_row(problem: Problem) -> dict[str, Any]:
 
 def problem_from_row(row: Mapping[str, Any]) -> Problem:
     """The problem of a row."""
-    return Problem(**{name: row[name] for name in _PROBLEM_FIELDS})
+    return Problem(**{name: untagged(row[name]) for name in _PROBLEM_FIELDS})
+
+
+def tagged(value: Any) -> Any:
+    """Plain data with NaN and infinities, which JSON does not have, in the form ``{"$float": "nan"}``.
+
+    Example:
+        >>> tagged([1.5, float("inf")]), untagged({"$float": "inf"})
+        ([1.5, {'$float': 'inf'}], inf)
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": repr(value)}
+    if isinstance(value, Mapping):
+        return {key: tagged(item) for key, item in value.items()}
+    return [tagged(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def untagged(value: Any) -> Any:
+    """The inverse of `tagged`."""
+    if isinstance(value, list):
+        return [untagged(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"$float"} and value["$float"] in ("nan", "inf", "-inf"):
+        return float(value["$float"])
+    return {key: untagged(item) for key, item in value.items()}

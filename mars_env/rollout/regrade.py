@@ -7,8 +7,8 @@ from dataclasses import replace
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Node
 from mars_env.envs.play import follow
-from mars_env.rollout.engine import with_rewards
-from mars_env.types import Tree, Turn
+from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS, with_rewards
+from mars_env.types import Problem, Tree, Turn
 
 
 async def regrade(tree: Tree, game: Game) -> Tree:
@@ -33,9 +33,17 @@ async def regrade(tree: Tree, game: Game) -> Tree:
         if game.evidence is not None and game.evidence.grader is None:  # the search sees the grade itself
             search_score = None if grade is None else grade.score
         graded = replace(turn, grade=grade, search_score=search_score)
-        graded = replace(graded, reward=await game.reward(graded, path, tree.problem))
+        graded = await _rewarded(graded, path, tree.problem, game)
         nodes[turn.id] = Node(graded, follow(game, state, graded))
         paths[turn.id] = (*path, graded)
     turns = tuple(node.turn for node in nodes.values() if node.turn is not None)
-    graded_tree = replace(tree, turns=turns)
-    return with_rewards(graded_tree, await game.team_rewards(graded_tree))
+    info = {key: value for key, value in tree.info.items() if key != REWARD_FAULTS}
+    return with_rewards(*await game.team_rewarded(replace(tree, turns=turns, info=info)))
+
+
+async def _rewarded(turn: Turn, path: tuple[Turn, ...], problem: Problem, game: Game) -> Turn:
+    """The turn with its reward of now, or with why there is none."""
+    info = {key: value for key, value in turn.info.items() if key != REWARD_FAULT}
+    turn = replace(turn, info=info)
+    reward, why = await game.reward(turn, path, problem)
+    return replace(turn, reward=reward, info={**info, REWARD_FAULT: why} if why else info)

@@ -431,7 +431,7 @@ class Trace:
         return self._agents[agent]
 
     def _event(self, **event: object) -> None:
-        self._file.write(self._separator + json.dumps(event))
+        self._file.write(self._separator + json.dumps(event, allow_nan=False))
         self._separator = ",\n"
 
 

@@ -11,7 +11,6 @@ A torn last line is cut off when the run is opened again; what it held is played
 from __future__ import annotations
 
 import json
-import logging
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,14 +20,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
-from mars_env.rollout.engine import turn_order, with_rewards
-from mars_env.rollout.records import problem_from_row, problem_to_row, turn_from_row, turn_to_row
+from mars_env.rollout.engine import turn_order
+from mars_env.rollout.records import problem_from_row, problem_to_row, tagged, turn_from_row, turn_to_row
+from mars_env.text import logger
 from mars_env.types import Problem, Tree, Turn
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once, not for each row
+# Made once, not for each row. NaN is not JSON: who gives a number checks it before it comes here.
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 MANIFEST, PROBLEMS, TURNS, TREES = "manifest.json", "problems.jsonl", "turns.jsonl", "trees.jsonl"
 
@@ -67,7 +69,7 @@ class Store:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be made: {error}") from error
-        self._check_config(json.loads(json.dumps(config)), problems)
+        self._check_config(json.loads(_text(config, f"the configuration of {self.path}")), problems)
         self.finished = {row["tree"] for row in _recovered_rows(self.path / TREES) if not row["fault"]}
         self._earlier: dict[str, dict[str, Turn]] = {}
         for row in _recovered_rows(self.path / TURNS):
@@ -125,8 +127,8 @@ class Store:
             raise StoreError(
                 f"{self.path} holds turns but no {MANIFEST}: it is not a run, choose another directory"
             )
-        _write_whole(self.path / PROBLEMS, "".join(_line(problem_to_row(problem)) for problem in problems))
-        text = json.dumps({"config": config, "versions": _versions()}, indent=2)
+        _write_whole(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
+        text = json.dumps({"config": config, "versions": _versions()}, indent=2, allow_nan=False)
         _write_whole(manifest, text + "\n")
 
 
@@ -175,7 +177,24 @@ def read_run(path: str | Path) -> Run:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    return _encode(row) + "\n"  # ASCII: a text may hold lone surrogates
+    # ASCII: a text may hold lone surrogates
+    return _text(row, f"the row of {row.get('id') or row.get('tree')!r}") + "\n"
+
+
+def _problem_line(problem: Problem) -> str:
+    row = problem_to_row(problem)
+    try:
+        return _encode(row) + "\n"
+    except (ValueError, TypeError, RecursionError):
+        pass  # a reference may hold NaN and infinities: a program can be asked for them
+    return _line({**row, "reference": tagged(row["reference"]), "metadata": tagged(row["metadata"])})
+
+
+def _text(value: object, what: str) -> str:
+    try:
+        return _encode(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(f"{what} cannot be stored, since it is not plain data: {error}") from error
 
 
 def _append(file: IO[str], text: str) -> None:

@@ -9,7 +9,6 @@ every file. It is written under another name, synced to disk, and renamed: a nam
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import shutil
@@ -24,6 +23,7 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 from mars_env.errors import StoreError
+from mars_env.text import logger
 
 if TYPE_CHECKING:
     from mars_env.trainers.local import Policy
@@ -33,7 +33,7 @@ FORMAT = 1
 
 _NAME = re.compile(r"step-(\d{8})")
 _SCRATCH = ".scratch-"
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 def save_checkpoint(

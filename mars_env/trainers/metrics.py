@@ -160,7 +160,7 @@ class JsonlLogger:
         """Append one row."""
         row = {"step": step} | {name: v if math.isfinite(v) else None for name, v in values.items()}
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps(row, allow_nan=False) + "\n")
 
     def close(self) -> None:
         """Rows are written at once."""

@@ -173,15 +173,16 @@ async def test_nothing_to_play_starts_nobody():
 
 
 async def test_a_failure_around_the_agents_ends_the_run():
-    def team_reward(tree):
-        raise MarsError("no reward today")
-
     def made():
         from dataclasses import replace
 
-        return replace(game(), team_reward=team_reward)
+        class Broken(type(game().rules)):
+            def note(self, state, action):
+                raise MarsError("no rules today")
 
-    with pytest.raises(MarsError, match="no reward today"):
+        return replace(game(), rules=Broken())
+
+    with pytest.raises(MarsError, match="no rules today"):
         await played([LocalPost(made)], jobs(1))
 
 

@@ -146,11 +146,12 @@ async def test_a_grader_that_raises_gives_unknown_and_null_rewards():
     assert all(turn.reward is None for turn in tree.turns)
 
 
-async def test_a_reward_that_raises_ends_the_run_and_nothing_hangs():
-    def reward(turn, path, problem):
-        raise KeyError("my bug")
+async def test_rules_that_raise_end_the_run_and_nothing_hangs():
+    class Broken(SolveVerifyCorrect):
+        def note(self, state, action):
+            raise KeyError("my bug")
 
-    game = replace(GAME, rewards={"solver": reward})
+    game = replace(GAME, rules=Broken(TRAINING))
     with pytest.raises(KeyError, match="my bug"):
         async for _ in play_all(game, cast(game.rules, Guesser()), map(Job, PROBLEMS), seed=0):
             pass

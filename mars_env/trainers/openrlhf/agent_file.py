@@ -8,7 +8,6 @@ this path can do and what it cannot.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
+from mars_env.text import logger
 from mars_env.trainers.batches import require_trainable
 from mars_env.trainers.openrlhf.engines import EnginesModel, Sampled
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -31,7 +31,7 @@ try:
 except ImportError:  # the file can be read, and its parts tested, without OpenRLHF
     AgentExecutorBase = object
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 SETTINGS = "MARS_ENV_OPENRLHF_SETTINGS"
 """The environment variable that names the JSON file of `TeamSettings`, on all nodes."""

@@ -78,4 +78,4 @@ def read_lines(path: str | Path) -> list[dict[str, Any]]:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(row) + "\n"
+    return json.dumps(row, allow_nan=False) + "\n"

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.evaluation.text import one_line, visible
+from mars_env.text import one_line, visible
 
 ANY = st.text(st.characters(exclude_categories=[]))
 

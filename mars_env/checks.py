@@ -1,0 +1,188 @@
+"""What users' functions, model servers and files give, checked: numbers, token ids, completions.
+
+Each function returns the value that may be used, or raises a `ValueError` that says in a few words what was
+wrong. Callers say where, and raise an error of their own kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+from mars_env.types import Action, Completion
+
+MOST_TOKENS = 2**40
+"""A count of tokens above this is taken for nonsense."""
+
+MOST_TOKEN_ID = 2**31
+"""No vocabulary is larger."""
+
+SLACK = 0.01
+"""How far a log-probability may lie above 0: engines round in bfloat16."""
+
+
+def finite(value: object) -> float:
+    """A finite number as a float; booleans and numpy's scalars count as numbers, texts do not.
+
+    Raises:
+        ValueError: It is something else, infinite or NaN.
+
+    Example:
+        >>> finite(True), finite(2)
+        (1.0, 2.0)
+        >>> finite("0.5")
+        Traceback (most recent call last):
+        ValueError: '0.5' is not a number
+    """
+    if type(value) is not float:
+        if not isinstance(value, Real) and type(value).__name__ not in ("bool", "bool_"):  # also numpy's
+            raise ValueError(f"{shown(value)} is not a number")
+        try:
+            value = float(value)  # type: ignore[arg-type]  # numpy's bool is not a Real, but it is a number
+        except OverflowError:
+            raise ValueError("it is too large for a number") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not a finite number")
+    return value
+
+
+def count(value: object, most: int = MOST_TOKENS) -> int:
+    """A whole number from 0.
+
+    Raises:
+        ValueError: It is something else (a boolean, a text, a float), negative, or more than `most`.
+
+    Example:
+        >>> count(3)
+        3
+        >>> count(-1)
+        Traceback (most recent call last):
+        ValueError: -1 is not a count
+    """
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{shown(value)} is not a count")
+    return value
+
+
+def token_ids(values: object) -> tuple[int, ...]:
+    """Token ids: whole numbers from 0.
+
+    Raises:
+        ValueError: One is something else.
+
+    Example:
+        >>> token_ids([5, 0])
+        (5, 0)
+        >>> token_ids([5, True])
+        Traceback (most recent call last):
+        ValueError: True is not a token id
+    """
+    ids = _sequence(values)
+    if ids and (set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) >= MOST_TOKEN_ID):
+        wrong = next(v for v in ids if type(v) is not int or not 0 <= v < MOST_TOKEN_ID)
+        raise ValueError(f"{shown(wrong)} is not a token id")
+    return ids
+
+
+def logprobs(values: object) -> tuple[float, ...]:
+    """Natural logarithms of probabilities: finite and at most 0, rounding apart.
+
+    Raises:
+        ValueError: One is something else.
+
+    Example:
+        >>> logprobs([-0.5, 0, 0.0001])
+        (-0.5, 0.0, 0.0)
+        >>> logprobs([float("nan")])
+        Traceback (most recent call last):
+        ValueError: nan is not a log-probability
+    """
+    found = _sequence(values)
+    if not found:
+        return ()
+    if not set(map(type, found)) <= {float, int} or not all(-math.inf < v <= SLACK for v in found):
+        wrong = next(v for v in found if type(v) not in (float, int) or not -math.inf < v <= SLACK)
+        raise ValueError(f"{shown(wrong)} is not a log-probability")
+    return tuple(float(v) if v <= 0 else 0.0 for v in found)
+
+
+def check_action(action: object) -> Action:
+    """An agent's action: a text, and completions whose numbers can be stored and trained on.
+
+    Raises:
+        ValueError: It is something else.
+
+    Example:
+        >>> check_action("4")
+        Traceback (most recent call last):
+        ValueError: a str stands where an Action was asked for
+    """
+    if not isinstance(action, Action):
+        raise ValueError(f"a {type(action).__name__} stands where an Action was asked for")
+    if not isinstance(action.text, str):
+        raise ValueError(f"the action's text is {shown(action.text)}, not a text")
+    for completion in action.completions:
+        check_completion(completion)
+    return action
+
+
+def check_completion(completion: object) -> Completion:
+    """A completion whose ids, log-probabilities and counts are numbers that can be stored.
+
+    Raises:
+        ValueError: Says which field is wrong.
+
+    Example:
+        >>> check_completion(Completion("4", token_ids=(7,), logprobs=("0.0",)))
+        Traceback (most recent call last):
+        ValueError: '0.0' is not a log-probability
+    """
+    if not isinstance(completion, Completion):
+        raise ValueError(f"a {type(completion).__name__} stands where a Completion was asked for")
+    if not isinstance(completion.text, str):
+        raise ValueError(f"a completion's text is {shown(completion.text)}, not a text")
+    if not isinstance(completion.finish_reason, str):
+        raise ValueError(f"a completion's finish_reason is {shown(completion.finish_reason)}, not a text")
+    token_ids(completion.prompt_ids)
+    token_ids(completion.token_ids)
+    if unfit := [value for value in completion.logprobs if not _storable(value)]:
+        raise ValueError(f"{shown(unfit[0])} is not a log-probability")
+    finite(completion.temperature)
+    count(completion.prompt_tokens)
+    count(completion.completion_tokens)
+    for pair in completion.versions:
+        if len(pair) != 2:
+            raise ValueError(f"{shown(pair)} is not a version and a number of tokens")
+        count(pair[0])
+        count(pair[1])
+    return completion
+
+
+def shown(value: object) -> str:
+    """A value as a message names it: plain values cut to a few words, others by their type.
+
+    Example:
+        >>> shown("a" * 100), shown([1, 2])
+        ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'", 'a list')
+    """
+    if value is None or type(value) in (bool, float):
+        return repr(value)
+    if type(value) is int:
+        return repr(value) if value.bit_length() < 128 else f"a number of {value.bit_length()} bits"
+    if isinstance(value, str):
+        return repr(value) if len(value) < 40 else repr(value[:38] + "…")
+    return f"a {type(value).__name__}"
+
+
+def _sequence(values: object) -> tuple[Any, ...]:
+    if isinstance(values, tuple):
+        return values
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return tuple(values)
+    raise ValueError(f"{shown(values)} is not a list")
+
+
+def _storable(value: object) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)

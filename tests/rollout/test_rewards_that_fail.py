@@ -1,0 +1,336 @@
+"""Rewards, ratings and grades of users' functions that fail: None with a reason, and the run continues."""
+
+import asyncio
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import mars_env
+from mars_env.agents import ScriptedModel, make_agents
+from mars_env.envs import Game, Solve, SolveVerifyCorrect, make_game, spec
+from mars_env.envs.evidence import Evidence, RewardModelGrader
+from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS
+from mars_env.envs.selection import Highest, Ratings, rated
+from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.evaluation.report import build_report, console_text
+from mars_env.grading import grader_for
+from mars_env.rollout import Job, Store, collect, play_all, read_run
+from mars_env.rollout.regrade import regrade
+from mars_env.types import Action, Completion, Grade, Problem, Verdict
+
+PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
+GAME = Game(Solve(), grader_for("math"))
+AGENTS = make_agents(ScriptedModel([r"\boxed{4}"]), ["solver_0"])
+
+
+def raises(*_):
+    raise RuntimeError("my bug")
+
+
+class Rude(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+def rude(*_):
+    raise Rude
+
+
+def stops(*_):
+    raise StopIteration
+
+
+async def raises_later(*_):
+    await asyncio.sleep(0)
+    raise TimeoutError("later")
+
+
+def giving(value):
+    return lambda *_: value
+
+
+def giving_later(value):
+    async def reward(*_):
+        await asyncio.sleep(0)
+        return value
+
+    return reward
+
+
+FAILS = {
+    "raises": (raises, "the reward raised RuntimeError: my bug"),
+    "raises later": (raises_later, "the reward raised TimeoutError: later"),
+    "rude": (rude, "the reward raised Rude"),
+    "stops": (stops, "the reward raised StopIteration"),
+    "text": (giving("0.5"), "the reward is no reward: '0.5' is not a number"),
+    "bytes": (giving(b"1"), "the reward is no reward: a bytes is not a number"),
+    "list": (giving([1.0]), "the reward is no reward: a list is not a number"),
+    "complex": (giving(1j), "the reward is no reward: a complex is not a number"),
+    "nan": (giving(math.nan), "the reward is no reward: nan is not a finite number"),
+    "numpy nan": (giving(np.float32("nan")), "the reward is no reward: nan is not a finite number"),
+    "inf": (giving(math.inf), "the reward is no reward: inf is not a finite number"),
+    "-inf": (giving(np.float64("-inf")), "the reward is no reward: -inf is not a finite number"),
+    "huge": (giving(10**400), "the reward is no reward: it is too large for a number"),
+    "later text": (giving_later("x"), "the reward is no reward: 'x' is not a number"),
+    "later nan": (giving_later(math.nan), "the reward is no reward: nan is not a finite number"),
+}
+
+FINE = [1, True, 0.25, np.float32(0.5), np.int64(2), np.bool_(True), Fraction(1, 4)]
+
+
+async def run(game, out=None, agents=AGENTS, problems=PROBLEMS):
+    if out is None:
+        return await collect(game, agents, list(map(Job, problems)), seed=0)
+    with Store(out, {"seed": 0}, problems) as store:
+        owed = [job for job in map(Job, problems) if job.tree not in store.finished]
+        trees = [t async for t in play_all(game, agents, owed, seed=0, journal=store)]
+    return sorted(trees, key=lambda tree: tree.id)
+
+
+@pytest.mark.parametrize("name", FAILS)
+async def test_a_step_reward_that_fails_is_none_with_its_reason(tmp_path, name):
+    reward, why = FAILS[name]
+    trees = await run(replace(GAME, rewards={"solver": reward}), tmp_path / "run")
+    for tree in trees:
+        (turn,) = tree.turns
+        assert turn.reward is None and turn.info[REWARD_FAULT] == why
+        assert turn.grade is not None and not tree.fault  # the turn is kept, its grade stands
+    assert read_run(tmp_path / "run").trees == tuple(trees)
+    report = build_report(trees, title="t", problem_set="p", generated=False)
+    assert report.counts.reward_faults == {"solver": {why: 4}}
+    assert "solver 4 of 4" in console_text(report)
+    assert f"Rewards missing because the reward failed, solver: 4 x {why}" in report.notes
+    json.loads(report.json_text(), parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("name", FAILS)
+async def test_a_team_reward_that_fails_is_none_for_every_turn_it_rewards(tmp_path, name):
+    reward, _ = FAILS[name]
+    inner = reward
+
+    def team(tree):
+        value = inner()
+        if asyncio.iscoroutine(value):
+
+            async def later():
+                return {turn.id: await value for turn in tree.turns}
+
+            return later()
+        return {turn.id: value for turn in tree.turns}
+
+    trees = await run(replace(GAME, team_reward=team), tmp_path / "run")
+    for tree in trees:
+        (turn,) = tree.turns
+        assert turn.reward is None
+        assert turn.info[REWARD_FAULT].startswith("the team reward")
+        assert tree.info[REWARD_FAULTS] == {"0": turn.info[REWARD_FAULT]}
+    assert read_run(tmp_path / "run").trees == tuple(trees)
+    assert sum(build_report(trees, title="", problem_set="", generated=False)
+               .counts.reward_faults["solver"].values()) == 4  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [None, 1.0, "0", {"9": 1.0}, [("0", 1.0)]], ids=str)
+async def test_a_team_reward_of_another_form_is_no_reward(given):
+    (tree,) = await run(replace(GAME, team_reward=lambda tree: given), problems=PROBLEMS[:1])
+    assert tree.turns[0].reward is None and "the team reward failed" in tree.turns[0].info[REWARD_FAULT]
+
+
+async def test_one_wrong_team_reward_leaves_the_others_as_they_are():
+    game = Game(SolveVerifyCorrect(), grader_for("math"), team_reward=lambda tree: {"0": 0.5, "0.0": "x"})
+    team = make_agents(ScriptedModel(["\\boxed{4}\nCorrectness: Correct"]), game.rules.possible_agents)
+    (tree,) = await run(game, agents=team, problems=PROBLEMS[2:3])
+    assert tree.turns[0].reward == 0.5 and REWARD_FAULT not in tree.turns[0].info
+    assert tree.turns[1].reward is None and "'x' is not a number" in tree.turns[1].info[REWARD_FAULT]
+
+
+@pytest.mark.parametrize("value", FINE, ids=repr)
+async def test_any_finite_number_is_a_reward_and_stored_as_a_float(tmp_path, value):
+    (tree,) = await run(
+        replace(GAME, rewards={"solver": giving(value)}), tmp_path / "r", problems=PROBLEMS[:1]
+    )
+    assert tree.turns[0].reward == float(value) and type(tree.turns[0].reward) is float
+    assert read_run(tmp_path / "r").trees == (tree,)
+
+
+async def test_an_async_reward_that_never_answers_does_not_hang_the_run():
+    async def waits(turn, path, problem):
+        await asyncio.Event().wait()
+
+    game = replace(GAME, rewards={"solver": waits}, grading_timeout=0.05)
+    (tree,) = await run(game, problems=PROBLEMS[:1])
+    assert "no answer within 0.05 s" in tree.turns[0].info[REWARD_FAULT]
+
+
+def two(turn, path):
+    return 1.0
+
+
+def four(turn, path, problem, more):
+    return 1.0
+
+
+@pytest.mark.parametrize("wrong", [two, four, lambda: 1.0, 1.0, lambda turn, path, *, problem: 1.0])
+def test_a_reward_of_another_signature_is_refused_before_anything_is_played(wrong):
+    asked = []
+
+    def agent(observation):
+        asked.append(observation)
+        return "4"
+
+    for refused in (
+        lambda: mars_env.make("arithmetic-solve", rewards={"solver": wrong}),
+        lambda: make_game(spec("arithmetic-solve"), rewards={"solver": wrong}),
+        lambda: mars_env.evaluate("arithmetic-solve", agents=agent, limit=1, rewards={"solver": wrong}),
+    ):
+        with pytest.raises(ConfigError, match=r"'solver' must be a function of \(turn, path, problem\)"):
+            refused()
+    assert not asked
+
+
+def test_a_team_reward_of_another_signature_is_refused():
+    with pytest.raises(ConfigError, match=r"the team reward must be a function of \(tree\), but takes \(\)"):
+        mars_env.make("arithmetic-solve", team_reward=lambda: {})
+
+
+def test_rewards_with_defaults_and_callable_objects_are_taken():
+    class Callable:
+        def __call__(self, turn, path, problem, scale=2.0):
+            return scale
+
+    env = mars_env.make("arithmetic-solve", rewards={"solver": Callable()})
+    env.reset(seed=0)
+    env.step("4")
+    assert env.rewards["solver_0"] == 2.0
+
+
+def test_the_shell_shows_a_failed_reward_as_unknown():
+    env = mars_env.make("arithmetic-solve", rewards={"solver": raises}, team_reward=lambda tree: {"0": "x"})
+    env.reset(seed=0)
+    env.step("4")
+    assert env.rewards["solver_0"] == 0.0 and env.infos["solver_0"]["reward_unknown"]
+    assert "'x' is not a number" in env.tree.turns[0].info[REWARD_FAULT]
+
+
+async def test_grading_again_with_a_mended_reward_takes_the_reason_away():
+    (tree,) = await run(replace(GAME, rewards={"solver": raises}, team_reward=raises), problems=PROBLEMS[:1])
+    mended = await regrade(tree, GAME)
+    assert mended.turns[0].reward == 0.0 and REWARD_FAULT not in mended.turns[0].info
+    assert REWARD_FAULTS not in mended.info
+    broken = await regrade(mended, replace(GAME, rewards={"solver": raises}))
+    assert broken.turns[0].reward is None and "my bug" in broken.turns[0].info[REWARD_FAULT]
+
+
+@pytest.mark.parametrize(
+    "grade",
+    [
+        lambda: Grade(Verdict.WRONG, math.nan),
+        lambda: Grade(Verdict.WRONG, "0.5"),
+        lambda: Grade("CORRECT", 1.0),
+        lambda: Grade.correct(reason=b"bytes"),
+        lambda: Grade.correct(seconds=math.nan),
+        lambda: Grade.correct(tokens="9"),
+        lambda: "CORRECT",
+    ],
+)
+async def test_a_grade_that_is_none_is_unknown(tmp_path, grade):
+    class Mine:
+        async def grade(self, problem, text):
+            return grade()
+
+    (tree,) = await run(replace(GAME, grader=Mine()), tmp_path / "run", problems=PROBLEMS[:1])
+    assert tree.turns[0].grade.verdict is Verdict.UNKNOWN and tree.turns[0].reward is None
+    assert read_run(tmp_path / "run").trees == (tree,)
+
+
+async def test_scores_of_numpy_are_stored(tmp_path):
+    class Mine:
+        async def grade(self, problem, text):
+            return Grade.wrong("half", score=np.float32(0.5))
+
+    await run(replace(GAME, grader=Mine()), tmp_path / "run", problems=PROBLEMS[:1])
+    assert read_run(tmp_path / "run").trees[0].turns[0].reward == 0.5
+
+
+class Rating:
+    def __init__(self, ratings):
+        self.ratings = ratings
+
+    async def rate(self, statement, texts, seed):
+        return self.ratings(texts)
+
+
+BAD_RATINGS = {
+    "nan": lambda texts: Ratings((math.nan,) * len(texts)),
+    "text": lambda texts: Ratings(("0.5",) * len(texts)),
+    "high": lambda texts: Ratings((1.5,) * len(texts)),
+    "few": lambda texts: Ratings(()),
+    "tokens": lambda texts: Ratings((0.5,) * len(texts), "9"),
+    "list": lambda texts: [0.5] * len(texts),
+    "raises": raises,
+}
+
+
+@pytest.mark.parametrize("name", BAD_RATINGS)
+async def test_a_rating_that_is_none_is_never_a_score(name):
+    model = Rating(BAD_RATINGS[name])
+    if name != "raises":
+        with pytest.raises(ModelError):
+            await rated(model, "2 + 2?", ["4"], 0)
+    game = replace(
+        GAME, rules=SolveVerifyCorrect(), evidence=Evidence("reward-model", RewardModelGrader(model))
+    )
+    _, seen = await game.grades(PROBLEMS[0], game.rules.start(PROBLEMS[0]), Action("4"))
+    assert seen.verdict is Verdict.UNKNOWN and seen.score is None
+
+
+async def test_a_final_choice_by_bad_ratings_costs_the_tree_its_answer_only():
+    turns = [mars_env.types.Turn("p0#0", str(i), None, "", "solver_0", "", "p0", Action(str(i)), None, 1.0)
+             for i in range(2)]  # fmt: skip
+    with pytest.raises(ModelError, match="rates in"):
+        await Highest(Rating(BAD_RATINGS["nan"])).choose(PROBLEMS[0], turns, 0)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "a text",
+        Action(5),
+        Action("4", (Completion("4", token_ids=(1,), logprobs=(math.nan,)),)),
+        Action("4", (Completion("4", token_ids=(1,), logprobs=("x",)),)),
+        Action("4", (Completion("4", token_ids=(-1,)),)),
+        Action("4", (Completion("4", completion_tokens="9"),)),
+        Action("4", ("no completion",)),
+    ],
+    ids=repr,
+)
+async def test_an_action_that_cannot_be_stored_costs_its_own_tree_only(tmp_path, action):
+    class Mine:
+        policy = "mine"
+
+        async def act(self, observation, n, seed):
+            return [action if "1 + 1" in observation["problem"] else Action("4")] * n
+
+    trees = await run(GAME, tmp_path / "run", agents={"solver_0": Mine()})
+    assert [bool(tree.fault) for tree in trees] == [False, True, False, False]
+    assert len(read_run(tmp_path / "run").trees) == 4
+
+
+def test_references_with_infinities_are_stored_as_json_and_read_back(tmp_path):
+    reference = {"tests": [{"arguments": [1], "accept": [math.inf, -math.inf]}]}
+    problem = Problem("p", "?", reference, "code", {"rating": math.nan})
+    with Store(tmp_path / "run", {}, [problem]) as store:
+        store.write_tree(mars_env.types.Tree("p#0", problem, ()), {})
+    for file in (tmp_path / "run").iterdir():
+        for line in file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]:
+            json.loads(line, parse_constant=pytest.fail)
+    found = read_run(tmp_path / "run").trees[0].problem
+    assert found.reference == reference and math.isnan(found.metadata["rating"])
+
+
+def test_a_configuration_that_is_not_plain_data_is_refused_with_one_sentence(tmp_path):
+    with pytest.raises(StoreError, match="cannot be stored"):
+        Store(tmp_path / "run", {"temperature": math.nan}, PROBLEMS)
