@@ -43,7 +43,9 @@ class ABMCTSASettings(BaseModel):
     depth_decay: float | None = Field(default=None, gt=0.0, le=1.0)
     """MARS2-T+ takes 0.98: the draw of GEN is weighted by ``g(d) ** c``, c being how often GEN was
     taken at this node and d its depth, so that the tree grows deeper. The papers say that g shrinks
-    with depth, not how; here ``g(d) = depth_decay ** (d + 1)``, the root having depth 0. None: off."""
+    with depth, not how; here ``g(d) = depth_decay ** (d + 1)``, the root having depth 0. A draw below 0,
+    which a Gaussian prior gives and no score has, is divided by the weight: the weight never raises a
+    draw, whatever the prior. None: off."""
 
 
 class _Sums:
@@ -180,9 +182,9 @@ class ABMCTSA:
         """Whether CONT draws higher than GEN."""
         gen = self._draw(arms.gen, rng)
         cont = self._draw(arms.cont, rng)
-        if self._settings.depth_decay is not None:
-            gen *= self._settings.depth_decay ** ((node.depth + 1) * arms.gen.n)
-        return cont > gen
+        if self._settings.depth_decay is None:
+            return cont > gen
+        return _exceeds(cont, gen, self._settings.depth_decay ** ((node.depth + 1) * arms.gen.n))
 
     def _draw_child(self, arms: _Arms, rng: np.random.Generator) -> _Node:
         if len(arms.children) == 1:
@@ -200,6 +202,19 @@ class ABMCTSA:
 
     def _draw(self, sums: _Sums, rng: np.random.Generator) -> float:
         return float(self._settings.prior.draw(rng, sums.n, sums.total, sums.squares))
+
+
+def _exceeds(cont: float, gen: float, weight: float) -> bool:
+    """Whether CONT's draw exceeds GEN's, GEN's being lowered by a weight in [0, 1].
+
+    The weight multiplies a draw from 0 on and divides one below 0, so it lowers either; a smaller weight
+    never turns CONT into GEN, nor does a lower draw of GEN.
+
+    Example:
+        >>> _exceeds(0.5, 0.6, 1.0), _exceeds(0.5, 0.6, 0.8), _exceeds(-0.55, -0.5, 0.8)
+        (False, True, True)
+    """
+    return cont * weight > gen if gen < 0 else cont > gen * weight  # no division: a weight may reach 0
 
 
 def _argmax(values: Sequence[float]) -> int:

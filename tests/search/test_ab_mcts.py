@@ -2,6 +2,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mars_env.search import ABMCTSA, ABMCTSASettings, Ask
 
@@ -142,6 +144,87 @@ def test_depth_guidance_is_the_formula():
     tree = [(None, 0, 0.0), (0, 0, 0.6), (0, 0, 0.6), (1, 0, 0.5)]
     assert decides(tree, 0.956) == 0  # 0.956^4 = 0.835 >= 0.8333
     assert decides(tree, 0.955) != 0  # 0.955^4 = 0.832
+
+
+class Said:
+    """A prior that draws what it is told: GEN's draw, then CONT's; a third draw would be an error."""
+
+    def __init__(self, gen, cont):
+        self._draws = iter((gen, cont))
+
+    def draw(self, rng, n, total, squares):
+        return next(self._draws)
+
+
+def goes_deeper(gen, cont, decay, children=2):
+    """Whether a root that has so many children goes deeper, given what its two arms draw."""
+    algorithm = grow([(None, 0, 0.5)] * children, agents=("a",), depth_decay=decay)
+    algorithm._settings = algorithm._settings.model_copy(update={"prior": Said(gen, cont)})
+    [arms] = algorithm._root.arms
+    return algorithm._goes_on(algorithm._root, arms, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("gen", "cont", "deeper"),
+    [
+        (0.6, 0.48, False),  # 0.6 * 0.81 = 0.486
+        (0.6, 0.49, True),
+        (-0.5, -0.5, True),  # -0.5 / 0.81 = -0.617; multiplied it would be -0.405, and above CONT
+        (-0.5, -0.61, True),
+        (-0.5, -0.62, False),
+        (-0.5, 0.0, True),
+        (0.0, 0.0, False),  # nothing can be lower than equal
+        (0.5, -0.5, False),
+    ],
+)
+def test_depth_guidance_lowers_gen_on_both_sides_of_0(gen, cont, deeper):
+    """Two children at the root and a decay of 0.9: the weight is 0.9^2 = 0.81."""
+    assert goes_deeper(gen, cont, 0.9) is deeper
+
+
+@given(
+    gen=st.floats(-3, 3), cont=st.floats(-3, 3), lower=st.floats(0, 1),
+    decay=st.floats(0.01, 1), other=st.floats(0.01, 1), children=st.integers(1, 30),
+)  # fmt: skip
+def test_depth_guidance_never_turns_from_cont_to_gen(gen, cont, lower, decay, other, children):
+    """A stronger decay, one more child or a lower draw of GEN: who went deeper before still does."""
+    if cont > gen or goes_deeper(gen, cont, max(decay, other), children):
+        assert goes_deeper(gen, cont, min(decay, other), children)
+        assert goes_deeper(gen, cont, min(decay, other), children + 1)
+        assert goes_deeper(gen - lower, cont, min(decay, other), children)
+
+
+def test_a_weight_that_vanishes_divides_nothing_by_0():
+    assert goes_deeper(-0.5, -2.0, 1e-300, children=3) and not goes_deeper(0.5, -2.0, 1e-300, children=3)
+
+
+def mean_depth(prior, decay, score, nodes=60, seeds=60):
+    """The mean depth of all nodes of some searches by one agent."""
+    depths = []
+    for seed in range(seeds):
+        algorithm = ABMCTSA(("a",), ABMCTSASettings(prior={"kind": prior}, depth_decay=decay))
+        choosing, scoring = np.random.default_rng(seed), np.random.default_rng(10_000 + seed)
+        depth = {None: 0}
+        for id in range(nodes):
+            parent, agent = algorithm.choose(choosing)
+            algorithm.asked(Ask(id, parent, agent))
+            algorithm.told(Ask(id, parent, agent), score(scoring))
+            depth[id] = depth[parent] + 1
+        depths += [depth[id] for id in range(nodes)]
+    return float(np.mean(depths))
+
+
+@pytest.mark.parametrize("prior", ["beta", "gaussian"])
+@pytest.mark.parametrize(
+    "score",
+    [lambda rng: 0.0, lambda rng: 1.0, lambda rng: 0.5, lambda rng: float(rng.random() < 0.3)],
+    ids=["all wrong", "all right", "halves", "some right"],
+)
+def test_depth_guidance_makes_trees_deeper_under_both_priors(prior, score):
+    """Also where every score is 0 and half of a Gaussian's draws are negative."""
+    plain, guided, strong = (mean_depth(prior, decay, score) for decay in (None, 0.98, 0.9))
+    assert guided > plain + 0.02
+    assert strong > guided + 0.1
 
 
 @pytest.mark.parametrize("decay", [0.0, 1.1, -1])
