@@ -148,8 +148,10 @@ EVALUATION = TreeSearchSettings()
 TRAINING = TreeSearchSettings(nodes=8, wave=1, early_stop=False, sees="grade")
 """The paper's search in training: 8 nodes, scored by all tests."""
 
-T_PLUS = TreeSearchSettings(depth_decay=0.98, final="reward-model")
-"""MARS2-T+: feedback, depth-guided exploration, and a reward model (which must be given) at the end."""
+T_PLUS = TreeSearchSettings(depth_decay=0.98, early_stop=False, final="reward-model")
+"""MARS2-T+: feedback, depth-guided exploration, and a reward model (which must be given) at the end. It
+spends its whole budget: stopped at the first node that passes, a search would leave the reward model one
+candidate."""
 
 _PRESETS = {"evaluation": EVALUATION, "training": TRAINING, "t-plus": T_PLUS}
 _ROLES = {"code": "coder", "math": "solver"}

@@ -191,6 +191,50 @@ def test_the_parts_of_t_plus_can_be_switched_alone():
     whole = game(schedule="t-plus")
     assert isinstance(whole.evidence.selection, Highest) and whole.evidence.sees == "public"
     assert whole.rules.settings.feedback and whole.rules.settings.search().options == {"depth_decay": 0.98}
+    assert whole.rules.settings.search().stop_at is None  # the reward model is to have a choice
+    assert game(schedule="t-plus", early_stop=True).rules.settings.search().stop_at == 1.0
     assert game(schedule="t-plus", feedback=False).rules.settings.depth_decay == 0.98
     assert game(schedule="t-plus", depth_decay=None).rules.settings.search().options == {}
     assert not isinstance(game(schedule="t-plus", final="first").evidence.selection, Highest)
+
+
+class Keeping:
+    """A reward model that keeps what it was asked, and likes long texts."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def rate(self, statement, texts, seed):
+        self.asked.append(list(texts))
+        return Ratings(tuple(1 - 1 / (1 + len(text)) for text in texts))
+
+
+class Right:
+    """Always right, each time in other words."""
+
+    policy = "right"
+
+    async def act(self, observation, n, seed):
+        return [
+            Action(f"```python\ndef f(x):\n    return x if x < 3 else 0  # {seed}\n```") for _ in range(n)
+        ]
+
+
+def test_t_plus_spends_its_budget_and_leaves_its_reward_model_a_choice():
+    """Stopped at the first program that passes, the reward model would have nothing to choose from."""
+
+    def played(**settings):
+        model = Keeping()
+        game = make_game(
+            spec("arithmetic-tree-search", reward_model=model, nodes=12, **settings), kind="code"
+        )
+        (tree,) = asyncio.run(collect(game, cast(game.rules, Right()), [Job(CODE[0])], seed=2))
+        return tree, model
+
+    tree, model = played(schedule="t-plus")
+    assert len(tree.turns) == 12 and all(turn.search_score == 1.0 for turn in tree.turns)
+    ((*texts,),) = model.asked
+    assert len(texts) == 12
+    assert max(texts, key=len) == next(turn.text for turn in tree.turns if turn.id == tree.final)
+    stopped, idle = played(schedule="t-plus", early_stop=True, wave=1)
+    assert len(stopped.turns) == 1 and idle.asked == []

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import mars_env
+from mars_env.envs.selection import Highest
+from mars_env.envs.tree_search import T_PLUS
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.evaluation import provenance
 from mars_env.grading.code.grader import CodeGrader
@@ -21,12 +24,16 @@ from mars_env.trainers.miniature.mars2_agents import MiniatureCoder
 from mars_env.trainers.miniature.mars2_experiment import (
     ARMS,
     CHOICES,
+    REWARD_MODEL,
     TrainedTeam,
+    choices_left,
     chosen_by,
     diversity,
+    evaluate_team,
     evaluation_game,
     held_out,
     lean_of,
+    right_diversity,
     right_within,
     search,
     search_figures,
@@ -295,6 +302,84 @@ def test_the_choices_choose_among_what_passes_best():
     for name, final in (("vote", "1"), ("shortest", "2")):
         (chosen,) = asyncio.run(chosen_by(CHOICES[name], [tree]))
         assert chosen.final == final
+
+
+def test_t_plus_is_the_preset_that_users_run():
+    """What the study sets is said here and on its page; the rest is the preset's."""
+    studied = RECIPE.t_plus(REWARD_MODEL)
+    own = {"nodes": 384, "tokens": 96, "wave": 2, "score": "fraction", "reward_model": REWARD_MODEL}
+    assert studied == T_PLUS.model_copy(update=own)
+    users = mars_env.make("nibbles-tree-search", schedule="t-plus", agents=2, **own).game
+    game = evaluation_game(studied, 2)
+    assert game.rules.possible_agents == users.rules.possible_agents
+    assert game.rules.settings.model_copy(update={"search_grader": None}) == users.rules.settings
+    assert (
+        isinstance(game.evidence.selection, Highest) and game.evidence.selection == users.evidence.selection
+    )
+    assert users.evidence.sees == "public"  # which `NibbleGrader` judges as the sandbox does
+
+
+def test_the_study_runs_t_plus_with_its_own_final_choice():
+    agents = {"coder_0": Scripted(), "coder_1": Scripted()}
+    found = asyncio.run(evaluate_team(TrainedTeam(agents), 0, TINY))
+    for name in ("t-plus", "depth", "preset", "search", "no-feedback"):
+        assert found[f"{name}_nodes"] > 1 and found[f"{name}_tokens"] >= TINY.tokens
+    assert found["t-plus_nodes"] == found["depth_nodes"]  # the same searches, another final choice
+    assert found["t-plus_solved"] == found["t-plus stopped_solved"] > 0
+    assert found["t-plus_one candidate"] <= found["t-plus stopped_one candidate"]
+
+
+def test_a_search_that_stops_early_leaves_fewer_candidates():
+    one, other = Pair(("inc",), ("inc",)), Pair(("inc", "xor5", "xor5"), ("inc",))
+
+    def tree(*passing):
+        turns = tuple(
+            Turn(
+                "p#0", str(i), None, "", "c_0", "", "p", Action(pair.program), None, score, None, {"call": i}
+            )
+            for i, (pair, score) in enumerate(passing)
+        )
+        return Tree("p#0", Problem("p", "?", None, "code"), turns)
+
+    trees = [
+        tree((one, 0.5), (one, 1.0), (other, 0.5), (other, 1.0)),  # a second one in the next wave of 2
+        tree((one, 1.0), (other, 1.0)),  # two in one wave
+        tree((one, 1.0), (one, 1.0), (one, 1.0)),  # the same again and again
+        tree((one, 0.5), (other, 0.75)),  # none
+    ]
+    assert choices_left(trees) == {"solved": 0.75, "one candidate": pytest.approx(1 / 3)}
+    assert choices_left(trees, wave=2) == {"solved": 0.75, "one candidate": pytest.approx(2 / 3)}
+    assert choices_left(trees[3:]) == {"solved": 0.0}
+
+
+def fresh_programs(*programs):
+    """A search by best-of-n: (text, agent, whether it is right) of each program."""
+    turns = tuple(
+        Turn("p#0", str(i), None, "", agent, "", "p", Action(text),
+             Grade.correct() if right else Grade.wrong("no"), 0.0, None, {"call": i})
+        for i, (text, agent, right) in enumerate(programs)
+    )  # fmt: skip
+    return Tree("p#0", Problem("p", "?", None, "code"), turns)
+
+
+def test_diversity_of_right_programs_counts_no_wrong_ones():
+    a, b = "coder_0", "coder_1"
+    varied = fresh_programs(("w1", a, False), ("w2", b, False), ("r", a, True), ("w3", b, False))
+    assert right_diversity([varied], 4) == {"solved": 1.0, "right_pairs": 0.0, "distinct_share": 1.0}
+    several = fresh_programs(("r", a, True), ("r", b, True), ("s", b, True), ("w", a, False))
+    assert right_diversity([several], 4) == {
+        "solved": 1.0,
+        "right_pairs": 1.0,
+        "distinct_share": pytest.approx(2 / 3),
+        "different_right": 0.5,  # of coder_0's with coder_1's: r, r and r, s
+    }
+    alone = fresh_programs(("r", a, True), ("r", a, True), ("s", a, True), ("w", a, False))
+    assert right_diversity([alone], 4)["different_right"] == pytest.approx(2 / 3)
+    hopeless = fresh_programs(("w1", a, False), ("w2", b, False))
+    assert right_diversity([hopeless], 4) == {"solved": 0.0, "right_pairs": 0.0}
+    both = right_diversity([several, hopeless], 4)
+    assert both["solved"] == both["right_pairs"] == 0.5 and both["different_right"] == 0.5
+    assert right_diversity([several], 2)["different_right"] == 0.0  # of the first two programs alone
 
 
 def test_untrained_models_stay_as_they_were_and_the_cache_gives_the_same(tmp_path):

@@ -15,7 +15,7 @@ from typing import Final
 from mars_env.agents.hf import HFModel
 from mars_env.envs import Game
 from mars_env.envs.search_grower import SearchGrower
-from mars_env.envs.selection import Highest, Ratings, Selection, Vote, candidates
+from mars_env.envs.selection import First, Highest, Ratings, Selection, Vote, candidates
 from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearchSettings, tree_search
 from mars_env.evaluation.metrics import estimates, is_right, measure, sampled_tokens
 from mars_env.problems import ProblemSet, load_problems
@@ -106,8 +106,11 @@ def training_game(arm: Mars2Arm, recipe: Mars2Recipe) -> Game:
 
 
 def evaluation_game(settings: TreeSearchSettings, agents: int) -> Game:
-    """The environment ``nibbles-tree-search`` at test time: the search sees the public tests alone."""
-    seen = settings.model_copy(update={"search_grader": NibbleGrader(tests="public", score="fraction")})
+    """The environment ``nibbles-tree-search`` at test time: the search sees the public tests alone.
+
+    As ``make`` would make it from the same settings, but judged by `NibbleGrader`.
+    """
+    seen = settings.model_copy(update={"search_grader": NibbleGrader(tests="public", score=settings.score)})
     return _game(seen, agents, NibbleGrader())
 
 
@@ -197,7 +200,10 @@ class Shortest:
 BUDGETS: Final = ("best-of-n", "refinement", "search")
 """Searches that are looked at with smaller budgets as well."""
 
-CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(), "shortest": Highest(Shortest())}
+REWARD_MODEL: Final = Shortest()
+"""Of MARS2-T+."""
+
+CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(), "shortest": Highest(REWARD_MODEL)}
 """Final choices that are compared with taking the first candidate."""
 
 
@@ -246,30 +252,51 @@ def right_within(trees: Sequence[Tree], tokens: int) -> float:
     return right / max(1, len(finished))
 
 
-def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
-    """How different a team's fresh programs are, from searches by best-of-n.
+def choices_left(trees: Sequence[Tree], wave: int | None = None) -> dict[str, float]:
+    """Whether the searches that found a program which passes leave the final choice anything to choose.
 
-    Means over problems, of each problem's first `nodes` programs:
+    Args:
+        trees: Searches; those without such a program are not counted.
+        wave: Look at them as if they had stopped after the wave of so many nodes that found the first one.
+
+    Returns:
+        ``solved``, the share of searches that found one; and, if any did, ``one candidate``, the share of
+        those whose best candidates are one program.
+
+    Example:
+        >>> choices_left([])
+        {'solved': 0.0}
+    """
+    texts = []
+    for tree in trees:
+        passing = [turn for turn in candidates(tree.turns) if turn.search_score == 1.0]
+        if passing and wave is not None:
+            end = (int(passing[0].info["call"]) // wave + 1) * wave
+            passing = [turn for turn in passing if int(turn.info["call"]) < end]
+        if passing:
+            texts.append({turn.text for turn in passing})
+    found = {"solved": len(texts) / max(1, len(trees))}
+    return found | ({"one candidate": sum(len(each) == 1 for each in texts) / len(texts)} if texts else {})
+
+
+def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
+    """How different a team's fresh programs are, right or wrong, from searches by best-of-n.
+
+    Most of them are wrong: see `right_diversity` for those that are not. Means over problems, of each
+    problem's first `nodes` programs:
 
     - ``pass@1``: the share that is right: Pass@1 of the agents.
     - ``distinct``: different functions, told by their outputs on all inputs, as a share of the programs.
-    - ``distinct_right``: different texts among the right programs.
+    - ``distinct_right``: the number of different texts among the right programs.
     - ``different``: of pairs of programs by different agents (by the one agent, where it is alone), the share
-    that
-      computes different functions.
+      that computes different functions.
     - ``disagree``: likewise, the share of which one is right and the other wrong.
     """
     rows: list[tuple[float, ...]] = []
-    for tree in trees:
-        turns = sorted(tree.turns, key=lambda turn: int(turn.info["call"]))[:nodes]
+    for turns in _first(trees, nodes):
         functions = [function_of(turn) for turn in turns]
         right = [bool(is_right(turn)) for turn in turns]
-        alone = len({turn.agent for turn in turns}) == 1
-        pairs = [
-            (i, j)
-            for i, j in itertools.combinations(range(len(turns)), 2)
-            if alone or turns[i].agent != turns[j].agent
-        ]
+        pairs = _pairs(turns)
         rows.append(
             (
                 sum(right) / len(turns),
@@ -285,6 +312,51 @@ def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
     }
 
 
+def right_diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
+    """How different a team's *right* fresh programs are, from searches by best-of-n.
+
+    Right programs of one problem compute the same, so it is their texts that may differ. Of each problem's
+    first `nodes` programs:
+
+    - ``solved``: the share of problems with a right one.
+    - ``distinct_share``: different texts as a share of the right programs, mean over the problems that have
+      one.
+    - ``different_right``: of pairs of right programs by different agents (by the one agent, where it is
+      alone), the share whose texts differ, mean over the problems that have such a pair.
+    - ``right_pairs``: the share of problems that have such a pair.
+
+    What there is no problem for is left out.
+    """
+    shares, differing, problems = [], [], 0
+    for turns in _first(trees, nodes):
+        problems += 1
+        right = [turn for turn in turns if is_right(turn)]
+        alone = len({turn.agent for turn in turns}) == 1
+        if right:
+            shares.append(len({turn.text for turn in right}) / len(right))
+        if pairs := _pairs(right, alone):
+            differing.append(sum(right[i].text != right[j].text for i, j in pairs) / len(pairs))
+    found = {"solved": len(shares) / max(1, problems), "right_pairs": len(differing) / max(1, problems)}
+    means = {"distinct_share": shares, "different_right": differing}
+    return found | {name: sum(values) / len(values) for name, values in means.items() if values}
+
+
+def _first(trees: Sequence[Tree], nodes: int) -> list[list[Turn]]:
+    """The first turns of each tree, in the order of asking."""
+    return [sorted(tree.turns, key=lambda turn: int(turn.info["call"]))[:nodes] for tree in trees]
+
+
+def _pairs(turns: Sequence[Turn], alone: bool | None = None) -> list[tuple[int, int]]:
+    """Pairs of turns by different agents; all pairs where there is one agent alone."""
+    if alone is None:
+        alone = len({turn.agent for turn in turns}) == 1
+    return [
+        (i, j)
+        for i, j in itertools.combinations(range(len(turns)), 2)
+        if alone or turns[i].agent != turns[j].agent
+    ]
+
+
 def function_of(turn: Turn) -> object:
     """What a program computes: its two tables; its text, where it is none of the miniature's."""
     pair = read_program(turn.text)
@@ -294,7 +366,7 @@ def function_of(turn: Turn) -> object:
 async def evaluate_team(
     trained: TrainedTeam, seed: int, recipe: Mars2Recipe = RECIPE, *, parts: bool = True
 ) -> dict[str, float]:
-    """All figures of a team, by name: ``<search>_<figure>``, and `diversity` without a prefix.
+    """All figures of a team: ``<search>_<figure>``, and both kinds of diversity without a prefix.
 
     The searches have the same tokens each: best-of-n, sequential refinement, and AB-MCTS with feedback.
 
@@ -302,25 +374,31 @@ async def evaluate_team(
         trained: The team.
         seed: Of the held-out problems and the searches.
         recipe: How.
-        parts: Tell the parts of MARS2-T+ apart as well: AB-MCTS without feedback, with depth-guided
-            exploration beside the feedback, with a vote or the shortest program as its final choice, and with
-            all parts (``t-plus``).
+        parts: Tell the parts of MARS2-T+ apart as well: AB-MCTS without feedback; with a vote or the shortest
+            program as its final choice; ``t-plus``, which has all parts; the same searches with the first
+            candidate as their final choice (``depth``); and ``preset``, the preset ``t-plus`` with no setting
+            of its own but the tokens.
     """
     runs = {
         "best-of-n": await search(trained, recipe.searched("best-of-n"), seed, recipe),
         "refinement": await search(trained, recipe.searched("refinement"), seed, recipe),
         "search": await search(trained, recipe.searched(), seed, recipe),
     }
+    figures: dict[str, float] = {}
     if parts:
-        guided = recipe.searched(depth_decay=recipe.depth_decay)
         runs["no-feedback"] = await search(trained, recipe.searched(feedback=False), seed, recipe)
-        runs["depth"] = await search(trained, guided, seed, recipe)
         for name, selection in CHOICES.items():
             runs[name] = await chosen_by(selection, runs["search"])
-        runs["t-plus"] = await chosen_by(CHOICES["shortest"], runs["depth"])
-    figures: dict[str, float] = {}
+        runs["t-plus"] = await search(trained, recipe.t_plus(REWARD_MODEL), seed, recipe)
+        runs["depth"] = await chosen_by(First(), runs["t-plus"])
+        preset = tree_search("t-plus", kind="code", tokens=recipe.tokens, reward_model=REWARD_MODEL).settings
+        runs["preset"] = await search(trained, preset, seed, recipe)
+        for name, wave in (("t-plus", None), ("t-plus stopped", recipe.wave)):
+            left = choices_left(runs["t-plus"], wave)
+            figures |= {f"{name}_{key}": value for key, value in left.items()}
     for name, trees in runs.items():
         figures |= {f"{name}_{key}": value for key, value in search_figures(trees).items()}
         if name in BUDGETS:
             figures |= {f"{name}_pass@1 at {n}": right_within(trees, n) for n in recipe.cuts}
-    return figures | diversity(runs["best-of-n"], recipe.diversity_nodes)
+    fresh, nodes = runs["best-of-n"], recipe.diversity_nodes
+    return figures | diversity(fresh, nodes) | right_diversity(fresh, nodes)

@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from mars_env.envs.tree_search import TreeSearchSettings
+from mars_env.envs.selection import RewardModel
+from mars_env.envs.tree_search import TreeSearchSettings, tree_search
 from mars_env.trainers.config import TrainConfig, TreeCredit
 from mars_env.trainers.miniature.mars2_warm_start import WarmStart
 
@@ -65,9 +66,6 @@ class Mars2Recipe(BaseModel):
     tokens: PositiveInt = 96
     """Of every search at evaluation, whichever algorithm: about 20 fresh programs."""
 
-    depth_decay: float = 0.98
-    """Of depth-guided exploration, where that is on: the paper's."""
-
     diversity_nodes: PositiveInt = 10
     """Fresh programs of each problem that diversity is told from."""
 
@@ -79,14 +77,25 @@ class Mars2Recipe(BaseModel):
 
     def searched(self, algorithm: str = "ab-mcts-a", **settings: Any) -> TreeSearchSettings:
         """A search at evaluation: it spends its tokens, whether or not a node passes the public tests."""
-        return TreeSearchSettings(
-            nodes=4 * self.tokens,
-            tokens=self.tokens,
-            algorithm=algorithm,
-            wave=self.wave,
-            early_stop=False,
-            **settings,
+        return self._budgeted("evaluation", algorithm=algorithm, early_stop=False, **settings)
+
+    def t_plus(self, reward_model: RewardModel, **settings: Any) -> TreeSearchSettings:
+        """MARS2-T+ by the preset that users run (``schedule="t-plus"``), with the other searches' budget."""
+        return self._budgeted("t-plus", reward_model=reward_model, **settings)
+
+    def _budgeted(self, schedule: str, **settings: Any) -> TreeSearchSettings:
+        rules = tree_search(
+            schedule,
+            kind="code",
+            **{
+                "nodes": 4 * self.tokens,
+                "tokens": self.tokens,
+                "wave": self.wave,
+                "score": "fraction",
+                **settings,
+            },
         )
+        return rules.settings
 
     def trained(self, algorithm: str, models: int) -> TreeSearchSettings:
         """The search in training: half of a tree's nodes are decided at once, then the other half."""
