@@ -27,6 +27,7 @@ import typer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 
+from mars_env.envs.tree_search import T_PLUS
 from mars_env.errors import ConfigError
 from mars_env.evaluation import (
     Ledger,
@@ -69,6 +70,17 @@ DIVERSITY = {
     "different": "two agents differ",
     "disagree": "one right, one wrong",
 }
+RIGHT = {
+    "distinct_right": "different right programs for 100 problems",
+    "solved": "problems with a right one",
+    "right_pairs": "problems with two, by different agents",
+    "different_right": "these two differ",
+}
+CHOICE = {
+    "t-plus_solved": "problems with a program that passes",
+    "t-plus_one candidate": "one candidate left, whole budget",
+    "t-plus stopped_one candidate": "one candidate left, stopped at the first",
+}
 BUDGETS = {"best-of-n": "best-of-n", "search": "AB-MCTS"}
 CURVES = ("untrained", "single", "homogeneous", "equal pair", "heterogeneous")
 PARTS = {
@@ -78,6 +90,7 @@ PARTS = {
     "shortest_pass@1": "feedback, shortest",
     "depth_pass@1": "feedback, depth",
     "t-plus_pass@1": "all: feedback, depth, shortest",
+    "preset_pass@1": "all, no other setting",
 }
 SHAPE = (
     # text, arm, arm that is taken away
@@ -94,7 +107,8 @@ COMPARED = {
     "search_pass@1": "AB-MCTS, Pass@1",
     "search_pass@n": "AB-MCTS, Pass@N",
     "refinement_pass@1": "refinement, Pass@1",
-    "distinct": "different functions",
+    "distinct": "different functions, right or wrong",
+    "distinct_right": "different right programs for 100 problems",
 }
 WITHIN = (
     # text, figure, figure that is taken away
@@ -106,6 +120,7 @@ WITHIN = (
     ("T+: a vote as the final choice", "vote_pass@1", "search_pass@1"),
     ("T+: the shortest program as the final choice", "shortest_pass@1", "search_pass@1"),
     ("T+: all parts above none", "t-plus_pass@1", "no-feedback_pass@1"),
+    ("T+ with no other setting above AB-MCTS without its parts", "preset_pass@1", "no-feedback_pass@1"),
 )
 WITHIN_ARMS = tuple(arm.name for arm in ARMS if arm.parts)
 console = Console(width=110)
@@ -113,7 +128,7 @@ console = Console(width=110)
 
 def settings(recipe: Mars2Recipe = RECIPE) -> str:
     """The hash of everything that decides a result except arm and seed."""
-    return settings_hash({"recipe": recipe.model_dump(mode="json")})
+    return settings_hash({"recipe": recipe.model_dump(mode="json"), "t-plus": T_PLUS.model_dump(mode="json")})
 
 
 async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path, origin: Provenance) -> LedgerRow:
@@ -176,6 +191,7 @@ def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
     lines = [
         (text, *(judged(arm_difference(rows, arm, arm, less, more)) for arm in arms))
         for text, more, less in WITHIN
+        if all({more, less} <= row.figures.keys() for row in rows if row.arm in arms)
     ]
     return markdown_table(("claim", *arms), lines) + "\n"
 
@@ -236,13 +252,10 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
                 for tokens, figure in budgets(recipe)[:-1]
             },
         ),
-        distinct_right=markdown_table(
-            ("arm", "different right programs a problem"),
-            [(name, f"{arm_estimate(rows, name, 'distinct_right').mean:.2f}") for name in names],
-        )
-        + "\n",
+        right=arms_table(rows, names, RIGHT),
         diversity=arms_table(rows, names, DIVERSITY),
         parts=arms_table(rows, [name for name in WITHIN_ARMS if name in names], PARTS),
+        choice=arms_table(rows, [name for name in WITHIN_ARMS if name in names], CHOICE),
         shape=shape_table(rows, names),
         within=within_table(rows, names),
         spent=markdown_table(("arm", "trained on, by model", *SPENT.values()), spent) + "\n",
@@ -266,11 +279,25 @@ SPENT = {
 }
 
 
+def shown() -> list[LedgerRow]:
+    """The rows of the newest settings of which all arms have been run on the same seeds.
+
+    Raises:
+        ConfigError: There are none.
+    """
+    by_settings: dict[str, list[LedgerRow]] = {}
+    for row in LEDGER.rows():
+        by_settings.setdefault(row.settings, []).append(row)
+    for rows in reversed(by_settings.values()):
+        seeds = {arm.name: {row.seed for row in rows if row.arm == arm.name} for arm in ARMS}
+        if len({frozenset(each) for each in seeds.values()}) == 1:
+            return rows
+    raise ConfigError(f"{LEDGER.path} holds no settings of which all arms were run; run a seed")
+
+
 def write_page() -> None:
-    """Make the part of docs/results.md from the ledger's rows of the present settings."""
-    rows = LEDGER.rows(settings())
-    if not rows:
-        raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
+    """Make the part of docs/results.md from the ledger."""
+    rows = shown()
     write_part(DOCS / "results.md", "mars2", page(rows))
     plot = training_curves(curves(rows), ylabel="Pass@1 of the search, %", xlabel="tokens a problem")
     (DOCS / "results" / "mars2-budget.svg").write_bytes(plot)

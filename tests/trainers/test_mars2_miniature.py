@@ -439,10 +439,7 @@ def test_the_quick_seed_runs_as_a_command_and_keeps_nothing(study):
 
 
 def test_the_page_is_made_of_the_ledger(study):
-    rows = study.LEDGER.rows(study.settings())
-    if not rows:
-        pytest.fail("the ledger holds no row of the present settings: run the study, or restore the recipe")
-    made = study.page(rows)
+    made = study.page(study.shown())
     assert made.rstrip() in (study.DOCS / "results.md").read_text(encoding="utf-8")
 
 
