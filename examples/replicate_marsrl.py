@@ -37,7 +37,8 @@ from mars_env.evaluation import (
     provenance,
     settings_hash,
 )
-from mars_env.evaluation.ledger import SeedEstimate, seed_text, seeds_of
+from mars_env.evaluation.claims import Claim, claims_table, judge
+from mars_env.evaluation.ledger import seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.report import markdown_table
@@ -72,19 +73,18 @@ BASELINES = {
     "refinement": "self-refinement",
     "going_on": "going on writing",
 }
+SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
 CLAIMS = (
-    # text, arm, arm that is taken away, figure, figure that is taken away
-    ("joint training improves the Solver", "all", "none", "solver_accuracy", "solver_accuracy"),
-    ("joint training improves the System", "all", "none", "system_accuracy", "system_accuracy"),
-    ("after joint training, System above Solver", "all", "all", "system_accuracy", "solver_accuracy"),
-    ("System: joint above Solver only", "all", "solver", "system_accuracy", "system_accuracy"),
-    ("System: joint above Verifier and Corrector only", "all", "verifier+corrector",
-     "system_accuracy", "system_accuracy"),
-    ("Solver: joint above Verifier and Corrector only", "all", "verifier+corrector",
-     "solver_accuracy", "solver_accuracy"),
-    ("System, own weights for each role: joint above Verifier and Corrector only", "separate all",
-     "separate verifier+corrector", "system_accuracy", "system_accuracy"),
-    ("System: own rewards above one shared reward", "all", "shared", "system_accuracy", "system_accuracy"),
+    Claim("before training, the loop adds nothing or hurts", "none", SYSTEM, "none", SOLVER, above=False),
+    Claim("joint training improves the Solver", "all", SOLVER, "none"),
+    Claim("joint training improves the System", "all", SYSTEM, "none"),
+    Claim("after joint training, System above Solver", "all", SYSTEM, "all", SOLVER),
+    Claim("System: joint above Solver only", "all", SYSTEM, "solver"),
+    Claim("System: joint above Verifier and Corrector only", "all", SYSTEM, "verifier+corrector"),
+    Claim("Solver: joint above Verifier and Corrector only", "all", SOLVER, "verifier+corrector"),
+    Claim("System, own weights for each role: joint above Verifier and Corrector only",
+          "separate all", SYSTEM, "separate verifier+corrector"),
+    Claim("System: own rewards above one shared reward", "all", SYSTEM, "shared"),
 )  # fmt: skip
 console = Console(width=110)
 
@@ -132,30 +132,6 @@ def play(name: str, seed: int, origin: Provenance) -> LedgerRow:
     return asyncio.run(run(next(arm for arm in ARMS if arm.name == name), seed, origin))
 
 
-def judged(difference: SeedEstimate) -> str:
-    """Whether a positive difference is shown."""
-    if difference.low is None:
-        return "one seed only"
-    if difference.low > 0:
-        return "holds"
-    return "not shown" if difference.high is None or difference.high >= 0 else "the opposite holds"
-
-
-def claims_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
-    """Each part of the claim with its paired difference, and whether its interval excludes 0."""
-    lines = []
-    if "none" in names:
-        loop = arm_difference(rows, "none", "none", "solver_accuracy", "system_accuracy")
-        holds = loop.low is not None and loop.low <= 0
-        text = "before training, the loop adds nothing or hurts"
-        lines.append((text, seed_text(loop, signed=True), "holds" if holds else "does not hold"))
-    for text, arm, other, figure, other_figure in CLAIMS:
-        if arm in names and other in names:
-            found = arm_difference(rows, other, arm, other_figure, figure)
-            lines.append((text, seed_text(found, signed=True), judged(found)))
-    return markdown_table(("claim", "difference", ""), lines) + "\n"
-
-
 def page(rows: Sequence[LedgerRow]) -> str:
     """The part of docs/results.md on MarsRL."""
     present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
@@ -174,7 +150,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
             title,
             mean("all", f"baseline_{key}_tokens"),
             seed_text(against[key], signed=True),
-            judged(against[key]),
+            judge(against[key]),
         )
         for key, title in BASELINES.items()
     ]
@@ -195,7 +171,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
         problems=joint[0].detail["problems"],
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
         turns=markdown_table(("arm", *map(str.capitalize, ROLES)), turns) + "\n",
-        claims=claims_table(rows, names),
+        claims=claims_table(rows, CLAIMS),
         notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
         lengths=arms_table(rows, names, lengths),
         baselines=markdown_table(("arm", "System", *BASELINES.values()), alone) + "\n",

@@ -216,6 +216,21 @@ def arm_estimate(rows: Sequence[LedgerRow], arm: str, figure: str) -> SeedEstima
     return over_seeds(list(values.values()))
 
 
+def seed_differences(
+    rows: Sequence[LedgerRow], arm_a: str, arm_b: str, figure: str, figure_b: str | None = None
+) -> dict[int, float]:
+    """Arm b minus arm a by seed, over the seeds that both have, in the order of the seeds.
+
+    Arguments and errors are those of `arm_difference`, which averages these.
+    """
+    _one_setting(rows)
+    a, b = _by_seed(rows, arm_a, figure), _by_seed(rows, arm_b, figure_b or figure)
+    shared = sorted(a.keys() & b.keys())
+    if not shared:
+        raise ConfigError(f"the arms {arm_a!r} and {arm_b!r} share no seed with the figure {figure!r}")
+    return {seed: b[seed] - a[seed] for seed in shared}
+
+
 def arm_difference(
     rows: Sequence[LedgerRow], arm_a: str, arm_b: str, figure: str, figure_b: str | None = None
 ) -> SeedEstimate:
@@ -239,12 +254,7 @@ def arm_difference(
         >>> round(arm_difference(rows, "none", "all", "system").mean, 3)
         0.35
     """
-    _one_setting(rows)
-    a, b = _by_seed(rows, arm_a, figure), _by_seed(rows, arm_b, figure_b or figure)
-    shared = sorted(a.keys() & b.keys())
-    if not shared:
-        raise ConfigError(f"the arms {arm_a!r} and {arm_b!r} share no seed with the figure {figure!r}")
-    return over_seeds([b[seed] - a[seed] for seed in shared])
+    return over_seeds(list(seed_differences(rows, arm_a, arm_b, figure, figure_b).values()))
 
 
 def seeds_of(text: str) -> list[int]:

@@ -46,6 +46,7 @@ class Recipe(BaseModel):
             warmup_updates=5,
             betas=(0.9, 0.98),
             max_grad_norm=1.0,
+            old_logprobs="trainer",  # training is synchronous: samples are never stale
         ),
     )
     """Groups of 8, two branches, as in the paper; balanced sampling, because with adaptive sampling the

@@ -1,0 +1,79 @@
+"""Claims about arms, judged by an interval over seeds: a claim holds, is refuted, or is not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mars_env.evaluation.ledger import LedgerRow, SeedEstimate, over_seeds, seed_differences, seed_text
+from mars_env.evaluation.report import markdown_table
+
+Verdict = Literal["holds", "not shown", "refuted", "one seed only"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """That one figure lies above another one, or that it does not, for the same seeds.
+
+    Attributes:
+        text: In words.
+        arm: Of the first figure.
+        figure: Its name.
+        other_arm: Of the figure that is taken away.
+        other_figure: Its name; by default the same.
+        above: Whether the difference is claimed to be above 0; otherwise it is claimed to be 0 or less.
+    """
+
+    text: str
+    arm: str
+    figure: str
+    other_arm: str
+    other_figure: str | None = None
+    above: bool = True
+
+
+def judge(difference: SeedEstimate, above: bool = True) -> Verdict:
+    """Whether an interval shows a claim, or its opposite.
+
+    "Above 0" holds if the whole interval lies above 0, and is refuted if all of it lies at 0 or below. For
+    "0 or less" it is the other way round. An interval on both sides of 0 shows neither: a difference
+    that is not shown is not shown to be absent.
+
+    Example:
+        >>> from mars_env.evaluation.ledger import SeedEstimate
+        >>> wide = SeedEstimate(mean=0.1, low=-0.01, high=0.21, seeds=5, sd=0.1)
+        >>> judge(wide), judge(wide, above=False)
+        ('not shown', 'not shown')
+    """
+    if difference.low is None or difference.high is None:
+        return "one seed only"
+    if difference.low > 0:
+        return "holds" if above else "refuted"
+    if difference.high <= 0:
+        return "refuted" if above else "holds"
+    return "not shown"
+
+
+def claims_table(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> str:
+    """A Markdown table: each claim, its difference in points paired by seed, its verdict, and every seed.
+
+    Args:
+        rows: Of one settings hash.
+        claims: A claim whose arms have no row is left out.
+
+    Raises:
+        ConfigError: If the rows mix settings, or the arms of a claim share no seed.
+    """
+    arms = {row.arm for row in rows}
+    lines = []
+    for claim in claims:
+        if claim.arm not in arms or claim.other_arm not in arms:
+            continue
+        by_seed = seed_differences(
+            rows, claim.other_arm, claim.arm, claim.other_figure or claim.figure, claim.figure
+        )
+        found = over_seeds(list(by_seed.values()))
+        each = ", ".join(f"{100 * value:+.1f}" for value in by_seed.values())
+        lines.append((claim.text, seed_text(found, signed=True), judge(found, claim.above), each))
+    return markdown_table(("claim", "difference", "", "seed by seed"), lines) + "\n"
