@@ -130,7 +130,7 @@ class Bubblewrap:
         config = _config(
             namespaces=True,
             folders=list(_WRITABLE),
-            mounts=_mounts(root),
+            mounts=_mounts(),
             shown=_kept(self.read_only),
             seccomp=seccomp.build(namespaces=True),
             # Before 5.14 the kernel counts processes by user of the host, not of the name space.
@@ -149,14 +149,13 @@ def _same_user() -> dict[str, str | None]:
     return {"workdir": "/tmp", "uid": None}
 
 
-def _mounts(root: bool) -> list[tuple[str, str, str, int, str]]:
+def _mounts() -> list[tuple[str, str, str, int, str]]:
     """What each box mounts in its own name space: source, target, type, flags, options."""
     read_only, no_setuid, no_devices, no_execution, recursive, private = 1, 2, 4, 8, 1 << 14, 1 << 18
     mounts = [("none", "/", "", recursive | private, "")]
     for folder, size in _WRITABLE.items():
         mounts.append(("tmpfs", folder, "tmpfs", no_setuid | no_devices, f"mode=1777,size={size}"))
-    # An ordinary user must write the maps of user ids there; of root's, nothing can be written.
-    flags = no_setuid | no_devices | no_execution | (read_only if root else 0)
+    flags = no_setuid | no_devices | no_execution | read_only
     return [*mounts, ("proc", "/proc", "proc", flags, "")]
 
 
@@ -333,7 +332,7 @@ def _bubblewrap_options(root: bool, read_only: tuple[str, ...]) -> tuple[str, ..
     # No pseudo-terminals: nobody needs them, and without them an ordinary user's fork server keeps the
     # rights over its name space of mounts.
     options += ["--perms", "0755", "--dir", "/dev", "--perms", "0755", "--dir", "/dev/shm"]
-    for device in ("null", "zero", "full", "random", "urandom"):
+    for device in ("null", "full", "random", "urandom"):
         options += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     for link, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         options += ["--symlink", f"/proc/self/fd{target}", f"/dev/{link}"]

@@ -9,15 +9,16 @@ import functools
 import marshal
 import os
 import select
-import shutil
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mars_env.errors import SandboxError
+from mars_env.sandbox.inside import folders
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 
@@ -147,6 +148,8 @@ class LocalBox:
         if self._pidfd is not None and not await readable(self._pidfd, CLOSE_SECONDS):
             _kill(self._pidfd)
             await readable(self._pidfd, CLOSE_SECONDS)
+        if self._workdir is not None and not self._gone:
+            await in_thread(functools.partial(remove_folder, self._workdir))
         self._put_away()
 
     def ask_to_end(self) -> None:
@@ -172,7 +175,7 @@ class LocalBox:
                     _kill(self._pidfd)
                     poll.poll(1000 * CLOSE_SECONDS)
             if self._workdir is not None:
-                remove_tree(self._workdir)
+                remove_folder(self._workdir)
 
     def _put_away(self) -> None:
         with self._putting_away:
@@ -182,8 +185,6 @@ class LocalBox:
             self._control.close()
             if self._pidfd is not None:
                 os.close(self._pidfd)
-            if self._workdir is not None:
-                remove_tree(self._workdir)
         self._forget(self)
 
     async def _receive(self) -> bytes:
@@ -191,6 +192,16 @@ class LocalBox:
 
     def _lost(self, detail: str) -> Result:
         return Result(Ended.LOST, backend=self._backend, missing=self._missing, detail=detail)
+
+
+async def in_thread(function: Callable[[], None]) -> None:
+    """Call a function that blocks without blocking the loop; at the interpreter's end, without a thread."""
+    try:
+        future = asyncio.get_running_loop().run_in_executor(None, function)
+    except RuntimeError:  # threads can no longer be started
+        function()
+    else:
+        await future
 
 
 async def readable(fd: int, seconds: float) -> bool:
@@ -241,14 +252,13 @@ def read_file(fd: int, limit: int) -> bytes:
     return bytes(content)
 
 
-def remove_tree(path: str) -> None:
-    """Remove a folder that a program could write to, whatever it left there."""
-    shutil.rmtree(path, ignore_errors=True)
-    for folder, _, _ in os.walk(path):
-        with contextlib.suppress(OSError):  # we try again below, and report what stays
-            Path(folder).chmod(0o700)
-    with contextlib.suppress(FileNotFoundError):  # it is gone
-        shutil.rmtree(path)
+def remove_folder(path: str) -> None:
+    """Remove a folder that a program could write to, whatever it left there; warn if something stays."""
+    try:
+        folders.remove(path)
+    except OSError as error:
+        if Path(path).is_dir():  # else it was removed by the interpreter's end meanwhile
+            warnings.warn(f"the folder {path} could not be removed: {error}", RuntimeWarning, stacklevel=2)
 
 
 def _request(job: Job, limits: Limits) -> dict[str, Any]:

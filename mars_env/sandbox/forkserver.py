@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.errors import SandboxError
-from mars_env.sandbox.box import CLOSE_SECONDS, LocalBox, memory_file, read_file, readable
+from mars_env.sandbox.box import CLOSE_SECONDS, LocalBox, in_thread, memory_file, read_file, readable
 from mars_env.sandbox.limits import Guarantee
 
 START_SECONDS = 60.0
@@ -45,10 +45,17 @@ def interpreter() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
+_INSIDE = ("folders", "kernel", "watch", "program", "boot")
+"""The modules of `mars_env.sandbox.inside`, each after those that it imports."""
+
+
 @functools.cache
-def _boot_code() -> bytes:
-    path = Path(__file__).with_name("boot.py")
-    return _compiled(path.read_text(encoding="utf-8"), "<sandbox>")
+def _inside() -> list[tuple[str, bytes]]:
+    folder = Path(__file__).with_name("inside")
+    code = [_compiled((folder / f"{n}.py").read_text(encoding="utf-8"), "<sandbox>") for n in _INSIDE]
+    # A package that is empty, but for what the modules put into it.
+    names = [f"mars_env.sandbox.inside.{name}" for name in _INSIDE]
+    return [("mars_env.sandbox.inside", _compiled("", "<sandbox>")), *zip(names, code, strict=True)]
 
 
 @functools.cache
@@ -64,12 +71,23 @@ def _compiled(source: str, name: str) -> bytes:
     return marshal.dumps(compile(source, name, "exec", flags=flags, dont_inherit=True))
 
 
+_STUB = """
+import marshal, sys
+with open({fd}, "rb") as file:
+    inside, config = marshal.load(file)
+for name, code in inside:
+    module = sys.modules[name] = type(sys)(name)
+    exec(marshal.loads(code), vars(module))
+for name, _ in inside:
+    del sys.modules[name]
+del name, code, inside
+module.main(config)
+"""
+
+
 def _boot_command(fd: int) -> list[str]:
-    """The command line of `boot`, which finds its code and configuration behind a file descriptor."""
-    stub = (
-        f"import marshal\nwith open({fd}, 'rb') as f: c, k = marshal.load(f)\nexec(marshal.loads(c)); main(k)"
-    )
-    return [interpreter(), "-s", "-S", "-P", "-B", "-X", "utf8", "-c", stub]
+    """The command line that runs `inside.boot`; code and configuration are behind a file descriptor."""
+    return [interpreter(), "-s", "-S", "-P", "-B", "-X", "utf8", "-c", _STUB.format(fd=fd)]
 
 
 _servers: set[ForkServer] = set()
@@ -102,7 +120,7 @@ def _end_all() -> None:
 
 
 class ForkServer:
-    """A started interpreter behind a wall, from which boxes are forked. See `boot`.
+    """A started interpreter behind a wall, from which boxes are forked. See `inside.boot`.
 
     Attributes:
         owner: Pid of the process that started it.
@@ -235,7 +253,7 @@ async def start(
         backend: Name for results and messages.
         missing: What the backend does not guarantee.
         wall: A command that runs the command line appended to it.
-        config: `boot`'s configuration but for the control socket.
+        config: `inside.boot`'s configuration but for the control socket.
         order: What is set for each box apart, beyond that.
         folders: Whether each box needs a folder of its own on the host.
 
@@ -246,7 +264,7 @@ async def start(
     ours.setblocking(False)
     errors = memory_file(b"")
     full = {**config, "control": theirs.fileno(), "environment": ENVIRONMENT}
-    code = memory_file(marshal.dumps((_boot_code(), full), 2))
+    code = memory_file(marshal.dumps((_inside(), full), 2))
     try:
         process = subprocess.Popen(
             [*wall, *_boot_command(code)],
@@ -270,16 +288,6 @@ async def start(
     server = ForkServer(backend, missing, process, ours, errors, order, folders)
     await server.ready()
     return server
-
-
-async def in_thread(function: Callable[[], None]) -> None:
-    """Call a function that blocks without blocking the loop; at the interpreter's end, without a thread."""
-    try:
-        future = asyncio.get_running_loop().run_in_executor(None, function)
-    except RuntimeError:  # threads can no longer be started
-        function()
-    else:
-        await future
 
 
 def has_ended(pid: int) -> bool:

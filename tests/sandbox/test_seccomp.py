@@ -27,7 +27,8 @@ def run_filter(code, number, arguments=(0, 0, 0, 0, 0, 0), arch=0xC000003E):
             at += yes if hit else no
 
 
-ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x50001, 0x50026
+ALLOW, EPERM, ENOSYS, ENOTTY, EINVAL = 0x7FFF0000, 0x50001, 0x50026, 0x50019, 0x50016
+ENOMEM, DONE = 0x5000C, 0x50000
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,9 @@ ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x50001, 0x50026
         (True, 302, (1,), EPERM),
         (True, 41, (2,), ALLOW),
         (True, 41, (40,), EPERM),  # vsock
-        (True, 16, (0, 0x5412), EPERM),  # TIOCSTI
+        (True, 16, (0, 0x5412), ENOTTY),  # TIOCSTI
+        (True, 16, (0, 0x40086602), ENOTTY),  # FS_IOC_SETFLAGS
+        (False, 16, (0, 0x5421), ALLOW),  # FIONBIO
         (True, 16, (0, 0x5401), ALLOW),
         (False, 57, (), EPERM),
         (False, 56, (0x3D0F00,), ALLOW),
@@ -63,6 +66,41 @@ ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x50001, 0x50026
         (False, 157, (1, 0), EPERM),  # PR_SET_PDEATHSIG
         (False, 90, (), EPERM),  # chmod
         (False, 1, (), ALLOW),  # write
+        (True, 13, (17, 0x7FFF12345678), DONE),  # ignoring children
+        (True, 13, (17, 1 << 40), DONE),
+        (True, 13, (17, 0), ALLOW),  # asking
+        (True, 13, (16, 1), ALLOW),
+        (True, 9, (0, 4096, 3, 0x22), ALLOW),  # private memory
+        (True, 9, (0, 4096, 3, 0x21), ENOMEM),  # shared memory without a file
+        (True, 9, (0, 4096, 3, 0x23), ENOMEM),
+        (True, 9, (0, 4096, 3, 0x01), ALLOW),  # a file
+        (True, 9, (0, 4096, 3, 0x40022), ENOMEM),  # MAP_HUGETLB
+        (False, 28, (0, 4096, 4), ALLOW),  # MADV_DONTNEED
+        (False, 28, (0, 4096, 21), EINVAL),  # MADV_PAGEOUT
+        (True, 54, (3, 1, 7), DONE),  # SO_SNDBUF
+        (True, 54, (3, 1, 2), ALLOW),
+        (True, 54, (3, 6, 7), ALLOW),
+        (True, 56, (0x10000,), EPERM),  # a thread with file descriptors of its own
+        (False, 56, (0x10000,), EPERM),
+        (True, 436, (3, 9, 2), EPERM),  # CLOSE_RANGE_UNSHARE
+        (True, 436, (3, 9, 4), ALLOW),
+        (True, 72, (3, 1024), EPERM),  # F_SETLEASE
+        (True, 72, (3, 1026), EPERM),  # F_NOTIFY
+        (True, 72, (3, 1031), EPERM),  # F_SETPIPE_SZ
+        (True, 72, (3, 5), EPERM),  # F_GETLK
+        (True, 72, (3, 6), DONE),  # F_SETLK
+        (True, 72, (3, 8, 1), ALLOW),  # F_SETOWN
+        (True, 73, (3, 2), DONE),  # flock
+        (True, 162, (), DONE),  # sync
+        (True, 278, (), ENOSYS),  # vmsplice
+        (True, 41, (16,), EPERM),  # netlink
+        (True, 46, (), ALLOW),  # sendmsg
+        (False, 46, (), EPERM),
+        (False, 285, (), 0x5005F),  # fallocate
+        (True, 157, (4, 0), EPERM),  # PR_SET_DUMPABLE
+        (False, 157, (4, 0), EPERM),
+        (True, 157, (4, 1), ALLOW),
+        (True, 157, (15, 1), ALLOW),  # PR_SET_NAME
     ],
 )
 def test_verdicts(namespaces, number, arguments, expected):

@@ -1,0 +1,382 @@
+"""Inside the walls: a fork server, the boxes that it forks, and the programs that they fork.
+
+This file's code object is sent behind the walls and run there by a bare interpreter (``python -s -S``),
+so it imports nothing of the library, and only modules that start fast.
+
+- `Server` is started once. It imports what programs use, then waits; each order makes it fork a `Box`.
+  It never sees a program or its input.
+- `Box` puts itself into name spaces of its own (processes, files, network) or behind Landlock, gives up all
+  privileges for good, and waits for programs; each runs in a fork. With bubblewrap it is the first
+  process of its name space (unkillable from within) and undumpable (not traceable); elsewhere a filter of
+  system calls keeps signals and tracing away. Neither the server nor another box can be seen from inside.
+
+Orders to the server are one packet of marshalled plain data from our own process, with the control
+socket of the new box. A box takes orders as one packet with the file descriptors ``request, stdin, stdout,
+stderr, data[, channel]``; reports are one line of ASCII. The end of a control socket ends who listens to it.
+"""
+
+# It starts fast, so it has no pathlib and no typing.
+# ruff: noqa: PTH103, PTH120, PTH123
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import builtins
+import fcntl
+import marshal
+import os
+import resource
+import select
+import struct
+import sys
+from time import monotonic as clock
+
+from mars_env.sandbox.inside import folders
+from mars_env.sandbox.inside.kernel import (
+    CLONE_NEWPID,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
+    call,
+    drop_capabilities,
+    landlock_rules,
+    landlock_ruleset,
+    load_filter,
+    mount_arguments,
+    open_pidfd,
+    prctl,
+    set_limit,
+    unshare,
+)
+from mars_env.sandbox.inside.program import open_streams, preload, run_child
+from mars_env.sandbox.inside.watch import CALM_MS, Usage, Watch, exceeded, pause
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing itself is slow to import
+    from typing import Any
+
+FIRST_FD = 10
+RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO = (
+    11,
+    12,
+    13,
+    14,
+)  # partly missing in `resource`
+PER_USER = {RLIMIT_SIGPENDING: 64, RLIMIT_MSGQUEUE: 0, RLIMIT_NICE: 0, RLIMIT_RTPRIO: 0}
+
+
+class Server:
+    """The fork server: an interpreter that is warm, and from which boxes are forked.
+
+    What boxes would each do alike is done here: what is first touched after a fork is copied, page by page.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        # The numbers below are for programs; so whatever we or a box are sent lies above.
+        self.control = _socket.socket(fileno=fcntl.fcntl(config["control"], fcntl.F_DUPFD_CLOEXEC, FIRST_FD))
+        config["null"] = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+        for fd in range(3, FIRST_FD):
+            os.dup2(0, fd)
+        self.children = False
+        self.me = os.getpid()
+        os.environ.clear()
+        os.environ.update(config["environment"])
+        # The first process of a name space gets only signals that it handles; Python handles this one.
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # whoever started us may have ignored its children
+        with open("/proc/self/oom_score_adj", "w") as file:  # the host's memory killer takes us first
+            file.write("1000")
+        os.umask(0o022)
+        # What the kernel counts by user, its other programs need too: timers, queued signals.
+        for which, value in {resource.RLIMIT_CORE: 0, **PER_USER}.items():
+            set_limit(which, value)
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        if config["namespaces"]:
+            self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
+            # A box writes the maps of its users here: its own ``/proc`` cannot be written to.
+            config["proc"] = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            config["mounts"] = [mount_arguments(*mount) for mount in config["mounts"]]
+        else:
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
+        if config["landlock"] is not None:
+            config["landlock"] = landlock_rules(**config["landlock"])
+        open_streams()
+        preload(config["modules"])
+        config["own_bytes"] = fork_memory()
+
+    def serve(self) -> None:
+        """Fork boxes until the control socket ends."""
+        self.control.send(b"ready")
+        poll = select.poll()
+        poll.register(self.control.fileno(), select.POLLIN)
+        while True:
+            ready = poll.poll(1000 if self.children else None)
+            self.collect()
+            if ready:
+                message, ancillary, _, _ = self.control.recvmsg(65536, 64)
+                if not message:
+                    return
+                ((_, _, data),) = ancillary
+                self.fork_box(marshal.loads(message), struct.unpack("i", data)[0])
+
+    def collect(self) -> None:
+        """Collect boxes that have ended; and, without name spaces, what killed ones have left to us."""
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            self.children = False
+
+    def fork_box(self, order: dict[str, Any], control: int) -> None:
+        """Fork a box, which serves `control` until that ends."""
+        try:
+            if self.config["namespaces"]:
+                # The next fork is the first process of a new name space; ours must be set back before.
+                call("setns", self.own_pids, CLONE_NEWPID)
+                call("unshare", CLONE_NEWPID)
+            pid = os.fork()
+        except OSError as error:
+            os.write(control, f"error {error}".encode())
+        else:
+            if pid == 0:
+                self.become_box(order, control)
+            self.children = True
+        os.close(control)
+
+    def become_box(self, order: dict[str, Any], control: int) -> None:
+        """In the fork: set the box up and serve. Never returns."""
+        try:
+            self.control.close()
+            if self.config["namespaces"]:
+                os.close(self.own_pids)
+            else:
+                prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+                if os.getppid() != self.me:
+                    os._exit(1)
+            box = Box(self.config, order, control)
+        except BaseException as error:
+            os.write(control, f"error {type(error).__name__}: {error}".encode()[:400])
+            os._exit(1)
+        box.serve()
+        os._exit(0)
+
+
+class Box:
+    """The first process of a box: its state, set up before any program is known."""
+
+    def __init__(self, config: dict[str, Any], order: dict[str, Any], control: int) -> None:
+        self.control = _socket.socket(fileno=control)
+        self.namespaces = config["namespaces"]
+        self.workdir = order["workdir"]
+        self.main = f"{self.workdir}/main.py"
+        self.null = config["null"]
+        self.folders = config["folders"] if self.namespaces else [self.workdir]
+        self.confine = config["confine"]
+        self.filter = config["seccomp"]
+        self.count_processes = config["count_processes"]
+        self.ruleset = None
+        self.me = os.getpid()
+        self.pidfd = open_pidfd(self.me)
+        if self.namespaces:
+            unshare(config, order["uid"])
+            os.close(config["proc"])
+        else:
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
+        if self.confine:
+            if config["landlock"] is not None:
+                self.ruleset = landlock_ruleset(config["landlock"], self.workdir)
+            drop_capabilities()
+            prctl(PR_SET_DUMPABLE, 0)
+        if self.filter is not None and self.namespaces:
+            load_filter(self.filter)  # once: it names no process, and each child inherits it
+        os.environ["HOME"] = os.environ["TMPDIR"] = self.workdir
+        os.chdir(self.workdir)
+        self.make_main()
+        self.poll = select.poll()
+        self.poll.register(control, select.POLLIN)
+        self.watch = Watch(self.me, self.namespaces, self.folders, config["own_bytes"])
+
+    def serve(self) -> None:
+        """Take orders until the control socket ends."""
+        # The asker can wait for our end, and for that of all that is in our name space.
+        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", self.pidfd))
+        self.control.sendmsg([b"ready"], [rights])
+        os.close(self.pidfd)
+        while True:
+            message, ancillary, _, _ = self.control.recvmsg(16, 1024)
+            if not message:
+                return
+            given = [fd for _, _, data in ancillary for (fd,) in struct.iter_unpack("i", data)]
+            request = given.pop(0)
+            order = marshal.loads(os.pread(request, os.fstat(request).st_size, 0))
+            os.close(request)
+            self.control.send(self.run(order, given))
+
+    def make_main(self) -> None:
+        """Make the module that programs run in; each has its own copy after the fork."""
+        self.own_module = sys.modules["__main__"]  # kept, since it is ours
+        main = sys.modules["__main__"] = type(sys)("__main__")
+        main.__file__ = self.main
+        vars(main)["__builtins__"] = builtins
+        sys.path.insert(0, self.workdir)
+
+    def put_files(self, request: dict[str, Any]) -> None:
+        """Put a job's files into the working folder, in which no program runs yet."""
+        for path, content in request["files"].items():
+            if "/" in path:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+            folders.write_file(path, content)
+        if request["source"] is not None:
+            folders.write_file(self.main, request["source"])
+
+    def run(self, request: dict[str, Any], fds: list[int]) -> bytes:
+        """Run one order in a fork; the line of report."""
+        started = clock()
+        for target, fd in enumerate(fds):
+            os.dup2(fd, target)
+            os.close(fd)
+        try:
+            self.put_files(request)
+        except OSError as error:
+            return f"exit 0 lost 0 0 0 1 its files could not be written: {error}".encode()
+        failure_r, failure_w = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            run_child(self, request, len(fds), failure_w)
+        os.close(failure_w)
+        if len(fds) > 4:  # the channel is the program's alone: its other end must see the program's end
+            os.dup2(self.null, 4)
+        status, usage, reason = self.supervise(pid, request["limits"], started)
+        wall = clock() - started
+        self.kill_everything(usage)
+        failure = os.read(failure_r, 400)
+        os.close(failure_r)
+        spent = self.wipe()
+        if not reason:  # it ended between two looks
+            reason = self.overdrawn(request["limits"], usage)
+        how, code = (
+            ("signal", os.WTERMSIG(status)) if os.WIFSIGNALED(status) else ("exit", os.WEXITSTATUS(status))
+        )
+        if failure:
+            reason = "lost"
+        numbers = f"{int(usage.cpu * 1e6)} {int(wall * 1e6)} {usage.peak_kib}"
+        return f"{how} {code} {reason or '-'} {numbers} {int(spent)} ".encode() + failure
+
+    def supervise(self, pid: int, limits: dict[str, Any], started: float) -> tuple[int, Usage, str]:
+        """Wait for the program's end, or kill it at a limit: its status, usage and the limit's name."""
+        usage, slept, before, reason = Usage(), 0.0, started, ""
+        doubtful, wait = "", float(CALM_MS)
+        pidfd = open_pidfd(pid)
+        self.poll.register(pidfd, select.POLLIN)
+        try:
+            while True:
+                status = self.reap(pid, usage)
+                if status is not None:
+                    return status, usage, reason
+                events = dict(self.poll.poll(wait))
+                if self.control.fileno() in events:  # closed: whoever asked is gone
+                    self.kill_everything(usage)
+                    self.wipe()
+                    os._exit(0)
+                if reason:
+                    self.kill_all()  # whatever was started since
+                if events or reason:
+                    continue
+                now = clock()
+                seen = self.watch.look(limits)
+                slept, before = (slept + now - before if seen.asleep else slept), now
+                wait = pause(limits, seen)
+                found = exceeded(limits, seen, usage)
+                if found in ("cpu", "memory") and seen.tasks > 1 and found != doubtful:
+                    # One look may see a process that becomes another, or a child and its time with its
+                    # parent, twice; the next one does not.
+                    doubtful, wait = found, 1.0
+                    continue
+                reason, doubtful = found, ""
+                if not reason and (now - started > limits["wall_seconds"] or slept > limits["idle_seconds"]):
+                    reason = "wall"
+                if reason:
+                    self.kill_all()
+        finally:
+            self.poll.unregister(pidfd)
+            os.close(pidfd)
+
+    def overdrawn(self, limits: dict[str, Any], usage: Usage) -> str:
+        """The limit that the dead have exceeded, or an empty text."""
+        if usage.cpu > limits["cpu_seconds"]:
+            return "cpu"
+        if usage.peak_kib * 1024 - self.watch.own_bytes > limits["memory_bytes"]:
+            return "memory"
+        return ""
+
+    def reap(self, pid: int, usage: Usage) -> int | None:
+        """Collect the dead; the status of `pid` if it is among them."""
+        while True:
+            try:
+                dead, status, spent = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if dead == 0:
+                return None
+            usage.add(spent)
+            if dead == pid:
+                return status
+
+    def kill_all(self) -> None:
+        """Send SIGKILL to everything that the program started."""
+        if self.namespaces:
+            try:
+                os.kill(-1, _signal.SIGKILL)  # everything here but us, in one step
+            except ProcessLookupError:
+                return  # nothing is left
+        else:
+            for pid in self.watch.members():
+                try:
+                    os.kill(pid, _signal.SIGKILL)
+                except ProcessLookupError:
+                    continue  # it ended meanwhile
+
+    def kill_everything(self, usage: Usage) -> None:
+        """Kill and collect until nothing that the program started is left."""
+        deadline = clock() + 10
+        while clock() < deadline:
+            self.kill_all()
+            try:
+                while True:
+                    dead, _, spent = os.wait4(-1, 0 if self.namespaces else os.WNOHANG)
+                    if dead == 0:
+                        break
+                    usage.add(spent)
+            except ChildProcessError:
+                return
+            select.select([], [], [], 0.001)
+        os._exit(1)  # what runs us sees the sandbox break, and kills what is left
+
+    def wipe(self) -> bool:
+        """Empty the folders that the program could write to.
+
+        True if that failed: the sandbox is then no good for a second run.
+        """
+        try:
+            for folder in self.folders:
+                folders.empty(folder)
+        except (OSError, MemoryError):
+            return True
+        return False
+
+
+def fork_memory() -> int:
+    """Bytes of memory that a fork of this process has from the start."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    return os.wait4(pid, 0)[2].ru_maxrss * 1024
+
+
+def main(config: dict[str, Any]) -> None:
+    """Serve until the control socket ends."""
+    Server(config).serve()
+    os._exit(0)

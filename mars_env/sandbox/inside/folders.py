@@ -1,0 +1,151 @@
+"""Folders that a program can write to: how full they are, and emptying them, whatever is in them.
+
+Nothing here follows a link, recurses, or names a path longer than the kernel takes.
+"""
+
+# It starts fast, so it has no pathlib.
+# ruff: noqa: PTH101, PTH106
+
+from __future__ import annotations
+
+import errno
+import os
+
+DEEPEST = 100
+"""Folders nested deeper are as many as are too many."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def write_file(path: str, content: bytes) -> None:
+    """Make a file."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        while content:
+            content = content[os.write(fd, content) :]
+    finally:
+        os.close(fd)
+
+
+def open_folder(name: str, parent: int) -> int:
+    """Open a folder to list and change it, even where its mode forbids that to its owner."""
+    try:
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except PermissionError:
+        # By a handle: a program that runs can put a link to another file in its place meanwhile.
+        handle = os.open(name, _HANDLE, dir_fd=parent)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)
+            return os.open(".", _FOLDER, dir_fd=handle)
+        finally:
+            os.close(handle)
+
+
+def usage(folder: str, most_files: int) -> tuple[int, int]:
+    """Bytes on the disk, and number of files and folders, below a folder; not counted far beyond the most."""
+    size = files = 0
+    frames = [(os.open(folder, _FOLDER), [""])]  # the path to where we are, and the folders left to see there
+    try:
+        while frames and files <= most_files:
+            fd, names = frames[-1]
+            if not names:
+                os.close(fd)
+                frames.pop()
+                continue
+            try:
+                inner = open_folder(names.pop() or ".", fd)
+            except OSError:
+                continue  # it was removed while we looked
+            frames.append((inner, found := []))
+            with os.scandir(inner) as entries:
+                for entry in entries:
+                    try:
+                        size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    except FileNotFoundError:
+                        continue
+                    files += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        found.append(entry.name)
+                    if files > most_files:
+                        break
+            if len(frames) > DEEPEST:
+                files = most_files + 1
+    finally:
+        for fd, _ in frames:
+            os.close(fd)
+    return size, files
+
+
+def remove(folder: str) -> None:
+    """Remove a folder in which nothing runs any more.
+
+    Raises:
+        OSError: Something in it cannot be removed.
+    """
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        empty(folder)
+        os.rmdir(folder)
+
+
+def empty(folder: str) -> None:
+    """Remove everything in a folder in which nothing runs any more.
+
+    What lies in a folder in it is moved up before that is removed: however deep they are nested, two are
+    open at a time.
+
+    Raises:
+        OSError: Something in it cannot be removed.
+    """
+    top = os.open(folder, _FOLDER)
+    moved = 0
+    try:
+        while names := _unlink_files(top):
+            for name in names:
+                fd = open_folder(name, top)
+                try:
+                    for inner in _unlink_files(fd):
+                        moved = _move_up(inner, fd, top, moved)
+                finally:
+                    os.close(fd)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+
+
+def _unlink_files(fd: int) -> list[str]:
+    """Remove all but the folders in a folder; the names of these."""
+    with os.scandir(fd) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    writable = os.fstat(fd).st_mode & 0o300 == 0o300
+    if found and not writable:
+        os.fchmod(fd, 0o700)
+    for name, is_folder in found:
+        if not is_folder:
+            os.unlink(name, dir_fd=fd)
+    return [name for name, is_folder in found if is_folder]
+
+
+def _move_up(name: str, fd: int, top: int, moved: int) -> int:
+    """Move a folder from one folder to another, under a new number: the number after that."""
+    handle = os.open(name, _HANDLE, dir_fd=fd)
+    try:
+        if os.fstat(handle).st_mode & 0o700 != 0o700:  # what is above a folder is written into it
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)
+    finally:
+        os.close(handle)
+    while True:
+        moved += 1
+        try:
+            os.rename(name, f".{moved}", src_dir_fd=fd, dst_dir_fd=top)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # the program had one of that name
+                raise
+        else:
+            return moved

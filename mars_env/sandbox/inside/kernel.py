@@ -1,0 +1,161 @@
+"""The kernel, asked with integers and bytes: name spaces, Landlock, filters, limits of resources."""
+
+# ruff: noqa: PTH103, PTH112, PTH120
+
+from __future__ import annotations
+
+import _ctypes
+import array
+import os
+import resource
+import struct
+
+from mars_env.sandbox.inside.folders import write_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing itself is slow to import
+    from typing import Any
+
+PAGE = resource.getpagesize()
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER = 1, 4, 22, 36
+PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+MS_BIND, MS_REC = 1 << 12, 1 << 14
+SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
+SYS_PIDFD_OPEN = 434
+OWN_PID = (0x6D617273).to_bytes(4, "little")  # see mars_env.sandbox.seccomp
+
+# The module ctypes takes half as long to import as the interpreter to start; calls with integers and
+# bytes need no more than what it is made of.
+_libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+_functions: dict[str, int] = {}
+
+
+def call(name: str, *arguments: Any) -> int:
+    """Call a function of libc with integers and bytes.
+
+    Raises:
+        OSError: It says that it failed.
+    """
+    if name not in _functions:
+        _functions[name] = _ctypes.dlsym(_libc, name)
+    result: int = _ctypes.call_function(_functions[name], arguments)
+    if result < 0:
+        raise OSError(f"{name}{arguments[:1]} failed")
+    return result
+
+
+def prctl(option: int, argument: int, pointer: bytes | int = 0) -> None:
+    """Set an attribute of this process."""
+    call("prctl", option, argument, pointer, 0, 0)
+
+
+def open_pidfd(pid: int) -> int:
+    """A file descriptor that becomes readable when the process has ended.
+
+    Not from `os`: interpreters that were built for old systems lack it there.
+    """
+    return call("syscall", SYS_PIDFD_OPEN, pid, 0)
+
+
+def unshare(config: dict[str, Any], uid: int | None) -> None:
+    """Name spaces of the box's own, and empty folders to write to. That of processes is there already.
+
+    Started by root we become the user `uid`. An ordinary user gets a name space of users too, so that the
+    kernel counts the processes of each box apart.
+    """
+    call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
+    for arguments in config["mounts"]:
+        call("mount", *arguments)
+    for kept, path in config["shown"].items():
+        os.makedirs(path if os.path.isdir(kept) else os.path.dirname(path), exist_ok=True)
+        if not os.path.isdir(kept):
+            write_file(path, b"")
+        call("mount", *mount_arguments(kept, path, "", MS_BIND | MS_REC))
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        return
+    user, group = os.getuid(), os.getgid()
+    call("unshare", CLONE_NEWUSER)
+    for name, content in (
+        ("setgroups", b"deny"),
+        ("uid_map", b"%d %d 1" % (user, user)),
+        ("gid_map", b"%d %d 1" % (group, group)),
+    ):
+        fd = os.open(f"self/{name}", os.O_WRONLY, dir_fd=config["proc"])
+        os.write(fd, content)
+        os.close(fd)
+
+
+def mount_arguments(
+    source: str, target: str, kind: str, flags: int, data: str = ""
+) -> tuple[bytes | int, ...]:
+    """What the function mount of libc takes."""
+    return source.encode(), target.encode(), kind.encode(), flags, data.encode()
+
+
+def drop_capabilities() -> None:
+    """Give up what root can do, for good."""
+    for capability in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, capability)
+        except OSError:
+            break  # past the last one, or not ours to drop
+    call("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
+
+
+def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
+    """What the rulesets of all boxes have in common; its files stay open until a ruleset is made of them.
+
+    Args:
+        abi: The version of Landlock.
+        read: Paths to read and execute.
+    """
+    files = (1 << 13) - 1  # EXECUTE ... MAKE_SYM (version 1)
+    files |= (1 << 13 if abi >= 2 else 0) | (1 << 14 if abi >= 3 else 0) | (1 << 15 if abi >= 5 else 0)
+    network = 3 if abi >= 4 else 0
+    scoped = 3 if abi >= 6 else 0
+    attributes = struct.pack("=QQQ", files, network, scoped)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
+    execute, write, read_file, read_dir, truncate = 1, 2, 4, 8, 1 << 14
+    wanted = [(path, execute | read_file | read_dir) for path in read]
+    wanted += [(path, read_file) for path in ("/dev/random", "/dev/urandom")]
+    wanted += [("/dev/null", read_file | write | truncate), ("/dev/full", read_file | write)]
+    fds, rules = [], []
+    for path, rights in wanted:
+        try:
+            fds.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
+        except FileNotFoundError:
+            continue
+        if not os.path.isdir(path):
+            rights &= execute | write | read_file | truncate
+        rules.append(struct.pack("=Qi", rights & files, fds[-1]))
+    return {"attributes": attributes, "files": files, "rules": rules, "fds": (min(fds), max(fds) + 1)}
+
+
+def landlock_ruleset(config: dict[str, Any], workdir: str) -> int:
+    """A Landlock ruleset: what is common, and everything below the working directory."""
+    ruleset = call("syscall", SYS_LANDLOCK_CREATE, config["attributes"], len(config["attributes"]), 0)
+    fd = os.open(workdir, os.O_PATH | os.O_CLOEXEC)
+    for rule in (*config["rules"], struct.pack("=Qi", config["files"], fd)):
+        call("syscall", SYS_LANDLOCK_ADD, ruleset, 1, rule, 0)
+    os.close(fd)
+    os.closerange(*config["fds"])
+    return ruleset
+
+
+def load_filter(template: bytes) -> None:
+    """Refuse system calls from now on, in this process and those that it starts."""
+    program = template.replace(OWN_PID, os.getpid().to_bytes(4, "little"))
+    buffer = array.array("B", program)
+    prctl(PR_SET_SECCOMP, 2, struct.pack("HxxxxxxP", len(program) // 8, buffer.buffer_info()[0]))
+
+
+def set_limit(which: int, value: float) -> None:
+    """Lower a resource limit, for good."""
+    hard = resource.getrlimit(which)[1]
+    value = int(value if hard == -1 else min(value, hard))
+    resource.setrlimit(which, (value, value))

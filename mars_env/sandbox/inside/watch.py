@@ -1,0 +1,256 @@
+"""What a program and all that it has started use, as the kernel tells it."""
+
+# It starts fast, so it has no pathlib.
+# ruff: noqa: PTH116, PTH123, PTH208
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+
+from mars_env.sandbox.inside import folders
+from mars_env.sandbox.inside.kernel import PAGE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing itself is slow to import
+    from typing import Any
+
+TICK = os.sysconf("SC_CLK_TCK")
+CORES = len(os.sched_getaffinity(0))
+
+CALM_MS, TIGHT_MS = 20, 4
+"""How long is waited between two looks: usually, and when a limit is not far."""
+
+FREE_DESCRIPTORS, FREE_SOCKETS = 8, 16
+"""What each process may hold open, and a program for talking with itself, without being charged for it."""
+
+STREAM_BYTES, DATAGRAM_BYTES = 320 << 10, 2560 << 10
+"""Memory of the kernel that can lie in one socket: its usual buffer and a half; of datagrams, eleven."""
+
+
+class Usage:
+    """CPU seconds and peak memory of the dead."""
+
+    def __init__(self) -> None:
+        self.cpu = 0.0
+        self.peak_kib = 0
+
+    def add(self, spent: resource.struct_rusage) -> None:
+        """Count what one process has used."""
+        self.cpu += spent.ru_utime + spent.ru_stime
+        self.peak_kib = max(self.peak_kib, spent.ru_maxrss)
+
+
+class Look:
+    """What is in use at one time.
+
+    Attributes:
+        cpu: CPU seconds of all that lives, and of the dead that nobody has collected.
+        memory: Bytes of memory, those that a warm interpreter has anyway left out.
+        tasks: Processes and threads.
+        descriptors: Files held open, beyond some for each process.
+        disk: Bytes in files.
+        files: Number of files and folders.
+        asleep: Whether no task runs or wants to.
+    """
+
+    def __init__(self) -> None:
+        self.cpu = 0.0
+        self.memory = self.tasks = self.descriptors = self.disk = self.files = 0
+        self.asleep = True
+
+
+class Watch:
+    """Looks at all that one box has started.
+
+    Args:
+        me: Pid of the box.
+        namespaces: Whether the box has name spaces of its own.
+        writable: Folders that programs can write to.
+        own_bytes: Resident memory that a fork of the box has from the start.
+    """
+
+    def __init__(self, me: int, namespaces: bool, writable: list[str], own_bytes: int) -> None:
+        self.me = me
+        self.namespaces = namespaces
+        self.writable = writable
+        self.own_bytes = own_bytes
+        self.disk_before, self.files_before = self.disk_usage(1 << 30)
+        self.device = os.stat(writable[0]).st_dev
+        self.mark = b" %s/" % os.fsencode(writable[0])
+
+    def look(self, limits: dict[str, Any]) -> Look:
+        """What is in use now."""
+        seen = Look()
+        resident: list[tuple[str, int]] = []
+        sockets = 0
+        held: dict[int, int] = {}
+        for pid in self.members():
+            try:
+                path, fields = f"/proc/{pid}", read_stat(f"/proc/{pid}")
+                seen.cpu += sum(map(int, fields[11:15])) / TICK
+                threads = int(fields[17])
+                if fields[0] in b"ZX":  # its first thread has ended: what it has is told by another one
+                    path, fields = living_task(pid)
+                    threads -= 1
+                if not path:
+                    continue
+                seen.tasks += threads
+                resident.append((path, int(fields[21]) * PAGE))
+                seen.asleep = seen.asleep and tasks_asleep(pid, fields[0], threads)
+                seen.descriptors += max(0, count_descriptors(path, limits) - FREE_DESCRIPTORS)
+                if not self.namespaces:
+                    sockets += self.find_held(path, held, limits)
+            except (OSError, IndexError):
+                continue  # it ended while we looked
+        seen.memory = self.charged_sockets() if self.namespaces else STREAM_BYTES * sockets
+        seen.memory += sum(max(0, size - self.own_bytes) for _, size in resident)
+        if seen.memory > limits["memory_bytes"] and len(resident) > 1:
+            # Pages that forks share were counted for each: now by their shares, which takes longer.
+            seen.memory += sum(share(path, size) - max(0, size - self.own_bytes) for path, size in resident)
+        seen.disk, seen.files = self.disk_usage(self.files_before + limits["files"] + 1)
+        seen.disk += sum(held.values()) - self.disk_before
+        seen.files -= self.files_before
+        return seen
+
+    def members(self) -> list[int]:
+        """Pids of everything that the program started and that lives."""
+        if self.namespaces:
+            return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != self.me]
+        found, frontier = [], [self.me]
+        while frontier:
+            for child in children(frontier.pop()):
+                found.append(child)
+                frontier.append(child)
+        return found
+
+    def disk_usage(self, most_files: int) -> tuple[int, int]:
+        """Bytes and files in the folders that programs can write to."""
+        if not self.namespaces:
+            return folders.usage(self.writable[0], most_files)
+        usages = [os.statvfs(folder) for folder in self.writable]
+        used = sum((usage.f_blocks - usage.f_bfree) * usage.f_frsize for usage in usages)
+        return used, sum(usage.f_files - usage.f_ffree for usage in usages)
+
+    def charged_sockets(self) -> int:
+        """What the sockets in our name space may hold, those in nobody's hands too."""
+        with open("/proc/self/net/unix", "rb") as file:
+            kinds = [line.split()[4] for line in file.read().splitlines()[1:]]
+        datagrams = kinds.count(b"0002")
+        streams = max(0, len(kinds) - datagrams - FREE_SOCKETS)
+        return STREAM_BYTES * streams + DATAGRAM_BYTES * datagrams
+
+    def find_held(self, path: str, held: dict[int, int], limits: dict[str, Any]) -> int:
+        """Find files that are in no folder any more: bytes by inode. Returns the number of sockets."""
+        sockets = 0
+        for name in os.listdir(f"{path}/fd"):
+            try:
+                found = os.stat(f"{path}/fd/{name}")
+            except OSError:
+                continue  # it was closed while we looked
+            sockets += stat.S_ISSOCK(found.st_mode)
+            if found.st_nlink == 0 and found.st_dev == self.device:
+                held[found.st_ino] = found.st_blocks * 512
+        # Last, since what is mapped cannot become open again. How large such a file is, nothing tells.
+        with open(f"{path}/maps", "rb") as file:
+            for line in file.read().splitlines():
+                if self.mark in line and line.endswith(b" (deleted)"):
+                    held.setdefault(int(line.split()[4]), limits["file_bytes"])
+        return sockets
+
+
+def exceeded(limits: dict[str, Any], seen: Look, dead: Usage) -> str:
+    """The name of the first limit that is exceeded, or an empty text."""
+    if seen.cpu + dead.cpu > limits["cpu_seconds"]:
+        return "cpu"
+    if seen.memory > limits["memory_bytes"]:
+        return "memory"
+    if seen.tasks > limits["processes"]:
+        return "processes"
+    if any(output_bytes(fd) > limits["output_bytes"] for fd in (1, 2, 3)):
+        return "output"
+    if seen.disk > limits["disk_bytes"]:
+        return "disk"
+    if seen.files > limits["files"] or seen.descriptors > limits["open_files"]:
+        return "files"
+    return ""
+
+
+def pause(limits: dict[str, Any], seen: Look) -> float:
+    """Milliseconds to the next look: in which no limit can be passed by a quarter, as far as one can know."""
+    near = (
+        2 * seen.memory > limits["memory_bytes"]
+        or 2 * seen.tasks > limits["processes"]
+        or 4 * seen.disk > limits["disk_bytes"]
+        or 4 * seen.files > limits["files"]
+        or min(seen.tasks, CORES) * CALM_MS > 250 * limits["cpu_seconds"]
+    )
+    return TIGHT_MS if near else CALM_MS
+
+
+def output_bytes(fd: int) -> int:
+    """How much was written to a file, or taken for it."""
+    found = os.fstat(fd)
+    slack = 4 << 20  # the kernel may take large pages
+    return max(found.st_size, found.st_blocks * 512 - slack)
+
+
+def read_stat(path: str) -> list[bytes]:
+    """What the kernel tells of a process or thread, from its state on."""
+    with open(f"{path}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def living_task(pid: int) -> tuple[str, list[bytes]]:
+    """Where the kernel tells of a thread that lives, and what; nowhere if none does."""
+    for task in os.listdir(f"/proc/{pid}/task"):
+        fields = read_stat(f"/proc/{pid}/task/{task}")
+        if fields[0] not in b"ZX":
+            return f"/proc/{pid}/task/{task}", fields
+    return "", []
+
+
+def share(path: str, resident: int) -> int:
+    """Bytes of memory of a process; what several share is divided among them."""
+    try:
+        with open(f"{path}/smaps_rollup", "rb") as file:
+            lines = [line.split() for line in file.read().splitlines()]
+        return 1024 * sum(int(line[1]) for line in lines if line[0] in (b"Pss:", b"SwapPss:"))
+    except FileNotFoundError:
+        return 0  # it ended while we looked
+    except (OSError, IndexError):
+        return resident
+
+
+def count_descriptors(path: str, limits: dict[str, Any]) -> int:
+    """How many files a process holds open."""
+    count = os.stat(f"{path}/fd").st_size
+    if count:
+        return count
+    try:
+        return len(os.listdir(f"{path}/fd"))  # before Linux 6.2
+    except PermissionError:
+        return int(limits["open_files"])
+
+
+def children(pid: int) -> list[int]:
+    """Pids of the processes that a process has started and that live."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        pass  # it ended while we looked
+    return found
+
+
+def tasks_asleep(pid: int, state: bytes, threads: int) -> bool:
+    """Whether all threads of a process wait for something else than a processor."""
+    if threads == 1:
+        return state in b"ST"
+    for task in os.listdir(f"/proc/{pid}/task"):
+        if read_stat(f"/proc/{pid}/task/{task}")[0] not in b"STZX":
+            return False
+    return True
