@@ -96,8 +96,15 @@ class RemoteBox:
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as session,
-                session.post(f"{self._backend.address.rstrip('/')}/run_code", json=request) as response,
+                session.post(
+                    f"{self._backend.address.rstrip('/')}/run_code", json=request, allow_redirects=False
+                ) as response,
             ):
+                if 300 <= response.status < 400:  # programs and tests go to the address that was named alone
+                    target = ascii(response.headers.get("Location", ""))[:200]
+                    return self._lost(
+                        f"it redirects to {target}, which is not followed: name that address itself"
+                    )
                 if response.status != 200:
                     return self._lost(f"it answered with status {response.status}")
                 body = bytearray()

@@ -120,3 +120,26 @@ async def test_grading(address, row):
         "test 2 of 2: wrong answer",
         "remote",
     )
+
+
+async def test_it_follows_no_redirect(address):
+    """The program and the tests go to the address that was named, and nowhere else."""
+    seen = []
+
+    async def elsewhere(request):
+        seen.append(await request.read())
+        return web.json_response({"run_result": {"return_code": 0, "stdout": "elsewhere"}})
+
+    async def away(request):
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    app = web.Application()
+    app.router.add_post("/run_code", away)
+    app.router.add_route("*", "/elsewhere", elsewhere)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    result = await sandbox.run("print(1)", backend=f"remote:http://127.0.0.1:{runner.addresses[0][1]}")
+    await runner.cleanup()
+    assert result.ended is Ended.LOST and "redirects to '/elsewhere'" in result.detail and seen == []

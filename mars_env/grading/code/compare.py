@@ -29,7 +29,7 @@ from typing import Any
 
 from mars_env.grading.code.values import Handle, Pairs
 
-NUMBER = re.compile(r"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,4})?")
+NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,4})?")
 _CONTEXT = Context(prec=60)
 
 
@@ -50,28 +50,47 @@ def outputs_match(expected: str, actual: str, *, exact: bool = False, tolerance:
     """
     if exact:
         return expected.removesuffix("\n") == actual.removesuffix("\n")
-    wanted, given = _lines(expected), _lines(actual)
-    return len(wanted) == len(given) and all(
-        _line_matches(a, b, tolerance) for a, b in zip(wanted, given, strict=True)
-    )
+    # An output of the wrong shape is wrong before it is taken apart: the work follows what is expected.
+    wanted, given = expected.rstrip(), actual.rstrip()
+    if wanted.count("\n") != given.count("\n"):
+        return False
+    lines = zip(wanted.split("\n"), given.split("\n"), strict=True)
+    return all(_line_matches(a.rstrip(), b.rstrip(), tolerance) for a, b in lines)
 
 
-def _lines(text: str) -> list[str]:
-    lines = [line.rstrip() for line in text.replace("\r\n", "\n").split("\n")]
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
+def has_too_many_words(expected: str, output: bytes) -> bool:
+    r"""Whether an output is wrong by the number of its words alone: found without decoding it.
+
+    Example:
+        >>> has_too_many_words("1 2", b"1 2 3" + 10**6 * b" 4"), has_too_many_words("1 2", b"1    2\n\n")
+        (True, False)
+    """
+    if not output.isascii() or any(mark in output for mark in b"\x1c\x1d\x1e\x1f"):
+        return False  # it may hold what is white space in texts alone
+    words = len(expected.split())
+    return len(output.split(None, words)) > words
 
 
 def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:
     if expected == actual:
         return True
-    wanted, given = expected.split(), actual.split()
+    wanted = expected.split()
+    given = actual.split(None, len(wanted))
     if len(wanted) != len(given):
         return False
-    if not all(map(NUMBER.fullmatch, wanted)) and re.split(r"\S+", expected) != re.split(r"\S+", actual):
+    if not all(a == b or _numbers_match(a, b, tolerance) for a, b in zip(wanted, given, strict=True)):
         return False
-    return all(a == b or _numbers_match(a, b, tolerance) for a, b in zip(wanted, given, strict=True))
+    return all(map(NUMBER.fullmatch, wanted)) or _gaps(expected, wanted) == _gaps(actual, given)
+
+
+def _gaps(line: str, words: list[str]) -> list[str]:
+    """The white space around the words of a line."""
+    gaps, at = [], 0
+    for word in words:
+        start = line.index(word, at)
+        gaps.append(line[at:start])
+        at = start + len(word)
+    return [*gaps, line[at:]]
 
 
 def _numbers_match(expected: str, actual: str, tolerance: float | None) -> bool:
@@ -135,11 +154,38 @@ def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) 
     return False
 
 
+def has_room_for(expected: Any, size: int) -> bool:
+    """Whether a value that matches may take as many bytes, as `values.encode` writes it.
+
+    What takes more is wrong, and need not be decoded. The work is in proportion to `size` at most.
+
+    Example:
+        >>> has_room_for([1, 2], 17), has_room_for([1, 2], 10**6), has_room_for(["a" * 10**6], 10**6)
+        (True, False, True)
+    """
+    waiting = [expected]
+    while waiting and size > 0:
+        value = waiting.pop()
+        size -= 5 + _ROOM
+        if isinstance(value, int):
+            size -= value.bit_length() // 8
+        elif isinstance(value, str):
+            size -= 4 * len(value)
+        elif isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, (list, tuple)):
+            waiting += value
+    return size <= 0
+
+
+_ROOM = 130  # an integer may stand for a float, and a key's integer for its text: 1,024 bits
+
+
 def _floats_match(expected: float, actual: float, tolerance: float | None) -> bool:
     if actual == expected or (math.isnan(expected) and actual != actual):
         return True
-    if isinstance(actual, int) and actual.bit_length() > 1100:
-        return False
+    if isinstance(actual, int) and actual.bit_length() > 1024:
+        return False  # no float is as large
     if not math.isfinite(expected) or not math.isfinite(actual):
         return False
     return _close(Decimal(repr(expected)), Decimal(repr(actual)), _decimals(repr(expected)), tolerance)

@@ -7,18 +7,26 @@ import functools
 import re
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.grading.code import values
-from mars_env.grading.code.compare import outputs_match, preview, values_match
+from mars_env.grading.code.compare import (
+    has_room_for,
+    has_too_many_words,
+    outputs_match,
+    preview,
+    values_match,
+)
 from mars_env.grading.code.extract import complete_prompt, extract_program, preamble
-from mars_env.grading.code.replay import replay
+from mars_env.grading.code.replay import MAX_REQUESTS, replay
 from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool, Result
 from mars_env.types import Grade, Problem
+
+T = TypeVar("T")
 
 FEEDBACK_CHARACTERS = 2000
 """Feedback is cut to about this length."""
@@ -218,24 +226,44 @@ async def _judge_stdin(lease: Lease, task: _Task, test: Mapping[str, Any], progr
     shown = f"Input:\n{_cut(test['input'])}"
     if (ended := _badly_ended(result)) is not None:
         return _failure(test, ended, f"{shown}\n{_said(result)}", result)
-    try:
-        output = result.stdout.decode("utf-8")
-    except UnicodeDecodeError:
-        output = result.stdout.decode("utf-8", "replace")
-    detail = f"{shown}\nExpected output:\n{_cut(test['output'])}\nYour output:\n{_cut(output)}"
+    expected, output = _cut(test["output"]), _glimpse(result.stdout)
+    detail = f"{shown}\nExpected output:\n{expected}\nYour output:\n{output}"
     if task.reference.get("checker"):
-        return await _check(lease, task, test, output, detail)
-    exact, tolerance = task.reference.get("exact", False), task.reference.get("tolerance")
-    if outputs_match(test["output"], output, exact=exact, tolerance=tolerance):
+        return await _check(lease, task, test, result.stdout, detail)
+    if await _apart(len(result.stdout), _output_is_right, result.stdout, test["output"], task.reference):
         return Outcome(True, test["public"])
     return Outcome(False, test["public"], "wrong answer", detail)
 
 
-async def _check(lease: Lease, task: _Task, test: Mapping[str, Any], output: str, detail: str) -> Outcome:
+def _output_is_right(stdout: bytes, expected: str, reference: Mapping[str, Any]) -> bool:
+    exact, tolerance = reference.get("exact", False), reference.get("tolerance")
+    if len(stdout) > SMALL:
+        if has_too_many_words(expected, stdout):
+            return False
+        stdout = stdout if exact else stdout.rstrip()
+    try:
+        output = stdout.decode("utf-8")
+    except UnicodeDecodeError:
+        if "\ufffd" not in expected:  # what stands for bytes that are no text
+            return False
+        output = stdout.decode("utf-8", "replace")
+    return outputs_match(expected, output, exact=exact, tolerance=tolerance)
+
+
+SMALL = 16 << 10
+"""Bytes that are read at once, on the event loop; more are read in a thread."""
+
+
+async def _apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function on so many bytes; on many, in a thread, so that other verdicts do not wait."""
+    return await asyncio.to_thread(function, *arguments) if size > SMALL else function(*arguments)
+
+
+async def _check(lease: Lease, task: _Task, test: Mapping[str, Any], output: bytes, detail: str) -> Outcome:
     """Ask the problem's own checker: it exits with 0 where the output is right."""
     names = ("input.txt", "expected.txt", "output.txt")
-    texts = (test["input"], test["output"], output)
-    files = {n: t.encode("utf-8", "surrogatepass") for n, t in zip(names, texts, strict=True)}
+    given: list[bytes] = [test[name].encode("utf-8", "surrogatepass") for name in ("input", "output")]
+    files = dict(zip(names, (*given, output), strict=True))
     job = Job(source=task.reference["checker"], arguments=names, files=files)
     limits = replace(task.limits, cpu_seconds=max(10.0, 2 * task.limits.cpu_seconds))
     result = await _run(lease, job, limits, role="checker")
@@ -255,38 +283,56 @@ async def _judge_call(lease: Lease, task: _Task, test: Mapping[str, Any], progra
     result = await _run(lease, job, task.limits)
     arguments = ", ".join(preview(a, _SHOWN) for a in test["arguments"])
     shown = f"Call: {reference['fn_name']}({arguments})"
-    kind, value = _sent(result.data)
-    if kind == "raised" and result.ended is Ended.EXITED:
+    sent = await _apart(len(result.data), _read_sent, result.data, test["accept"], reference.get("tolerance"))
+    if sent.kind == "raised" and result.ended is Ended.EXITED:
         return _failure(
-            test, f"it raised {preview(value, 60).strip(chr(39))}", f"{shown}\n{_said(result)}", result
+            test, f"it raised {sent.shown[:60].strip(chr(39))}", f"{shown}\n{_said(result)}", result
         )
     if (ended := _badly_ended(result)) is not None:
         return _failure(test, ended, f"{shown}\n{_said(result)}", result)
-    if kind != "result":
+    if sent.kind != "result":
         return _failure(test, "it returned no value that can be compared", shown, result)
-    if any(values_match(e, value, tolerance=reference.get("tolerance")) for e in test["accept"]):
+    if sent.right:
         return Outcome(True, test["public"])
     expected = preview(test["accept"][0], _SHOWN)
-    detail = f"{shown}\nExpected: {expected}\nReturned: {preview(value, _SHOWN)}"
+    detail = f"{shown}\nExpected: {expected}\nReturned: {sent.shown}"
     return Outcome(False, test["public"], "wrong answer", detail)
 
 
-def _sent(data: bytes) -> tuple[str, Any]:
-    """What the program's side sent: a kind and a value; ``("", None)`` for anything else."""
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What the program's side sent: ``result``, ``raised`` or nothing that can be read; and its text."""
+
+    kind: str
+    right: bool = False
+    shown: str = ""
+
+
+_RESULT = values.encode(("result", 0))[:-6]
+
+
+def _read_sent(data: bytes, accept: Sequence[Any], tolerance: float | None) -> _Sent:
+    size = len(data) - len(_RESULT)
+    if size > SMALL and not any(has_room_for(expected, size) for expected in accept):
+        shown = f"a value of {size:,} bytes, more than any right one takes"
+        return _Sent("result" if data.startswith(_RESULT) else "", shown=shown)
     try:
         message = values.decode(data, hashed=False)
     except values.BadValue:
-        return "", None
-    if isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], str):
-        return message[0], message[1]
-    return "", None
+        return _Sent("")
+    if not (isinstance(message, tuple) and len(message) == 2 and isinstance(message[0], str)):
+        return _Sent("")
+    kind, value = message
+    right = kind == "result" and any(values_match(e, value, tolerance=tolerance) for e in accept)
+    return _Sent(kind, right, preview(value, _SHOWN))
 
 
 async def _run(lease: Lease, job: Job, limits: Limits, role: str = "") -> Result:
-    """Run a job; once more if a SIGKILL ended it that is not ours: it may have come from outside."""
-    result = await lease.run(job, limits, role)
-    if _killed(result):
+    """Run a job; again if a SIGKILL ended it that is not ours: it may have come from outside."""
+    for _ in range(_ATTEMPTS):
         result = await lease.run(job, limits, role)
+        if not _killed(result):
+            break
     return result
 
 
@@ -315,8 +361,9 @@ def _badly_ended(result: Result) -> str | None:
         return _ENDED[result.ended]
     if result.exit_code == 0:
         return None
-    lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
-    last = re.match(r"([A-Za-z_][\w.]{0,60})(?::|$)", lines[-1]) if lines else None
+    said = result.stderr.rstrip()
+    line = said[said.rfind(b"\n") + 1 :][:200].decode("utf-8", "replace")
+    last = re.match(r"([A-Za-z_][\w.]{0,60})(?::|$)", line)
     if b"Traceback (most recent call last)" in result.stderr and last:
         return f"it raised {last[1]}"
     if last and last[1].endswith("Error"):
@@ -335,13 +382,21 @@ _PROGRAM_FILE = re.compile(r'File "[^"\n]*?(?:main|program)\.py"')
 
 def _said(result: Result) -> str:
     """The end of what a program wrote to standard error; its traceback shows its own frames alone."""
-    text = _PROGRAM_FILE.sub('File "program.py"', result.stderr.decode("utf-8", "replace")).strip()
+    end = result.stderr[-SMALL:].decode("utf-8", "replace")
+    text = _PROGRAM_FILE.sub('File "program.py"', end).strip()
     return text if len(text) <= 1000 else "..." + text[-1000:]
 
 
 def _cut(text: str) -> str:
     text = text.rstrip("\n")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+
+
+def _glimpse(output: bytes) -> str:
+    """The beginning of an output, however long it is."""
+    if len(output) <= SMALL:
+        return _cut(output.decode("utf-8", "replace"))
+    return f"{output[:SMALL].decode('utf-8', 'replace')[:_SHOWN]}... ({len(output):,} bytes)"
 
 
 def _feedback(outcomes: Sequence[Outcome], total: int, show: str) -> str:
@@ -362,10 +417,37 @@ async def _judge_suite(lease: Lease, task: _Task, program: str) -> list[Outcome]
     for _ in range(_ATTEMPTS):
         ran, suite = await _converse(lease, task, program)
         outcomes = _suite_outcomes(task, ran, suite)
+        if (why := _not_played(suite)) is not None and await _tests_are_to_blame(lease, task, suite):
+            return [Outcome(False, False, f"{why}, which needs a sandbox with channels", fault=True)]
         lost = Ended.LOST in (ran.ended, suite.ended)
         if not (lost or _killed(ran) or _killed(suite)):
             break
     return outcomes
+
+
+_NOT_PLAYED = {
+    "long": f"the tests make more than {MAX_REQUESTS} requests to the program",
+    "unlike": "the tests do not ask the program the same in each run",
+}
+
+
+def _not_played(suite: Result) -> str | None:
+    """Why a suite could not be played in turns (see `replay`); None where it could."""
+    report = _report(suite)
+    return _NOT_PLAYED.get(str(report[0])) if isinstance(report, tuple) and report else None
+
+
+async def _tests_are_to_blame(lease: Lease, task: _Task, suite: Result) -> bool:
+    """Whether it lies in the tests that they cannot be played in turns, rather than in a program's answers.
+
+    With a reference solution: whether they cannot be played with it either. Otherwise a program is to blame
+    for whatever a program can bring about: a conversation without end, and the order of a set.
+    """
+    if task.reference.get("solutions"):
+        _, control = await _converse(lease, task, task.reference["solutions"][0])
+        return _not_played(control) is not None
+    kind, *unordered = _report(suite)
+    return kind == "unlike" and not any(unordered)
 
 
 async def _converse(lease: Lease, task: _Task, program: str) -> tuple[Result, Result]:
@@ -429,6 +511,8 @@ def _suite_outcomes(task: _Task, ran: Result, suite: Result) -> list[Outcome]:
     if suite.ended is not Ended.EXITED or not isinstance(report, tuple):
         # What the program sends can use up the tests' limits, so this is not UNKNOWN.
         return [Outcome(False, False, "the tests did not end within their limits")]
+    if (unplayed := _not_played(suite)) is not None:
+        return [Outcome(False, False, unplayed)]
     if report[0] == "broken":
         return [Outcome(False, False, f"the problem's own tests are broken: {report[1]}", fault=True)]
     if report[0] == "load":
@@ -439,16 +523,13 @@ def _suite_outcomes(task: _Task, ran: Result, suite: Result) -> list[Outcome]:
     for test, (kind, text, last_call) in zip(task.tests, report[1], strict=False):
         if kind == "passed":
             outcomes.append(Outcome(True, test["public"]))
-        elif kind == "broken":
-            why = f"the problem's own tests are broken: {text}"
-            outcomes.append(Outcome(False, test["public"], why, fault=True))
         else:
             if kind == "gone":
-                why = _badly_ended(ran) or "it ended, or sent what is no value"
+                failure = _badly_ended(ran) or "it ended, or sent what is no value"
             else:
-                why = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
+                failure = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
             code = _cut(test["code"]) if not test.get("check") else ""
             parts = (code and f"Test: {code}", last_call, text if kind == "raised" else "")
             detail = "\n".join(filter(None, parts)) + (f"\n{_said(ran)}" if kind == "gone" else "")
-            outcomes.append(Outcome(False, test["public"], why, detail))
+            outcomes.append(Outcome(False, test["public"], failure, detail))
     return outcomes

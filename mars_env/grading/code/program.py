@@ -17,6 +17,7 @@ from mars_env.grading.code import values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself is slow to import
+    from collections.abc import Callable
     from typing import Any
 
 DATA_FD, CHANNEL_FD = 3, 4
@@ -169,7 +170,7 @@ def serve() -> None:
     """Serve calls over the channel until it ends."""
     with open(CASE, "rb") as file:  # noqa: PTH123
         prelude, imports = values.decode(file.read())
-    Server().serve(prelude, imports)
+    Server(read, write).serve(prelude, imports)
 
 
 def replay() -> None:
@@ -177,66 +178,141 @@ def replay() -> None:
     with open(CASE, "rb") as file:  # noqa: PTH123
         prelude, imports = values.decode(file.read())
     with open(ASKED, "rb") as file:  # noqa: PTH123
-        asked = values.decode(file.read())
-    server = Server()
-    answers = [server.load(prelude, imports)]
-    if server.loaded:
-        answers += [server.answer(request) for request in asked]
-    send(values.encode([answer.decode("latin-1") for answer in answers]))  # as texts: plain data outside
+        asked = iter(values.decode(file.read()))
+    answers: list[str] = []  # as texts: plain data outside
+
+    def following() -> bytes | None:
+        request: bytes | None = next(asked, None)
+        if request is None:
+            leave(values.encode(answers))
+        return request
+
+    Server(following, lambda data: answers.append(data.decode("latin-1"))).serve(prelude, imports)
+    send(values.encode(answers))
+
+
+def leave(data: bytes) -> None:
+    """Leave data and end, wherever the program stands."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        send(data)
+        os._exit(0)
+
+
+class Lent:
+    """Something of the tests, for the program: a function that they hand it, an iterator, an object."""
+
+    def __init__(self, server: Server, handle: values.Handle) -> None:
+        self.__dict__.update(_server=server, _handle=handle)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call it there."""
+        return self._server.call_back("call", self, arguments, keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._server.call_back("attribute", self, (name,), {})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._server.call_back("assign", self, (name, value), {})
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._server.call_back("item", self, (key,), {})
+
+    def __iter__(self) -> Any:
+        return self._server.call_back("iter", self, (), {})
+
+    def __next__(self) -> Any:
+        return self._server.call_back("next", self, (), {})
+
+    def __bool__(self) -> bool:
+        return bool(self._handle.truth)
+
+    def __len__(self) -> int:
+        if self._handle.length < 0:
+            raise TypeError(f"object of type {self._handle.kind!r} has no len()")
+        return int(self._handle.length)
+
+    def __repr__(self) -> str:
+        return f"<{self._handle.kind} object>"
 
 
 class Server:
-    """Answers requests: ``(operation, target, arguments, keywords)``."""
+    """Answers requests: ``(operation, target, arguments, keywords)``.
 
-    def __init__(self) -> None:
+    Args:
+        read: The next packet, or None at the end.
+        write: Sends one.
+    """
+
+    def __init__(self, read: Callable[[], bytes | None], write: Callable[[bytes], None]) -> None:
+        self.read, self.write = read, write
         self.kept: dict[int, Any] = {}
         self.numbers: dict[int, int] = {}
+        self.lent: dict[int, Lent] = {}
         self.namespace: dict[str, Any] = {}
-        self.loaded = False
 
     def keep(self, value: Any) -> values.Handle:
         """Keep an object for later calls, and make its handle."""
+        if isinstance(value, Lent):
+            handle: values.Handle = value._handle
+            return handle
         number = self.numbers.setdefault(id(value), len(self.kept))
         self.kept[number] = value
-        try:
-            truth, length = bool(value), len(value) if hasattr(value, "__len__") else -1
-        except Exception:
-            truth, length = True, -1
-        return values.Handle(number, type(value).__name__, truth, length)
+        return values.handle_of(value, number)
 
     def serve(self, prelude: bool, imports: list[str]) -> None:
-        """Load the program, then answer until the channel ends."""
-        write(self.load(prelude, imports))
-        while self.loaded and (data := read()) is not None:
-            write(self.answer(data))
-
-    def load(self, prelude: bool, imports: list[str]) -> bytes:
-        """Load the program: the first answer."""
+        """Load the program, then answer until the requests end."""
         try:
             self.namespace = load(prelude, imports)
         except Exception as error:
             show(error)
-            return values.encode(("raised", *described(error)))
-        self.loaded = True
-        return values.encode(("ready",))
+            self.write(values.encode(("raised", *described(error))))
+            return
+        self.write(values.encode(("ready",)))
+        while (data := self.read()) is not None:
+            given: list[Any] = []
+            self.write(self.answer(values.decode(data, self.resolve, containers=given), given))
 
-    def answer(self, data: bytes) -> bytes:
-        """The answer to one request."""
-        given: list[Any] = []
-        operation, target, arguments, keywords = values.decode(data, self.resolve, containers=given)
+    def answer(self, request: Any, given: list[Any]) -> bytes:
+        """The answer to one request, which brought some containers."""
+        operation, target, arguments, keywords = request
         try:
             result = self.perform(operation, target, arguments, keywords)
             # The arguments go back too: a function may change them in place.
             known = {id(container): number for number, container in enumerate(given)}
             return values.encode(("result", result, arguments, keywords), self.keep, known=known)
-        except StopIteration:
-            return values.encode(("stop",))
-        except Exception as error:
+        except StopIteration as error:
+            return values.encode(("stop",) if operation == "next" else ("raised", *described(error)))
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             show(error)
             return values.encode(("raised", *described(error)))
 
+    def call_back(self, operation: str, target: Lent, arguments: tuple[Any, ...], keywords: Any) -> Any:
+        """Ask the tests for something of theirs; they may ask in turn before they answer."""
+        self.write(values.encode(("ask", operation, target, list(arguments), keywords), self.keep))
+        while (data := self.read()) is not None:
+            given: list[Any] = []
+            message = values.decode(data, self.resolve, containers=given)
+            if message[0] == "gives":
+                return message[1]
+            if message[0] == "stops":
+                raise StopIteration
+            if message[0] == "raises":
+                raise rebuilt(message[1], message[2], RuntimeError)
+            self.write(self.answer(message, given))
+        raise SystemExit  # the tests have ended
+
     def resolve(self, handle: values.Handle) -> Any:
-        """The object behind a handle of ours."""
+        """The object behind a handle: of ours, of the tests, or known by its name."""
+        if handle.number == values.NAMED:
+            module, _, name = handle.kind.partition(":")
+            return getattr(__import__(module), name)
+        if handle.number < 0:
+            return self.lent.setdefault(handle.number, Lent(self, handle))
         return self.kept[handle.number]
 
     def perform(self, operation: str, target: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
@@ -264,6 +340,25 @@ def described(error: BaseException) -> tuple[str, str]:
         return name, str(error)[:2000]
     except Exception:
         return "Exception", ""
+
+
+def rebuilt(name: Any, text: Any, other: type[Exception]) -> BaseException:
+    """An exception of the same built-in class; `other` for those that would end a loop or are not built in.
+
+    An iterator of this side must not end because something of the other side did.
+    """
+    kind = getattr(builtins, name, None) if isinstance(name, str) else None
+    raisable = (Exception, SystemExit, KeyboardInterrupt)
+    if (
+        isinstance(kind, type)
+        and issubclass(kind, raisable)
+        and kind not in (StopIteration, StopAsyncIteration)
+    ):
+        try:
+            return kind(text)
+        except TypeError:  # some want more arguments
+            return other(f"{name}: {text}")
+    return other(f"{name}: {text}")
 
 
 def read() -> bytes | None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:  # typing itself is slow to import
     from typing import Any
 
 SUITE = "suite"
-MAX_PACKET = 1 << 28
+NAME = "suite"
+"""The tests' module."""
 _MODULES = [
     "bisect",
     "collections",
@@ -44,10 +45,6 @@ class ProgramError(Exception):
 
 class ProgramGone(BaseException):
     """The program ended, or sent what is no value. Not an Exception, so that no test takes it for one."""
-
-
-class Unsendable(BaseException):
-    """A test hands the program what cannot be sent: a fault of the tests, not of the program."""
 
 
 class Remote:
@@ -82,6 +79,12 @@ class Remote:
             raise TypeError(f"object of type {self._handle.kind!r} has no len()")
         return int(self._handle.length)
 
+    def __hash__(self) -> int:
+        return hash(self._handle.number)  # not by address: a set of them has the same order in each run
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
     def __repr__(self) -> str:
         return f"<{self._handle.kind} object>"
 
@@ -94,21 +97,55 @@ class Session:
 
     def __init__(self) -> None:
         self.remotes: dict[int, Remote] = {}
+        self.lent: list[Any] = []
+        self.numbers: dict[int, int] = {}
 
-    def resolve(self, handle: values.Handle) -> Remote:
-        """One proxy for each object, so that identity is kept."""
+    def resolve(self, handle: values.Handle) -> Any:
+        """One proxy for each object, so that identity is kept; the tests' own objects themselves."""
+        if handle.number < -1:
+            return self.lent[-2 - handle.number]
         return self.remotes.setdefault(handle.number, Remote(self, handle))
 
-    def keep(self, value: Any) -> values.Handle:
-        """The handle of an argument; only the program's own objects can be handed to it."""
+    def keep(self, value: Any) -> Any:
+        """The handle of an argument that is no plain data, or plain data that stands for it."""
         if isinstance(value, Remote):
-            handle: values.Handle = value._handle
-            return handle
-        if isinstance(value, Function):
-            remote = self.request("global", value.__name__, (), {})
-            if isinstance(remote, Remote):
-                return self.keep(remote)
-        raise Unsendable(f"a test hands the program a {type(value).__name__}, which is no plain data")
+            return value._handle
+        if isinstance(value, Function):  # the program's own, by name, whatever it is there
+            return self.request("global", value.__name__, (), {})
+        if (name := library_name(value)) is not None:
+            return values.Handle(values.NAMED, name)
+        number = self.numbers.setdefault(id(value), len(self.lent))
+        if number == len(self.lent):
+            self.lent.append(value)
+        return values.handle_of(value, -2 - number)
+
+    def lend(self, operation: Any, target: Any, arguments: Any, keywords: Any) -> Any:
+        """Do what the program asks of something that a test has handed it."""
+        if not any(target is each for each in self.lent):
+            raise TypeError("this was not handed to the program")
+        if operation == "call":
+            return target(*arguments, **keywords)
+        if operation == "next":
+            return next(target)
+        if operation == "iter":
+            return iter(target)
+        if operation == "item":
+            return target[arguments[0]]
+        # Attributes of the tests' own objects alone: a frame or a module would give all else away.
+        name = arguments[0]
+        if type(target).__module__ != NAME or not isinstance(name, str) or name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(target, name) if operation == "attribute" else setattr(target, name, arguments[1])
+
+    def lent_answer(self, request: tuple[Any, ...]) -> bytes:
+        """The answer to what the program asks."""
+        try:
+            return values.encode(("gives", self.lend(*request)), self.keep)
+        except StopIteration as error:
+            stops = request[0] == "next"
+            return values.encode(("stops",) if stops else ("raises", *channel.described(error)))
+        except Exception as error:
+            return values.encode(("raises", *channel.described(error)))
 
     def exchange(self, packet: bytes) -> None:
         """Send one request."""
@@ -121,15 +158,21 @@ class Session:
         """The answer to it, or None where there will be none."""
         return channel.read()
 
-    def receive(self, sent: list[Any]) -> Any:
+    def receive(self, sent: list[Any]) -> tuple[Any, ...]:
         """One answer; containers that were sent and that the program changed are changed here too."""
-        try:
-            data = self.read()
-            if data is None:
-                raise ProgramGone("the program ended before it answered")
-            return values.decode(data, self.resolve, originals=sent)
-        except (values.BadValue, OSError, MemoryError, RecursionError, OverflowError) as error:
-            raise ProgramGone("the program sent what is no value") from error
+        while True:
+            try:
+                data = self.read()
+                if data is None:
+                    raise ProgramGone("the program ended before it answered")
+                answer = values.decode(data, self.resolve, originals=sent)
+            except (values.BadValue, OSError, MemoryError, RecursionError, OverflowError) as error:
+                raise ProgramGone("the program sent what is no value") from error
+            if not isinstance(answer, tuple) or not answer:
+                raise ProgramGone("the program sent what is no answer")
+            if answer[0] != "ask" or len(answer) != 5:
+                return answer
+            self.exchange(self.lent_answer(answer[1:]))
 
     def request(
         self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -140,28 +183,16 @@ class Session:
         shown = f"{target}({', '.join(map(short, arguments))})" if operation == "call" else ""
         self.exchange(packet)
         answer = self.receive(sent)
-        if not isinstance(answer, tuple) or not answer:
-            raise ProgramGone("the program sent what is no answer")
-        if answer[0] == "stop" and len(answer) == 1:
+        if answer == ("stop",) and operation == "next":
             raise StopIteration
         if answer[0] == "raised" and len(answer) == 3:
             self.last_call = f"{shown} raised {answer[1]}: {short(answer[2])}" if shown else self.last_call
-            raise self.exception(answer[1], answer[2])
+            raise channel.rebuilt(answer[1], answer[2], ProgramError)
         if answer[0] != "result" or len(answer) != 4:
             raise ProgramGone("the program sent what is no answer")
         if shown:
             self.last_call = f"{shown} returned {short(answer[1])}"
         return answer[1]
-
-    def exception(self, name: Any, text: Any) -> BaseException:
-        """An exception of the same built-in class; never one that ends this process."""
-        kind = getattr(builtins, name, None) if isinstance(name, str) else None
-        if isinstance(kind, type) and issubclass(kind, Exception):
-            try:
-                return kind(text)
-            except TypeError:  # some want more arguments
-                return ProgramError(f"{name}: {text}")
-        return ProgramError(f"{name}: {text}")
 
 
 class Recording(Session):
@@ -176,18 +207,50 @@ class Recording(Session):
         super().__init__()
         self.asked, self.answers = asked, answers
         self.at = 0
+        self.unordered = False
+        import random
+
+        random.seed(0)  # so that tests at random ask the same in each run
 
     def exchange(self, packet: bytes) -> None:
         """See whether it is the request that was made at this place."""
         if self.at == len(self.answers):
             end(("ask", packet.decode("latin-1")))
         if packet != self.asked[self.at - 1]:
-            end(("broken", "they do not ask the same in each run, which needs a sandbox with channels"))
+            end(("unlike", self.unordered))
 
     def read(self) -> bytes | None:
         """The answer that was given at this place."""
         self.at += 1
         return self.answers[self.at - 1]
+
+    def receive(self, sent: list[Any]) -> tuple[Any, ...]:
+        """One answer; notes whether there are sets, whose order the program may have made differ."""
+        answer = super().receive(sent)
+        self.unordered = self.unordered or holds_set(answer)
+        return answer
+
+
+def holds_set(value: Any) -> bool:
+    """Whether there is a set somewhere in a value."""
+    waiting, seen = [value], set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (set, frozenset)):
+            return True
+        if isinstance(value, (list, tuple, dict)) and id(value) not in seen:
+            seen.add(id(value))
+            waiting += [*value, *value.values()] if isinstance(value, dict) else value
+    return False
+
+
+def fix_hashes() -> None:
+    """Start again with the same hashes in each run, where they are not: the order of a set follows them."""
+    if sys.flags.hash_randomization and "PYTHONHASHSEED" not in os.environ:
+        try:
+            os.execve(sys.executable, sys.orig_argv, {**os.environ, "PYTHONHASHSEED": "0"})
+        except OSError:
+            return  # it may start nothing: tests that depend on it are found out
 
 
 def end(report: Any) -> None:
@@ -205,6 +268,17 @@ def short(value: Any) -> str:
     return text if len(text) <= 300 else text[:280] + f"... ({len(text)} characters)"
 
 
+def library_name(value: Any) -> str | None:
+    """``module:name`` of a function or class of the standard library, which the program has as well."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or isinstance(value, types.MethodType):
+        return None
+    if module != "builtins" and module not in _MODULES:
+        return None
+    found = getattr(sys.modules.get(module), name, None)
+    return f"{module}:{name}" if found is value else None
+
+
 def names_used(code: types.CodeType) -> set[str]:
     """All names that a test's code may look up among globals."""
     found = set(code.co_names)
@@ -218,6 +292,8 @@ def main() -> None:
     """Run the suite that the file `SUITE` describes; what came of each test goes to the data descriptor."""
     with open(SUITE, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
         spec = values.decode(file.read())
+    if "recorded" in spec:
+        fix_hashes()
     session = Recording(*spec["recorded"]) if "recorded" in spec else Session()
     report = run(spec, session)
     sys.stdout.flush()
@@ -226,7 +302,7 @@ def main() -> None:
 
 def run(spec: dict[str, Any], session: Session) -> Any:
     """The report: ``("broken", why)``, ``("load", what it raised)`` or ``("ran", outcomes)``."""
-    namespace: dict[str, Any] = {"__name__": "suite"}
+    namespace: dict[str, Any] = {"__name__": NAME}
     try:
         codes = [
             (compile(text, "<tests>", "exec", dont_inherit=True), check) for text, check in spec["tests"]
@@ -253,7 +329,7 @@ def run(spec: dict[str, Any], session: Session) -> Any:
         session.last_call = ""
         outcome = attempt(code, spec["entry_point"] if check else "", namespace)
         outcomes.append((*outcome, session.last_call))
-        if outcome[0] in ("gone", "broken") or (outcome[0] != "passed" and not spec["all"]):
+        if outcome[0] == "gone" or (outcome[0] != "passed" and not spec["all"]):
             break
     return "ran", outcomes
 
@@ -283,17 +359,23 @@ class Function:
 
 
 def attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> tuple[str, str]:
-    """Run a test: ``passed``, ``failed`` (an assertion), ``raised``, ``gone`` or ``broken``, and a text."""
+    """Run a test: ``passed``, ``failed`` (an assertion), ``raised`` or ``gone``, and a text."""
     try:
         exec(code, namespace)  # noqa: S102
         if candidate:
             namespace["check"](namespace[candidate])
     except AssertionError as error:
-        return "failed", str(error)[:500]
+        return "failed", text_of(error)
     except ProgramGone as error:
         return "gone", str(error)
-    except Unsendable as error:
-        return "broken", str(error)
     except BaseException as error:
-        return "raised", f"{type(error).__name__}: {error}"[:500]
+        return "raised", f"{type(error).__name__}: {text_of(error)}"[:500]
     return "passed", ""
+
+
+def text_of(error: BaseException) -> str:
+    """An exception's text, cut; it may hold what the program gave, such as an integer that is too long."""
+    try:
+        return str(error)[:500]
+    except Exception:
+        return ""

@@ -21,6 +21,10 @@ MAX_DEPTH = 150
 """Nesting beyond this is refused on both sides."""
 
 
+NAMED = -1 << 62
+"""The number of a handle that stands for something of the standard library, ``module:name`` its kind."""
+
+
 class BadValue(ValueError):
     """Bytes that are no value, or a value that cannot be sent."""
 
@@ -41,13 +45,22 @@ class Handle:
         self.number, self.kind, self.truth, self.length = number, kind, truth, length
 
 
+def handle_of(value: Any, number: int) -> Handle:
+    """A handle with what can be asked of the object without running it on the other side."""
+    try:
+        truth, length = bool(value), len(value) if hasattr(value, "__len__") else -1
+    except Exception:
+        truth, length = True, -1
+    return Handle(number, type(value).__name__, truth, length)
+
+
 class Pairs(list):  # type: ignore[type-arg]
     """A mapping as its pairs, in our own process, where no hash of hostile values is computed."""
 
 
 def encode(
     value: Any,
-    keep: Callable[[Any], Handle] | None = None,
+    keep: Callable[[Any], Any] | None = None,
     *,
     containers: list[Any] | None = None,
     known: dict[int, int] | None = None,
@@ -56,7 +69,8 @@ def encode(
 
     Args:
         value: Anything. Identity inside it is kept: a list that occurs twice is decoded as one.
-        keep: Keeps an object and makes its handle; without it only the type's name is sent.
+        keep: Keeps an object and makes its handle, or gives plain data that stands for it; without it only
+            the type's name is sent.
         containers: Receives the containers in `value`, in their order, as `decode` numbers them.
         known: Numbers, by id, of containers that the other side has: it changes its own in place.
 
@@ -75,7 +89,7 @@ def encode(
 
 
 class _Writer:
-    def __init__(self, keep: Callable[[Any], Handle], known: dict[int, int]) -> None:
+    def __init__(self, keep: Callable[[Any], Any], known: dict[int, int]) -> None:
         self.keep, self.known = keep, known
         self.out: list[bytes] = []
         self.seen: dict[int, int] = {}
@@ -109,6 +123,9 @@ class _Writer:
             self.value(arguments, depth - 1)
         else:
             handle = value if isinstance(value, Handle) else self.keep(value)
+            if not isinstance(handle, Handle):
+                self.value(handle, depth - 1)
+                return
             self.blob(b"H", handle.kind[:100].encode("utf-8", "replace"))
             self.out.append(struct.pack("<q?q", handle.number, bool(handle.truth), handle.length))
 

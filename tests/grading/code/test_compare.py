@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.grading.code.compare import outputs_match, preview, values_match
+from mars_env.grading.code.compare import (
+    has_room_for,
+    has_too_many_words,
+    outputs_match,
+    preview,
+    values_match,
+)
 from mars_env.grading.code.values import decode, encode
 
 
@@ -21,6 +27,12 @@ from mars_env.grading.code.values import decode, encode
         ("3", "3.0", False),
         ("3", "03", False),
         ("3", "+3", False),
+        ("3.0", "٣.٠", False),
+        ("0.5", "０.５", False),
+        ("1 2", "1\u00a02", True),
+        ("1\n2", "1\r\n2\r\n\r\n", True),
+        ("1\n2", "\n1\n2", False),
+        ("a b", "a b" + 10**6 * " \n", True),
         ("3.0", "3", True),
         ("0.5", ".5", True),
         ("0.333333", "0.3333333333333333", True),
@@ -102,6 +114,8 @@ def through(value):
         (1e300, 10**4000, False),
         (float("inf"), float("inf"), True),
         (float("inf"), 1e308, False),
+        (1e308, 2**1050, False),
+        (1e308, -(2**1090), False),
         (0.33333, 1 / 3, True),
         (0.3333, 1 / 3, False),
     ],
@@ -115,6 +129,24 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=12,
 )
+
+
+@given(json_values, json_values)
+def test_what_has_no_room_does_not_match(one, other):
+    for value in (one, other):
+        data = encode(value)
+        assert not values_match(one, decode(data, hashed=False)) or has_room_for(one, len(data))
+
+
+def test_there_is_room_for_each_way_to_write_a_number():
+    for expected, actual in ((2.0**1000, 2**1000), ({str(2**1000): 1}, {2**1000: 1}), (10**5000, 10**5000)):
+        assert values_match(expected, through(actual)) and has_room_for(expected, len(encode(actual)))
+
+
+@given(st.text(" \n\x1c\u00a01ab.", max_size=20), st.text(" \n\x1c\u00a01ab.", max_size=20))
+def test_too_many_words_are_never_a_match(expected, actual):
+    if has_too_many_words(expected, actual.encode()):
+        assert not outputs_match(expected, actual)
 
 
 @given(json_values)

@@ -11,7 +11,10 @@ import pytest
 
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.grading import grade, grader_for
-from mars_env.grading.code.grader import CodeGrader
+from mars_env.grading.code import grader as grader_module
+from mars_env.grading.code import values
+from mars_env.grading.code.compare import outputs_match, values_match
+from mars_env.grading.code.grader import SMALL, CodeGrader
 from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Ended, Guarantee, Limits, Result
 from mars_env.testing import check_grader
@@ -104,18 +107,27 @@ def test_feedback_holds_the_programs_own_traceback(graders):
         assert "mars_env" not in feedback and "boot" not in feedback and "/tmp" not in feedback
 
 
-def test_feedback_names_the_limit(graders):
-    grader = graders(limits=Limits(cpu_seconds=0.5, idle_seconds=0.5, memory_bytes=200 << 20))
-    for program, word in [
-        ("while True: pass", "CPU time limit"),
-        ("import time; time.sleep(99)", "slept"),
-        ("x = [bytearray(1 << 20) for _ in range(9999)]", "memory limit"),
-        ("import os; os.abort()", "signal 6"),
-        ("raise SystemExit(3)", "status 3"),
-    ]:
-        feedback = judge(grader, ECHO, program).feedback
-        assert word in feedback or (word == "memory limit" and "MemoryError" in feedback), feedback
-        assert "Input:\n4" in feedback
+@pytest.mark.parametrize(
+    ("limits", "program", "words"),
+    [
+        ({"cpu_seconds": 0.5}, "while True: pass", ["CPU time limit"]),
+        ({"idle_seconds": 0.5}, "import time; time.sleep(99)", ["slept"]),
+        (
+            {"memory_bytes": 200 << 20},
+            "x = [bytearray(1 << 20) for _ in range(9999)]",
+            ["memory limit", "MemoryError"],
+        ),
+        ({}, "import os; os.abort()", ["signal 6"]),
+        ({}, "raise SystemExit(3)", ["status 3"]),
+    ],
+    ids=["cpu", "idle", "memory", "signal", "status"],
+)
+def test_feedback_names_the_limit(graders, limits, program, words):
+    """The other limits are far away: on a busy machine too, the program meets none of them first."""
+    far = {"cpu_seconds": 100.0, "idle_seconds": 300.0, "memory_bytes": 1 << 30}
+    feedback = judge(graders(limits=Limits(**{**far, **limits})), ECHO, program).feedback
+    assert any(word in feedback for word in words), feedback
+    assert "Input:\n4" in feedback
 
 
 def test_assert_lists(graders):
@@ -180,11 +192,159 @@ def apply(f, x): return f(x)
 
 def test_broken_tests_are_unknown(graders):
     base = {"id": "m", "prompt": "?", "entry_point": "f"}
-    for tests in (["assert f(1 =="], ["assert f(lambda x: x)"]):
-        found = judge(graders(), {**base, "tests": tests}, "def f(x): return x")
+    for broken in ({"tests": ["assert f(1 =="]}, {"tests": ["f(1)"], "test_imports": ["import nowhere"]}):
+        found = judge(graders(), {**base, **broken}, "def f(x): return x")
         assert found.verdict is Verdict.UNKNOWN and "broken" in found.reason
     missing = Problem("m", "?", {"form": "stdin"}, "code")
     assert asyncio.run(graders().grade(missing, "print(1)")).verdict is Verdict.UNKNOWN
+
+
+HANDED = [
+    "assert f(lambda x: x + 1, [1, 2]) == [2, 3]",
+    "assert f(abs, [-1]) == [1] and f(str, [1]) == ['1']",
+    "assert f(iter([5, 6]).__next__, []) == [] and total(iter([1, 2, 3])) == 6 and total({1: 2}.keys()) == 1",
+    "class Node:\n    def __init__(self, value, after=None): self.value, self.after = value, after\n"
+    "head = Node(1, Node(2))\nassert length(head) == 2 and head.value == 9",
+    "try:\n    f(lambda x: 1 / x, [0])\nexcept ZeroDivisionError: pass\nelse: assert False",
+    "assert f(lambda x: total([x, 1]), [4]) == [5]",
+    "k = lambda x: -x\nassert f(same(k), [1]) == [-1] and same(k) is k",
+]
+HANDED_TO = """
+def f(g, xs): return [g(x) for x in xs]
+def total(xs): return sum(xs)
+def same(x): return x
+def length(node):
+    node.value, n = 9, 0
+    while node: n, node = n + 1, node.after
+    return n
+"""
+
+
+def test_what_tests_hand_to_the_program(graders):
+    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": HANDED}
+    found = judge(graders(), row, HANDED_TO)
+    assert found.verdict is Verdict.CORRECT, found
+    assert judge(graders(), row, HANDED_TO.replace("g(x)", "x")).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "g.__globals__",
+        "g.gi_frame.f_globals['check']",
+        "vars(g)['_server'].call_back('attribute', g, ('gi_frame',), {})",
+        "vars(g)['_server'].call_back('call', __import__('os')._exit, (0,), {})",
+        "vars(g)['_server'].call_back('assign', g, ('gi_frame', 1), {})",
+        "vars(g)['_server'].call_back('item', g, (), {})",
+        "vars(g)['_server'].call_back('call', 'exit', (0,), {})",
+    ],
+)
+def test_what_tests_hand_out_gives_nothing_else_away(graders, attack):
+    tests = ["assert f(x for x in [1]) == 'never'"]
+    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": tests}
+    program = f"def f(g):\n    found = {attack}\n    return 'never'"
+    found = judge(graders(), row, program)
+    assert found.verdict is Verdict.WRONG and "it raised" in found.reason, found
+
+
+@pytest.mark.parametrize("program", ["helper = 5", "helper = [1, 2]", "helper = None", ""])
+def test_a_helper_that_is_plain_data_is_handed_over(graders, program):
+    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": ["assert f(helper) == 6"]}
+    found = judge(graders(), row, f"{program}\ndef f(x): return x + 1")
+    assert found.verdict is (Verdict.CORRECT if program == "helper = 5" else Verdict.WRONG), found
+
+
+@pytest.mark.parametrize("kind", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert list(map(f, [1, 2])) == []",
+        "assert all(map(lambda x: f(x) == 1, [1, 2]))",
+        "assert list(iter(f, 1)) == []",
+        "assert [x for pair in zip(map(f, [1]), [2]) for x in pair] == []",
+        "import asyncio\nclass Each:\n    def __aiter__(self): return self\n"
+        "    async def __anext__(self): return f(1)\n"
+        "async def main(): return [x async for x in Each()]\nassert asyncio.run(main()) == []",
+    ],
+    ids=["map", "all", "iter", "zip", "async"],
+)
+def test_an_exception_of_the_program_ends_no_iterator_of_the_tests(graders, kind, test):
+    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": [test]}
+    found = judge(graders(), row, f"def f(*x): raise {kind}")
+    assert found.verdict is Verdict.WRONG, found
+
+
+@pytest.mark.parametrize(
+    "kind", ["AssertionError", "SystemExit", "KeyboardInterrupt", "ValueError", "RuntimeError", "OSError"]
+)
+def test_exceptions_that_a_test_asks_for(graders, kind):
+    test = f"try: f()\nexcept {kind} as error: assert 'no' in str(error)\nelse: raise Exception('none')"
+    row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": [test, "assert next(g()) == 1"]}
+    program = f"def f(): raise {kind}('no')\ndef g(): yield 1"
+    assert judge(graders(), row, program).verdict is Verdict.CORRECT
+    assert judge(graders(), row, program.replace("raise", "return 0 #")).verdict is Verdict.WRONG
+
+
+RAW = "import os, struct\ndef add(a, b):\n    head = b't\\2\\0\\0\\0s\\6\\0\\0\\0result'\n"
+LONG = {
+    "pairs": RAW
+    + "    os.write(3, head + b'd' + struct.pack('<I', 7 << 20) + b'N' * (14 << 20)); os._exit(0)",
+    "list": "def add(a, b): return [None] * (1 << 20)",
+    "text": "def add(a, b): return chr(0xd800) * (5 << 20)",
+    "number": "def add(a, b): return 1 << (100 << 20)",
+}
+
+
+@pytest.mark.parametrize("program", LONG.values(), ids=LONG)
+def test_a_result_is_decoded_in_proportion_to_what_is_expected(graders, monkeypatch, program):
+    """Bytes are counted rather than seconds: decoding one takes up to a microsecond."""
+    grader, decoded, decode = graders(limits=Limits()), [], values.decode
+    monkeypatch.setattr(
+        values, "decode", lambda data, *a, **k: decoded.append(len(data)) or decode(data, *a, **k)
+    )
+    found = judge(grader, ADD, program)
+    assert found.verdict is Verdict.WRONG and sum(decoded) <= SMALL, (found, decoded)
+    assert "Returned: a value of" in found.feedback
+    assert judge(grader, ADD, "def add(a, b): return [a, b] * 99").feedback.count("[1, 2, 1, 2") == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "verdict"),
+    [
+        ("print('1\\n' * (7 << 20))", Verdict.WRONG),
+        ("print('1 ' * (7 << 20))", Verdict.WRONG),
+        ("import os\nos.write(1, b'\\xff' * (15 << 20))", Verdict.WRONG),
+        ("print('\\n' * (15 << 20))", Verdict.WRONG),
+        ("print(int(input()) * 2, '\\n' * (15 << 20))", Verdict.CORRECT),
+    ],
+    ids=["lines", "words", "no text", "empty lines", "right"],
+)
+def test_an_output_is_taken_apart_in_proportion_to_what_is_expected(graders, monkeypatch, program, verdict):
+    compared = []
+
+    def watched(expected, actual, **options):
+        compared.append(len(actual))
+        return outputs_match(expected, actual, **options)
+
+    monkeypatch.setattr(grader_module, "outputs_match", watched)
+    found = judge(graders(limits=Limits()), ECHO, program)
+    assert found.verdict is verdict and sum(compared) < 100, (found, compared)
+    assert len(found.feedback) < 2100
+
+
+def test_large_results_are_read_in_a_thread(graders, monkeypatch):
+    threads = []
+
+    def watched(*arguments, **options):
+        threads.append(threading.current_thread().name)
+        return values_match(*arguments, **options)
+
+    monkeypatch.setattr(grader_module, "values_match", watched)
+    large = list(range(5000))
+    row = {**ADD, "inputs": [[1, 2], [0, 0]], "outputs": [3, large]}
+    found = judge(graders(), row, "def add(a, b): return a + b or list(range(5000))")
+    assert found.verdict is Verdict.CORRECT
+    assert threads[0] == "mars-env-sandbox" and threads[1] != threads[0]
 
 
 def test_a_checker(graders):
@@ -289,7 +449,9 @@ def test_killing_sandboxes_at_random_harms_nobody_else(graders):
 
     def killer():
         chance = random.Random(0)
-        while not stop.wait(0.15):
+        for _ in range(20):  # so that a busy machine, on which all takes longer, sees no more of them
+            if stop.wait(0.15):
+                return
             found = descendants(os.getpid())
             if found:
                 with contextlib.suppress(ProcessLookupError):

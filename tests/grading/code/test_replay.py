@@ -46,7 +46,7 @@ TWO = ["assert f(2) == 4", "assert f(3) == 6"]
         ("def f(x): return x + 2", "test 2 of 2: wrong answer"),
         ("def f(x): return 1 / 0", "test 1 of 2: it raised ZeroDivisionError"),
         ("1 / 0", "test 1 of 2: it raised ZeroDivisionError"),
-        ("def f(x): raise SystemExit", "test 1 of 2: it ended, or sent what is no value"),
+        ("def f(x): raise SystemExit", "test 1 of 2: it raised SystemExit"),
         ("import os\ndef f(x): os._exit(0)", "test 1 of 2: it ended, or sent what is no value"),
         ("class E:\n    def __eq__(s, o): return True\ndef f(x): return E()", "test 1 of 2: wrong answer"),
         (
@@ -94,9 +94,47 @@ def f(x):
 
 
 def test_tests_that_cannot_be_played_again_are_unknown(grader, monkeypatch):
-    at_random = ["import random\nassert f(random.random()) > 0", "assert f(1)"]
-    found = judge(grader, at_random, "def f(x): return 2 * x + 1")
-    assert found.verdict is Verdict.UNKNOWN and "do not ask the same" in found.reason
+    from_the_system = ["import os\nassert f(os.urandom(4)[0]) > 0", "assert f(1)"]
+    found = judge(grader, from_the_system, "def f(x): return 2 * x + 1")
+    assert found.verdict is Verdict.UNKNOWN and "do not ask the program the same" in found.reason
     monkeypatch.setattr(replay_module, "MAX_REQUESTS", 5)
-    found = judge(grader, ["for i in range(9): assert f(i) == i"], "def f(x): return x")
-    assert found.verdict is Verdict.UNKNOWN and "more than 5 requests" in found.reason
+    right = "def f(x): return x"
+    found = judge(grader, ["for i in range(9): assert f(i) == i"], right, solution=right)
+    assert found.verdict is Verdict.UNKNOWN and "requests to the program" in found.reason
+
+
+def test_tests_at_random_are_played(grader):
+    at_random = ["import random\nx = random.random()\nassert f(x) == 2 * x", "assert f(1) == 2"]
+    assert judge(grader, at_random, "def f(x): return 2 * x").verdict is Verdict.CORRECT
+
+
+ENDLESS = "def f(n):\n    while True: yield 1"
+SHORT = "def f(n): return iter([1])"
+
+
+@pytest.mark.parametrize("solution", [{}, {"solution": SHORT}], ids=["alone", "with a solution"])
+def test_an_endless_conversation_is_the_programs_doing(grader, monkeypatch, solution):
+    monkeypatch.setattr(replay_module, "MAX_REQUESTS", 5)
+    tests = ["assert list(f(3)) == [1]"]
+    assert judge(grader, tests, SHORT, **solution).verdict is Verdict.CORRECT
+    found = judge(grader, tests, ENDLESS, **solution)
+    assert found.verdict is Verdict.WRONG and "requests to the program" in found.reason
+
+
+def test_the_order_of_a_set_does_not_make_a_suite_unlike_itself(grader):
+    """Hashes of None (before Python 3.12), of NaN and of objects follow their addresses."""
+    program = """
+class Box: pass
+def f(x): return {None, float("nan"), 1, "a", "b", Box(), Box()}
+def g(x): return 1
+"""
+    found = judge(grader, ["for each in f(1): assert g(each) == 1", "assert f(1) == 1"], program)
+    assert (found.verdict, found.reason) in (
+        (Verdict.WRONG, "test 2 of 2: wrong answer"),
+        (Verdict.WRONG, "test 1 of 2: the tests do not ask the program the same in each run"),
+    )
+
+
+def test_functions_of_the_tests(grader):
+    tests = ["assert f(lambda x: x + 1, [1, 2]) == [2, 3]", "assert f(str, [1]) == ['1']"]
+    assert judge(grader, tests, "def f(g, xs): return [g(x) for x in xs]").verdict is Verdict.CORRECT
