@@ -16,6 +16,10 @@ class ConfigError(MarsError, ValueError):
     """A setting, an id or an argument is wrong."""
 
 
+class ContextError(ConfigError):
+    """A prompt leaves less room than the agent's limit, and ``Sampling.overflow="refuse"`` refuses that."""
+
+
 class ProblemError(MarsError, ValueError):
     """A problem or a problem file is unfit; says file, line and field."""
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from numbers import Real
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 Observation = Mapping[str, str | int]
@@ -22,6 +23,18 @@ Message = Mapping[str, str]
 
 Prompt = str | Sequence[int] | Sequence[Message]
 """A raw text, exact token ids, or chat messages to be rendered by the model's own template."""
+
+
+FinishReason = Literal["stop", "length", "context", "content_filter"]
+"""Why a completion ended: by itself, at its own limit, at the end of the model's context, or by a filter."""
+
+INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "context": "the model's context was full before the completion's own limit",
+        "content_filter": "the server's content filter ended the completion",
+    }
+)
+"""The finish reasons that are a fault of the set-up, each with a sentence that says so."""
 
 
 class Verdict(StrEnum):
@@ -130,6 +143,10 @@ class Sampling:
         max_tokens: Hard limit of one completion, in tokens.
         stop: Texts that end a completion (they are left out of its text).
         seed: The request's own seed; sample i of n uses ``derive_seed(seed, i)``.
+        overflow: What happens where prompt and limit together exceed the model's context. ``"check"``: a run
+            in which that can happen is refused before it starts, as far as it can be known; in play, a
+            completion that the context cuts off is UNKNOWN and counted. ``"unknown"``: the same without
+            the check. ``"refuse"``: the check, and in play a `mars_env.errors.ContextError` ends the run.
     """
 
     temperature: float = 1.0
@@ -138,6 +155,7 @@ class Sampling:
     max_tokens: int = 4096
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    overflow: Literal["check", "unknown", "refuse"] = "check"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +164,8 @@ class Completion:
 
     Attributes:
         text: The decoded text, special tokens left out.
-        finish_reason: ``"stop"`` (it ended by itself) or ``"length"`` (it was cut off).
+        finish_reason: ``"stop"`` (it ended by itself), ``"length"`` (cut off at its own ``max_tokens``),
+            ``"context"`` (cut off before that, since the model's context was full) or ``"content_filter"``.
         prompt_ids: Token ids that the model read; empty where the server does not tell.
         token_ids: Token ids that were sampled, the stop token included; never re-tokenised.
         logprobs: One for each of ``token_ids``: natural logarithms under the distribution that
@@ -158,7 +177,7 @@ class Completion:
     """
 
     text: str
-    finish_reason: Literal["stop", "length"] = "stop"
+    finish_reason: FinishReason = "stop"
     prompt_ids: tuple[int, ...] = ()
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
@@ -166,6 +185,11 @@ class Completion:
     versions: tuple[tuple[int, int], ...] = ()
     prompt_tokens: int = 0
     completion_tokens: int = 0
+
+    @property
+    def cut(self) -> bool:
+        """Whether it was cut off, by its own limit or from outside."""
+        return self.finish_reason == "length" or self.finish_reason in INTERRUPTIONS
 
     @property
     def trainable(self) -> bool:
@@ -186,8 +210,24 @@ class Action:
 
     @property
     def truncated(self) -> bool:
-        """Whether the completion behind the text was cut off by its length limit."""
-        return bool(self.completions) and self.completions[-1].finish_reason == "length"
+        """Whether the completion behind the text was cut off, by its own limit or from outside."""
+        return bool(self.completions) and self.completions[-1].cut
+
+    @property
+    def interrupted(self) -> str:
+        """Why nothing is known of this action: the set-up, not the model, ended one of its completions.
+
+        Such an action is graded UNKNOWN and its turn has no reward. Empty for any other action.
+
+        Example:
+            >>> Action("So", (Completion("So", "context"),)).interrupted
+            "the model's context was full before the completion's own limit"
+            >>> Action("So", (Completion("So", "length"),)).interrupted
+            ''
+        """
+        return next(
+            (INTERRUPTIONS[c.finish_reason] for c in self.completions if c.finish_reason in INTERRUPTIONS), ""
+        )
 
 
 @dataclass(frozen=True, slots=True)

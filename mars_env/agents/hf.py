@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.agents.batching import Ticket, engine_lock, submit
+from mars_env.agents.context import finish_reason, room_for, without_room
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
 from mars_env.agents.prompts import check_request
 from mars_env.errors import ConfigError, MissingExtra, ModelError
@@ -41,6 +42,7 @@ class HFModel:
         dtype: Of a checkpoint's weights, e.g. ``"bfloat16"``; by default as stored.
         max_batch_rows: Most samples decoded together.
         max_batch_tokens: Most tokens, prompts and limits added up, in one batch.
+        context: Most tokens of prompt and completion together; by default, and at most, the model's own.
         name: Name in messages and the default policy name of agents.
         version: Version of the weights, noted in each completion; see `refresh`.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
@@ -58,19 +60,21 @@ class HFModel:
         dtype: str = "auto",
         max_batch_rows: int = 512,
         max_batch_tokens: int = 2**18,
+        context: int | None = None,
         name: str = "",
         version: int = 0,
         template_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if max_batch_rows < 1 or max_batch_tokens < 1:
-            raise ConfigError("max_batch_rows and max_batch_tokens must be at least 1")
+        if max_batch_rows < 1 or max_batch_tokens < 1 or (context is not None and context < 1):
+            raise ConfigError("max_batch_rows, max_batch_tokens and context must be at least 1")
         self.module, self.tokenizer = _load(model, device, dtype) if isinstance(model, str | Path) else model
         self.name = name or (Path(model).name if isinstance(model, str | Path) else "hf")
         self.version = version
         self._max_rows, self._max_tokens = max_batch_rows, max_batch_tokens
         self._template_options = dict(template_options or {})
         config = self.module.config.get_text_config(decoder=True)
-        self._context: int = getattr(config, "max_position_embeddings", None) or 2**31
+        own: int = getattr(config, "max_position_embeddings", None) or 2**31
+        self.context = own if context is None else min(own, context)
         self._vocabulary: int = config.vocab_size
         self._eos = _stop_tokens(self.module, self.tokenizer)
         self._attention: str = getattr(config, "_attn_implementation", "eager") or "eager"
@@ -98,19 +102,18 @@ class HFModel:
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.
 
-        The limit is the smaller of ``sampling.max_tokens`` and what the model's context leaves.
+        Where the context leaves less room than ``sampling.max_tokens``, a completion that is cut off there
+        has the finish reason ``"context"``; one without any room is empty. See ``Sampling.overflow``.
 
         Raises:
-            ModelError: If the prompt fills the context, or the engine fails (out of memory, say).
+            ModelError: If the engine fails (out of memory, say).
+            ContextError: If there is too little room, and the sampling refuses that.
             ConfigError: If n or a sampling setting makes no sense.
         """
         check_request(n, sampling)
         ids = self.encode(prompt)
-        if len(ids) >= self._context:
-            raise ModelError(
-                f"{self.name}: a prompt of {len(ids)} tokens leaves no room in a context of {self._context}; "
-                "shorten it"
-            )
+        if not room_for(self.name, len(ids), sampling, self.context):
+            return without_room(ids, n, sampling)
         return await submit(self, Request(ids, n, sampling))
 
     def refresh(self, weights: Any = None, version: int | None = None) -> None:
@@ -183,14 +186,14 @@ class HFModel:
         return answers
 
     def _room(self, request: Request) -> int:
-        return min(request.sampling.max_tokens, self._context - len(request.ids))
+        return min(request.sampling.max_tokens, self.context - len(request.ids))
 
     def _completions(self, rows: Sequence[Row]) -> list[Completion]:
         texts = self.tokenizer.batch_decode([list(row.tokens) for row in rows], skip_special_tokens=True)
         return [
             Completion(
                 text=cut_at_stop(text, row.sampling.stop),
-                finish_reason=row.finish,
+                finish_reason=finish_reason(row.finish, len(row.tokens), row.sampling),
                 prompt_ids=row.ids,
                 token_ids=row.tokens,
                 logprobs=row.logprobs,

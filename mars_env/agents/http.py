@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import random
 import time
@@ -19,16 +20,23 @@ from yarl import URL
 from mars_env.agents.endpoint import Endpoint
 from mars_env.agents.openai_dialect import (
     completions_of,
+    context_of,
     error_text,
+    is_too_long,
     messages_json,
     retry_after,
     sampling_fields,
 )
 from mars_env.agents.prompts import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.agents.wire import Answer, Wire
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Prompt, Sampling
+
+log = logging.getLogger(__name__)
+
+_LIST_BYTES = 2**20
+"""Most of a list of models that is read."""
 
 _NETWORK = (aiohttp.ClientError, TimeoutError, OSError)
 
@@ -84,6 +92,8 @@ class HTTPModel:
     Attributes:
         capacity: Most calls under way in one event loop, as given by `concurrency`.
         under_way: Calls under way now, those that wait for a place included.
+        context: Tokens that the server's model can hold; None until `learn_context` has asked, and where the
+            server does not tell.
 
     Raises:
         ConfigError: If an argument is unfit, or the key's variable is not set.
@@ -132,6 +142,8 @@ class HTTPModel:
         self._endpoints = [Endpoint(url) for url in urls]
         self._api, self._exact, self._processed = api, exact, logprobs == "processed"
         self.capacity, self.under_way = concurrency, 0
+        self.context: int | None = None
+        self._model = model
         self._attempts, self._backoff = attempts, backoff
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._health_interval, self._health_checks = health_interval, set[asyncio.Task[None]]()
@@ -170,6 +182,22 @@ class HTTPModel:
         """The endpoints' addresses, drained ones too."""
         return [str(endpoint.base) for endpoint in self._endpoints]
 
+    async def learn_context(self) -> int | None:
+        """Ask the servers what the model can hold, and keep it as `context`; None where no one tells."""
+        link = self._links.get(asyncio.get_running_loop()) or await self._connect()
+        limit = aiohttp.ClientTimeout(total=self._health_interval)
+        told = []
+        for endpoint in self._endpoints:
+            url = endpoint.base / "models"
+            try:
+                async with link.session.get(url, timeout=limit, allow_redirects=False) as response:
+                    body = await response.content.read(_LIST_BYTES) if response.status == 200 else b""
+            except (*_NETWORK, RuntimeError):
+                continue  # the first request will say what is wrong with it
+            told.append(context_of(body, self._model))
+        self.context = min((one for one in told if one is not None), default=None)
+        return self.context
+
     async def drain(self, url: str) -> None:
         """Send no more requests to an endpoint; returns when those under way there have ended.
 
@@ -204,8 +232,13 @@ class HTTPModel:
         Where a server counts tokens only for all samples of a call together, they are apportioned
         by the lengths of the texts, so that the sum is the server's.
 
+        A completion that the model's context cut off has the finish reason ``"context"``: it was cut off
+        below its own limit, or the prompt is known to leave less (`learn_context`). A request that the server
+        refuses for its length gives empty ones. See ``Sampling.overflow``.
+
         Raises:
             ModelError: If the server refuses the request, or all attempts failed.
+            ContextError: If it refuses it for its length, and so does the sampling.
             ConfigError: If n or a sampling setting makes no sense.
         """
         check_request(n, sampling)
@@ -223,7 +256,15 @@ class HTTPModel:
         self, chat: bool, head: str, first: int, n: int, sampling: Sampling
     ) -> list[Completion]:
         """Samples `first` to `first + n - 1`."""
-        completions = await self._call(chat, head, first, n, sampling)
+        try:
+            completions = await self._call(chat, head, first, n, sampling)
+        except _TooLong as refusal:
+            if sampling.overflow == "refuse":
+                raise ContextError(
+                    f'{refusal}: raise the context, lower max_tokens, or set overflow="unknown"'
+                ) from refusal
+            log.warning("%s; its samples are UNKNOWN", refusal)
+            return [Completion("", "context", temperature=sampling.temperature)] * n
         while len(completions) < n:  # the server does not know n, or limits it
             have = len(completions)
             completions += await self._call(chat, head, first + have, n - have, sampling)
@@ -321,7 +362,12 @@ class HTTPModel:
             if answer.status != 200:
                 raise self._refusal(endpoint, answer)
             completions = completions_of(
-                answer.body, n, sampling, processed=self._processed, version=self.version
+                answer.body,
+                n,
+                sampling,
+                processed=self._processed,
+                version=self.version,
+                context=self.context,
             )
         except _Fault as fault:
             endpoint.rest(fault.retry_after)
@@ -390,6 +436,8 @@ class HTTPModel:
         sentence = f"{endpoint.base}: status {answer.status}: {words}"
         if answer.status in (408, 409, 429) or answer.status >= 500:
             return _Fault(sentence, retry_after(answer.headers.get("retry-after")))
+        if is_too_long(answer.status, answer.body):
+            return _TooLong(f"{self.name}: prompt and limit exceed the model's context: {sentence}")
         return ModelError(f"{self.name}: the server refused the request: {sentence}")
 
     async def _connect(self) -> _Link:
@@ -445,6 +493,10 @@ class _Fault(Exception):
     def __init__(self, sentence: str, retry_after: float = 0.0) -> None:
         super().__init__(sentence)
         self.retry_after = retry_after
+
+
+class _TooLong(ModelError):
+    """The server refuses a request since prompt and limit exceed the model's context."""
 
 
 def _busy(endpoint: Endpoint) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
@@ -10,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
-from mars_env.types import Completion, Message, Sampling
+from mars_env.types import Completion, FinishReason, Message, Sampling
 
 
 @lru_cache(maxsize=256)
@@ -42,7 +43,13 @@ def messages_json(messages: Sequence[Message]) -> str:
 
 
 def completions_of(
-    payload: bytes, n: int, sampling: Sampling, *, processed: bool, version: int
+    payload: bytes,
+    n: int,
+    sampling: Sampling,
+    *,
+    processed: bool,
+    version: int,
+    context: int | None = None,
 ) -> list[Completion]:
     """Completions of a server's answer, in the order of their indices.
 
@@ -52,6 +59,7 @@ def completions_of(
         sampling: How they were asked for.
         processed: Whether the server's log-probabilities are those of the distribution sampled from.
         version: Version of the weights.
+        context: What the server's model can hold, where that is known.
 
     Raises:
         ValueError: It holds no choices, or the server gave up. Whatever else an answer of another form
@@ -68,6 +76,7 @@ def completions_of(
     counts = _shares(usage.get("completion_tokens") or 0, texts)
     prompt_tokens = usage.get("prompt_tokens") or 0
     faithful = processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k == 0)
+    cut = _cut_by_context(answer, choices, sampling, context)
     completions = []
     for choice, text, count in zip(choices, texts, counts, strict=True):
         reason = choice.get("finish_reason")
@@ -80,7 +89,7 @@ def completions_of(
         completions.append(
             Completion(
                 text=text,
-                finish_reason="length" if reason == "length" else "stop",
+                finish_reason=_finish_reason(reason, len(ids), sampling, cut),
                 prompt_ids=tuple(map(int, prompt_ids)),
                 token_ids=ids,
                 logprobs=logprobs if len(logprobs) == len(ids) else (),
@@ -91,6 +100,85 @@ def completions_of(
             )
         )
     return completions
+
+
+_FINISH_REASONS: Mapping[str, FinishReason] = {
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "context",  # Mistral
+    "model_context_window_exceeded": "context",  # Anthropic
+    "content_filter": "content_filter",
+    "safety": "content_filter",  # Gemini
+    "sensitive": "content_filter",  # GLM
+}
+
+
+def _finish_reason(told: object, tokens: int, sampling: Sampling, cut: bool) -> FinishReason:
+    """Why a choice ended; `cut` says that the context is what cut choices off, where no token ids tell."""
+    reason = _FINISH_REASONS.get(str(told).lower(), "stop")
+    if reason == "length" and (tokens < sampling.max_tokens if tokens else cut):
+        return "context"
+    return reason
+
+
+def _cut_by_context(
+    answer: Mapping[str, Any], choices: Sequence[Any], sampling: Sampling, context: int | None
+) -> bool:
+    """Whether what was cut off was cut by the context: all choices have one prompt, and so one room.
+
+    Either the prompt is known to leave too little, or fewer tokens were sampled than all that were cut off at
+    their own limit would have.
+    """
+    usage = answer.get("usage") or {}
+    prompt, sampled = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    if context is not None and prompt:
+        return bool(prompt + sampling.max_tokens > context)
+    number = sum(_FINISH_REASONS.get(str(choice.get("finish_reason"))) == "length" for choice in choices)
+    return bool(0 < sampled < number * sampling.max_tokens)
+
+
+def is_too_long(status: int, payload: bytes) -> bool:
+    """Whether a server refuses a request since prompt and limit exceed the model's context.
+
+    Example:
+        >>> is_too_long(400, b'{"error": {"message": "The maximum context length is 4096 tokens."}}')
+        True
+        >>> is_too_long(400, b'{"error": {"message": "no such model", "code": 400}}')
+        False
+    """
+    if status not in (400, 413):
+        return False
+    try:
+        error = json.loads(payload)
+        error = error.get("error", error)
+        kind = f"{error.get('code')} {error.get('type')}" if isinstance(error, dict) else ""
+    except (ValueError, AttributeError, RecursionError):
+        kind = ""
+    return bool(_TOO_LONG.search(f"{kind} {error_text(payload)}".lower()))
+
+
+_TOO_LONG = re.compile(
+    r"context[ _-](length|size|window)|maximum model length|max_model_len|"
+    r"(prompt|input) is too long|too many tokens"
+)
+
+
+def context_of(payload: bytes, model: str) -> int | None:
+    """What a model can hold, as a server's list of models tells: vLLM, SGLang and others do; else None.
+
+    Example:
+        >>> context_of(b'{"data": [{"id": "qwen3", "max_model_len": 40960}]}', "qwen3")
+        40960
+        >>> context_of(b'{"data": [{"id": "qwen3"}]}', "qwen3") is context_of(b"not JSON", "qwen3") is None
+        True
+    """
+    try:
+        listed = json.loads(payload)["data"]
+        [entry] = [one for one in listed if one.get("id") == model]
+        told = [entry.get(name) for name in ("max_model_len", "max_context_length", "context_length")]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return next((value for value in told if type(value) is int and value > 0), None)
 
 
 def _index(choice: Mapping[str, Any]) -> int:

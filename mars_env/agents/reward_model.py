@@ -17,7 +17,7 @@ from mars_env.envs.registry import resolve
 from mars_env.envs.selection import Ratings, RewardModel
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.seeds import derive_seed
-from mars_env.types import Message, Model, Sampling
+from mars_env.types import INTERRUPTIONS, Message, Model, Sampling
 
 if TYPE_CHECKING:
     import torch
@@ -109,7 +109,11 @@ class GenerativeJudge:
             seed=derive_seed(seed, statement, text),
         )
         completions = await self.model.complete(messages, self.samples, sampling)
-        scores = [score for c in completions if (score := read_score(c.text)) is not None]
+        scores = [
+            score
+            for c in completions
+            if c.finish_reason not in INTERRUPTIONS and (score := read_score(c.text)) is not None
+        ]
         tokens = sum(c.completion_tokens or len(c.token_ids) for c in completions)
         return (sum(scores) / len(scores) if scores else None), tokens
 

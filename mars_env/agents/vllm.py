@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from mars_env.agents.context import finish_reason, room_for, without_room
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
 from mars_env.agents.prompts import check_request
 from mars_env.agents.vllm_engines import Engine, Job, OfflineEngine, StreamingEngine, load_vllm
@@ -108,6 +109,11 @@ class VLLMModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def context(self) -> int:
+        """Most tokens of prompt and completion together."""
+        return self._engine.context
+
     def close(self) -> None:
         """Stop the engine and free its memory. It stops with the process in any case."""
         self._engine.close()
@@ -123,10 +129,11 @@ class VLLMModel:
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.
 
-        The limit is the smaller of ``sampling.max_tokens`` and what the model's context leaves.
+        A completion that the context cuts off is as of `HFModel`.
 
         Raises:
-            ModelError: If the prompt fills the context, or the engine fails.
+            ModelError: If the engine fails.
+            ContextError: If there is too little room, and the sampling refuses that.
             ConfigError: If n or a sampling setting makes no sense. vLLM samples at temperatures of 0.01 to 2.
         """
         return await self._complete(prompt, n, sampling, None)
@@ -170,17 +177,14 @@ class VLLMModel:
     ) -> list[Completion]:
         check_request(n, sampling)
         ids = self.encode(prompt)
-        room = self._engine.context - len(ids)
-        if room < 1:
-            raise ModelError(
-                f"{self.name}: a prompt of {len(ids)} tokens leaves no room in a context of "
-                f"{self._engine.context}; shorten it"
-            )
+        room = room_for(self.name, len(ids), sampling, self.context)
         if adapter is None and self._adapters_alone:
             raise ConfigError(
                 f"{self.name}: on CPUs an async engine with adapters serves nothing else; "
                 "use engine='offline', or a model without max_lora_rank"
             )
+        if not room:
+            return without_room(ids, n, sampling)
         lora = None if adapter is None else adapter.request
         jobs = [Job(ids, self._params(sampling, i, room), lora) for i in range(n)]
         self.under_way += n
@@ -198,7 +202,7 @@ class VLLMModel:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
-            max_tokens=min(sampling.max_tokens, room),
+            max_tokens=room,
             stop=list(sampling.stop),
             seed=None if sampling.seed is None else derive_seed(sampling.seed, sample),
             logprobs=0,  # the sampled token's alone
@@ -221,7 +225,7 @@ class VLLMModel:
         text = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
         return Completion(
             text=cut_at_stop(text, sampling.stop),
-            finish_reason=output.finish_reason,
+            finish_reason=finish_reason(output.finish_reason, len(tokens), sampling),
             prompt_ids=ids,
             token_ids=tokens,
             logprobs=tuple(output.logprobs.logprobs),
@@ -249,6 +253,15 @@ class VLLMAdapter:
     def version(self) -> int:
         """Version of the adapter."""
         return self._adapter.version
+
+    @property
+    def context(self) -> int:
+        """Most tokens of prompt and completion together."""
+        return self.base.context
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The token ids that the model reads for a prompt; see `VLLMModel.encode`."""
+        return self.base.encode(prompt)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt; see `VLLMModel.complete`."""

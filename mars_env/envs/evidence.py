@@ -177,11 +177,17 @@ class VerifierGrader:
     seed: int = 0
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """The share of passes; CORRECT if all pass."""
+        """The share of passes; CORRECT if all pass. UNKNOWN if the set-up has cut every report off."""
         seen: dict[str, str | int] = {"problem": problem.statement, "solution": text}
         seed = derive_seed(self.seed, problem.id, text)
         reports = await self.verifier.act({**seen, "truncated": 0, "round": 0}, self.verdicts, seed)
         tokens = sum(c.completion_tokens or len(c.token_ids) for r in reports for c in r.completions)
+        cut = next((report.interrupted for report in reports if report.interrupted), "")
+        reports = [report for report in reports if not report.interrupted]
+        if cut and not reports:
+            return Grade.unknown(
+                f"the verifier's report was cut off: {cut}", tokens=tokens, backend="verifier"
+            )
         passed = [read_judgement(report.text).passed for report in reports]
         if passed and all(passed):
             return Grade.correct(tokens=tokens, backend="verifier")

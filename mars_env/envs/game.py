@@ -69,10 +69,14 @@ class Game:
         """The grade of an action on a state; None where the rules submit nothing.
 
         A grader that raises, or does not answer, is a fault of the machinery: the grade is UNKNOWN
-        and says why.
+        and says why. So is a completion that the set-up has cut off (`Action.interrupted`).
         """
         text = self.rules.submission(state, action)
-        return None if text is None else await self._judged(self.grader, problem, text)
+        if text is None:
+            return None
+        if action.interrupted:
+            return Grade.unknown(action.interrupted)
+        return await self._judged(self.grader, problem, text)
 
     async def grades(self, problem: Problem, state: Any, action: Action) -> tuple[Grade | None, Grade | None]:
         """The grade of an action, and what agents and searches may see of it: the same, or other evidence.
@@ -82,6 +86,9 @@ class Game:
         text = self.rules.submission(state, action)
         if text is None:
             return None, None
+        if action.interrupted:
+            unknown = Grade.unknown(action.interrupted)
+            return unknown, None if self.evidence is None else unknown
         if self.evidence is None or self.evidence.grader is None:
             grade = await self._judged(self.grader, problem, text)
             return grade, None if self.evidence is None else grade
@@ -104,8 +111,11 @@ class Game:
         """The step reward of a turn, given the turns that led to it; and why there is none, if it failed.
 
         A reward that raises, does not answer within `grading_timeout` seconds or gives anything but a finite
-        number or None is a fault of the machinery: the reward is None.
+        number or None is a fault of the machinery: the reward is None. A turn that the set-up has cut off
+        (`Action.interrupted`) has none either; its grade says why.
         """
+        if turn.action.interrupted:
+            return None, ""
         function = self.rewards.get(role_of(turn.agent), outcome)
         try:
             reward = await self._answer(function(turn, path, problem))
@@ -129,6 +139,7 @@ class Game:
         except Exception as error:  # a user's reward may raise anything; it must not end the run
             why = f"the team reward failed: {described(error)}"
             rewards, faults = {t.id: None for t in tree.turns}, {t.id: why for t in tree.turns}
+        rewards.update({turn.id: None for turn in tree.turns if turn.action.interrupted})
         return (replace(tree, info={**tree.info, REWARD_FAULTS: faults}) if faults else tree), rewards
 
     async def _answer(self, value: Any) -> Any:

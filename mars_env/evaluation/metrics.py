@@ -71,7 +71,8 @@ class Counts:
         episodes: Trees.
         faults: Trees that could not be finished, by reason.
         turns: Turns by role.
-        truncated: Turns cut off by their length limit, by role.
+        truncated: Turns cut off by their own length limit, by role.
+        interrupted: Turns that the set-up cut off (context, content filter), by role: their grade is UNKNOWN.
         unknown: Turns with an UNKNOWN grade, by reason.
         reward_faults: Turns whose reward function failed, by role and reason.
         malformed: Verifications whose verdict could not be read.
@@ -87,6 +88,7 @@ class Counts:
     faults: Mapping[str, int] = field(default_factory=dict)
     turns: Mapping[str, int] = field(default_factory=dict)
     truncated: Mapping[str, int] = field(default_factory=dict)
+    interrupted: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
     reward_faults: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     malformed: int = 0
@@ -151,15 +153,23 @@ def first_attempts(tree: Tree) -> list[Turn]:
 def system_right(tree: Tree) -> bool | None:
     """Whether the team's answer is right; None where that is not known (a fault, an UNKNOWN grade).
 
-    A finished episode without an answer is wrong. A rollout that branches and names no answer has
-    no System.
+    A finished episode without an answer is wrong, unless something in it is UNKNOWN: then it might have had
+    one. A rollout that branches and names no answer has no System.
     """
     if tree.fault:
         return None
     if tree.final is None:
+        if any(_is_unknown(turn) for turn in tree.turns):
+            return None
         parents = [t.parent for t in tree.turns]
         return False if len(set(parents)) == len(parents) else None
     return next((is_right(t) for t in tree.turns if t.id == tree.final), None)
+
+
+def _is_unknown(turn: Turn) -> bool:
+    """Whether a fault has hidden what the turn, or a search of it, was worth."""
+    grade = turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN
+    return grade or bool(turn.action.interrupted) or bool(turn.info.get("search_unknown"))
 
 
 def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
@@ -389,6 +399,8 @@ def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
     """The Verifier's and the Corrector's turns of one tree."""
     by_id = {t.id: t for t in tree.turns}
     for turn in tree.turns:
+        if turn.action.interrupted:  # not what the agent would have said
+            continue
         if "verdict" in turn.info:
             sums.add("malformed", problem, bool(turn.info.get("malformed")))
         judged = judged_turn(turn, by_id)
@@ -450,6 +462,7 @@ def count(trees: Sequence[Tree]) -> Counts:
     """
     turns: Counter[str] = Counter()
     truncated: Counter[str] = Counter()
+    interrupted: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     rewardless: defaultdict[str, Counter[str]] = defaultdict(Counter)
     malformed = accepts = rejects = 0
@@ -457,14 +470,16 @@ def count(trees: Sequence[Tree]) -> Counts:
         by_id = {t.id: t for t in tree.turns}
         for turn in tree.turns:
             turns[turn.role] += 1
-            truncated[turn.role] += turn.action.truncated
+            cut = bool(turn.action.interrupted)
+            interrupted[turn.role] += cut
+            truncated[turn.role] += turn.action.truncated and not cut
             if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
                 unknown[turn.grade.reason or "no reason was given"] += 1
             if why := turn.info.get(REWARD_FAULT):
                 rewardless[turn.role][str(why)] += 1
             if why := turn.info.get("search_unknown"):
                 unknown[f"search score: {why}"] += 1
-            if "verdict" in turn.info:
+            if "verdict" in turn.info and not cut:
                 malformed += bool(turn.info.get("malformed"))
                 judged = judged_turn(turn, by_id)
                 right = None if judged is None else is_right(judged)
@@ -477,6 +492,7 @@ def count(trees: Sequence[Tree]) -> Counts:
         faults=dict(Counter(tree.fault for tree in trees if tree.fault)),
         turns=dict(turns),
         truncated={role: n for role, n in truncated.items() if n},
+        interrupted={role: n for role, n in interrupted.items() if n},
         unknown=dict(unknown),
         reward_faults={role: dict(reasons) for role, reasons in rewardless.items()},
         malformed=malformed,

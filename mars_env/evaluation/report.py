@@ -151,6 +151,11 @@ def _notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
         )
     if counts.unknown:
         notes.append(f"Grades UNKNOWN, left out of every rate: {_reasons(counts.unknown)}")
+    if counts.interrupted:
+        notes.append(
+            "Turns cut off by the model's context or a content filter, UNKNOWN and left out: "
+            f"{_by_role(counts.interrupted, counts.turns)}"
+        )
     notes += [
         f"Rewards missing because the reward failed, {one_line(role)}: {_reasons(reasons)}"
         for role, reasons in sorted(counts.reward_faults.items())
@@ -212,17 +217,16 @@ def shown(estimate: Estimate) -> str:
 
 def count_rows(counts: Counts) -> list[tuple[str, str]]:
     """The counts of a run as (what, how many) for a table."""
-    cut = ", ".join(
-        f"{one_line(role)} {n:,} of {counts.turns[role]:,}" for role, n in sorted(counts.truncated.items())
-    )
     turns = ", ".join(f"{one_line(role)} {n:,}" for role, n in counts.turns.items())
+    failed = {role: sum(reasons.values()) for role, reasons in counts.reward_faults.items()}
     return [
         ("Episodes", f"{counts.episodes:,}"),
         ("Episodes not finished", f"{sum(counts.faults.values()):,}"),
         ("Turns", f"{sum(counts.turns.values()):,} ({turns})" if turns else "0"),
-        ("Turns cut off by length", cut or "0"),
+        ("Turns cut off by their own limit", _by_role(counts.truncated, counts.turns) or "0"),
+        ("Turns cut off by context or filter", _by_role(counts.interrupted, counts.turns) or "0"),
         ("Grades UNKNOWN", f"{sum(counts.unknown.values()):,}"),
-        ("Rewards that failed", _by_role(counts)),
+        ("Rewards that failed", _by_role(failed, counts.turns) or "0"),
         ("Verdicts malformed", f"{counts.malformed:,}"),
         ("Wrong solutions accepted", f"{counts.false_accepts:,}"),
         ("Right solutions rejected", f"{counts.false_rejects:,}"),
@@ -232,9 +236,8 @@ def count_rows(counts: Counts) -> list[tuple[str, str]]:
     ]
 
 
-def _by_role(counts: Counts) -> str:
-    failed = {role: sum(reasons.values()) for role, reasons in sorted(counts.reward_faults.items())}
-    return ", ".join(f"{one_line(role)} {n:,} of {counts.turns[role]:,}" for role, n in failed.items()) or "0"
+def _by_role(numbers: Mapping[str, int], turns: Mapping[str, int]) -> str:
+    return ", ".join(f"{one_line(role)} {n:,} of {turns[role]:,}" for role, n in sorted(numbers.items()))
 
 
 def baseline_rows(report: Report) -> list[tuple[str, str, str, str, str]]:

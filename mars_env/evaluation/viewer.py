@@ -30,7 +30,7 @@ from mars_env.evaluation.report import (
     shown,
 )
 from mars_env.text import one_line, visible
-from mars_env.types import Tree, Turn, Verdict
+from mars_env.types import INTERRUPTIONS, Tree, Turn, Verdict
 
 MAX_TURNS = 4000
 MAX_CHARACTERS = 20_000
@@ -243,7 +243,10 @@ def _turn(turn: Turn, by_id: Mapping[str, Turn], final: str | None, max_characte
         badges.append(_judgement(verdict, judged_turn(turn, by_id)))
     if turn.info.get("malformed"):
         badges.append(("warn", "malformed"))
-    if turn.action.truncated:
+    reasons = {completion.finish_reason for completion in turn.action.completions}
+    if cut := sorted(reasons & INTERRUPTIONS.keys()):
+        badges += [("warn", f"cut off by the {reason.replace('_', ' ')}") for reason in cut]
+    elif turn.action.truncated:
         badges.append(("warn", "cut off"))
     if turn.id == final:
         badges.append(("final", "team's answer"))

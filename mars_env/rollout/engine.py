@@ -19,7 +19,7 @@ from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.play import conclude, follow, judge
 from mars_env.envs.rewards import with_rewards
-from mars_env.errors import MarsError, ModelError
+from mars_env.errors import ContextError, MarsError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.text import described, logger
 from mars_env.types import Agent, Problem, Tree, Turn
@@ -239,6 +239,8 @@ class _Player:
                 raise ModelError(f"{order.agent} returned {len(actions)} actions where {n} were asked for")
             for action in actions:
                 check_action(action)
+        except ContextError:
+            raise  # asked for: the run is to end rather than to play on with too little room
         except Exception as error:  # a user's agent may raise anything; one tree must not end the run
             late = limit.expired()
             why = f"TimeoutError: no action within {game.turn_timeout:g} s" if late else described(error)

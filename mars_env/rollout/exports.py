@@ -58,6 +58,8 @@ def is_right(turn: Turn, least: float = 1.0) -> bool | None:
         >>> is_right(turn(Grade.correct(), 0.5)), is_right(turn(None, 0.5)), is_right(turn(None, None))
         (True, False, None)
     """
+    if turn.action.interrupted:
+        return None
     if turn.grade is not None:
         unknown = turn.grade.verdict is Verdict.UNKNOWN
         return None if unknown else turn.grade.verdict is Verdict.CORRECT
@@ -188,8 +190,8 @@ def _whole(path: Path) -> Iterator[Path]:
 _COLUMNS = (
     "tree", "turn", "parent", "group", "agent", "role", "policy", "problem", "statement", "final", "text",
     "verdict", "score", "reason", "search_score", "reward", "info", "seconds",
-    "completion", "completion_text", "truncated", "prompt_ids", "token_ids", "logprobs", "temperature",
-    "versions", "version_tokens",
+    "completion", "completion_text", "truncated", "finish_reason", "prompt_ids", "token_ids", "logprobs",
+    "temperature", "versions", "version_tokens",
 )  # fmt: skip
 
 
@@ -201,7 +203,8 @@ def _flat(tree: Tree, turn: Turn, number: int, completion: Completion) -> dict[s
         None if grade is None else str(grade.verdict), None if grade is None else grade.score,
         None if grade is None else grade.reason, turn.search_score, turn.reward,
         json.dumps(dict(turn.info), allow_nan=False), turn.seconds,
-        number, completion.text, completion.finish_reason == "length", list(completion.prompt_ids),
+        number, completion.text, completion.cut, completion.finish_reason,
+        list(completion.prompt_ids),
         list(completion.token_ids), list(completion.logprobs), completion.temperature,
         [version for version, _ in completion.versions], [tokens for _, tokens in completion.versions],
     )  # fmt: skip

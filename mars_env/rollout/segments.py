@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
@@ -36,7 +36,8 @@ class SegmentedModel:
         model: Gives token ids with its completions, and takes them as a prompt.
         segment_tokens: Most tokens of one segment.
         slots: The engine's slots; a segment holds one while it is sampled.
-        context: Tokens that the model's context holds, so that a completion that fills it is ended there.
+        context: Tokens that the model's context holds, so that a completion that fills it is ended there; by
+            default the model's own, where it tells.
         decode: Makes the text of a completion of several segments; needed for stop texts. By default the
             `tokenizer` of the model, if it has one; else the segments' texts are joined.
 
@@ -71,7 +72,9 @@ class SegmentedModel:
             raise ConfigError(f"a segment has at least one token, got {segment_tokens}")
         self.name = getattr(model, "name", "")
         self.model = model
-        self._segment, self._context = segment_tokens, context
+        self._segment = segment_tokens
+        self.context: int | None = getattr(model, "context", None) if context is None else context
+        self.encode = getattr(model, "encode", None)
         self._slots = slots
         self._decode = decode or _tokenizer_of(model)
 
@@ -98,6 +101,13 @@ class SegmentedModel:
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
         whole = await self._sampled(prompt, sample, 0, sampling)
+        room = sampling.max_tokens if self.context is None else self.context - whole.prompt_tokens
+        if sampling.overflow == "refuse" and room < sampling.max_tokens:
+            raise ContextError(
+                f"{self.name or 'the model'}: a prompt of {whole.prompt_tokens} tokens leaves room for "
+                f"{room} of {sampling.max_tokens} in a context of {self.context}: raise the context, lower "
+                'max_tokens, or set overflow="unknown"'
+            )
         while self._goes_on(whole, sampling):
             if not whole.prompt_ids or not whole.token_ids:
                 raise ModelError(
@@ -109,12 +119,14 @@ class SegmentedModel:
             read = (*whole.prompt_ids, *whole.token_ids)
             part = await self._sampled(read, sample, len(whole.token_ids), sampling)
             whole = joined(whole, part, stop=sampling.stop, decode=self._decode)
+        if whole.finish_reason == "length" and whole.completion_tokens < sampling.max_tokens:
+            return replace(whole, finish_reason="context")  # a segment ended where the context does
         return whole
 
     def _goes_on(self, whole: Completion, sampling: Sampling) -> bool:
         """Whether it was the segment that ended, and not the completion or the context."""
         count = whole.completion_tokens
-        room = self._context is None or whole.prompt_tokens + count < self._context
+        room = self.context is None or whole.prompt_tokens + count < self.context
         cut = whole.finish_reason == "length" and count % self._segment == 0
         return cut and count < sampling.max_tokens and room
 
@@ -122,7 +134,7 @@ class SegmentedModel:
         """The segment that begins after `done` tokens."""
         seed = None if sampling.seed is None else derive_seed(sampling.seed, sample, done)
         limit = min(self._segment, sampling.max_tokens - done)
-        request = replace(sampling, seed=seed, max_tokens=limit)
+        request = replace(sampling, seed=seed, max_tokens=limit, overflow="unknown")
         if self._slots is None:
             [part] = await self.model.complete(prompt, 1, request)
         else:

@@ -147,7 +147,7 @@ class Sight:
                 self._unknown[_short(turn.grade.reason)] += 1
             elif turn.grade is not None:
                 _add(self._correct[turn.role], turn.grade.verdict is Verdict.CORRECT)
-            if "verdict" in turn.info:
+            if "verdict" in turn.info and not turn.action.interrupted:
                 _add(self._judged[turn.role], turn.info["verdict"] == "Correct")
         if self._trace is not None:
             self._trace.moment(tree.id, tree.fault)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import get_args
 
-from mars_env.types import Completion, Model, Prompt, Sampling
+from mars_env.types import Completion, FinishReason, Model, Prompt, Sampling
 
 CONCURRENCY = 64
 
@@ -79,8 +80,16 @@ def check_completion(completion: Completion, sampling: Sampling, *, exact: bool 
     ids, logprobs, count = completion.token_ids, completion.logprobs, completion.completion_tokens
     if not isinstance(completion, Completion) or not isinstance(completion.text, str):
         raise AssertionError(f"a completion with a text is expected, got {completion!r}")
-    if completion.finish_reason not in ("stop", "length"):
-        raise AssertionError(f"the finish reason {completion.finish_reason!r} is neither 'stop' nor 'length'")
+    if completion.finish_reason not in get_args(FinishReason):
+        raise AssertionError(
+            f"the finish reason {completion.finish_reason!r} is neither 'stop' nor 'length', 'context' or "
+            "'content_filter'"
+        )
+    if completion.finish_reason == "length" and 0 < len(ids) < sampling.max_tokens:
+        raise AssertionError(
+            f"a completion of {len(ids)} tokens was cut off below its limit of {sampling.max_tokens}: its "
+            "finish reason is 'context'"
+        )
     if max(count, len(ids)) > sampling.max_tokens:
         raise AssertionError(
             f"{max(count, len(ids))} tokens were sampled where max_tokens is {sampling.max_tokens}"

@@ -27,7 +27,8 @@ class StepMetrics:
         seconds: Wall-clock time of the update, rollouts left out.
         advantages: How many turns got an advantage, and why the others did not.
         roles: By role: ``turns``, ``trained`` (turns that entered the loss), ``reward`` (mean of the known
-            ones), ``truncated`` (fraction cut off by length), ``tokens`` (sampled, a turn).
+            ones), ``truncated`` (fraction cut off by their own limit), ``tokens`` (sampled, a turn); where
+            there are any, ``interrupted`` (turns cut off by the context or a filter, which are not trained).
         policies: By policy: ``loss``, ``grad_norm``, ``learning_rate``, ``updates``, ``completions``,
             ``tokens``, and means over trained tokens: ``ratio``, ``clipped``, ``entropy``, ``rollout_gap``
             (absolute difference of the rollout's and the trainer's log-probabilities), and what the settings
@@ -77,9 +78,11 @@ def role_metrics(groups: Sequence[Group], trained: frozenset[TurnKey]) -> dict[s
         table[role] = {
             "turns": float(len(own)),
             "trained": float(sum(turn_key(turn) in trained for turn in own)),
-            "truncated": sum(turn.action.truncated for turn in own) / len(own),
+            "truncated": sum(t.action.truncated and not t.action.interrupted for t in own) / len(own),
             "tokens": sum(tokens) / len(own),
         }
+        if interrupted := sum(bool(turn.action.interrupted) for turn in own):
+            table[role]["interrupted"] = float(interrupted)
         if rewards:
             table[role]["reward"] = sum(rewards) / len(rewards)
     return table
@@ -129,6 +132,8 @@ class ConsoleLogger:
             owner, _, what = rest.rpartition("/")
             if what in self.SHOWN:
                 parts.append(f"{owner} {what.replace('_', ' ')} {value:.3f}")
+            elif what == "interrupted" and value:
+                parts.append(f"{owner} {value:.0f} turns CUT OFF by the context or a filter")
         if "advantages/kept" in values:
             parts.append(f"kept {values['advantages/kept']:.0f} of {values['advantages/turns']:.0f} turns")
         if "seconds/rollout" in values:

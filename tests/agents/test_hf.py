@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mars_env.agents.hf import HFModel
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
@@ -134,10 +134,24 @@ async def test_end_tokens_are_kept_in_the_ids_and_not_in_the_text(tiny_module, t
 
 async def test_the_context_limits_prompts_and_completions(tiny_pair):
     model = HFModel(tiny_pair)
-    [completion] = await model.complete([3] * 250, 1, Sampling(max_tokens=100, seed=0))
-    assert len(completion.token_ids) <= 6
-    with pytest.raises(ModelError, match="leaves no room in a context of 256"):
-        await model.complete([3] * 256, 1, Sampling())
+    assert model.context == 256
+    limited = Sampling(max_tokens=100, seed=0)
+    [cut] = await model.complete([3] * 250, 1, limited)
+    assert len(cut.token_ids) == 6
+    assert cut.finish_reason == "context"  # its own limit would have been "length"
+    [own] = await model.complete([3] * 250, 1, Sampling(max_tokens=6, seed=0))
+    assert own.token_ids == cut.token_ids
+    assert own.finish_reason == "length"
+    for length in (256, 300):
+        full = await model.complete([3] * length, 2, limited)
+        assert [(c.text, c.finish_reason, c.completion_tokens) for c in full] == [("", "context", 0)] * 2
+        assert not full[0].trainable
+    refusing = replace(limited, overflow="refuse")
+    with pytest.raises(ContextError, match="250 tokens leaves room for 6 of 100 in a context of 256"):
+        await model.complete([3] * 250, 1, refusing)
+    assert len(await model.complete([3] * 156, 1, refusing)) == 1
+    [narrow] = await HFModel(tiny_pair, context=20).complete([3] * 18, 1, limited)
+    assert (len(narrow.token_ids), narrow.finish_reason) == (2, "context")
     with pytest.raises(ModelError, match="outside of 0 to"):
         await model.complete([3, 10_000], 1, Sampling())
     with pytest.raises(ModelError, match="no tokens"):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mars_env.agents.vllm import VLLMModel
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
@@ -280,8 +280,10 @@ async def test_the_local_trainer_rolls_out_on_it(model, tolerance):
 
 
 async def test_what_cannot_be_asked_for_is_refused(model):
-    with pytest.raises(ModelError, match="leaves no room in a context of 512"):
-        await model.complete([5] * 512, 1, Sampling())
+    with pytest.raises(ContextError, match="leaves room for 0 of 4096 in a context of 512"):
+        await model.complete([5] * 512, 1, Sampling(overflow="refuse"))
+    [full] = await model.complete([5] * 512, 1, Sampling())
+    assert (full.text, full.finish_reason, full.token_ids) == ("", "context", ())
     with pytest.raises(ModelError, match="token id outside"):
         await model.complete([5, 10**6], 1, Sampling())
     for temperature in (0.001, 2.5):
@@ -289,6 +291,7 @@ async def test_what_cannot_be_asked_for_is_refused(model):
             await model.complete(PROMPT, 1, Sampling(temperature=temperature))
     [long] = await model.complete([5] * 508, 1, Sampling(max_tokens=4096, temperature=2, seed=1))
     assert len(long.token_ids) <= 4
+    assert long.finish_reason != "length"
 
 
 def test_settings_are_checked(checkpoint, offline, module, tmp_path):

@@ -1,10 +1,11 @@
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from mars_env.agents import ScriptedModel
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.rollout.segments import SegmentedModel, joined, merged_runs
 from mars_env.rollout.simulator import run_virtual
 from mars_env.rollout.slots import Slots
@@ -29,8 +30,8 @@ class Automaton:
         self.asked.append((tuple(prompt), n, sampling.max_tokens))
         await asyncio.sleep(0)
         if len(prompt) >= self.context:
-            raise ModelError("the prompt fills the context")
-        ids, finish = list(prompt), "length"
+            return [Completion("", "context", tuple(prompt), prompt_tokens=len(prompt))] * n
+        ids = list(prompt)
         for _ in range(min(sampling.max_tokens, self.context - len(prompt))):
             token = 1 + derive_seed(*ids) % 26
             ids.append(0 if len(ids) - 1 >= self.end_after else token)
@@ -38,6 +39,8 @@ class Automaton:
             if ids[-1] == 0 or any(stop in text for stop in sampling.stop):
                 finish = "stop"
                 break
+        else:
+            finish = "length" if len(ids) - len(prompt) == sampling.max_tokens else "context"
         new = tuple(ids[len(prompt) :])
         for stop in sampling.stop:
             text = text.partition(stop)[0]
@@ -73,10 +76,25 @@ async def test_a_stop_text_may_span_two_segments(segment):
 async def test_a_context_that_is_full_ends_a_completion():
     whole = Automaton(context=21)
     [expected] = await whole.complete([5], 1, Sampling(max_tokens=100))
-    assert expected.completion_tokens == 20
+    assert (expected.completion_tokens, expected.finish_reason) == (20, "context")
     for segment in (3, 4, 5, 20):
-        model = SegmentedModel(Automaton(context=21), segment, context=21, decode=whole.decode)
-        assert await model.complete([5], 1, Sampling(max_tokens=100)) == [expected]
+        for told in (21, None):  # said, or asked of the model
+            model = SegmentedModel(Automaton(context=21), segment, context=told, decode=whole.decode)
+            assert await model.complete([5], 1, Sampling(max_tokens=100)) == [expected]
+    [own] = await model.complete([5], 1, Sampling(max_tokens=20))
+    assert own.finish_reason == "length"
+    with pytest.raises(ContextError, match="leaves room for 20 of 100 in a context of 21"):
+        await model.complete([5], 1, Sampling(max_tokens=100, overflow="refuse"))
+
+
+async def test_a_context_that_no_one_tells_ends_a_completion_all_the_same():
+    """The segment that finds no room is empty; what was sampled before stays, and says why it ended."""
+    inner = Automaton(context=21)
+    untold = SimpleNamespace(complete=inner.complete)
+    [completion] = await SegmentedModel(untold, 5, decode=inner.decode).complete(
+        [5], 1, Sampling(max_tokens=99)
+    )
+    assert (completion.completion_tokens, completion.finish_reason) == (20, "context")
 
 
 async def test_versions_are_kept_for_each_token():

@@ -16,8 +16,10 @@ CHECKPOINT: Final = Path(__file__).parent / "checkpoint"
 """The shipped checkpoint, as `mars_env.trainers.miniature.warm_start` made it."""
 
 
-def load(checkpoint: str | Path = CHECKPOINT, *, name: str = "miniature") -> HFModel:
-    """A fresh copy of the miniature, on the CPU, to be played with and trained.
+def load(
+    checkpoint: str | Path = CHECKPOINT, *, name: str = "miniature", context: int | None = None
+) -> HFModel:
+    """A fresh copy of the miniature, on the CPU, to be played with and trained; `context` as of `HFModel`.
 
     Example:
         >>> load().name
@@ -25,4 +27,4 @@ def load(checkpoint: str | Path = CHECKPOINT, *, name: str = "miniature") -> HFM
     """
     from mars_env.agents.hf import HFModel  # torch is not needed to ask where the checkpoint is
 
-    return HFModel(checkpoint, device="cpu", name=name)
+    return HFModel(checkpoint, device="cpu", name=name, context=context)

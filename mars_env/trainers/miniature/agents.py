@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import replace
+from typing import Final, Literal
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.miniature import protocol
@@ -49,6 +50,7 @@ class MiniatureAgent:
         policy: Name of the weights.
         temperature: Of the sampling.
         max_tokens: Hard limit of one completion; by default the role's own (`LIMITS`).
+        overflow: As of `Sampling`: what happens where the model's context is too small.
 
     Raises:
         ConfigError: For another role.
@@ -62,17 +64,26 @@ class MiniatureAgent:
         policy: str = "miniature",
         temperature: float = 1.0,
         max_tokens: int | None = None,
+        overflow: Literal["check", "unknown", "refuse"] = "check",
     ) -> None:
         if role not in LIMITS:
             raise ConfigError(f"the miniature plays {', '.join(LIMITS)}, not {role!r}")
         self.role = role
         self.policy = policy
-        self._model = model
-        self._temperature = temperature
-        self._max_tokens = LIMITS[role] if max_tokens is None else max_tokens
+        self.model = model
+        limit = LIMITS[role] if max_tokens is None else max_tokens
+        self.sampling = Sampling(temperature=temperature, max_tokens=limit, overflow=overflow)
 
     def __repr__(self) -> str:
         return f"MiniatureAgent({self.role!r}, policy={self.policy!r})"
+
+    def prompt(self, observation: Observation) -> str:
+        """The prompt of a turn.
+
+        Raises:
+            ConfigError: The problem is not of the set ``arithmetic``.
+        """
+        return prompt(self.role, observation)
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Sample n actions; their texts have numbers the ordinary way round.
@@ -81,8 +92,8 @@ class MiniatureAgent:
             ConfigError: The problem is not of the set ``arithmetic``.
             mars_env.errors.ModelError: The model could not answer.
         """
-        sampling = Sampling(temperature=self._temperature, max_tokens=self._max_tokens, seed=seed)
-        completions = await self._model.complete(prompt(self.role, observation), n, sampling)
+        sampling = replace(self.sampling, seed=seed)
+        completions = await self.model.complete(self.prompt(observation), n, sampling)
         return [Action(protocol.flip(completion.text), (completion,)) for completion in completions]
 
 

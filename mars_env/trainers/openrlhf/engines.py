@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mars_env.agents.context import finish_reason, room_for, without_room
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
 from mars_env.agents.prompts import check_request
 from mars_env.errors import ConfigError, MarsError, ModelError
@@ -110,7 +111,7 @@ class EnginesModel:
         if not engines:
             raise ConfigError("rollouts need at least one engine: set --vllm.num_engines")
         self.name, self.tokenizer = name, tokenizer
-        self._context = context
+        self.context = context
         self._vocabulary = len(tokenizer)
         self._template_options = dict(template_options or {})
         self._engines = list(engines)
@@ -120,21 +121,27 @@ class EnginesModel:
     def __repr__(self) -> str:
         return f"EnginesModel({self.name!r}, {len(self._engines)} engines)"
 
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The token ids that the model reads for a prompt.
+
+        Raises:
+            ModelError: There are no tokens, or ids outside of the vocabulary.
+        """
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
+
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt, on one engine, so that they share its prefix cache.
 
         Raises:
-            ModelError: The prompt fills the context, or the engine failed.
+            ModelError: The engine failed.
+            ContextError: There is too little room, and the sampling refuses that.
             ConfigError: n is below 1, or a sampling setting makes no sense.
         """
         check_request(n, sampling)
-        ids = encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
-        room = self._context - len(ids)
-        if room < 1:
-            raise ModelError(
-                f"{self.name}: a prompt of {len(ids)} tokens leaves no room in a context of {self._context} "
-                "tokens (--data.max_len); shorten it"
-            )
+        ids = self.encode(prompt)
+        room = room_for(self.name, len(ids), sampling, self.context)
+        if not room:
+            return without_room(ids, n, sampling)
         requests = [_request(sampling, room)] * n
         least = min(range(len(self._engines)), key=self._busy.__getitem__)
         self._busy[least] += n
@@ -151,7 +158,7 @@ class EnginesModel:
         text = self.tokenizer.decode(list(told.token_ids), skip_special_tokens=True)
         return Completion(
             text=cut_at_stop(text, sampling.stop),
-            finish_reason="stop" if told.finish_reason == "stop" else "length",
+            finish_reason=finish_reason(told.finish_reason, len(told.token_ids), sampling),
             prompt_ids=ids,
             token_ids=told.token_ids,
             logprobs=told.logprobs,
@@ -172,7 +179,7 @@ def _request(sampling: Sampling, room: int) -> dict[str, Any]:
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
-        "max_tokens": min(sampling.max_tokens, room),
+        "max_tokens": room,
         "stop": list(sampling.stop),
         "logprobs": 0,  # the sampled token's alone
         "detokenize": bool(sampling.stop),  # otherwise the text is decoded once, at the end

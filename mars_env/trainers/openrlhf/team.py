@@ -87,3 +87,4 @@ class _Named:
         self.name = policy
         self.model = model
         self.complete = model.complete
+        self.context, self.encode = getattr(model, "context", None), getattr(model, "encode", None)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.testing.model_suite import check_model
 from mars_env.trainers.miniature.model import build_tokenizer
 from mars_env.trainers.openrlhf.engines import CALLS, EnginesModel, Sampled
@@ -59,13 +59,17 @@ async def test_the_context_limits_a_completion_and_the_engine_s_own_seed_draws_i
     prompt = TOKENIZER.encode(PROMPT)
     completions = await model(engine, context=len(prompt) + 2).complete(prompt, 3, Sampling(seed=7))
     assert all("seed" not in request for request in engine.requests)
-    assert [c.finish_reason for c in completions] == ["length"] * 3
+    assert [c.finish_reason for c in completions] == ["context"] * 3
     assert {len(c.token_ids) for c in completions} == {2}
 
 
-async def test_a_prompt_that_fills_the_context_is_a_fault_that_says_so():
-    with pytest.raises(ModelError, match="leaves no room in a context of 4 tokens"):
-        await model(context=4).complete(PROMPT, 1, Sampling())
+async def test_a_prompt_that_fills_the_context_is_empty_and_says_so_or_is_refused():
+    engine = Engine()
+    [empty] = await model(engine, context=4).complete(PROMPT, 1, Sampling())
+    assert (empty.text, empty.finish_reason, empty.token_ids) == ("", "context", ())
+    assert not engine.requests
+    with pytest.raises(ContextError, match="leaves room for 0 of 4096 in a context of 4"):
+        await model(context=4).complete(PROMPT, 1, Sampling(overflow="refuse"))
 
 
 async def test_the_least_busy_engine_is_asked_and_none_too_often():

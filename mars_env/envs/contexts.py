@@ -1,0 +1,141 @@
+"""Whether the longest prompts of a game leave its agents the room that their limits promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from mars_env.envs.rules import Rules
+from mars_env.errors import ConfigError, MarsError
+from mars_env.types import Action, Agent, Observation, Problem, Sampling
+
+PROBLEMS = 10_000
+"""The longest statement is looked for among so many problems."""
+
+TURNS = 12
+"""Turns that are gone through: by then every role has read the longest texts that it can be given."""
+
+_FILLERS = ("7 ", "x = 7\n", "so it is ")
+"""What texts are filled up with to their limit; an agent may drop what it cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What an agent can need at most, in tokens.
+
+    Attributes:
+        agent: Its name.
+        prompt: The longest prompt that it can be given; 0 where nothing tells.
+        limit: Its own limit of one completion.
+        context: What its model can hold.
+    """
+
+    agent: str
+    prompt: int
+    limit: int
+    context: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether the longest prompt leaves the whole limit."""
+        return self.prompt + self.limit <= self.context
+
+
+def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Iterable[Problem]) -> list[Need]:
+    """What each agent can need at most: the game played through with texts as long as their limits allow.
+
+    The statement is the longest one; solutions and reports fill the limits of those who write them. Feedback
+    is not counted. Agents are left out whose limit (`sampling`) or whose model's `context` is not known; the
+    length of a prompt is known where the agent has a method `prompt` and its model one `encode`.
+
+    Args:
+        rules: Of the game.
+        agents: By name.
+        problems: Those that will be played.
+    """
+    known = {name: found for name, agent in agents.items() if (found := _limits(agent)) is not None}
+    longest = max(islice(problems, PROBLEMS), key=lambda problem: len(problem.statement), default=None)
+    if not known or longest is None:
+        return []
+    prompts = dict.fromkeys(known, 0)
+    for filler in _FILLERS:
+        state = rules.start(longest)
+        for _ in range(min(TURNS, rules.max_turns)):
+            name = rules.turn(state)
+            if name is None:
+                break
+            agent = agents[name]
+            if name in known:
+                prompts[name] = max(prompts[name], _length(agent, rules.observe(state, name)))
+            sampling = getattr(agent, "sampling", None)
+            limit = sampling.max_tokens if isinstance(sampling, Sampling) else 0
+            state = rules.apply(state, Action(_filled(agent, filler, limit)), None)
+    return [Need(name, prompts[name], sampling.max_tokens, context)
+            for name, (sampling, context) in known.items()]  # fmt: skip
+
+
+def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems: Iterable[Problem]) -> None:
+    """Refuse a team that can be given prompts which leave less room than its limits.
+
+    Agents whose sampling says ``overflow="unknown"`` are left to play: what the context cuts off is UNKNOWN.
+
+    Args:
+        rules: Of the game.
+        agents: By name.
+        problems: Those that will be played.
+
+    Raises:
+        ConfigError: An agent can be; says the numbers.
+    """
+    checked = {name: agent for name, agent in agents.items() if _checked(agent)}
+    if not checked:
+        return
+    short = [need for need in needs(rules, agents, problems) if need.agent in checked and not need.fits]
+    if short:
+        told = "; ".join(
+            f"{need.agent} can be given a prompt of {need.prompt} tokens and may write {need.limit}, "
+            f"{need.prompt + need.limit} in all, where the context holds {need.context}"
+            for need in short
+        )
+        raise ConfigError(
+            f'{told}: raise the context, lower max_tokens, or set overflow="unknown", which leaves out and '
+            "counts the turns that the context cuts off"
+        )
+
+
+def _checked(agent: Agent) -> bool:
+    sampling = getattr(agent, "sampling", None)
+    return isinstance(sampling, Sampling) and sampling.overflow != "unknown"
+
+
+def _limits(agent: Agent) -> tuple[Sampling, int] | None:
+    """How an agent samples, and what its model can hold; None where one of them is not known."""
+    sampling = getattr(agent, "sampling", None)
+    context = getattr(getattr(agent, "model", None), "context", None)
+    return (sampling, context) if isinstance(sampling, Sampling) and isinstance(context, int) else None
+
+
+def _length(agent: Agent, observation: Observation) -> int:
+    """Tokens of the prompt of a turn; 0 where the agent or its model does not tell, or cannot read it."""
+    prompt = getattr(agent, "prompt", None)
+    encode = getattr(getattr(agent, "model", None), "encode", None)
+    if prompt is None or encode is None:
+        return 0
+    try:
+        return len(encode(prompt(observation)))
+    except MarsError:  # a problem or a template that does not fit says so itself, when it is played
+        return 0
+
+
+def _filled(agent: Agent, filler: str, limit: int) -> str:
+    """A text of about `limit` tokens of the agent's own model, or of words where it does not tell."""
+    encode = getattr(getattr(agent, "model", None), "encode", None)
+    if encode is None:
+        return filler * limit
+    try:
+        some, more = len(encode(filler * 8)), len(encode(filler * 40))
+    except MarsError:
+        return filler * limit
+    return filler * (32 * limit // max(1, more - some))
