@@ -1,6 +1,7 @@
 """One model in several roles of a search for programs, by prompts of their own (MARS2, arXiv 2602.07848).
 
-The paper's stage of one model in several roles does not publish its prompts: these three are ours.
+Without this file the agents have roles too, those of `mars_env.agents.Coder`; this shows how to give others.
+The paper does not publish the prompts of its roles: all of these are ours.
 """
 
 from __future__ import annotations

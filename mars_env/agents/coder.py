@@ -6,7 +6,7 @@ from mars_env.agents.roles import RoleAgent
 
 
 class Coder(RoleAgent):
-    r"""Writes a program; where it is given one and what came of its tests, a better one.
+    r"""Writes a program; where it is given one and the outcome of its tests, a better one.
 
     Observation: ``{"problem", "mode", "solution", "truncated", "feedback", ...}``; ``mode`` is ``"generate"``
     or ``"refine"``.
@@ -24,6 +24,11 @@ class Coder(RoleAgent):
     system = (
         "You write programs in Python that solve problems exactly and within their limits. Think about the "
         "input's size and about corner cases before you write."
+    )
+    approaches = (
+        "Look for the simplest idea that is fast enough, and say why it is right.",
+        "Start from the inputs that break programs: the empty, the smallest, the largest, equal ones.",
+        "Compare several algorithms by their cost before you choose one.",
     )
     template = """\
 {{ problem }}

@@ -153,9 +153,9 @@ def as_agent(
     """An agent for one place of a team, made of what a user has.
 
     Args:
-        value: An agent stays as it is. A model gets the prompt of the role; a function becomes a
-            `FunctionAgent`; a text is a specification (see `make_agents`).
-        agent: Name of the place, e.g. ``"verifier_0"``; its role chooses the prompt of a model.
+        value: An agent stays as it is. A model gets the prompt of the place (see `role_agent`); a function
+            becomes a `FunctionAgent`; a text is a specification (see `make_agents`).
+        agent: Name of the place, e.g. ``"verifier_0"``; it chooses the prompt of a model.
         sampling: How a model is sampled.
         thinking: How a model marks its thinking.
 
@@ -173,16 +173,39 @@ def as_agent(
     if isinstance(value, Agent):
         return value
     if isinstance(value, Model):
-        role = role_of(agent)
-        if role not in ROLES:
-            raise ConfigError(
-                f"there is no built-in prompt for the role {role!r} (there is for {', '.join(ROLES)}): "
-                "give an agent instead of a model"
-            )
-        return ROLES[role](value, sampling=sampling, thinking=thinking)
+        return role_agent(value, agent, sampling=sampling, thinking=thinking)
     if not callable(value):
         raise ConfigError(f"an agent, a model, a function or a text is expected for {agent}, got {value!r}")
     return FunctionAgent(value)
+
+
+def role_agent(
+    model: Model, agent: str, *, sampling: Sampling | None = None, thinking: Thinking | None = THINKING
+) -> RoleAgent:
+    """The built-in agent of a place, with the prompt of its own.
+
+    ``coder_0``, ``coder_1`` ... of a search differ in their system messages (see `RoleAgent.system_at`), so
+    several agents on one model are several roles. The prompt depends on the name of the place alone, not on
+    who else plays.
+
+    Raises:
+        ConfigError: There is no prompt for the role.
+
+    Example:
+        >>> one, two = (role_agent(ScriptedModel(["x"]), name) for name in ("coder_0", "coder_1"))
+        >>> seen = {"problem": "Echo a line.", "mode": "generate"}
+        >>> one.prompt(seen)[0] == two.prompt(seen)[0], one.prompt(seen)[1] == two.prompt(seen)[1]
+        (False, True)
+    """
+    role = role_of(agent)
+    if role not in ROLES:
+        raise ConfigError(
+            f"there is no built-in prompt for the role {role!r} (there is for {', '.join(ROLES)}): "
+            "give an agent instead of a model"
+        )
+    place = int(agent.removeprefix(f"{role}_")) if agent != role else 0
+    made = ROLES[role]
+    return made(model, sampling=sampling, thinking=thinking, system=made.system_at(place))
 
 
 @dataclass(frozen=True, slots=True)

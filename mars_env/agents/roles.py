@@ -37,6 +37,8 @@ class RoleAgent:
 
     role: ClassVar[str] = "agent"
     system: ClassVar[str] = ""
+    approaches: ClassVar[tuple[str, ...]] = ()
+    """What the system message says in addition to the second, third ... agent of a role."""
     template: ClassVar[str] = "{{ problem }}"
 
     def __init__(
@@ -59,6 +61,21 @@ class RoleAgent:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(policy={self.policy!r}, model={self.model!r})"
+
+    @classmethod
+    def system_at(cls, place: int) -> str:
+        """The system message of one agent among several of this role.
+
+        Args:
+            place: Its number, from 0 on. The first agent gets the plain message, each further one an approach
+                of its own; when all have one, they are given again in the same order.
+
+        Example:
+            >>> len({Solver.system_at(place) for place in range(4)}), Solver.system_at(0) == Solver.system
+            (4, True)
+        """
+        approaches = ("", *cls.approaches)
+        return f"{cls.system} {approaches[place % len(approaches)]}".strip()
 
     def prompt(self, observation: Observation) -> Prompt:
         """The prompt of a turn."""
@@ -118,6 +135,11 @@ class Solver(RoleAgent):
     system = (
         "You solve problems of mathematics and programming. Work step by step and justify each step. "
         "Do not guess: a result without a justification counts for nothing."
+    )
+    approaches = (
+        "Start with small or special cases, find the pattern, and then prove it.",
+        "Before you calculate, look for a symmetry, an invariant or a substitution that helps.",
+        "Work backwards from what is asked, and check the result in a second, independent way.",
     )
     template = (
         """\

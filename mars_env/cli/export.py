@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mars_env.agents.prompts import is_messages
-from mars_env.agents.registry import ROLES
+from mars_env.agents.registry import ROLES, role_agent
 from mars_env.agents.roles import RoleAgent
 from mars_env.agents.scripted import ScriptedModel
 from mars_env.cli.options import settings
@@ -20,7 +20,7 @@ from mars_env.envs.registry import resolve
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.rollout import Run, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
-from mars_env.types import Message, Observation, Turn
+from mars_env.types import Message, Observation, Turn, role_of
 
 
 def export(
@@ -120,18 +120,20 @@ def _called(name: str) -> PromptOf:
 
 
 def _library_prompt(turn: Turn, observation: Observation) -> str | list[Message] | None:
-    """The prompt of the library's agent of the role; None for a turn that took several calls."""
+    """The prompt of the library's agent of the place; None for a turn that took several calls."""
     if len(turn.action.completions) > 1:
         return None
-    messages: Any = _agent(turn.role).prompt(observation)
+    messages: Any = _agent(turn.agent).prompt(observation)
     return [dict(message) for message in messages]
 
 
 @cache
-def _agent(role: str) -> RoleAgent:
-    if role not in ROLES:
-        raise ConfigError(f"there is no built-in prompt for the role {role!r}: give --prompt or --tokenizer")
-    return ROLES[role](ScriptedModel([""]))
+def _agent(name: str) -> RoleAgent:
+    if role_of(name) not in ROLES:
+        raise ConfigError(
+            f"there is no built-in prompt for the role {role_of(name)!r}: give --prompt or --tokenizer"
+        )
+    return role_agent(ScriptedModel([""]), name)
 
 
 def _decoded(name: str) -> PromptOf:

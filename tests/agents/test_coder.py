@@ -42,3 +42,27 @@ def test_a_list_gives_one_agent_for_each_place():
     assert [agent.policy for agent in make_agents(urls, names).values()] == ["one", "two"]
     with pytest.raises(ConfigError, match="3 agents are given for 2 places"):
         make_agents("scripted:a,scripted:b,scripted:c", names)
+
+
+@pytest.mark.parametrize("kind", ["code", "math"])
+def test_agents_of_a_search_on_one_model_have_prompts_of_their_own(kind):
+    rules = tree_search("training", kind=kind, agents=4)
+    seen = rules.observe(rules.start(Problem("p", "Echo a line.", None, kind)), "x")
+    made = make_agents(ScriptedModel(["x"]), rules.possible_agents)
+    prompts = [made[name].prompt(seen) for name in rules.possible_agents]
+    systems = [system["content"] for system, _ in prompts]
+    assert len(set(systems)) == 4
+    assert systems[0] == type(made[rules.possible_agents[0]]).system  # alone, an agent is told nothing more
+    assert all(system.startswith(f"{systems[0]} ") for system in systems[1:])
+    assert all(user == prompts[0][1] for _, user in prompts)  # the task is the same
+
+
+def test_the_prompt_of_a_place_does_not_depend_on_who_else_plays():
+    two = make_agents([ScriptedModel(["a"]), ScriptedModel(["b"])], ["coder_0", "coder_1"])
+    [alone] = make_agents(ScriptedModel(["a"]), ["coder_1"]).values()
+    seen = {"problem": "Echo a line.", "mode": "generate"}
+    assert two["coder_1"].prompt(seen) == alone.prompt(seen) != two["coder_0"].prompt(seen)
+    assert Coder.system_at(4) == Coder.system_at(0)  # more agents than approaches: they are given again
+    verifiers = make_agents(ScriptedModel(["a"]), ["verifier_0", "verifier_1"])
+    report = {"problem": "p", "solution": "s", "truncated": 0, "round": 0}
+    assert verifiers["verifier_0"].prompt(report) == verifiers["verifier_1"].prompt(report)

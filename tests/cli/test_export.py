@@ -210,3 +210,28 @@ def test_datasets_and_trl_read_the_rows(stored, tmp_path):
         assert rendered["prompt"].endswith("[assistant]")
         for column in columns:
             assert rendered[column].startswith("<think>")
+
+
+def test_agents_of_a_search_are_exported_with_the_prompts_of_their_places(tmp_path):
+    """Two agents on one model have different prompts: neither sees the other's, and no pair mixes them."""
+    path, prompts = tmp_path / "run", {}
+    mars_env.evaluate(
+        "arithmetic-tree-search", problems=PROBLEMS, agents=[Adder("solver", prompts)] * 2, samples=2, seed=3,
+        final="vote", nodes=12, early_stop=False, out=path,
+    )  # fmt: skip
+    rows, turns = (
+        exported((path, prompts), tmp_path, "--role", "solver", "--least", "0"),
+        turns_by_place(path),
+    )
+    systems = {"solver_0": set(), "solver_1": set()}
+    for row in rows:
+        agent = turns[row["tree"], row["turn"]].agent
+        assert row["prompt"] == prompts[row["completion"][0]["content"]]
+        systems[agent].add(row["prompt"][0]["content"])
+    assert len(systems["solver_0"]) == len(systems["solver_1"]) == 1
+    assert systems["solver_0"] != systems["solver_1"]
+    pairs = exported((path, prompts), tmp_path, "--format", "dpo")
+    assert pairs
+    for row in pairs:
+        [chosen], [rejected] = row["chosen"], row["rejected"]
+        assert prompts[chosen["content"]] == prompts[rejected["content"]] == row["prompt"]

@@ -324,3 +324,12 @@ def test_by_default_agents_have_the_prompts_of_their_roles():
         sampling=Sampling(max_tokens=8),
     )
     assert [(type(a).__name__, a.policy) for a in players.agents.values()] == [("Coder", "a"), ("Coder", "b")]
+
+
+def test_by_default_one_model_plays_several_roles():
+    limit = LOSS.model_copy(update={"overlong": Overlong(limit=8, buffer=2)})
+    names, sampling = ["coder_0", "coder_1", "coder_2"], Sampling(max_tokens=8)
+    made = team(settings("homogeneous", train=limit), names, [tiny("a")], sampling=sampling)
+    seen = {"problem": "Echo a line.", "mode": "generate"}
+    assert len({made.agents[name].prompt(seen)[0]["content"] for name in names}) == 3
+    assert {agent.policy for agent in made.agents.values()} == {"a"}
