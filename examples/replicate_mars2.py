@@ -235,6 +235,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         [sum(cost(row) for row in rows if row.seed == seed) for seed in whole or {row.seed for row in rows}]
         for cost in (lambda row: row.seconds, lambda row: row.figures["cpu_seconds"])
     )
+    chosen = known(rows, CHOICE)
     templates = Environment(
         loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
     )  # Markdown, so nothing is escaped
@@ -252,10 +253,10 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
                 for tokens, figure in budgets(recipe)[:-1]
             },
         ),
-        right=arms_table(rows, names, RIGHT),
+        right=arms_table(rows, names, known(rows, RIGHT)),
         diversity=arms_table(rows, names, DIVERSITY),
-        parts=arms_table(rows, [name for name in WITHIN_ARMS if name in names], PARTS),
-        choice=arms_table(rows, [name for name in WITHIN_ARMS if name in names], CHOICE),
+        parts=arms_table(rows, [n for n in WITHIN_ARMS if n in names], known(rows, PARTS)),
+        choice=arms_table(rows, [n for n in WITHIN_ARMS if n in names], chosen) if chosen else "",
         shape=shape_table(rows, names),
         within=within_table(rows, names),
         spent=markdown_table(("arm", "trained on, by model", *SPENT.values()), spent) + "\n",
@@ -280,19 +281,27 @@ SPENT = {
 
 
 def shown() -> list[LedgerRow]:
-    """The rows of the newest settings of which all arms have been run on the same seeds.
+    """The rows that the page is made of: of the settings with the most seeds of which all arms were run.
+
+    Of equals the newest, so a study that is run anew takes over the page once it is as large as the last one.
 
     Raises:
         ConfigError: There are none.
     """
-    by_settings: dict[str, list[LedgerRow]] = {}
-    for row in LEDGER.rows():
-        by_settings.setdefault(row.settings, []).append(row)
-    for rows in reversed(by_settings.values()):
-        seeds = {arm.name: {row.seed for row in rows if row.arm == arm.name} for arm in ARMS}
-        if len({frozenset(each) for each in seeds.values()}) == 1:
-            return rows
-    raise ConfigError(f"{LEDGER.path} holds no settings of which all arms were run; run a seed")
+    best: list[LedgerRow] = []
+    for name in dict.fromkeys(row.settings for row in LEDGER.rows()):
+        rows = LEDGER.rows(name)
+        whole = set.intersection(*({row.seed for row in rows if row.arm == arm.name} for arm in ARMS))
+        rows = [row for row in rows if row.seed in whole]
+        best = max(rows, best, key=len)  # the first of equals
+    if not best:
+        raise ConfigError(f"{LEDGER.path} holds no settings of which all arms were run; run a seed")
+    return best
+
+
+def known(rows: Sequence[LedgerRow], columns: Mapping[str, str]) -> Mapping[str, str]:
+    """The columns that some row has a figure for: rows of older settings lack some."""
+    return {name: title for name, title in columns.items() if any(name in row.figures for row in rows)}
 
 
 def write_page() -> None:
@@ -305,14 +314,14 @@ def write_page() -> None:
 
 
 def check(seed: int, arms: Sequence[Mars2Arm], cache: Path) -> bool:
-    """Play a seed's rows again; says which figures differ."""
-    stored = {row.arm: row for row in LEDGER.rows(settings()) if row.seed == seed}
+    """Play a seed's rows of the page again; says which figures differ."""
+    stored = {row.arm: row for row in shown() if row.seed == seed}
     same, origin = True, provenance(allow_dirty=True)  # nothing is recorded
     for arm in arms:
         if arm.name not in stored:
             raise ConfigError(f"the ledger holds no row of {arm.name!r}, seed {seed}")
         then, now = stored[arm.name].figures, play(arm.name, seed, False, cache, origin).figures
-        differs = sorted(n for n in {*then, *now} - {"cpu_seconds"} if then.get(n) != now.get(n))
+        differs = sorted(n for n in then.keys() - {"cpu_seconds"} if then[n] != now.get(n))
         same &= not differs
         console.print(
             f"{arm.name}, seed {seed}: {'differs in ' + ', '.join(differs) if differs else 'the same'}"

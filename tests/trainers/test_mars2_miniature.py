@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import itertools
 import random
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import mars_env
 from mars_env.envs.selection import Highest
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.errors import ConfigError, SandboxError
-from mars_env.evaluation import provenance
+from mars_env.evaluation import Ledger, LedgerRow, provenance
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect
@@ -327,6 +328,44 @@ def test_the_study_runs_t_plus_with_its_own_final_choice():
     assert found["t-plus_nodes"] == found["depth_nodes"]  # the same searches, another final choice
     assert found["t-plus_solved"] == found["t-plus stopped_solved"] > 0
     assert found["t-plus_one candidate"] <= found["t-plus stopped_one candidate"]
+
+
+def test_t_plus_grows_the_trees_of_the_older_rows_and_chooses_the_same():
+    """Rows made before the preset spent its budget: AB-MCTS with depth guidance, the choice made afterwards."""
+    made = TrainedTeam({"coder_0": Scripted(), "coder_1": Scripted()})
+
+    async def both():
+        guided = await search(made, TINY.searched(depth_decay=0.98), 0, TINY)
+        return await chosen_by(CHOICES["shortest"], guided), await search(
+            made, TINY.t_plus(REWARD_MODEL), 0, TINY
+        )
+
+    then, now = (
+        [([(t.id, t.agent, t.text, t.search_score) for t in tree.turns], tree.final) for tree in trees]
+        for trees in asyncio.run(both())
+    )
+    assert then == now and len(now) == TINY.problems
+
+
+def test_the_page_is_of_the_largest_study_and_of_equals_the_newest(study, tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "rows.jsonl")
+    monkeypatch.setattr(study, "LEDGER", ledger)
+    with pytest.raises(ConfigError, match="run a seed"):
+        study.shown()
+
+    def add(settings, seeds, arms=ARMS):
+        for arm, seed in itertools.product(arms, seeds):
+            made = {"versions": {"python": "3"}, "seconds": 1, "figures": {}}
+            ledger.append(LedgerRow(arm=arm.name, seed=seed, settings=settings, **made))
+
+    add("old", (0, 1))
+    add("new", (0,))
+    add("new", (1,), ARMS[:-1])  # one arm is missing
+    assert {row.settings for row in study.shown()} == {"old"}
+    add("new", (1,), ARMS[-1:])
+    assert {row.settings for row in study.shown()} == {"new"}
+    add("new", (2,), ARMS[:1])
+    assert {row.seed for row in study.shown()} == {0, 1}  # seeds of which all arms were run
 
 
 def test_a_search_that_stops_early_leaves_fewer_candidates():
