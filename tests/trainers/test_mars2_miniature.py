@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import mars_env
-from mars_env.envs.selection import Highest
+from mars_env.envs.selection import First, Highest
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.evaluation import Ledger, LedgerRow, provenance
@@ -331,8 +331,17 @@ def test_the_study_runs_t_plus_with_its_own_final_choice():
 
 
 def test_t_plus_grows_the_trees_of_the_older_rows_and_chooses_the_same():
-    """Rows made before the preset spent its budget: AB-MCTS with depth guidance, the choice made afterwards."""
-    made = TrainedTeam({"coder_0": Scripted(), "coder_1": Scripted()})
+    """Older rows are of AB-MCTS with depth guidance, the final choice made afterwards."""
+
+    class Wordy(Scripted):
+        """Right programs, some of them longer than they need to be."""
+
+        async def act(self, observation, n, seed):
+            pair = protocol.read_program(self._solutions[observation["problem"]])
+            text = Pair(pair.u + ("xor5", "xor5") * (seed % 3), pair.v).program
+            return [Action(text, (Completion(text, token_ids=(1,) * 4, completion_tokens=4),))] * n
+
+    made = TrainedTeam({"coder_0": Scripted(), "coder_1": Wordy()})
 
     async def both():
         guided = await search(made, TINY.searched(depth_decay=0.98), 0, TINY)
@@ -345,6 +354,8 @@ def test_t_plus_grows_the_trees_of_the_older_rows_and_chooses_the_same():
         for trees in asyncio.run(both())
     )
     assert then == now and len(now) == TINY.problems
+    firsts = asyncio.run(chosen_by(First(), asyncio.run(search(made, TINY.t_plus(REWARD_MODEL), 0, TINY))))
+    assert [tree.final for tree in firsts] != [final for _, final in now]  # there was something to choose
 
 
 def test_the_page_is_of_the_largest_study_and_of_equals_the_newest(study, tmp_path, monkeypatch):
