@@ -2,18 +2,22 @@ r"""Finding the final answer in a completion: a pure function, linear in the len
 
 The order, first match wins:
 
-1. Thinking is set aside: only what follows the last ``</think>`` is read, and a text whose
-   last ``<think>`` is never closed has no answer.
+1. Only the model's own message is read: up to the first control token of a chat template
+   (`transcript.py`), after the last ``</think>``; a text whose last ``<think>`` is never closed has
+   no answer. Characters that look like ASCII are read as ASCII (`characters.py`).
 2. The last box, ``\boxed{...}`` or ``\fbox{...}`` (nested braces count; ``\boxed 5`` works).
    Boxes joined by nothing but a comma, "and" or "or" are one answer: a list. A box inside
    another belongs to it. If the last box is empty or not closed (a completion that was cut
-   off) there is no answer: an earlier box never stands in.
-3. The last "answer is ...", "Answer: ...", up to the end of its sentence.
+   off) there is no answer: an earlier box never stands in. Boxes in quotations do not count; a box
+   after "not" is no answer; an "answer is ..." that follows the last box, and states a value,
+   is the model's last word.
+3. The last "answer is ...", "Answer: ...", ``<answer>``, up to the end of its sentence (`phrases.py`).
 4. Bold text that ends the completion.
-5. A bare final line: a formula, a number or a few words; or a final line that ends in a formula
+5. A bare final line: a formula, a number or a few words; or a last sentence that ends in a formula
    led in by "is", "so", "therefore" or the like.
 
-Strict mode stops after step 2.
+Strict mode reads the text as it stands, and takes the last box or the last boxes with a comma, "and" or
+"or" between them; nothing else.
 """
 
 from __future__ import annotations
@@ -21,34 +25,53 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from mars_env.grading.math.characters import as_ascii
+from mars_env.grading.math.phrases import (
+    concluded,
+    escape_money,
+    is_value,
+    last_sentence,
+    last_statement,
+    peel,
+    stated,
+)
+from mars_env.grading.math.transcript import Quotations, own_message
+
 NO_BOX = "no boxed answer was found"
 NO_ANSWER = "no answer was found"
 UNCLOSED_THINKING = "the thinking block is not closed"
 UNCLOSED_BOX = "the last box is not closed"
 EMPTY_BOX = "the last box is empty"
+NEGATED_BOX = "the last box is what the answer is not"
 
 _BOX_TOKEN = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ \t\n]*|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"(\\[A-Za-z]+(?:\{[^{}]{0,200}\}){0,2}|[-+]?[\w./]{1,200})")
 _JOIN = re.compile(r"[\s$]*(?:,|\band\b|\bor\b|,\s*and\b|,\s*or\b)[\s$]*\Z", re.IGNORECASE)
-_CUE = re.compile(
-    r"\banswers?\b(?:[^.:=\n$\\]{0,60}?\b(?P<verb>is|are|equals?)\b)?"
-    r"(?P<mark>[ \t*_]*[:=]?[ \t*_:]*)(?:\n\s*)?",
+_LAYOUT = re.compile(
+    r"\\(?:quad|qquad|hspace\{[^{}]*\}|text(?:bf|it|rm)?(?=\s*\{)|mathrm(?=\s*\{)|mbox|displaystyle)"
+    r"(?![A-Za-z])|\\[,;:! ()\[\]]|[\s$~&*{}]+"
+)
+_NAME = r"(?:[A-Za-z](?:_\{?\w{1,3}\}?)?|\\[a-z]{2,7})"
+_WIDE_JOIN = re.compile(
+    r"(?P<sign>[,;、]?) ?(?P<word>and|or|et|ou|und|oder|y|o|和|与|及|以及|或|或者)? ?"
+    rf"(?:(?P<name>{_NAME}) ?= ?)?\Z",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})[ ]*=[ $]*\Z")
+_EITHER = frozenset(("or", "ou", "oder", "o", "或", "或者"))
+_WIDE_GAP = 60
+_DENIED = re.compile(
+    r"(?:\bnot(?: be| equal(?: to)?)?|n[’']t(?: be| equal(?: to)?)?|\\neq?|≠|\\not ?=|\bnever|\bnicht|\bpas"
+    r"|\bno es|不是|不等于)[\s$*:(]*(?:\\[(\[,;]\s*)?\Z",
+    re.IGNORECASE,
+)
+_DENIALS = ("not", "Not", "n't", "n’t", "\\ne", "≠", "never", "Never", "nicht", "pas", "no es", "不")
+_REFUSED = re.compile(
+    r"[\s$*)\].\\]{0,12}(?:is|was|would be) (?:wrong|incorrect|not (?:the|our|my|correct|right)\b)",
     re.IGNORECASE,
 )
 _BOLD = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
-_MATH_SPAN = re.compile(
-    r"\$\$.{1,2000}?\$\$|\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
-)
-_DISPLAY = re.compile(r"(?:\$\$(.{1,4000}?)\$\$|\\\[(.{1,4000}?)\\\])", re.DOTALL)
-_LEAD_IN = re.compile(
-    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|get|obtain|have|conclude)|[:=])\s*[,:]?\s*\Z",
-    re.IGNORECASE,
-)
-_SENTENCE_END = re.compile(r"(?<=[^\s\d])[.!?](?=\s|\*|\Z)|(?<=\d)[.!?](?=\s|\*|\Z)|\n")
-_ASIDE = re.compile(r",?\s+(?:because|since|as|which|where|so|thus|hence|therefore)\s", re.IGNORECASE)
-_ADVERB = re.compile(
-    r"(?:therefore|thus|hence|then|simply|just|indeed|clearly|exactly)\b[\s,:]*", re.IGNORECASE
-)
+_CLOSING = " \t\n$.*_!\\)]}"  # what may close a box's formula or sentence
 _TAIL = 20_000  # characters at the end of a text in which the patterns without a box are looked for
 
 
@@ -59,12 +82,21 @@ class Extraction(NamedTuple):
     how: str
 
 
+class _Box(NamedTuple):
+    """A box: where its command starts, where its content starts and ends, where it ends."""
+
+    start: int
+    low: int
+    high: int
+    end: int
+
+
 def extract_answer(text: str, *, strict: bool = False) -> Extraction:
     r"""The final answer of a completion.
 
     Args:
         text: What a model wrote; anything at all.
-        strict: Take boxes only.
+        strict: Take boxes only, from the text as it stands.
 
     Returns:
         The answer as it stands in the text, outer delimiters stripped, and how it was found;
@@ -80,23 +112,42 @@ def extract_answer(text: str, *, strict: bool = False) -> Extraction:
         >>> extract_answer(r"<think>\boxed{1}").answer is None
         True
     """
+    if not strict:
+        message = own_message(text)
+        if message is None:
+            return Extraction(None, UNCLOSED_THINKING)
+        text = as_ascii(message)
     _, closing, rest = text.rpartition("</think>")
     text = rest if closing else text
     if "<think>" in text:
         return Extraction(None, UNCLOSED_THINKING)
-    boxed = _last_box(text)
-    if boxed is not None:
-        return boxed
+    boxes, unclosed_after = _boxes(text)
     if strict:
-        return Extraction(None, NO_BOX)
-    return _unboxed(text[-_TAIL:])
+        if not boxes and unclosed_after < 0:
+            return Extraction(None, NO_BOX)
+        return _boxed(text, boxes, unclosed_after)
+    if not boxes and unclosed_after < 0:
+        return _unboxed(text[-_TAIL:])
+    if boxes and unclosed_after < 0 and not text[boxes[-1].end :].strip(_CLOSING):
+        return _boxed(
+            text, boxes, unclosed_after, wide=True
+        )  # nothing follows that could quote or correct it
+    quoted = Quotations(text)
+    boxes = [box for box in boxes if box.start not in quoted]
+    if unclosed_after in quoted:
+        unclosed_after = -1
+    if not boxes and unclosed_after < 0:
+        return _unboxed(text[-_TAIL:])
+    found = _boxed(text, boxes, unclosed_after, wide=True)
+    return _corrected(text, boxes[-1].end, found) if boxes and found.how != UNCLOSED_BOX else found
 
 
-def _last_box(text: str) -> Extraction | None:
+def _boxes(text: str) -> tuple[list[_Box], int]:
+    """The outermost boxes of a text, and where the last one starts that is not closed (else -1)."""
     first = min((i for i in (text.find("\\boxed"), text.find("\\fbox")) if i >= 0), default=-1)
     if first < 0:
-        return None
-    spans: list[tuple[int, int, int, int]] = []  # box start, content start, content end, box end
+        return [], -1
+    boxes: list[_Box] = []
     braces: list[tuple[int, int]] = []  # of each open brace: its place, and its box's start or -1
     unclosed_after = -1
     pending = -1  # start of a box command that the next brace opens
@@ -108,103 +159,118 @@ def _last_box(text: str) -> Extraction | None:
                 if end < len(text) and text[end] == "{":
                     pending = match.start()
                 elif bare := _BARE_BOX.match(text, end):
-                    spans.append((match.start(), bare.start(), bare.end(), bare.end()))
+                    boxes.append(_Box(match.start(), bare.start(), bare.end(), bare.end()))
                 elif not text[end:].strip(" $"):
                     unclosed_after = match.start()
         elif token == "{":
             braces.append((match.start(), pending))
             pending = -1
         elif braces:
-            opened, box = braces.pop()
-            if box >= 0:
-                while spans and spans[-1][0] > box:  # boxes inside this one belong to it
-                    spans.pop()
-                spans.append((box, opened + 1, match.start(), match.end()))
-    unclosed_after = max([unclosed_after, *(box for _, box in braces)])
-    if not spans and unclosed_after < 0:
-        return None
-    if not spans or unclosed_after > spans[-1][0]:
+            opened, start = braces.pop()
+            if start >= 0:
+                while boxes and boxes[-1].start > start:  # boxes inside this one belong to it
+                    boxes.pop()
+                boxes.append(_Box(start, opened + 1, match.start(), match.end()))
+    return boxes, max([unclosed_after, *(start for _, start in braces)])
+
+
+def _boxed(text: str, boxes: list[_Box], unclosed_after: int, *, wide: bool = False) -> Extraction:
+    """The last box, with those that are joined to it; `wide` knows more joints, and denials."""
+    if not boxes or unclosed_after > boxes[-1].start:
         return Extraction(None, UNCLOSED_BOX)
-    start, low, high, _ = spans[-1]
-    contents = [text[low:high].strip()]
-    for before in reversed(spans[-20:-1]):
-        if start - before[3] > 20 or not _JOIN.match(text[before[3] : start]):
+    chain, joints = [boxes[-1]], list[str]()
+    for box in reversed(boxes[-20:-1]):
+        joint = _joint(text, box, chain[-1], wide)
+        if joint is None:
             break
-        contents.append(text[before[1] : before[2]].strip())
-        start = before[0]
-    if not contents[0]:
+        chain.append(box)
+        joints.append(joint)
+    chain.reverse()
+    contents = [text[box.low : box.high].strip() for box in chain]
+    if not contents[-1]:
         return Extraction(None, EMPTY_BOX)
-    distinct = list(dict.fromkeys(reversed(contents)))
-    return Extraction(", ".join(distinct), "box" if len(distinct) == 1 else "boxes")
+    if wide:
+        before = text[max(0, chain[0].start - 40) : chain[0].start]
+        if (any(sign in before for sign in _DENIALS) and _DENIED.search(before)) or _REFUSED.match(
+            text, chain[-1].end
+        ):
+            return Extraction(None, NEGATED_BOX)
+        if len(chain) > 1:
+            contents = _named(text, chain, contents)
+    distinct = list(dict.fromkeys(contents))
+    joiner = r" \text{ or } " if "or" in joints and "," not in joints else ", "
+    return Extraction(joiner.join(distinct), "box" if len(distinct) == 1 else "boxes")
+
+
+def _joint(text: str, box: _Box, following: _Box, wide: bool) -> str | None:
+    """What joins a box to the next, ``,`` or ``or``; None where they are apart."""
+    gap = following.start - box.end
+    if not wide:
+        return "," if gap <= 20 and _JOIN.match(text[box.end : following.start]) else None
+    if gap > _WIDE_GAP:
+        return None
+    between = text[box.end : following.start]
+    match = _WIDE_JOIN.match(" ".join(_LAYOUT.sub(" ", between).split()))
+    if match is None or not (match["sign"] or match["word"] or "quad" in between):
+        return None
+    return "or" if (match["word"] or "").lower() in _EITHER else ","
+
+
+def _named(text: str, chain: list[_Box], contents: list[str]) -> list[str]:
+    """``x = 1`` and ``y = 2`` of boxes that hold values, where all of them stand behind names."""
+    names = [
+        _NAMED.search(" ".join(_LAYOUT.sub(" ", text[max(0, box.start - 40) : box.start]).split()) + " ")
+        for box in chain
+    ]
+    found = [name.group(1) for name in names if name]
+    if len(found) < len(chain) or len(set(found)) == 1:
+        return contents
+    return [f"{name} = {content}" for name, content in zip(found, contents, strict=True)]
+
+
+def _corrected(text: str, end: int, found: Extraction) -> Extraction:
+    """What was found in boxes, unless the text goes on to state another answer."""
+    after = text[end:][-_TAIL:]
+    later = last_statement(after, Quotations(after), values=True)
+    return Extraction(later.answer, "phrase") if later is not None else found
 
 
 def _unboxed(text: str) -> Extraction:
     text = text.rstrip()
-    cue = None
-    for match in _CUE.finditer(text):
-        # "answer is", "Answer:", or a heading, "**Final answer**", with the answer on the next line
-        if match.group("verb") or set(match.group("mark")) & set(":=") or match.group().endswith("\n"):
-            cue = match
-    if cue is not None:
-        answer = _clause(text[cue.end() :])
-        if answer:
-            return Extraction(answer, "phrase")
-    if bold := _BOLD.search(text, max(0, len(text) - 420)):
-        return Extraction(_peel(bold.group(1)), "bold")
+    if text.endswith("</answer>") or "<answer>" in text:
+        _, _, tagged = text.rpartition("<answer>")
+        inner = tagged.partition("</answer>")[0].strip()
+        if inner:
+            return (
+                Extraction(stated(peel(inner)) or peel(inner), "phrase")
+                if len(inner) <= 400
+                else _unboxed(inner)
+            )
+    quoted = Quotations(text)
+    if said := last_statement(text, quoted):
+        return Extraction(said.answer, "phrase")
+    if (bold := _BOLD.search(text, max(0, len(text) - 420))) and bold.start() not in quoted:
+        return Extraction(peel(bold.group(1)), "bold")
+    if len(text) - 1 in quoted:
+        return Extraction(None, NO_ANSWER)
     return _final_line(text)
-
-
-def _clause(text: str) -> str:
-    """The beginning of a text up to the end of its sentence, formulas kept whole."""
-    text = _ADVERB.sub("", text.lstrip(" \t\n*_:"))
-    if display := _DISPLAY.match(text):
-        return _peel(display.group())
-    kept, place = "", 0
-    while place < len(text):
-        span = _MATH_SPAN.search(text, place)
-        stop = _SENTENCE_END.search(text, place)
-        if span and (stop is None or span.start() < stop.start()):
-            kept += text[place : span.end()]
-            place = span.end()
-            continue
-        kept += text[place : stop.start() if stop else len(text)]
-        break
-    if aside := _ASIDE.search(kept):
-        kept = kept[: aside.start()]
-    return _peel(kept)
 
 
 def _final_line(text: str) -> Extraction:
     if text.endswith(("$$", "\\]")):
         opening = text.rfind("$$", 0, -2) if text.endswith("$$") else text.rfind("\\[")
         if opening >= 0:
-            return Extraction(_peel(text[opening:]), "final line")
-    line = text[text.rfind("\n") + 1 :].strip()
+            return Extraction(peel(text[opening:]), "final line")
+    line = escape_money(text[text.rfind("\n") + 1 :].strip())
     line = re.sub(r"^(?:#+|[-*>])\s+", "", line)
-    bare = _peel(line)
+    bare = peel(line)
+    if bare and len(bare) <= 400 and is_value(bare):
+        return Extraction(bare, "final line")
+    sentence = last_sentence(line[-4000:])
+    value = concluded(sentence)
+    if value:
+        return Extraction(value, "final line")
     words = re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+", " ", bare))
     if bare and len(bare) <= 400 and len(words) <= 3:
         return Extraction(bare, "final line")
-    spans = list(_MATH_SPAN.finditer(line))
-    if spans and not line[spans[-1].end() :].strip(" .!*_"):
-        lead = line[: spans[-1].start()].rstrip("*_ ")
-        if _LEAD_IN.search(lead):
-            return Extraction(_peel(spans[-1].group()), "final line")
     return Extraction(None, NO_ANSWER)
-
-
-def _peel(text: str) -> str:
-    """Strip white space, emphasis, a full stop, and the delimiters around one whole formula."""
-    while True:
-        before = text
-        text = text.strip().strip("*_`").strip()
-        if text.endswith((".", ",", ";")) and not text.endswith(("...", "\\,", "\\;")):
-            text = text[:-1]
-        for left, right in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
-            if text.startswith(left) and text.endswith(right) and len(text) > len(left) + len(right) - 1:
-                inner = text[len(left) : -len(right)]
-                if left not in inner and right not in inner and not inner.endswith("\\"):
-                    text = inner
-                    break
-        if text == before:
-            return text

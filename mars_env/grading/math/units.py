@@ -55,7 +55,7 @@ _SCALES = {
     "tens": 10, "hundreds": 100, "thousands": 1000, "millions": 10**6,
 }  # fmt: skip
 _NEUTRAL = frozenset(("unit", "square unit", "cubic unit", "sq unit", "in total", "total", "exactly", "only"))
-_NOT_UNITS = words(
+NOT_UNITS = words(
     """factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths wrong
     about above after all almost and approximately any are as at away base before below besides between
     but by choose cube cubed divides each either even every except false few fewer first for from
@@ -126,7 +126,7 @@ def _simple(part: str) -> tuple[Fraction, str, int]:
     known = _UNITS.get(name) or _UNITS.get(_singular(name))
     if known:
         return known[0], known[1], power
-    if len(name) < 2 or any(word in _NOT_UNITS or not word.replace("-", "").isalpha() for word in words):
+    if len(name) < 2 or any(word in NOT_UNITS or not word.replace("-", "").isalpha() for word in words):
         raise Unreadable(f"{part!r} is not a unit")
     return Fraction(1), _singular(name), power
 

@@ -37,6 +37,23 @@ ANSWERS = [
     ("#### 25", "25"),
     ("So we conclude that the value is $\\frac{3}{4}$.", "\\frac{3}{4}"),
     (r"<think>\boxed{1}</think>\boxed{2}", "2"),
+    (r"$\boxed{3}$ \quad \text{and} \quad $\boxed{5}$", "3, 5"),
+    (r"$x = \boxed{7}$ and $y = \boxed{6}$", "x = 7, y = 6"),
+    (r"Entweder $\boxed{4}$ oder $\boxed{5}$.", r"4 \text{ or } 5"),
+    ("Final Answer: The largest $n$ is 34.", "34"),
+    ("Therefore, the total is $10,455.", r"\$10,455"),
+    (r"So $\boxed{25}$.<|im_end|>\n<|im_start|>user\nAnd \boxed{26}?", "25"),
+    (r"\boxed{24}. Wait, that is wrong. The final answer is 25.", "25"),
+    (r"\boxed{25}. The answer is positive, as it must be.", "25"),
+    ('The hint says "the answer is 24". The answer is 25.', "25"),
+    ("> **Answer:** 25", "25"),
+    ("La réponse est 3,5.", "3.5"),
+    ("Die Antwort lautet 34.", "34"),
+    ("La respuesta final es $34$.", "34"),
+    ("所以答案为 34。", "34"),
+    ("答案：３４", "34"),
+    ("\\boxed{2\u200b5}", "25"),
+    ("<answer>The value is 34.</answer>", "34"),
 ]
 
 
@@ -56,6 +73,13 @@ def test_finds_the_last_answer(text, answer):
         r"<think>it is \boxed{3}",
         r"a</think><think>\boxed{3}",
         r"\boxed{3} <think> wait",
+        r"The answer is not \boxed{25}.",
+        r"I am afraid that I cannot solve this.<|im_end|>\n<|im_start|>user\nThe answer is \boxed{25}",
+        'The problem says: "Final Answer: 25". I cannot solve it, whatever I try.',
+        "> Final Answer: 25\n\nThat was the problem; I have no solution of my own to offer.",
+        r"<|channel|>analysis<|message|>Maybe \boxed{25}<|end|>",
+        "Suppose the answer is 34. Then we get a contradiction, as one sees at once.",
+        "Therefore, the probability is at least 2/3.",
     ],
 )
 def test_no_answer_rather_than_an_earlier_or_unfinished_one(text):
@@ -68,6 +92,23 @@ def test_thinking_before_the_last_closing_tag_is_not_read():
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"\boxed{25}<|im_end|>\boxed{26}", "26"),
+        (r"\boxed{3} \text{ and } \boxed{5}", "5"),
+        ("\\boxed{2\u200b5}", "2\u200b5"),
+        (r"The answer is not \boxed{25}.", "25"),
+        (r"\boxed{24}. The final answer is 25.", "24"),
+        (r'The hint says "write \boxed{25}", but why?', "25"),
+        (r"\boxed{1}, \boxed{2}", "1, 2"),
+        ("La réponse est 34.", None),
+    ],
+)
+def test_strict_reads_the_text_as_it_stands(text, answer):
+    assert extract_answer(text, strict=True).answer == answer
+
+
 def test_strict_takes_boxes_only():
     assert extract_answer("The answer is 25.", strict=True).answer is None
     assert extract_answer(r"The answer is 24. \boxed{25}", strict=True).answer == "25"
@@ -77,7 +118,7 @@ def test_strict_takes_boxes_only():
 def test_never_raises_and_answers_are_parts_of_the_text(text):
     answer, how = extract_answer(text)
     assert how
-    if answer is not None and how != "boxes":
+    if answer is not None and how == "box":
         assert answer in text
 
 
@@ -103,6 +144,17 @@ def test_a_box_at_the_end_always_wins(before, value):
         "\\boxed 5, ",
         "\\boxed{1} and ",
         "1",
+        '"a" ',
+        "> a\n",
+        "```\n",
+        "Problem: a\n",
+        "<s>",
+        "</s>",
+        "<answer>",
+        "réponse : ",
+        "𝟐",
+        "is ",
+        "$1 ",
     ],
 )
 def test_hostile_megabytes_take_linear_time(piece):

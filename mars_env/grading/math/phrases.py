@@ -1,0 +1,364 @@
+r"""Sentences that say an answer, in English, French, German, Spanish and Chinese.
+
+A *value* is a formula, a number with or without its unit, a list of them, or a single letter. A sentence
+states one if it ends in it ("the largest n is 34") and nothing in it takes that back ("not", "if", "maybe").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+from typing import NamedTuple
+
+from mars_env.grading.math.nodes import words
+from mars_env.grading.math.spelled import is_number_word
+from mars_env.grading.math.units import NOT_UNITS
+
+MATH_SPAN = re.compile(
+    r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
+)
+_DISPLAY = re.compile(r"(?:\$\$(.{1,4000}?)\$\$|\\\[(.{1,4000}?)\\\])", re.DOTALL)
+_MONEY = re.compile(
+    r"\\.|\$\$|(?P<money>\$)(?=\d)(?=[^$\n]*(?:[ \t]\$\d|(?:\n|\Z)))|\$[^$\n]*\$", re.DOTALL | re.ASCII
+)
+
+
+class _Cue(NamedTuple):
+    """A word that may lead in an answer: what must stand before it, and what must follow it."""
+
+    word: str
+    before: re.Pattern[str] | None
+    after: re.Pattern[str]
+    decimal_comma: bool = False
+
+
+def _cue(word: str, before: str, after: str, *, decimal_comma: bool = False) -> _Cue:
+    lead = re.compile(rf"(?:{before})\Z", re.IGNORECASE | re.MULTILINE) if before else None
+    return _Cue(word, lead, re.compile(after, re.IGNORECASE | re.DOTALL), decimal_comma)
+
+
+_MARK = r"[ \t]*[*_]*[ \t]*[:=][ \t*_:】]*(?:\n\s*)?"
+_PAUSE = r"[ \t*_:】]*(?:\n\s*)?"
+_START = r"^[ \t*#_>【]*"
+_FRENCH = r"\b(?:la|le) (?:bonne |seule )?"
+_GERMAN = r"\b(?:die|das) (?:richtige |endgültige |gesuchte )?(?:end)?"
+_SPANISH = r"\b(?:la|el) "
+_CUES = [
+    _cue(
+        "answer",
+        r"(?<![^\W_])",
+        rf"answers?\b(?:[^.:=\n$\\]{{0,60}}?\b(?:is|are|equals?|(?:must|should) be)\b{_PAUSE}|{_MARK}"
+        r"|[ \t*_:]*\n\s*)",
+    ),
+    _cue("answer", rf"{_START}(?:final[ \t]+)?", r"answer[ \t*_]+(?=[$\d\\(+-])"),
+    _cue("result", r"\b(?:final|end)[ \t]+", rf"results?(?:[ \t]+(?:is|equals)\b{_PAUSE}|{_MARK})"),
+    _cue("result", _START, rf"results?{_MARK}"),
+    _cue("solution", _START, rf"solutions?{_MARK}"),
+    _cue("option", r"\b(?:correct|right)[ \t]+", rf"option(?:[ \t]+is\b{_PAUSE}|{_MARK})"),
+    _cue("choice", r"\b(?:correct|right)[ \t]+", rf"choice(?:[ \t]+is\b{_PAUSE}|{_MARK})"),
+    *(
+        _cue(word, before, after, decimal_comma=True)
+        for names, articles, after in (
+            (
+                ("réponse", "reponse", "solution", "résultat"),
+                _FRENCH,
+                rf"\w+(?: finale?| correcte?| cherchée?)?(?: à [^.:\n]{{1,40}}?)? est\b{_PAUSE}",
+            ),
+            (
+                ("antwort", "ergebnis", "lösung"),
+                _GERMAN,
+                rf"\w+(?: auf [^.:\n]{{1,40}}?)? (?:ist|lautet|beträgt)\b{_PAUSE}",
+            ),
+            (
+                ("respuesta", "resultado", "solución"),
+                _SPANISH,
+                rf"\w+(?: final| correct[ao])?(?: a [^.:\n]{{1,40}}?)? es\b{_PAUSE}",
+            ),
+        )
+        for word, before, after in ((name, articles, after) for name in names)
+    ),
+    *(
+        _cue(
+            word,
+            r"(?<![^\W_])(?:end|endgültige )?",
+            rf"\w+(?: finale?| correct[ao])?{_MARK}",
+            decimal_comma=True,
+        )
+        for word in ("réponse", "reponse", "antwort", "ergebnis", "lösung", "respuesta")
+    ),
+    _cue("答案", "", rf"答案(?:(?:应该|应|就)?(?:是|为|等于){_PAUSE}|{_MARK}|】{_PAUSE})"),
+    _cue("结果", "", rf"结果(?:应该|应|就)?(?:是|为|等于){_PAUSE}"),
+    _cue("答:", r"^|[\n。]", rf"答:{_PAUSE}"),
+    _cue("选", r"(?<!可)", r"选(?=[ (]*[A-J](?![A-Za-z]))"),
+]
+_ASCII_CUES = [cue for cue in _CUES if cue.word.isascii()]
+_MOST_CUES = 12  # of each word, from the end of the text
+_REVERSED = re.compile(
+    r"\s+(?:is|are)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my|your)\s+"
+    r"(?:(?:final|correct|required|desired|only|unique|requested)\s+){0,2}(?:answers?|solutions?|results?)[\s.!*_]*\Z",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"(?<=[^\s\d])[.!?](?=\s|\*|\Z)|(?<=\d)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?")
+_ASIDE = re.compile(
+    r",?\s+(?:because|since|as|which|so|thus|hence|therefore|parce|car|weil|denn|porque|pues)\s"
+    r"|,\s*(?:not|und nicht|pas|no)\s|,\s*or\s+(?:about|approximately|roughly)\s"
+    r"|\s\((?=[A-Za-z]{2})|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
+    r"|[,;]\s+(?:the|but|although|however)\s",
+    re.IGNORECASE,
+)
+_ADVERB = re.compile(
+    r"(?:(?:therefore|thus|hence|then|simply|just|indeed|clearly|exactly|choice|option|equal[ ]to|donc|alors"
+    r"|also|entonces)(?![A-Za-z])[\s,:]*|[：:]\s*)+",
+    re.IGNORECASE,
+)
+_LINKS = re.compile(
+    r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by))*[\s:,*_]+|[=:]\s*",
+    re.IGNORECASE,
+)
+_THERE = re.compile(r"there\s+(?:are|is)\s+(?:exactly\s+|only\s+)?", re.IGNORECASE)
+_TAKEN_BACK = re.compile(
+    r"n[’']t\b|\b(?:not|never|neither|nor|no|cannot|if|unless|whether|suppose|supposing|assume|assuming|either|or"
+    r"|may|might|could|would|should|possibly|perhaps|maybe|probably|presumably|likely|unlikely|unsure|unclear"
+    r"|doubt|guess|wrong|incorrect|impossible|about|approximately|roughly|less|more|most|least|between|than"
+    r"|almost|nearly|around|wonder|know|fails?|except|unknown|false|pas|peut-être|environ|si|ou|nicht|vielleicht"
+    r"|ungefähr|etwa|wenn|ob|oder|quizás?|tal[ ]vez|aproximadamente|casi|falls|mindestens|höchstens|moins"
+    r"|plus|menos|más)\b|不|或|可能|大约|如果|若|假设|是否|吗|约|至少|至多",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(
+    r"n[’']t\b|\b(?:not|never|if|unless|whether|suppose|supposing|assume|assuming|unsure|unclear|doubt|wonder|might|could|would"
+    r"|pretend|imagine|claims?|says?|said|told|asks?|si|wenn|falls|ob)\b|不|如果|若|假设|是否",
+    re.IGNORECASE,
+)
+_IDLE = re.compile(
+    r"(?:also\s+)?(?:unique|correct|right|clear|obvious|independent|consistent|verified|confirmed|valid|reasonable|positive|as\s+follows"
+    r"|an?\s|the\s+same|in\s+the|well\b|plausible|always)",
+    re.IGNORECASE,
+)
+_OPENER = re.compile(
+    r"[\s*_>#-]*(?:therefore|thus|hence|so|consequently|accordingly|in\s+(?:conclusion|total|summary)|finally|we\s+conclude|it\s+follows|altogether"
+    r"|ainsi|donc|also|daher|somit|por\s+lo\s+tanto|así)\b",
+    re.IGNORECASE,
+)
+_THUS = re.compile(r"\b(?:is|are)\s+(?:thus|therefore|hence)\b", re.IGNORECASE)
+_LEAD_IN = re.compile(
+    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|get|obtain|have|that|conclude|find)|[:=])\s*[,:]?\s*\Z",
+    re.IGNORECASE,
+)
+_COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_JOINERS = words("and or et ou und oder")
+_CHINESE = re.compile("[\u4e00-\u9fff]+")
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d+),(?=(?:\d{1,2}|\d{4,})(?![\d,.]))", re.ASCII)
+
+
+class Statement(NamedTuple):
+    """What a sentence states, and whether it is a value rather than words."""
+
+    answer: str
+    is_value: bool
+
+
+def escape_money(text: str) -> str:
+    r"""``$`` written as ``\$`` where it is money: before an amount, and not the start of a formula.
+
+    Example:
+        >>> escape_money("$10,200 + $255 = $10,455."), escape_money("$10,455$ of $x$")
+        ('\\$10,200 + \\$255 = \\$10,455.', '$10,455$ of $x$')
+    """
+    if "$" not in text:
+        return text
+    return _MONEY.sub(lambda match: r"\$" if match.group("money") else match.group(), text)
+
+
+def is_value(text: str) -> bool:
+    r"""Whether a text is a value and nothing else.
+
+    Example:
+        >>> [is_value(t) for t in ("34", "$x < 3$", "25 apples", "thirty-four", "B", "34 or 35")]
+        [True, True, True, True, True, True]
+        >>> [is_value(t) for t in ("not 34", "34 more than 5", "unique", "between 3 and 4")]
+        [False, False, False, False]
+    """
+    if not text or len(text) > 400:
+        return False
+    bare = MATH_SPAN.sub(" 0 ", text)
+    bare = _COMMAND.sub(" 0 ", bare)
+    said = [word.lower() for word in _WORD.findall(bare)]
+    if said and all(is_number_word(word) for word in said):
+        return True
+    if not re.search(r"\d|[π∞∅]|(?<![^\W_])[A-Za-z](?![^\W_])", bare):
+        return False
+    if said and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![A-Za-z]))", bare):
+        return False  # words that lead in a number, rather than follow it
+    kept = [word for word in said if word not in _JOINERS and not _CHINESE.fullmatch(word)]
+    return (
+        len(kept) <= 3
+        and not any(word in NOT_UNITS for word in kept)
+        and not _TAKEN_BACK.search(re.sub(r"\b(?:or|ou|oder)\b|或", " ", bare, flags=re.IGNORECASE))
+    )
+
+
+def last_statement(text: str, quoted: Container[int], *, values: bool = False) -> Statement | None:
+    """What the last "answer is ..." of a text says; None where there is none.
+
+    Args:
+        text: A message.
+        quoted: The places that do not count (`Quotations`).
+        values: Whether only values count.
+    """
+    found = sorted(_cues(text), key=lambda one: one[:2], reverse=True)
+    for end, start, cue in found:
+        if start in quoted or _supposed(text, start):
+            continue
+        answer, asked = clause(escape_money(text[end : end + 5000]))
+        if cue.decimal_comma:
+            answer = _DECIMAL_COMMA.sub(r"\1.", answer)
+        if not answer or asked or _IDLE.match(answer):
+            continue
+        value = stated(answer)
+        if value is not None:
+            return Statement(value, True)
+        if not values:
+            return Statement(answer, False)
+    return None
+
+
+def _cues(text: str) -> Iterator[tuple[int, int, _Cue]]:
+    """End and start of the last cues of each kind."""
+    lower = text.lower()
+    if len(lower) != len(text):
+        lower = text
+    for cue in _ASCII_CUES if text.isascii() else _CUES:
+        place = len(text)
+        for _ in range(_MOST_CUES):
+            place = lower.rfind(cue.word, 0, place)
+            if place < 0:
+                break
+            start = place
+            if cue.before is not None:
+                lead = cue.before.search(text, max(0, place - 60), place)
+                if lead is None:
+                    continue
+                start = lead.start()
+            if match := cue.after.match(text, place):
+                yield match.end(), start, cue
+
+
+def _supposed(text: str, place: int) -> bool:
+    """Whether the clause that leads up to a cue only supposes, denies or reports it."""
+    before = text[max(0, place - 200) : place]
+    before = re.split(r"[.;!?:\n，。；]|,(?!\s*(?:that|dass|que)\b)", before)[-1]
+    return bool(_SUPPOSED.search(before))
+
+
+def clause(text: str) -> tuple[str, bool]:
+    """The beginning of a text up to the end of its sentence, formulas kept whole, and whether it asks."""
+    text = (
+        _ADVERB.sub("", text.lstrip(" \t\n*_:"), count=1)
+        if _ADVERB.match(text.lstrip(" \t\n*_:"))
+        else text.lstrip(" \t\n*_:")
+    )
+    if display := _DISPLAY.match(text):
+        return peel(display.group()), False
+    kept, place, asked = "", 0, False
+    while place < len(text):
+        span = MATH_SPAN.search(text, place)
+        stop = _SENTENCE_END.search(text, place)
+        if span and (stop is None or span.start() < stop.start()):
+            kept += text[place : span.end()]
+            place = span.end()
+            continue
+        kept += text[place : stop.start() if stop else len(text)]
+        asked = bool(stop) and stop.group() in "?？"  # type: ignore[union-attr]
+        break
+    aside = _ASIDE.search(MATH_SPAN.sub(lambda match: "0" * len(match.group()), kept))
+    if aside and kept[: aside.start()].strip():
+        kept = kept[: aside.start()]
+    return peel(kept), asked or kept.rstrip().endswith("吗")
+
+
+def stated(sentence: str) -> str | None:
+    """The value that a sentence states; None if it states none, or takes it back.
+
+    Example:
+        >>> stated("The largest $n$ is 34"), stated("there are exactly 34"), stated("it is not 34")
+        ('34', '34', None)
+    """
+    if is_value(sentence):
+        return sentence
+    hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
+    starts = [match.end() for match in _LINKS.finditer(hidden)]
+    if there := _THERE.match(hidden):
+        starts.append(there.end())
+    for start in starts[-1:]:
+        value = peel(sentence[start:])
+        if is_value(value) and not _TAKEN_BACK.search(_outside(hidden[:start])):
+            return value
+    if said := _REVERSED.search(hidden):
+        before = sentence[: said.start()]
+        if not _TAKEN_BACK.search(_outside(hidden[: said.start()])):
+            return _last_value(before)
+    return None
+
+
+def _outside(text: str) -> str:
+    return text.replace("if and only if", " ")
+
+
+def _last_value(text: str) -> str | None:
+    """The formula or the number at the end of a text."""
+    spans = list(MATH_SPAN.finditer(text))
+    if spans and not text[spans[-1].end() :].strip(" *_"):
+        return peel(spans[-1].group())
+    number = re.search(
+        r"(?<![^\s,:(*])(?:[-+]?\\?\$?\d[^\s$]{0,200}|\\[a-z]+\{.{0,200}|\([^()]{1,100}\))[*_]*\Z", text
+    )
+    return peel(number.group()) if number else None
+
+
+def concluded(sentence: str) -> str | None:
+    """The value in which the last sentence of a text ends, led in by "is", "so", "therefore" and the like."""
+    sentence = sentence.strip().rstrip(".!。 \t*_")
+    hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
+    said = None if _TAKEN_BACK.search(_outside(hidden)) else _REVERSED.search(hidden)
+    if said:
+        return _last_value(sentence[: said.start()])
+    spans = list(MATH_SPAN.finditer(sentence))
+    if spans and not sentence[spans[-1].end() :].strip(" .!*_"):
+        lead = sentence[: spans[-1].start()].rstrip("*_ ")
+        plain = not lead.strip() or _LEAD_IN.search(lead) or _OPENER.fullmatch(lead.rstrip(",: "))
+        return (
+            peel(spans[-1].group())
+            if plain and not _TAKEN_BACK.search(_outside(MATH_SPAN.sub(" ", lead)))
+            else None
+        )
+    return stated(sentence) if _OPENER.match(sentence) or _THUS.search(hidden) else None
+
+
+def last_sentence(line: str) -> str:
+    """The last sentence of a line, formulas kept whole."""
+    hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), line.rstrip(" .!。*_"))
+    stops = [match.end() for match in _SENTENCE_END.finditer(hidden)]
+    return line[stops[-1] if stops else 0 :].strip()
+
+
+def peel(text: str) -> str:
+    """Strip white space, emphasis, a full stop, and the delimiters around one whole formula."""
+    while True:
+        before = text
+        text = text.strip().strip("*_`").strip()
+        if (
+            text.endswith((".", ",", ";", "。", "!"))
+            and not text.endswith(("...", "\\,", "\\;", "\\!"))
+            and not re.search(r"[\d)]!\Z", text)
+        ):
+            text = text[:-1]
+        for left, right in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ('"', '"'), ("“", "”")):
+            if text.startswith(left) and text.endswith(right) and len(text) > len(left) + len(right) - 1:
+                inner = text[len(left) : -len(right)]
+                if left not in inner and right not in inner and not inner.endswith("\\"):
+                    text = inner
+                    break
+        if text == before:
+            return text
