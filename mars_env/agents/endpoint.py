@@ -16,13 +16,15 @@ class Endpoint:
     def __init__(self, url: str) -> None:
         base = URL(url)
         if base.scheme not in ("http", "https") or not base.host:
-            raise ConfigError(f"an endpoint is a URL such as http://localhost:8000/v1, got {url!r}")
+            told = "one with a password" if "@" in url else repr(url.partition("?")[0])
+            raise ConfigError(f"an endpoint is a URL such as http://localhost:8000/v1, got {told}")
         if base.user or base.password:
             raise ConfigError(
                 "a URL may hold no password; name the key's environment variable by api_key_env"
             )
         self.base = base.with_query(None).with_fragment(None)  # what is shown: a query may hold a secret
         path = base.path.rstrip("/")
+        self.secrets = tuple(base.query.values())
         self.chat, self.completions = (
             base.with_path(path + end).with_query(base.query) for end in ("/chat/completions", "/completions")
         )

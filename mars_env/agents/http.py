@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import os
 import random
 import time
 import weakref
@@ -28,12 +26,14 @@ from mars_env.agents.openai_dialect import (
     sampling_fields,
 )
 from mars_env.agents.prompts import check_request, is_messages, is_token_ids, plain_chat
-from mars_env.agents.wire import Answer, Wire
+from mars_env.agents.secrets import Secrets, api_key
+from mars_env.agents.wire import MOST_HEADERS, Answer, AnswerTooLong, Wire
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.seeds import derive_seed
+from mars_env.text import logger, one_line
 from mars_env.types import Completion, Prompt, Sampling
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 _LIST_BYTES = 2**20
 """Most of a list of models that is read."""
@@ -81,6 +81,8 @@ class HTTPModel:
         attempts: How often a call is tried altogether.
         backoff: Seconds before the second attempt; doubles each time, up to a minute.
         timeout: Seconds that one attempt may take.
+        max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
+            lower `samples_per_call`, where long answers with token ids and log-probabilities need more.
         samples_per_call: Most samples asked for in one call; None for all.
         health_interval: Seconds between two health checks of an endpoint, where there are several.
         limit_field: Name of the field that limits tokens (``"max_completion_tokens"`` for some servers).
@@ -116,6 +118,7 @@ class HTTPModel:
         attempts: int = 6,
         backoff: float = 0.5,
         timeout: float = 600.0,
+        max_answer: int = 64 * 2**20,
         samples_per_call: int | None = None,
         health_interval: float = 5.0,
         limit_field: str = "max_tokens",
@@ -129,9 +132,12 @@ class HTTPModel:
             not urls
             or concurrency < 1
             or attempts < 1
+            or max_answer < 1
             or (samples_per_call is not None and samples_per_call < 1)
         ):
-            raise ConfigError("an endpoint is needed; concurrency, attempts, samples_per_call start at 1")
+            raise ConfigError(
+                "an endpoint is needed; concurrency, attempts, max_answer, samples_per_call start at 1"
+            )
         if not health_interval > 0:
             raise ConfigError(f"health_interval must be more than 0 seconds, got {health_interval}")
         if api not in ("auto", "chat", "completions"):
@@ -145,7 +151,7 @@ class HTTPModel:
         self.context: int | None = None
         self._model = model
         self._attempts, self._backoff = attempts, backoff
-        self._timeout = aiohttp.ClientTimeout(total=timeout)
+        self._timeout, self._max_answer = aiohttp.ClientTimeout(total=timeout), max_answer
         self._health_interval, self._health_checks = health_interval, set[asyncio.Task[None]]()
         self._samples_per_call, self._limit_field = samples_per_call, limit_field
         clash = {"model", "messages", "prompt", "n", "seed", "stop", "stream", limit_field} & {
@@ -154,10 +160,13 @@ class HTTPModel:
         if clash:
             raise ConfigError(f"extra_body may not set {', '.join(sorted(clash))}: the model does")
         self._head = json.dumps({"model": model, **(extra_body or {})})[:-1]
-        self._key = _api_key(api_key_env)
+        self._key = api_key(api_key_env)
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if self._key:
             self._headers["Authorization"] = f"Bearer {self._key}"
+        self._secrets = Secrets([self._key, *(headers or {}).values()])
+        for endpoint in self._endpoints:
+            self._secrets.add(*endpoint.secrets)
         self._links: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = weakref.WeakKeyDictionary()
         self._jitter = random.Random()
         self._turn = 0
@@ -217,7 +226,8 @@ class HTTPModel:
         """Send requests to an endpoint: one that was drained, or a new one."""
         endpoint = self._endpoint(url)
         if endpoint is None:
-            self._endpoints = [*self._endpoints, Endpoint(url)]
+            self._endpoints = [*self._endpoints, new := Endpoint(url)]
+            self._secrets.add(*new.secrets)
         else:
             endpoint.drained = False
             endpoint.recover()
@@ -358,7 +368,8 @@ class HTTPModel:
         try:
             url = endpoint.chat if chat else endpoint.completions
             plain = url.scheme == "http"
-            answer = await (link.wire.post(url, body) if plain else _post(link.session, url, body))
+            most = self._max_answer
+            answer = await (link.wire.post(url, body) if plain else _post(link.session, url, body, most))
             if answer.status != 200:
                 raise self._refusal(endpoint, answer)
             completions = completions_of(
@@ -374,10 +385,14 @@ class HTTPModel:
             raise
         except _NETWORK as error:
             endpoint.rest(reachable=False)
-            raise _Fault(f"{endpoint.base}: {type(error).__name__}: {error}") from error
+            raise self._fault(endpoint, f"{type(error).__name__}: {error}") from None
+        except AnswerTooLong as error:
+            raise ModelError(
+                f"{self.name}: {endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
+            ) from None
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             endpoint.rest()
-            raise _Fault(f"{endpoint.base}: the answer cannot be read: {error!r}"[:300]) from error
+            raise self._fault(endpoint, f"the answer cannot be read: {error!r}") from None
         except RuntimeError as error:
             raise ModelError(f"{self.name}: closed while a request was under way: {error}") from error
         endpoint.failures, endpoint.reachable = 0, True
@@ -430,15 +445,17 @@ class HTTPModel:
 
     def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
         """The error that a status means."""
-        words = error_text(answer.body)
-        if self._key:
-            words = words.replace(self._key, "***")
+        words = error_text(answer.body, self._secrets.mask)
         sentence = f"{endpoint.base}: status {answer.status}: {words}"
         if answer.status in (408, 409, 429) or answer.status >= 500:
             return _Fault(sentence, retry_after(answer.headers.get("retry-after")))
         if is_too_long(answer.status, answer.body):
             return _TooLong(f"{self.name}: prompt and limit exceed the model's context: {sentence}")
         return ModelError(f"{self.name}: the server refused the request: {sentence}")
+
+    def _fault(self, endpoint: Endpoint, words: str) -> _Fault:
+        """What went wrong, without secrets. Its cause, which may hold them, must not be kept."""
+        return _Fault(f"{endpoint.base}: {one_line(self._secrets.mask(words), 300)}")
 
     async def _connect(self) -> _Link:
         """This event loop's session and semaphore, made on first use."""
@@ -448,9 +465,10 @@ class HTTPModel:
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # the semaphore is the limit
             timeout=self._timeout,
-            headers=self._headers,
+            headers={**self._headers, "Accept-Encoding": "identity"},
+            auto_decompress=False,  # a small answer may unpack to a huge one
         )
-        wire = Wire(self._headers, self._timeout.total)
+        wire = Wire(self._headers, self._timeout.total, self._max_answer)
         keeper = _keep(session, wire)
         link = _Link(session, wire, asyncio.Semaphore(self.capacity), keeper)
         self._links[loop] = link
@@ -458,11 +476,20 @@ class HTTPModel:
         return link
 
 
-async def _post(session: aiohttp.ClientSession, url: URL, body: bytes) -> Answer:
+async def _post(session: aiohttp.ClientSession, url: URL, body: bytes, most: int = 1 << 26) -> Answer:
     """What `Wire.post` does, by aiohttp: for servers that are reached by TLS."""
     async with session.post(url, data=body, allow_redirects=False) as response:
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, headers, await response.read())
+        if len(response.raw_headers) > MOST_HEADERS:
+            raise aiohttp.ClientPayloadError(f"it has more than {MOST_HEADERS} headers")
+        if (response.content_length or 0) > most:
+            raise AnswerTooLong(most)
+        whole = bytearray()
+        async for part in response.content.iter_any():
+            whole += part
+            if len(whole) > most:
+                raise AnswerTooLong(most)
+        return Answer(response.status, headers, bytes(whole))
 
 
 async def _keep(session: aiohttp.ClientSession, wire: Wire) -> AsyncGenerator[None, None]:
@@ -505,15 +532,6 @@ def _busy(endpoint: Endpoint) -> int:
 
 def _rested_at(endpoint: Endpoint) -> float:
     return endpoint.rested_at
-
-
-def _api_key(variable: str | None) -> str:
-    if variable is None:
-        return ""
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise ConfigError(f"the environment variable {variable} with the API key is not set; export it first")
-    return key
 
 
 async def _gather(calls: Sequence[Any]) -> list[list[Completion]]:

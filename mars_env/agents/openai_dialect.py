@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
+from mars_env.checks import count, token_ids
+from mars_env.checks import logprobs as checked_logprobs
+from mars_env.text import one_line
 from mars_env.types import Completion, FinishReason, Message, Sampling
+
+_MOST_ERROR = 65_536
+"""So many bytes of an error are read for its words."""
 
 
 @lru_cache(maxsize=256)
@@ -62,7 +68,8 @@ def completions_of(
         context: What the server's model can hold, where that is known.
 
     Raises:
-        ValueError: It holds no choices, or the server gave up. Whatever else an answer of another form
+        ValueError: It holds no choices, the server gave up, or a count, a token id or a log-probability is
+            none. Whatever else an answer of another form
             raises (KeyError, TypeError ...) is to be read as the same.
     """
     answer = json.loads(payload)
@@ -73,30 +80,32 @@ def completions_of(
         choices.sort(key=_index)
     usage = answer.get("usage") or {}
     texts = [_text(choice) for choice in choices]
-    counts = _shares(usage.get("completion_tokens") or 0, texts)
-    prompt_tokens = usage.get("prompt_tokens") or 0
+    sampled, prompt_tokens = (_tokens(usage, name) for name in ("completion_tokens", "prompt_tokens"))
+    counts = _shares(sampled, texts)
     faithful = processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k == 0)
     cut = _cut_by_context(answer, choices, sampling, context)
     completions = []
-    for choice, text, count in zip(choices, texts, counts, strict=True):
+    for choice, text, share in zip(choices, texts, counts, strict=True):
         reason = choice.get("finish_reason")
         if reason in ("abort", "error"):
             raise ValueError(f"the server gave up: finish_reason {reason!r}")
         # vLLM puts a chat's prompt ids beside the choices, and a text completion's into each choice.
-        prompt_ids = choice.get("prompt_token_ids") or answer.get("prompt_token_ids") or ()
-        ids = tuple(map(int, choice.get("token_ids") or ()))
-        logprobs = _logprobs(choice.get("logprobs")) if ids and faithful else ()
+        prompt_ids = token_ids(choice.get("prompt_token_ids") or answer.get("prompt_token_ids") or ())
+        ids = token_ids(choice.get("token_ids") or ())
+        logprobs = _logprobs(choice.get("logprobs")) if ids else ()
+        if logprobs and len(logprobs) != len(ids):
+            raise ValueError(f"{len(logprobs)} log-probabilities of {len(ids)} tokens")
         completions.append(
             Completion(
                 text=text,
                 finish_reason=_finish_reason(reason, len(ids), sampling, cut),
-                prompt_ids=tuple(map(int, prompt_ids)),
+                prompt_ids=prompt_ids,
                 token_ids=ids,
-                logprobs=logprobs if len(logprobs) == len(ids) else (),
+                logprobs=logprobs if faithful else (),
                 temperature=sampling.temperature,
                 versions=((version, len(ids)),) if ids else (),
                 prompt_tokens=len(prompt_ids) or prompt_tokens,
-                completion_tokens=len(ids) or count,
+                completion_tokens=len(ids) or share,
             )
         )
     return completions
@@ -203,7 +212,13 @@ def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
         return ()
     entries = field.get("content")
     values = [entry["logprob"] for entry in entries] if entries else field.get("token_logprobs") or ()
-    return tuple(map(float, values)) if None not in values else ()
+    return checked_logprobs(values) if None not in values else ()
+
+
+def _tokens(usage: Mapping[str, Any], name: str) -> int:
+    """A count of the server's; 0 where it tells none."""
+    told = usage.get(name)
+    return 0 if told is None else count(told)
 
 
 def _shares(total: int, texts: Sequence[str]) -> list[int]:
@@ -220,16 +235,21 @@ def _shares(total: int, texts: Sequence[str]) -> list[int]:
     return [end - begin for begin, end in pairwise([0, *ends])]
 
 
-def error_text(payload: bytes) -> str:
-    """What a server says about an error, in at most 300 characters of one line."""
-    text = payload.decode("utf-8", "replace")
+def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
+    """What a server says about an error, in at most 300 characters of one line.
+
+    Args:
+        payload: The answer's body; of a long one, the beginning.
+        mask: Takes secrets out of the text, before anything is cut.
+    """
+    text = payload[:_MOST_ERROR].decode("utf-8", "replace")
     try:
         error = json.loads(text)
         error = error.get("error", error)
         text = str(error["message"] if isinstance(error, dict) and "message" in error else error)
-    except (ValueError, AttributeError):  # not JSON, or not an object: the text itself is shown
+    except (ValueError, AttributeError, RecursionError):  # not JSON, or no object: the text itself is shown
         pass
-    return " ".join(text.split())[:300] or "no explanation"
+    return one_line(mask(" ".join(mask(text).split())), 300) or "no explanation"
 
 
 def retry_after(header: str | None) -> float:

@@ -7,7 +7,6 @@ functions at the end do one update. The mathematics is in `advantages` and `loss
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.seeds import derive_seed
 from mars_env.sync import maybe_await
+from mars_env.text import logger
 from mars_env.trainers.advantages import Estimator, advantage_stats, turn_key
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.estimators import estimator_of
@@ -42,7 +42,7 @@ try:
 except ImportError as error:  # the rest of mars_env works without torch
     raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 Rollout = Callable[[int], Awaitable[Sequence[Group]]]
 """The groups of one step, given the number of steps done before, from which all its randomness derives."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import json
 import random
 import time
@@ -497,3 +498,34 @@ async def test_after_a_failure_one_request_at_a_time_tries(servers):
         assert (len(second.bodies), second.most_busy) == (1, 1)
         await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(16)))
         assert second.most_busy > 1
+
+
+async def test_an_answer_that_is_too_long_is_an_error_at_once(server):
+    server.reply = {"choices": [{"text": "a" * 5000}]}
+    async with HTTPModel(server.url, "m", max_answer=4000) as model:
+        with pytest.raises(ModelError, match=r"longer than 4,000 bytes: raise max_answer"):
+            await model.complete("p", 1, Sampling())
+    assert len(server.headers) == 1
+    with pytest.raises(ConfigError, match="max_answer"):
+        HTTPModel(server.url, "m", max_answer=0)
+
+
+async def test_a_number_that_is_none_is_asked_for_again_and_then_a_model_error(server):
+    server.reply = {"choices": [{"text": "4"}], "usage": {"completion_tokens": "many"}}
+    async with HTTPModel(server.url, "m", attempts=3, backoff=0.001) as model:
+        with pytest.raises(ModelError, match="'many' is not a count"):
+            await model.complete("p", 1, Sampling())
+    assert len(server.headers) == 3
+
+
+async def test_an_answer_that_would_unpack_is_not_unpacked(server):
+    server.faults = [{"unused": 0}]
+
+    async def bomb(fault, request, body):
+        packed = gzip.compress(b" " * (1 << 20))
+        return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+
+    server.misbehave = bomb
+    async with HTTPModel(server.url, "m", attempts=1, max_answer=5000) as model:
+        with pytest.raises(ModelError, match="cannot be read"):
+            await model.complete("p", 1, Sampling())

@@ -51,3 +51,49 @@ def test_requests_hold_what_was_asked_and_no_more():
 def test_errors_are_one_line():
     assert error_text(b'{"error": {"message": "too\\nlong"}}') == "too long"
     assert error_text(b"<html>busy</html>") == "<html>busy</html>" and error_text(b"") == "no explanation"
+
+
+WRONG_NUMBERS = {
+    "text": {"usage": {"completion_tokens": "many"}},
+    "prompt text": {"usage": {"prompt_tokens": "x"}},
+    "nan": {"usage": {"completion_tokens": float("nan")}},
+    "infinite": {"usage": {"prompt_tokens": float("inf")}},
+    "negative": {"usage": {"completion_tokens": -(10**9)}},
+    "bool": {"usage": {"completion_tokens": True}},
+    "half": {"usage": {"completion_tokens": 1.5}},
+    "huge": {"usage": {"completion_tokens": 10**30}},
+    "list": {"usage": {"completion_tokens": [1]}},
+    "negative prompt id": {"prompt_token_ids": [-1]},
+    "text prompt id": {"prompt_token_ids": ["1"]},
+    "nan logprob": {"choice": {"logprobs": {"token_logprobs": [float("nan"), -1.0]}}},
+    "positive logprob": {"choice": {"logprobs": {"token_logprobs": [-1.0, 0.5]}}},
+    "-inf logprob": {"choice": {"logprobs": {"token_logprobs": [float("-inf"), -1.0]}}},
+    "text logprob": {"choice": {"logprobs": {"token_logprobs": ["-1", -1.0]}}},
+    "bool logprob": {"choice": {"logprobs": {"token_logprobs": [False, -1.0]}}},
+    "short logprobs": {"choice": {"logprobs": {"token_logprobs": [-1.0]}}},
+    "long logprobs": {"choice": {"logprobs": {"content": [{"logprob": -1.0}] * 3}}},
+    "negative id": {"choice": {"token_ids": [1, -2]}},
+    "bool id": {"choice": {"token_ids": [1, True]}},
+    "float id": {"choice": {"token_ids": [1, 2.0]}},
+    "text id": {"choice": {"token_ids": "12"}},
+    "huge id": {"choice": {"token_ids": [1, 2**40]}},
+}
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("name", WRONG_NUMBERS)
+def test_a_number_that_is_none_is_no_answer(name, temperature):
+    wrong = dict(WRONG_NUMBERS[name])
+    right = {"text": "4", "token_ids": [1, 2], "logprobs": {"token_logprobs": [-0.5, 0.0]}}
+    choice = {**right, **wrong.pop("choice", {})}
+    sampling = Sampling(temperature=temperature)
+    read = {"processed": False, "version": 0}
+    assert completions_of(answer(right), 1, sampling, **read)
+    with pytest.raises((ValueError, TypeError)):
+        completions_of(answer(choice, **wrong), 1, sampling, **read)
+
+
+def test_rounding_above_zero_is_forgiven():
+    choice = {"text": "4", "token_ids": [1], "logprobs": {"token_logprobs": [1e-4]}}
+    (found,) = completions_of(answer(choice), 1, Sampling(), processed=False, version=0)
+    assert found.logprobs == (0.0,)

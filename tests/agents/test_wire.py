@@ -1,5 +1,8 @@
 import asyncio
 import contextlib
+import shutil
+import ssl
+import subprocess
 from itertools import pairwise
 
 import aiohttp
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from mars_env.agents.http import _post
-from mars_env.agents.wire import Wire
+from mars_env.agents.wire import AnswerTooLong, Wire
 from mars_env.errors import ConfigError
 
 
@@ -191,3 +194,107 @@ async def test_aiohttp_answers_alike():
         first, second = [await _post(session, server.url, b"1") for _ in range(2)]
     assert (first.status, first.body, first.headers["x-y"]) == (200, b"a", "z")
     assert second.body == b"abc0123456789"
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+ENDLESS = {
+    "line before a chunk": [HEAD, *[b"0" * 65536] * 40],
+    "extension of a chunk": [HEAD + b"1;", *[b"x" * 65536] * 40],
+    "size of a chunk": [HEAD + b"0x3\r\nabc\r\n0\r\n\r\n"],
+    "size with a sign": [HEAD + b"+3\r\nabc\r\n0\r\n\r\n"],
+    "size with a line": [HEAD + b"1_0\r\nabc\r\n0\r\n\r\n"],
+    "huge size": [HEAD + b"F" * 200 + b"\r\nabc"],
+    "trailer": [HEAD + b"0\r\n", *[b"X-A: " + b"b" * 65536 + b"\r\n"] * 40],
+    "head": [b"HTTP/1.1 200 OK\r\n", *[b"X-A: " + b"b" * 65536 + b"\r\n"] * 40],
+    "headers": [b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 300 + b"\r\n"],
+    "interim answers": [b"HTTP/1.1 100 Continue\r\n\r\n" * 50],
+    "length": [b"HTTP/1.1 200 OK\r\nContent-Length: " + b"1" * 5000 + b"\r\n\r\n"],
+    "signed length": [b"HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na"],
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_what_does_not_end_is_no_answer(name):
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await exchange(ENDLESS[name])
+
+
+LONG = {
+    "length": [sized(b"a" * 2000)],
+    "announced": [b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n", 30.0],
+    "chunk": [HEAD + b"FFFFFFFFFF\r\n", 30.0],
+    "chunks": [HEAD, *[b"64\r\n" + b"a" * 100 + b"\r\n"] * 20],
+    "to the end": [b"HTTP/1.1 200 OK\r\n\r\n", *[b"a" * 100] * 20, None],
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+async def test_a_body_has_a_limit(name):
+    async with Script(LONG[name]) as server:
+        wire = Wire({}, 5.0, 1000)
+        with pytest.raises(AnswerTooLong, match="longer than 1,000 bytes"):
+            await wire.post(server.url, b"")
+        wire.close()
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+async def test_a_body_as_long_as_the_limit_is_read(cut):
+    body = bytes(range(97, 122)) * 40
+    chunked = HEAD + b"".join(b"%x\r\n%b\r\n" % (min(cut, 1000 - i), body[i : i + cut])
+                              for i in range(0, 1000, cut)) + b"0\r\n\r\n"  # fmt: skip
+    async with Script([sized(body)], [chunked]) as server:
+        wire = Wire({}, 5.0, 1000)
+        assert [(await wire.post(server.url, b"")).body for _ in range(2)] == [body, body]
+        wire.close()
+
+
+async def test_what_is_read_of_chunks_leaves_the_buffer():
+    async with Script([HEAD, *[b"400\r\n" + b"a" * 1024 + b"\r\n"] * 100, 0.2, b"0\r\n\r\n"]) as server:
+        wire = Wire({}, 5.0)
+        task = asyncio.create_task(wire.post(server.url, b""))
+        await asyncio.sleep(0.1)
+        held = max(len(connection._buffer) for connection in wire._all)
+        assert len((await task).body) == 102_400 and held < 2048
+        wire.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("makes a certificate by openssl, which is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    names = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    told = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([openssl, "req", *told, *names], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
+
+
+async def by_tls(certificate, pieces, most=1000):
+    class Secure(Script):
+        async def __aenter__(self):
+            self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=certificate)
+            self.url = URL(f"https://127.0.0.1:{self.server.sockets[0].getsockname()[1]}/v1/x")
+            return self
+
+    connector = aiohttp.TCPConnector(ssl=False)
+    async with Secure(pieces) as server, aiohttp.ClientSession(connector=connector) as session:
+        return await _post(session, server.url, b"", most)
+
+
+async def test_the_same_bounds_hold_by_tls(certificate):
+    assert (await by_tls(certificate, [sized(b"a" * 1000)])).body == b"a" * 1000
+    for name in LONG.keys() - {"chunk"}:  # aiohttp waits for what is announced, up to the call's limit
+        with pytest.raises(AnswerTooLong):
+            async with asyncio.timeout(20):
+                await by_tls(certificate, LONG[name])
+
+
+@pytest.mark.parametrize("name", ["line before a chunk", "huge size", "trailer", "head", "headers", "length"])
+async def test_what_does_not_end_is_no_answer_by_tls(certificate, name):
+    with pytest.raises(aiohttp.ClientError):
+        async with asyncio.timeout(10):
+            await by_tls(certificate, [*ENDLESS[name], None])

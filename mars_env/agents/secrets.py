@@ -1,0 +1,104 @@
+"""Secrets kept out of messages: keys and the like that a server, or an error, says back to us."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
+
+from mars_env.errors import ConfigError
+
+PIECE = 8
+"""This many characters of a secret in a row are a secret: a server may have cut it."""
+
+SHORTEST = 4
+"""Shorter words are no secrets."""
+
+MASK = "***"
+
+
+class Secrets:
+    """Masks secrets in texts: whole or in pieces, plain, quoted for URLs and JSON, or in base64.
+
+    Mask first and cut afterwards: what is cut out of a masked text holds no piece of a secret.
+
+    Args:
+        secrets: Keys, tokens, values of headers. Of a value of several words (``Bearer KEY``) every long one
+            is a secret.
+
+    Example:
+        >>> Secrets(["sk-12345678"]).mask("bad key sk-12345678, or 12345678, or 1234567")
+        'bad key ***, or ***, or 1234567'
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._short: set[str] = set()  # masked where they stand whole
+        self._pieces: set[str] = set()
+        self.add(*secrets)
+
+    def add(self, *secrets: str) -> None:
+        """Mask these too."""
+        for secret in secrets:
+            words = [word for word in secret.split() if len(word) >= PIECE] or [secret.strip()]
+            for word in words:
+                for form in _forms(word):
+                    self._add(form)
+
+    def _add(self, form: str) -> None:
+        form = form.lower()
+        if len(form) >= PIECE:
+            self._pieces.update(form[i : i + PIECE] for i in range(len(form) - PIECE + 1))
+        elif len(form) >= SHORTEST:
+            self._short.add(form)
+
+    def __repr__(self) -> str:  # never the secrets
+        return "Secrets(...)"
+
+    def mask(self, text: str) -> str:
+        """The text with each piece of a secret, eight characters or more, replaced by three stars."""
+        if not self._pieces and not self._short:
+            return text
+        lowered = text.lower()
+        if len(lowered) != len(text):  # some characters grow in lower case: places would differ
+            text = lowered
+        starts = range(len(lowered) - PIECE + 1)
+        spans = [(i, i + PIECE) for i in starts if lowered[i : i + PIECE] in self._pieces]
+        for word in self._short:
+            start = lowered.find(word)
+            while start >= 0:
+                spans.append((start, start + len(word)))
+                start = lowered.find(word, start + 1)
+        shown, end = [], 0
+        for first, last in sorted(spans):
+            if first >= end:
+                shown += [text[end:first], MASK]
+            end = max(end, last)
+        return "".join([*shown, text[end:]])
+
+
+def api_key(variable: str | None) -> str:
+    """The key that an environment variable holds; empty without a variable.
+
+    Raises:
+        ConfigError: The variable is not set.
+    """
+    if variable is None:
+        return ""
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ConfigError(f"the environment variable {variable} with the API key is not set; export it first")
+    return key
+
+
+def _forms(word: str) -> list[str]:
+    """How a secret may be written: as it is, for URLs and JSON, in base64 wherever it starts in a text."""
+    data = word.encode("utf-8", "replace")
+    forms = [word, quote(word, safe=""), quote_plus(word), json.dumps(word)[1:-1], word.replace("/", "\\/")]
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for before in range(3):
+            # The first characters depend on what stands before, the last ones on what follows.
+            code = encode(b"\0" * before + data).decode().rstrip("=")
+            forms.append(code[(0, 2, 3)[before] : len(code) - 1])
+    return list(dict.fromkeys(forms))
