@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mars_env import __version__, sandbox
+from mars_env.errors import SandboxError
 from mars_env.sync import run_sync
 
 PARTS = {
@@ -18,6 +19,7 @@ PARTS = {
     "datasets": ("datasets", "pyarrow"),
     "plots": ("matplotlib",),
     "tensorboard": ("tensorboard",),
+    "judges": sandbox.OFFERED,
     "trackio": ("trackio",),
     "wandb": ("wandb",),
     "vllm": ("vllm",),
@@ -30,6 +32,7 @@ PURPOSES = {
     "datasets": "real problem sets, parquet files",
     "plots": "training curves",
     "tensorboard": "metrics",
+    "judges": "what programs may import, as judges of contests offer it",
     "trackio": "metrics",
     "wandb": "metrics",
     "vllm": "fast rollouts on GPUs",
@@ -57,6 +60,17 @@ def doctor() -> None:
         lacks = ", ".join(sorted(map(str, probe.missing))) or "nothing missing"
         sandboxes.add_row(probe.name, "[green]yes[/green]" if probe.works else f"no: {probe.why}", lacks)
     console.print(sandboxes)
+    console.print(f"programs may import: {_importable()}", highlight=False)
+
+
+def _importable() -> str:
+    """What programs may import in the best sandbox, with versions."""
+    try:
+        found = run_sync(sandbox.importable())
+    except SandboxError:
+        return "nothing, since no sandbox works here"
+    named = ", ".join(f"{name} {installed}" for name, installed in found.items())
+    return f"the standard library{named and ', '}{named}"
 
 
 def _version(package: str) -> str | None:

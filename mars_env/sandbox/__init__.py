@@ -8,12 +8,14 @@
 from mars_env.sandbox.backends import Backend, Box, Bubblewrap, Landlock, Spawner, Unsafe
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
+from mars_env.sandbox.packages import OFFERED
 from mars_env.sandbox.pool import Lease, Pool, close, run
-from mars_env.sandbox.probe import BACKENDS, Probe, doctor, probe, resolve
+from mars_env.sandbox.probe import BACKENDS, Probe, doctor, importable, probe, resolve
 from mars_env.sandbox.remote import Remote
 
 __all__ = [
     "BACKENDS",
+    "OFFERED",
     "Backend",
     "Box",
     "Bubblewrap",
@@ -31,6 +33,7 @@ __all__ = [
     "Unsafe",
     "close",
     "doctor",
+    "importable",
     "probe",
     "resolve",
     "run",

@@ -22,12 +22,16 @@ from mars_env.sandbox import seccomp
 from mars_env.sandbox.forkserver import ForkServer, compiled_module, interpreter, start
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import DISK_CEILING, Guarantee, Limits, Result
+from mars_env.sandbox.packages import OFFERED, folders_of
 
 ALL = frozenset(Guarantee)
 
 # Where programs can write with bubblewrap. The locks of multiprocessing, which pools of threads use too, are
 # files in the second.
 _WRITABLE = {"/tmp": DISK_CEILING, "/dev/shm": 16 << 20}
+
+
+_PACKAGES = "/packages"  # where programs find installed packages with bubblewrap
 
 
 @runtime_checkable
@@ -111,9 +115,11 @@ class Bubblewrap:
 
     Attributes:
         read_only: Paths of the host shown to programs besides, read-only; anybody must be able to read them.
+        packages: Installed packages that Python programs may import.
     """
 
     read_only: tuple[str, ...] = ()
+    packages: tuple[str, ...] = OFFERED
     name: str = field(default="bubblewrap", init=False)
     guarantees: frozenset[Guarantee] = field(default=ALL, init=False)
     channels: bool = field(default=True, init=False)
@@ -126,7 +132,8 @@ class Bubblewrap:
         if not seccomp.supported():
             raise SandboxError(f"bubblewrap is not supported on {platform.machine()} machines")
         root = is_root()
-        wall = [executable, *_bubblewrap_options(root, self.read_only)]
+        packages = folders_of(self.packages)
+        wall = [executable, *_bubblewrap_options(root, self.read_only, tuple(packages.items()))]
         config = _config(
             namespaces=True,
             folders=list(_WRITABLE),
@@ -136,6 +143,7 @@ class Bubblewrap:
             # Before 5.14 the kernel counts processes by user of the host, not of the name space.
             count_processes=root or _kernel() >= (5, 14),
             modules=modules,
+            packages={name: f"{_PACKAGES}/{name}" for name in packages},
         )
         return await start(self.name, ALL - self.guarantees, wall, config, _own_user if root else _same_user)
 
@@ -169,9 +177,11 @@ class Landlock:
 
     Attributes:
         read_only: Paths of the host that programs may read besides.
+        packages: Installed packages that Python programs may import.
     """
 
     read_only: tuple[str, ...] = ()
+    packages: tuple[str, ...] = OFFERED
     name: str = field(default="landlock", init=False)
     guarantees: frozenset[Guarantee] = field(default=ALL - {Guarantee.PRIVATE_PROCESSES}, init=False)
     channels: bool = field(default=True, init=False)
@@ -185,11 +195,13 @@ class Landlock:
             )
         if not seccomp.supported():
             raise SandboxError(f"Landlock is not supported on {platform.machine()} machines")
+        packages = folders_of(self.packages)
         config = _config(
             namespaces=False,
-            landlock={"abi": abi, "read": [*_visible_files(), *self.read_only]},
+            landlock={"abi": abi, "read": [*_visible_files(), *packages.values(), *self.read_only]},
             seccomp=seccomp.build(namespaces=False),
             modules=modules,
+            packages=packages,
         )
         return await start(self.name, ALL - self.guarantees, [], config, folders=True)
 
@@ -199,8 +211,12 @@ class Unsafe:
     """A plain subprocess with resource limits: the program can do all that you can do.
 
     Never chosen by the probe. For machines on which nothing else works, and programs that you trust.
+
+    Attributes:
+        packages: Installed packages that Python programs may import.
     """
 
+    packages: tuple[str, ...] = OFFERED
     name: str = field(default="unsafe", init=False)
     guarantees: frozenset[Guarantee] = field(
         default=frozenset(
@@ -213,7 +229,7 @@ class Unsafe:
     async def start(self, modules: Mapping[str, str]) -> ForkServer:
         """Start its fork server, with a warning (once); see `Backend.start`."""
         _warn_unsafe()
-        config = _config(namespaces=False, confine=False, modules=modules)
+        config = _config(namespaces=False, confine=False, modules=modules, packages=folders_of(self.packages))
         return await start(self.name, ALL - self.guarantees, [], config, folders=True)
 
 
@@ -298,7 +314,9 @@ def _listed(folder: str) -> list[str]:
 
 
 @functools.cache
-def _bubblewrap_options(root: bool, read_only: tuple[str, ...]) -> tuple[str, ...]:
+def _bubblewrap_options(
+    root: bool, read_only: tuple[str, ...], packages: tuple[tuple[str, str], ...]
+) -> tuple[str, ...]:
     options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     if root:
         options += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
@@ -324,10 +342,13 @@ def _bubblewrap_options(root: bool, read_only: tuple[str, ...]) -> tuple[str, ..
     options += links
     # What is installed beside the standard library is the host's business: this library's own
     # problems and their tests may lie there.
-    packages = (library / "site-packages", library / "dist-packages", Path("/usr/lib/python3/dist-packages"))
-    for folder in packages:
+    hidden = (library / "site-packages", library / "dist-packages", Path("/usr/lib/python3/dist-packages"))
+    for folder in hidden:
         if folder.is_dir():
             options += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
+    options += ["--perms", "0755", "--dir", _PACKAGES]
+    for name, place in packages:
+        options += ["--ro-bind", place, f"{_PACKAGES}/{name}"]
     options += ["--proc", "/proc"]
     # No pseudo-terminals: nobody needs them, and without them an ordinary user's fork server keeps the
     # rights over its name space of mounts.

@@ -14,6 +14,7 @@ from mars_env.errors import ConfigError, SandboxError
 from mars_env.sandbox.backends import Backend, Bubblewrap, Landlock, Unsafe
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Guarantee, Limits, Result
+from mars_env.sandbox.packages import OFFERED
 from mars_env.sandbox.remote import Remote
 from mars_env.sandbox.service import on_service_loop
 
@@ -117,6 +118,28 @@ async def _probe(backend: Backend) -> Probe:
     if broken:
         return Probe(backend.name, False, f"a program in it could reach: {', '.join(broken)}", missing)
     return Probe(backend.name, True, "", missing, time.monotonic() - started)
+
+
+_IMPORT = """
+for name in {names!r}:
+    try:
+        print(name, __import__(name).__version__)
+    except ImportError:
+        pass
+"""
+
+
+async def importable(backend: str | Backend = "auto") -> dict[str, str]:
+    """What programs may import beside the standard library, with versions: found by trying.
+
+    Raises:
+        SandboxError: No sandbox works here.
+    """
+    chosen = await on_service_loop(resolve(backend))
+    job = Job(source=_IMPORT.format(names=OFFERED))
+    result = await on_service_loop(run_once(chosen, job, Limits(cpu_seconds=60)))
+    lines = (line.split() for line in result.stdout.decode("utf-8", "replace").splitlines())
+    return {line[0]: line[1] for line in lines if len(line) == 2}
 
 
 async def doctor() -> list[Probe]:

@@ -130,7 +130,9 @@ async def test_files_of_the_host_can_be_shown(name, tmp_path):
 
 
 async def test_a_sandbox_that_does_not_start_says_why(monkeypatch):
-    monkeypatch.setattr(backends_module, "_bubblewrap_options", lambda root, read_only: ("--no-such-option",))
+    monkeypatch.setattr(
+        backends_module, "_bubblewrap_options", lambda root, read_only, packages: ("--no-such-option",)
+    )
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed")
     with pytest.raises(SandboxError, match=r"did not start: .*no-such-option"):

@@ -104,7 +104,7 @@ class Server:
         if config["landlock"] is not None:
             config["landlock"] = landlock_rules(**config["landlock"])
         open_streams()
-        preload(config["modules"])
+        preload(config["modules"], config["packages"])
         config["own_bytes"] = fork_memory()
 
     def serve(self) -> None:

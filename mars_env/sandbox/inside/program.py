@@ -13,6 +13,7 @@ import marshal
 import os
 import resource
 import sys
+from _frozen_importlib_external import spec_from_file_location
 
 from mars_env.sandbox.inside.kernel import (
     PAGE,
@@ -34,7 +35,21 @@ if TYPE_CHECKING:  # typing itself is slow to import
 PRELOADED = ["bisect", "collections", "heapq", "math", "random", "re", "string", "typing"]
 
 
-def preload(modules: dict[str, bytes]) -> None:
+class Packages:
+    """Finds the packages that programs may import beside the standard library: their folders by name."""
+
+    def __init__(self, folders: dict[str, str]) -> None:
+        self.folders = folders
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """See `importlib.abc.MetaPathFinder`; what is inside of a package is found as usual."""
+        folder = self.folders.get(name)
+        if folder is None:
+            return None
+        return spec_from_file_location(name, f"{folder}/__init__.py", submodule_search_locations=[folder])
+
+
+def preload(modules: dict[str, bytes], packages: dict[str, str]) -> None:
     """Import what most programs need before the program comes, and add modules given as code."""
     import _sitebuiltins
 
@@ -46,6 +61,7 @@ def preload(modules: dict[str, bytes]) -> None:
         module = type(sys)(name)
         sys.modules[name] = module
         exec(marshal.loads(code), module.__dict__)
+    sys.meta_path.append(Packages(packages))
     # The compiler sets itself up at its first use, which takes longer than a small program.
     with open("/dev/null", encoding="utf-8", errors="surrogateescape") as file:
         exec(compile("for word in file.read().split(): print(word)", "<warm>", "exec"), {"file": file})

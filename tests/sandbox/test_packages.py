@@ -1,0 +1,98 @@
+"""Programs may import what contest judges offer, and nothing else that is installed."""
+
+import asyncio
+
+import pytest
+
+from mars_env import sandbox
+from mars_env.errors import SandboxError
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.problems.code import code_problem_from_row
+from mars_env.sandbox import BACKENDS, OFFERED, Bubblewrap, Landlock, Limits
+from mars_env.sandbox.packages import package_folder
+
+LIMITS = Limits(cpu_seconds=60)
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+async def backend(request):
+    try:
+        await sandbox.run("pass", backend=request.param)
+    except SandboxError as error:
+        pytest.skip(str(error))
+    return request.param
+
+
+async def test_what_judges_offer_can_be_imported(backend):
+    """All of it: the extra `dev` brings the extra `judges`."""
+    assert set(await sandbox.importable(backend)) == set(OFFERED)
+    source = (
+        "import numpy, sortedcontainers, networkx, scipy.optimize, sympy\n"
+        "assert numpy.linalg.inv(numpy.eye(2)).sum() == 2\n"
+        "assert sortedcontainers.SortedList([3, 1]).bisect(2) == 1\n"
+        "assert networkx.shortest_path(networkx.path_graph(3), 0, 2) == [0, 1, 2]\n"
+        "assert scipy.optimize.brentq(lambda x: x - 1, 0, 3) == 1\n"
+        "assert sympy.isprime(97)\nprint('ok')"
+    )
+    result = await sandbox.run(source, limits=LIMITS, backend=backend)
+    assert result.stdout == b"ok\n", result
+
+
+@pytest.mark.parametrize("name", ["pytest", "pydantic", "mars_env", "rich", "pip"])
+async def test_nothing_else_can(backend, name):
+    result = await sandbox.run(f"import {name}", backend=backend)
+    assert b"ModuleNotFoundError" in result.stderr
+
+
+async def test_a_package_cannot_be_changed(backend):
+    source = (
+        "import os, sortedcontainers\n"
+        "folder = os.path.dirname(sortedcontainers.__file__)\n"
+        "for attempt in (lambda: open(folder + '/x.py', 'w'), lambda: os.remove(folder + '/__init__.py')):\n"
+        "    try:\n        attempt()\n    except OSError:\n        print('refused')"
+    )
+    result = await sandbox.run(source, backend=backend)
+    assert result.stdout == b"refused\nrefused\n", result
+
+
+@pytest.mark.parametrize("make", [Bubblewrap, Landlock])
+async def test_they_can_be_left_out(make):
+    try:
+        result = await sandbox.run("import numpy", backend=make(packages=()))
+    except SandboxError as error:
+        pytest.skip(str(error))
+    assert b"ModuleNotFoundError" in result.stderr
+
+
+def test_a_program_as_for_leetcode():
+    row = {
+        "id": "ranks",
+        "prompt": "For each number, how many before it are smaller?",
+        "mode": "function_call",
+        "fn_name": "ranks",
+        "inputs": [[[3, 1, 2, 5]]],
+        "outputs": [[0, 0, 1, 3]],
+        "starter_code": "class Solution:\n    def ranks(self, numbers: List[int]) -> List[int]:\n        ",
+    }
+    program = (
+        "from sortedcontainers import SortedList\nclass Solution:\n    def ranks(self, numbers):\n"
+        "        seen, found = SortedList(), []\n        for x in numbers:\n"
+        "            found.append(seen.bisect_left(x))\n            seen.add(x)\n        return found"
+    )
+
+    async def judged():
+        grader = CodeGrader()
+        try:
+            return await grader.grade(code_problem_from_row(row), program)
+        finally:
+            await grader.aclose()
+
+    try:
+        found = asyncio.run(judged())
+    except SandboxError as error:
+        pytest.skip(str(error))
+    assert str(found.verdict) == "CORRECT", found
+
+
+def test_each_is_found_under_its_own_name():
+    assert all(package_folder(name) for name in OFFERED) and len(BACKENDS) == 3
