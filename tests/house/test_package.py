@@ -40,6 +40,8 @@ print(env.agent_selection, env.observe(env.agent_selection))
 
 @pytest.mark.parametrize("name", ["agents", "trainers"])
 def test_the_bare_names_are_refused(name):
+    if not (ROOT / name).is_dir():
+        pytest.skip("this copy has no link of that name")
     done = python(f"import {name}", cwd=ROOT)
     assert f"import it as mars_env.{name}" in done.stderr
 
