@@ -3,39 +3,53 @@
     import mars_env
     env = mars_env.make("aime-solve-verify-correct")
 
-Importing the package registers its environments with PettingZoo too, and takes no torch with it.
+Importing the package registers its environments with PettingZoo; the rest is imported on first use.
 """
 
-from mars_env.api import compare, evaluate, load_problems, make
-from mars_env.envs import MarsEnv, list_envs, register, register_rules, spec
-from mars_env.envs.gymnasium_view import as_gymnasium
+from typing import TYPE_CHECKING
+
+from mars_env.envs.registry import list_envs as list_envs
 from mars_env.envs.registry import register_with_pettingzoo
-from mars_env.problems import register_problem_set
-from mars_env.types import Action, Completion, Grade, Group, Problem, Sampling, Tree, Turn, Verdict
+from mars_env.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mars_env.api import compare as compare
+    from mars_env.api import evaluate as evaluate
+    from mars_env.api import load_problems as load_problems
+    from mars_env.api import make as make
+    from mars_env.envs.aec import MarsEnv as MarsEnv
+    from mars_env.envs.gymnasium_view import as_gymnasium as as_gymnasium
+    from mars_env.envs.registry import register as register
+    from mars_env.envs.registry import register_rules as register_rules
+    from mars_env.envs.registry import spec as spec
+    from mars_env.envs.specs import EnvSpec as EnvSpec
+    from mars_env.problems.registry import register_problem_set as register_problem_set
+    from mars_env.types import Action as Action
+    from mars_env.types import Completion as Completion
+    from mars_env.types import Grade as Grade
+    from mars_env.types import Group as Group
+    from mars_env.types import Problem as Problem
+    from mars_env.types import Sampling as Sampling
+    from mars_env.types import Tree as Tree
+    from mars_env.types import Turn as Turn
+    from mars_env.types import Verdict as Verdict
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Action",
-    "Completion",
-    "Grade",
-    "Group",
-    "MarsEnv",
-    "Problem",
-    "Sampling",
-    "Tree",
-    "Turn",
-    "Verdict",
-    "as_gymnasium",
-    "compare",
-    "evaluate",
-    "list_envs",
-    "load_problems",
-    "make",
-    "register",
-    "register_problem_set",
-    "register_rules",
-    "spec",
-]
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("compare", "evaluate", "load_problems", "make"), "mars_env.api"),
+        **dict.fromkeys(("list_envs", "register", "register_rules", "spec"), "mars_env.envs.registry"),
+        **dict.fromkeys(
+            ("Action", "Completion", "Grade", "Group", "Problem", "Sampling", "Tree", "Turn", "Verdict"),
+            "mars_env.types",
+        ),
+        "EnvSpec": "mars_env.envs.specs",
+        "MarsEnv": "mars_env.envs.aec",
+        "as_gymnasium": "mars_env.envs.gymnasium_view",
+        "register_problem_set": "mars_env.problems.registry",
+    },
+)
 
 register_with_pettingzoo(list_envs())

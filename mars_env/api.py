@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mars_env.envs import EnvSpec, Game, MarsEnv, make_game, spec
+from mars_env.envs.aec import MarsEnv
+from mars_env.envs.game import Game, make_game
 from mars_env.envs.growers import MakeGrower
 from mars_env.envs.players import Player
-from mars_env.envs.registry import resolve, rules_spec
+from mars_env.envs.registry import rules_spec, spec
+from mars_env.envs.specs import EnvSpec
 from mars_env.grading import check_reference
 from mars_env.problems import ProblemSet
 from mars_env.problems import load_problems as _load_problems
@@ -98,11 +100,18 @@ def make(
         >>> env.agent_selection, sorted(env.observe("solver_0"))
         ('solver_0', ['problem'])
     """
-    env_spec = spec(env_id, **settings) if isinstance(env_id, str) else env_id
+    env_spec = _spec(env_id, settings, rewards, team_reward, grader, grower)
+    return make_env(env_spec, problems, render_mode=render_mode)
+
+
+def make_env(
+    env_spec: EnvSpec, problems: Problems | None = None, *, render_mode: str | None = None
+) -> MarsEnv:
+    """The environment of a spec, on other problems than it names if some are given; errors as for `make`."""
     chosen = as_problem_set(env_spec.problems if problems is None else problems)
     if problems is None and chosen.generated:
         log.info("%s: the problems are generated; pass problems= to play a real set", env_spec.id)
-    game = _game(env_spec, chosen[0].kind, rewards, team_reward, grader, grower)
+    game = made_game(env_spec, chosen[0].kind)
     if game.evidence is not None and not game.evidence.searched:
         game.evidence.refuse_unfit(chosen[:1] if chosen.endless else chosen)
     return MarsEnv(game, chosen, name=env_spec.id, render_mode=render_mode)
@@ -162,21 +171,17 @@ def evaluate(
     """
     from mars_env.evaluation.run import run  # brings scipy: not for those who only make environments
 
+    env_spec = _spec(env_id, settings, rewards, team_reward, grader, turn_timeout=turn_timeout)
     prepared = prepare(
-        env_id,
-        agents=agents,
-        problems=problems,
+        env_spec,
+        agents,
+        problems,
+        elsewhere=workers is not None,
         limit=limit,
         samples=samples,
         seed=seed,
         concurrency=concurrency,
         baselines=baselines,
-        rewards=rewards,
-        team_reward=team_reward,
-        grader=grader,
-        turn_timeout=turn_timeout,
-        elsewhere=workers is not None,
-        **settings,
     )
     out_path = Path(out) if out is not None else None
 
@@ -244,96 +249,81 @@ async def playing(
 
 
 def prepare(
-    env_id: str | EnvSpec,
-    *,
+    env_spec: EnvSpec,
     agents: Team,
-    problems: Problems | None,
-    limit: int | None,
-    samples: int,
-    seed: int,
-    concurrency: int,
-    baselines: bool,
-    rewards: Mapping[str, Reward | str] | None = None,
-    team_reward: TeamReward | str | None = None,
-    grader: Grader | str | None = None,
-    turn_timeout: float | None = None,
+    problems: Problems | None = None,
+    *,
+    limit: int | None = None,
     elsewhere: bool = False,
-    **settings: Any,
+    **repeats: Any,
 ) -> Prepared:
-    """An evaluation, ready to begin; arguments as for `evaluate`.
+    """An evaluation, ready to begin.
 
-    With `elsewhere`, agents that a text names are not made in this process.
+    Args:
+        env_spec: What is played; gets as many places as a list of agents fills, where that is open.
+        agents: As for `evaluate`; with `elsewhere`, those that a text names are not made in this process.
+        problems: As for `make`.
+        limit: As for `evaluate`.
+        elsewhere: Whether other processes play.
+        **repeats: ``samples``, ``seed``, ``concurrency`` and ``baselines`` of the `Plan`.
     """
     from mars_env.agents import make_agents
     from mars_env.agents.registry import places
     from mars_env.evaluation.run import Plan, limited
 
-    listed = places(agents)
-    if isinstance(env_id, str) and listed and "agents" in rules_spec(spec(env_id).rules).parameters:
-        settings.setdefault("agents", len(listed))
-    env_spec = spec(env_id, **settings) if isinstance(env_id, str) else env_id
-    env = make(env_spec, problems=problems, rewards=rewards, team_reward=team_reward, grader=grader)
+    team_size, listed = rules_spec(env_spec.rules).team_size, places(agents)
+    if team_size is not None and listed:
+        env_spec = replace(env_spec, settings={team_size: len(listed), **env_spec.settings})
+    env = make_env(env_spec, problems)
     team: Callable[[], Mapping[str, Agent]] = partial(make_agents, agents, env.possible_agents)
     described: Any = agents
     if not isinstance(agents, str):
         players = team()
         described = {name: player.policy for name, player in players.items()}
         team = team if elsewhere else lambda: players
-    config = {"settings": {k: _described(v) for k, v in settings.items()}, "agents": described}
-    plan = Plan(
-        title=str(env),
-        problems=limited(env.problems, limit),
-        samples=samples,
-        seed=seed,
-        concurrency=concurrency,
-        baselines=baselines,
-        config=config,
-    )
-    remake = partial(_game, env_spec, env.problems[0].kind, rewards, team_reward, grader, None, turn_timeout)
-    return Prepared(plan, replace(env.game, turn_timeout=turn_timeout), remake, team)
+    config = {**_described_spec(env_spec), "agents": described}
+    plan = Plan(title=str(env), problems=limited(env.problems, limit), config=config, **repeats)
+    return Prepared(plan, env.game, partial(made_game, env_spec, env.problems[0].kind), team)
 
 
-def _game(
-    env_spec: EnvSpec,
-    kind: str,
+def made_game(env_spec: EnvSpec, kind: str) -> Game:
+    """The game of a spec, its models made; also called in the processes of a cluster."""
+    if rules_spec(env_spec.rules).parts.keys() & env_spec.settings.keys():
+        from mars_env.agents.parts import with_parts  # brings the models' modules
+
+        env_spec = with_parts(env_spec)
+    return make_game(env_spec, kind=kind)
+
+
+def _spec(
+    env_id: str | EnvSpec,
+    settings: Mapping[str, Any],
     rewards: Mapping[str, Reward | str] | None,
     team_reward: TeamReward | str | None,
     grader: Grader | str | None,
-    grower: MakeGrower | None,
+    grower: MakeGrower | None = None,
     turn_timeout: float | None = None,
-) -> Game:
-    """The game of a spec, its models made; also called in the processes of a cluster."""
-    game = make_game(
-        _with_models(env_spec),
-        kind=kind,
-        rewards=rewards,
-        team_reward=team_reward,
-        grader=grader,
-        grower=grower,
-    )
-    return replace(game, turn_timeout=turn_timeout)
+) -> EnvSpec:
+    """One value of what the keywords of `make` and `evaluate` say; they go before those of a spec."""
+    env_spec = spec(env_id) if isinstance(env_id, str) else env_id
+    given = {
+        "rewards": rewards,
+        "team_reward": team_reward,
+        "grader": grader,
+        "grower": grower,
+        "turn_timeout": turn_timeout,
+    }
+    told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return replace(env_spec, settings={**env_spec.settings, **settings}, **told)
 
 
-def _with_models(env_spec: EnvSpec) -> EnvSpec:
-    """The spec of a search with its models in the place of their specifications.
-
-    Rules take objects and know nothing of agents; users and worker processes give names.
-    """
-    settings = env_spec.settings
-    named = settings.keys() & {"verifier", "reward_model", "search_grader"}
-    if not named or rules_spec(env_spec.rules).evidence is None:
-        return env_spec
-    from mars_env.agents import as_agent, make_reward_model
-
-    made = dict(settings)
-    if made.get("verifier") is not None:
-        made["verifier"] = as_agent(made["verifier"], "verifier_0")
-    if isinstance(made.get("reward_model"), str):
-        made["reward_model"] = make_reward_model(made["reward_model"])
-    if isinstance(made.get("search_grader"), str):
-        found = resolve(made["search_grader"])
-        made["search_grader"] = found() if isinstance(found, type) else found
-    return replace(env_spec, settings=made)
+def _described_spec(env_spec: EnvSpec) -> dict[str, Any]:
+    """What a stored run says of its game beside its id, as plain data: the same in every process."""
+    parts = {"team_reward": env_spec.team_reward, "grader": env_spec.grader}
+    told: dict[str, Any] = {name: _described(part) for name, part in parts.items() if part is not None}
+    if env_spec.rewards:
+        told["rewards"] = {role: _described(reward) for role, reward in env_spec.rewards.items()}
+    return {"settings": {name: _described(value) for name, value in env_spec.settings.items()}, **told}
 
 
 def _described(setting: Any) -> str:

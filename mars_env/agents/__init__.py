@@ -3,8 +3,9 @@
 if __name__ == "agents":
     raise ImportError("import it as mars_env.agents: under the bare name everything would exist twice")
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mars_env.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mars_env.agents.coder import Coder as Coder
@@ -26,36 +27,27 @@ if TYPE_CHECKING:
     from mars_env.agents.vllm import VLLMModel as VLLMModel
     from mars_env.envs.players import FunctionAgent as FunctionAgent
 
-# Resolved on first use: each model brings a library of its own (torch, aiohttp).
-_PLACES = {
-    "Coder": "mars_env.agents.coder",
-    "Corrector": "mars_env.agents.roles",
-    "FunctionAgent": "mars_env.envs.players",
-    "GenerativeJudge": "mars_env.agents.reward_model",
-    "HFModel": "mars_env.agents.hf",
-    "HFRewardModel": "mars_env.agents.reward_model",
-    "HTTPModel": "mars_env.agents.http",
-    "RecordingModel": "mars_env.agents.scripted",
-    "ReplayModel": "mars_env.agents.scripted",
-    "RoleAgent": "mars_env.agents.roles",
-    "ScriptedModel": "mars_env.agents.scripted",
-    "Solver": "mars_env.agents.roles",
-    "Thinking": "mars_env.agents.thinking",
-    "VLLMModel": "mars_env.agents.vllm",
-    "Verifier": "mars_env.agents.roles",
-    "as_agent": "mars_env.agents.registry",
-    "make_agents": "mars_env.agents.registry",
-    "make_reward_model": "mars_env.agents.reward_model",
-}
-
-__all__ = sorted(_PLACES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"mars_env.agents has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(_PLACES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# Each model brings a library of its own (torch, aiohttp).
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "Coder": "mars_env.agents.coder",
+        "Corrector": "mars_env.agents.roles",
+        "FunctionAgent": "mars_env.envs.players",
+        "GenerativeJudge": "mars_env.agents.reward_model",
+        "HFModel": "mars_env.agents.hf",
+        "HFRewardModel": "mars_env.agents.reward_model",
+        "HTTPModel": "mars_env.agents.http",
+        "RecordingModel": "mars_env.agents.scripted",
+        "ReplayModel": "mars_env.agents.scripted",
+        "RoleAgent": "mars_env.agents.roles",
+        "ScriptedModel": "mars_env.agents.scripted",
+        "Solver": "mars_env.agents.roles",
+        "Thinking": "mars_env.agents.thinking",
+        "VLLMModel": "mars_env.agents.vllm",
+        "Verifier": "mars_env.agents.roles",
+        "as_agent": "mars_env.agents.registry",
+        "make_agents": "mars_env.agents.registry",
+        "make_reward_model": "mars_env.agents.reward_model",
+    },
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from rich.live import Live
 from mars_env import evaluation
 from mars_env.api import playing, prepare
 from mars_env.cli.options import pairs, settings
+from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import Report
 from mars_env.evaluation.run import estimate, run
@@ -65,20 +67,22 @@ def evaluate(
     """Play every problem n times with a team and print the report, with 95% intervals."""
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers are: say how many, --workers ray:8")
+    env_spec = replace(
+        spec(env_id, **settings(set_ or [])),
+        rewards=pairs(reward or [], "--reward"),
+        grader=grader,
+        turn_timeout=turn_timeout,
+    )
     prepared = prepare(
-        env_id,
-        agents=agents,
-        problems=problems,
+        env_spec,
+        agents,
+        problems,
         limit=limit,
+        elsewhere=workers is not None and not dry_run,
         samples=n,
         seed=seed,
         concurrency=concurrency,
         baselines=baselines,
-        rewards=pairs(reward or [], "--reward"),
-        grader=grader,
-        turn_timeout=turn_timeout,
-        elsewhere=workers is not None and not dry_run,
-        **settings(set_ or []),
     )
     plan = prepared.plan
     if dry_run:

@@ -14,9 +14,10 @@ from mars_env.agents.prompts import is_messages
 from mars_env.agents.registry import ROLES, role_agent
 from mars_env.agents.roles import RoleAgent
 from mars_env.agents.scripted import ScriptedModel
+from mars_env.api import made_game
 from mars_env.cli.options import settings
-from mars_env.envs import Game, make_game, spec
-from mars_env.envs.registry import resolve
+from mars_env.envs import Game, spec
+from mars_env.envs.specs import resolve
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.rollout import Run, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
@@ -76,7 +77,7 @@ def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
         raise ConfigError("the run does not say which environment it is of, or is empty: give --env")
     told = {key: _read(value) for key, value in config.get("settings", {}).items()} if env_id is None else {}
     try:
-        return make_game(spec(name, **{**told, **given}), kind=run.trees[0].problem.kind)
+        return made_game(spec(name, **{**told, **given}), run.trees[0].problem.kind)
     except ConfigError as error:
         raise ConfigError(
             f"the run's environment {name!r} cannot be made again ({error}): give --env, and --set for its "

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from mars_env.checks import finite
 from mars_env.envs.evidence import Evidence
 from mars_env.envs.growers import Linear, MakeGrower
+from mars_env.envs.registry import rules_spec
 from mars_env.envs.rewards import (
     PAPER_REWARDS,
     REWARD_FAULTS,
@@ -20,7 +23,9 @@ from mars_env.envs.rewards import (
 )
 from mars_env.envs.rules import Rules
 from mars_env.envs.selection import Choice, candidates
+from mars_env.envs.specs import EnvSpec, resolve
 from mars_env.errors import ConfigError
+from mars_env.grading import grader_for
 from mars_env.text import described
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
@@ -167,3 +172,49 @@ class Game:
         if not isinstance(grade, Grade):
             return Grade.unknown(f"the grader returned {type(grade).__name__} where a Grade was asked for")
         return grade
+
+
+def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
+    """The game of a spec: its rules, judged and rewarded as the rules say unless the spec says otherwise.
+
+    Args:
+        env_spec: What is meant; parts that its settings name are made by `mars_env.agents.parts`.
+        kind: The kind of the problems (``"math"``, ``"code"``), which chooses the grader.
+
+    Raises:
+        ConfigError: The settings do not fit the rules, or a reward names a role that there is none of.
+
+    Example:
+        >>> from mars_env.envs.registry import spec
+        >>> make_game(spec("aime-solve-verify-correct", rounds=1)).rules.schedule.rounds
+        1
+    """
+    if env_spec.module:
+        importlib.import_module(env_spec.module)
+    found = rules_spec(env_spec.rules)
+    try:
+        told = {"kind": kind} if "kind" in found.parameters else {}
+        rules = found.make(**told, **env_spec.settings)
+    except TypeError as error:
+        raise ConfigError(f"these settings do not fit the rules {env_spec.rules!r}: {error}") from error
+    own = {role: _part(reward) for role, reward in env_spec.rewards.items()}
+    roles = {role_of(agent) for agent in rules.possible_agents}
+    if unknown := sorted(own.keys() - roles):
+        raise ConfigError(
+            f"rewards are given for {unknown}, but the roles of {env_spec.rules!r} are {sorted(roles)}"
+        )
+    grader = _part(env_spec.grader)
+    return Game(
+        rules=rules,
+        grader=grader_for(kind) if grader is None else grader() if isinstance(grader, type) else grader,
+        rewards=MappingProxyType({**found.rewards, **own}),
+        team_reward=_part(env_spec.team_reward),
+        grower=env_spec.grower or found.grower or Linear,
+        evidence=found.evidence(rules, kind) if found.evidence else None,
+        turn_timeout=env_spec.turn_timeout,
+    )
+
+
+def _part(part: Any) -> Any:
+    """A part of a game, or what its name stands for."""
+    return resolve(part) if isinstance(part, str) else part

@@ -8,7 +8,8 @@ from typing import Any
 
 from mars_env.envs.growers import Expansion, Node, child_ids
 from mars_env.envs.rules import Rules
-from mars_env.envs.tree_search import TreeSearch
+from mars_env.envs.specs import RulesSpec
+from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearch, search_evidence, tree_search
 from mars_env.errors import ConfigError
 from mars_env.search import Search
 from mars_env.seeds import derive_seed
@@ -82,3 +83,17 @@ def _tokens(turn: Turn) -> int:
     """Tokens sampled for a node: by its agent, and by who judged it for the search."""
     sampled = sum(c.completion_tokens or len(c.token_ids) for c in turn.action.completions)
     return sampled + int(turn.info.get("search_tokens", 0))
+
+
+RULES = {
+    "tree-search": RulesSpec(
+        tree_search,
+        SEARCH_REWARDS,
+        SearchGrower,
+        {"schedule": "training"},
+        search_evidence,
+        parts={"verifier": "agent", "reward_model": "reward model", "search_grader": "grader"},
+        team_size="agents",
+    )
+}
+"""The rules by their name, for the registry."""

@@ -14,6 +14,7 @@ from gymnasium.spaces import Discrete
 
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.envs.spaces import UnicodeText
+from mars_env.envs.specs import RulesSpec
 from mars_env.types import Action, Grade, Observation, Problem
 
 
@@ -85,3 +86,7 @@ class Solve:
     def final(self, state: State) -> int | None:
         """The last solution."""
         return state.written - 1 if state.written else None
+
+
+RULES = {"solve": RulesSpec(Solve), "self-refine": RulesSpec(lambda revisions=1: Solve(revisions=revisions))}
+"""The rules by their names, for the registry."""

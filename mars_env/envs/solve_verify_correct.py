@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from mars_env.envs.evidence import Evidence, public_grader
 from mars_env.envs.rules import Rules
 from mars_env.envs.spaces import UnicodeText
+from mars_env.envs.specs import RulesSpec
 from mars_env.envs.verdicts import bug_report, read_judgement
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Grade, Observation, Problem
@@ -229,3 +230,45 @@ def public_evidence(rules: Rules[Any], kind: str) -> Evidence | None:
             "leave it out, or choose a problem set of code"
         )
     return Evidence("public", public_grader("all"), selection=None)
+
+
+def solve_verify_correct(
+    schedule: str | Mapping[str, Any] | Schedule = "inference",
+    *,
+    public_feedback: bool = False,
+    **numbers: Any,
+) -> Rules[Any]:
+    """The rules of MarsRL.
+
+    Args:
+        schedule: ``"inference"``, ``"training"`` or numbers of one's own.
+        public_feedback: Whether the Verifier reads what came of a program's public tests.
+        **numbers: Single numbers of `Schedule` that take the place of the schedule's.
+
+    Raises:
+        ConfigError: A setting is wrong.
+
+    Example:
+        >>> solve_verify_correct("training", rounds=1).schedule.rounds
+        1
+    """
+    presets = {"inference": INFERENCE, "training": TRAINING}
+    if not isinstance(public_feedback, bool):
+        raise ConfigError(f"public_feedback is true or false, got {public_feedback!r}")
+    if isinstance(schedule, str):
+        if schedule not in presets:
+            raise ConfigError(f"schedule must be 'inference', 'training' or a Schedule, got {schedule!r}")
+        schedule = presets[schedule]
+    base = schedule.model_dump() if isinstance(schedule, Schedule) else dict(schedule)
+    try:
+        return SolveVerifyCorrect(Schedule(**{**base, **numbers}), public_feedback)
+    except ValueError as error:
+        raise ConfigError(f"these settings do not fit solve-verify-correct: {error}") from error
+
+
+RULES = {
+    "solve-verify-correct": RulesSpec(
+        solve_verify_correct, training={"schedule": "training"}, evidence=public_evidence
+    )
+}
+"""The rules by their name, for the registry."""

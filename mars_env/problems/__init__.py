@@ -1,36 +1,37 @@
 """Problem sets: embedded generators, files, and the real sets of the Hugging Face hub."""
 
-from mars_env.problems.aime import aime_problems
-from mars_env.problems.arithmetic import arithmetic_problems
-from mars_env.problems.code import code_problem_from_row, load_code_file
-from mars_env.problems.code_hub import CODE_HUB_SETS, live_code_bench
-from mars_env.problems.code_nibbles import nibbles_problems
-from mars_env.problems.files import load_file
-from mars_env.problems.hub import HUB_SETS
-from mars_env.problems.loading import check_references, load_problems
-from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.programs import programs_problems
-from mars_env.problems.registry import list_problem_sets, register_problem_set
+from typing import TYPE_CHECKING
 
-register_problem_set("aime", aime_problems)
-register_problem_set("arithmetic", arithmetic_problems)
-register_problem_set("nibbles", nibbles_problems)
-register_problem_set("programs", programs_problems)
-register_problem_set("livecodebench", live_code_bench)
-for _hub_set in (*HUB_SETS, *CODE_HUB_SETS):
-    register_problem_set(_hub_set.name, _hub_set.load)
+from mars_env.lazy import lazy_names
 
-__all__ = [
-    "ProblemSet",
-    "aime_problems",
-    "arithmetic_problems",
-    "check_references",
-    "code_problem_from_row",
-    "list_problem_sets",
-    "load_code_file",
-    "load_file",
-    "load_problems",
-    "nibbles_problems",
-    "programs_problems",
-    "register_problem_set",
-]
+if TYPE_CHECKING:
+    from mars_env.problems.aime import aime_problems as aime_problems
+    from mars_env.problems.arithmetic import arithmetic_problems as arithmetic_problems
+    from mars_env.problems.code import code_problem_from_row as code_problem_from_row
+    from mars_env.problems.code import load_code_file as load_code_file
+    from mars_env.problems.code_nibbles import nibbles_problems as nibbles_problems
+    from mars_env.problems.files import load_file as load_file
+    from mars_env.problems.loading import check_references as check_references
+    from mars_env.problems.loading import load_problems as load_problems
+    from mars_env.problems.problem_set import ProblemSet as ProblemSet
+    from mars_env.problems.programs import programs_problems as programs_problems
+    from mars_env.problems.registry import list_problem_sets as list_problem_sets
+    from mars_env.problems.registry import register_problem_set as register_problem_set
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "ProblemSet": "mars_env.problems.problem_set",
+        "aime_problems": "mars_env.problems.aime",
+        "arithmetic_problems": "mars_env.problems.arithmetic",
+        "check_references": "mars_env.problems.loading",
+        "code_problem_from_row": "mars_env.problems.code",
+        "list_problem_sets": "mars_env.problems.registry",
+        "load_code_file": "mars_env.problems.code",
+        "load_file": "mars_env.problems.files",
+        "load_problems": "mars_env.problems.loading",
+        "nibbles_problems": "mars_env.problems.code_nibbles",
+        "programs_problems": "mars_env.problems.programs",
+        "register_problem_set": "mars_env.problems.registry",
+    },
+)

@@ -128,3 +128,7 @@ def _draw(count: int, rng: random.Random) -> Draft:
         "signs": signs,
     }
     return Draft(statement(start, terms, signs), str((start + sum(terms)) % MODULUS), metadata)
+
+
+LOADERS = {"arithmetic": arithmetic_problems}
+"""The set by its name, for the registry."""

@@ -287,3 +287,6 @@ CODE_HUB_SETS = (
         default="train",
     ),
 )
+
+LOADERS = {**{hub_set.name: hub_set.load for hub_set in CODE_HUB_SETS}, "livecodebench": live_code_bench}
+"""The sets by their names, for the registry."""

@@ -300,3 +300,7 @@ def nibbles_problems(
         generated=True,
         reference_field="tests",
     )
+
+
+LOADERS = {"nibbles": nibbles_problems}
+"""The set by its name, for the registry."""

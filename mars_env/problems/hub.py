@@ -283,3 +283,6 @@ HUB_SETS = (
         duplicates="merge",
     ),
 )
+
+LOADERS = {hub_set.name: hub_set.load for hub_set in HUB_SETS}
+"""The sets by their names, for the registry."""

@@ -19,7 +19,23 @@ ENTRY_POINTS = "mars_env.problems"
 Loader = Callable[..., ProblemSet]
 """Called as ``loader(seed=..., split=..., **options)``; ``split`` is None where none was asked for."""
 
+_EMBEDDED = {
+    "aime": "mars_env.problems.aime",
+    "arithmetic": "mars_env.problems.arithmetic",
+    "nibbles": "mars_env.problems.code_nibbles",
+    "programs": "mars_env.problems.programs",
+    **dict.fromkeys(
+        ("aime24", "aime25", "beyondaime", "math500", "gsm8k", "dapo-math-17k"), "mars_env.problems.hub"
+    ),
+    **dict.fromkeys(
+        ("humaneval", "mbpp", "apps", "taco", "codecontests", "deepcoder", "livecodebench"),
+        "mars_env.problems.code_hub",
+    ),
+}
+"""The library's own sets: each name's module, whose ``LOADERS`` holds its loader; imported on use."""
+
 _loaders: dict[str, Loader] = {}
+"""The sets of users."""
 
 _MODULE_NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[\w.-]+)")
 
@@ -44,6 +60,8 @@ def register_problem_set(name: str, loader: Loader) -> None:
     """
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigError(f"a problem set's name holds letters, digits, '_', '-' and '.', got {name!r}")
+    if name in _EMBEDDED:
+        raise ConfigError(f"the problem set name {name!r} is taken; choose another")
     known = _loaders.setdefault(name, loader)
     if known is not loader and _origin(known) != _origin(loader):
         raise ConfigError(f"the problem set name {name!r} is taken; choose another")
@@ -57,7 +75,7 @@ def list_problem_sets() -> list[str]:
         >>> {"aime", "aime25", "arithmetic"} <= set(list_problem_sets())
         True
     """
-    return sorted({*_loaders, *(point.name for point in entry_points(group=ENTRY_POINTS))})
+    return sorted({*_EMBEDDED, *_loaders, *(point.name for point in entry_points(group=ENTRY_POINTS))})
 
 
 def is_module_name(name: str) -> bool:
@@ -79,6 +97,9 @@ def find_loader(name: str) -> Loader:
     Raises:
         ConfigError: Nothing goes by this name.
     """
+    if name in _EMBEDDED:
+        embedded: Loader = importlib.import_module(_EMBEDDED[name]).LOADERS[name]
+        return embedded
     if name in _loaders:
         return _loaders[name]
     match = _MODULE_NAME.fullmatch(name)

@@ -1,7 +1,7 @@
 import pytest
 
 from mars_env.agents import Coder, ScriptedModel, Solver, make_agents
-from mars_env.envs import tree_search
+from mars_env.envs.tree_search import tree_search
 from mars_env.errors import ConfigError
 from mars_env.testing.agent_suite import check_agent
 from mars_env.types import Action, Problem

@@ -1,10 +1,11 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 import mars_env
-from mars_env.envs import Vote, cast, make_game, spec, tree_search
-from mars_env.envs.tree_search import TRAINING
+from mars_env.envs import Vote, cast, make_game, spec
+from mars_env.envs.tree_search import TRAINING, tree_search
 from mars_env.errors import ConfigError
 from mars_env.rollout import Job, groups_of, play
 from mars_env.rollout.regrade import regrade
@@ -42,7 +43,7 @@ def longer(observation):
 
 
 def game_of(**settings):
-    return make_game(spec("arithmetic-tree-search", **settings), grader=Length())
+    return make_game(replace(spec("arithmetic-tree-search", **settings), grader=Length()))
 
 
 def played(game, agent=longer, seed=0, **kwargs):
@@ -213,7 +214,7 @@ def test_grading_again_leaves_what_a_test_time_search_saw():
     again = asyncio.run(regrade(tree, game))
     assert [t.search_score for t in again.turns] == [t.search_score for t in tree.turns]
     trained = played(game_of(schedule="training"))
-    other = make_game(spec("arithmetic-tree-search", schedule="training"), grader=Always())
+    other = make_game(replace(spec("arithmetic-tree-search", schedule="training"), grader=Always()))
     assert {t.reward for t in asyncio.run(regrade(trained, other)).turns} == {1.0}
 
 

@@ -144,3 +144,7 @@ __all__ = [
     "probability",
     "sequences",
 ]
+
+
+LOADERS = {"aime": aime_problems}
+"""The set by its name, for the registry."""

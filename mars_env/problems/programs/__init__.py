@@ -59,3 +59,7 @@ def programs_problems(
 
 
 __all__ = ["programs_problems"]
+
+
+LOADERS = {"programs": programs_problems}
+"""The set by its name, for the registry."""

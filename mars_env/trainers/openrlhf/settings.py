@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from mars_env.agents.parts import with_parts
 from mars_env.envs import Game, GroupedSettings, grouped, make_game, spec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
@@ -212,13 +213,10 @@ class TeamSettings(BaseModel):
         return _load(name, self.eval_problem_options)
 
     def _made(self, options: Mapping[str, Any], problems: ProblemSet) -> Game:
-        return make_game(
-            spec(self.env, **options),
-            kind=problems[0].kind,
-            rewards=self.rewards or None,
-            team_reward=self.team_reward,
-            grader=self.grader,
+        env_spec = replace(
+            spec(self.env, **options), rewards=self.rewards, team_reward=self.team_reward, grader=self.grader
         )
+        return make_game(with_parts(env_spec), kind=problems[0].kind)
 
 
 def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:

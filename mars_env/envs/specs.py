@@ -1,0 +1,110 @@
+"""What makes a game, as values: `EnvSpec` says which game is meant, `RulesSpec` what its rules bring."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from mars_env.envs.rewards import PAPER_REWARDS
+from mars_env.errors import ConfigError
+from mars_env.types import Grader, Reward, TeamReward
+
+if TYPE_CHECKING:
+    from mars_env.envs.evidence import Evidence
+    from mars_env.envs.growers import MakeGrower
+    from mars_env.envs.rules import Rules
+
+Part = Literal["agent", "reward model", "grader"]
+"""What a setting of rules may name in a text: the library makes the object before the rules see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """An environment: all that makes its game, and the problems it is played on.
+
+    One value for `mars_env.make`, `evaluate`, training, the command line and worker processes. It travels
+    wherever its parts do; parts named by a text (``"module:attribute"``) travel anywhere.
+
+    Attributes:
+        problems: Name of the problem set (or path of a problem file).
+        rules: Name of the rules.
+        module: Imported first, to register what is the user's own.
+        settings: Settings of the rules.
+        rewards: Step rewards by role that take the place of the rules' own.
+        team_reward: Rewards that need the whole tree, given at its end.
+        grader: Takes the place of the grader for the problems' kind.
+        grower: Takes the place of the rules' own.
+        turn_timeout: Seconds that an agent may take for a turn; None for no limit.
+    """
+
+    problems: str
+    rules: str
+    module: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    rewards: Mapping[str, Reward | str] = field(default_factory=dict)
+    team_reward: TeamReward | str | None = None
+    grader: Grader | str | None = None
+    grower: MakeGrower | None = None
+    turn_timeout: float | None = None
+
+    @property
+    def id(self) -> str:
+        """The id that names the problems and the rules.
+
+        Example:
+            >>> EnvSpec("aime", "solve").id
+            'aime-solve'
+        """
+        prefix = f"{self.module}:" if self.module else ""
+        return f"{prefix}{self.problems}-{self.rules}"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesSpec:
+    """Rules by name.
+
+    Attributes:
+        make: Settings (keyword arguments of `mars_env.make`) in, rules out. One that has a parameter
+            ``kind`` is told the kind of the problems.
+        rewards: Step rewards by role, unless the user gives others.
+        grower: What grows a tree in play and evaluation; None for one that plays an episode.
+        training: Settings that training takes unless told otherwise.
+        evidence: What agents may read of judgements, and a search may see, given the rules and the kind.
+        parts: Settings that may name an agent, a reward model or a grader.
+        team_size: The setting that says how many agents play, where that is the user's choice.
+    """
+
+    make: Callable[..., Rules[Any]]
+    rewards: Mapping[str, Reward] = field(default_factory=lambda: PAPER_REWARDS)
+    grower: MakeGrower | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Callable[[Rules[Any], str], Evidence | None] | None = None
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    team_size: str | None = None
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Names of the settings that `make` declares."""
+        return frozenset(inspect.signature(self.make).parameters)
+
+
+def resolve(name: str) -> Any:
+    """The object that ``"module:attribute"`` names: how the command line takes a user's own parts.
+
+    Raises:
+        ConfigError: The module or the attribute is not there.
+
+    Example:
+        >>> resolve("mars_env.envs.rewards:outcome").__name__
+        'outcome'
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{name!r} is not of the form 'module:attribute' of something importable: {error}"
+        ) from error

@@ -1,0 +1,34 @@
+"""Names of a package that are imported on first use, so that importing the package itself stays cheap."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(
+    package: str, places: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names live in its modules (PEP 562).
+
+    Args:
+        package: The package's ``__name__``.
+        places: The module of every public name.
+
+    Example:
+        >>> getattr_, _, names = lazy_names("mars_env", {"Problem": "mars_env.types"})
+        >>> getattr_("Problem").__name__, names
+        ('Problem', ['Problem'])
+    """
+    names = sorted(places)
+
+    def resolve(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"{package} has no attribute {name!r}; it has {', '.join(names)}")
+        found = getattr(import_module(places[name]), name)
+        setattr(sys.modules[package], name, found)  # found at once from now on
+        return found
+
+    return resolve, lambda: names, names
