@@ -1,4 +1,4 @@
-"""Names of a package that are imported on first use, so that importing the package itself stays cheap."""
+"""Imports on first use: names of packages, and objects that a text names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
+
+from mars_env.errors import ConfigError
 
 
 def lazy_names(
@@ -24,11 +26,30 @@ def lazy_names(
     """
     names = sorted(places)
 
-    def resolve(name: str) -> Any:
+    def find(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"{package} has no attribute {name!r}; it has {', '.join(names)}")
         found = getattr(import_module(places[name]), name)
         setattr(sys.modules[package], name, found)  # found at once from now on
         return found
 
-    return resolve, lambda: names, names
+    return find, lambda: names, names
+
+
+def resolve(name: str) -> Any:
+    """The object that ``"module:attribute"`` names: how the command line takes a user's own parts.
+
+    Raises:
+        ConfigError: The module or the attribute is not there.
+
+    Example:
+        >>> resolve("mars_env.envs.rewards:outcome").__name__
+        'outcome'
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{name!r} is not of the form 'module:attribute' of something importable: {error}"
+        ) from error

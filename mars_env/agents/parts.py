@@ -9,7 +9,8 @@ from typing import Any
 from mars_env.agents.registry import as_agent
 from mars_env.agents.reward_model import make_reward_model
 from mars_env.envs.registry import rules_spec
-from mars_env.envs.specs import EnvSpec, Part, resolve
+from mars_env.envs.specs import EnvSpec, Part
+from mars_env.lazy import resolve
 
 
 def with_parts(env_spec: EnvSpec) -> EnvSpec:

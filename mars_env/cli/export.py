@@ -17,8 +17,8 @@ from mars_env.agents.scripted import ScriptedModel
 from mars_env.api import made_game
 from mars_env.cli.options import settings
 from mars_env.envs import Game, spec
-from mars_env.envs.specs import resolve
 from mars_env.errors import ConfigError, MissingExtra
+from mars_env.lazy import resolve
 from mars_env.rollout import Run, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
 from mars_env.types import Message, Observation, Turn, role_of

@@ -16,8 +16,8 @@ from mars_env.api import make
 from mars_env.cli.options import pairs, settings
 from mars_env.envs import MarsEnv, cast, spec
 from mars_env.envs.registry import rules_spec
-from mars_env.envs.specs import resolve
 from mars_env.errors import ConfigError
+from mars_env.lazy import resolve
 from mars_env.sync import run_sync
 from mars_env.types import Sampling
 

@@ -23,9 +23,10 @@ from mars_env.envs.rewards import (
 )
 from mars_env.envs.rules import Rules
 from mars_env.envs.selection import Choice, candidates
-from mars_env.envs.specs import EnvSpec, resolve
+from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
+from mars_env.lazy import resolve
 from mars_env.text import described
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from mars_env.envs.rewards import PAPER_REWARDS
-from mars_env.errors import ConfigError
 from mars_env.types import Grader, Reward, TeamReward
 
 if TYPE_CHECKING:
@@ -89,22 +87,3 @@ class RulesSpec:
     def parameters(self) -> frozenset[str]:
         """Names of the settings that `make` declares."""
         return frozenset(inspect.signature(self.make).parameters)
-
-
-def resolve(name: str) -> Any:
-    """The object that ``"module:attribute"`` names: how the command line takes a user's own parts.
-
-    Raises:
-        ConfigError: The module or the attribute is not there.
-
-    Example:
-        >>> resolve("mars_env.envs.rewards:outcome").__name__
-        'outcome'
-    """
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"{name!r} is not of the form 'module:attribute' of something importable: {error}"
-        ) from error

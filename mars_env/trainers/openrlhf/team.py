@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.thinking import THINKING, Thinking
-from mars_env.envs.specs import resolve
 from mars_env.errors import ConfigError
+from mars_env.lazy import resolve
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Agent, Model, Sampling, role_of
 

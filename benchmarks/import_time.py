@@ -1,0 +1,52 @@
+"""What importing costs: `import mars_env` beside pettingzoo, `mars-env --help` beside a bare typer program.
+
+    python benchmarks/import_time.py [--rounds 15]
+
+Prints CPU seconds of whole processes (median, least, most; interleaved) and the ratios of their medians, the
+start of the interpreter included in all.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+
+BARE = (
+    "import typer\napp = typer.Typer(add_completion=False)\n"
+    "@app.command()\ndef one(): 'One.'\n@app.command()\ndef two(): 'Two.'\napp()"
+)
+COMMANDS = {
+    "import pettingzoo": ["-c", "import pettingzoo"],
+    "import mars_env": ["-c", "import mars_env"],
+    "a bare typer program --help": ["-c", BARE, "--help"],
+    "mars-env --help": ["-m", "mars_env.cli", "--help"],
+}
+
+
+def cpu_seconds(arguments):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    for arguments in COMMANDS.values():
+        cpu_seconds(arguments)  # compiles, and warms the file cache
+    seconds = {name: [] for name in COMMANDS}
+    for _ in range(rounds):
+        for name, arguments in COMMANDS.items():
+            seconds[name].append(cpu_seconds(arguments))
+    for name, found in seconds.items():
+        print(f"{name:30} {statistics.median(found):.3f} s ({min(found):.3f} to {max(found):.3f})")
+    middle = {name: statistics.median(found) for name, found in seconds.items()}
+    print(f"import: {middle['import mars_env'] / middle['import pettingzoo']:.2f} times pettingzoo")
+    print(f"--help: {middle['mars-env --help'] / middle['a bare typer program --help']:.2f} times bare typer")
+
+
+if __name__ == "__main__":
+    main()
