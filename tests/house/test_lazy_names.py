@@ -68,6 +68,6 @@ def test_the_package_and_the_list_of_commands_import_what_they_need_and_no_more(
     imported = set(ast.literal_eval(done.stdout))
     assert imported <= {
         "mars_env.cli", "mars_env.envs", "mars_env.envs.registry", "mars_env.envs.rewards",
-        "mars_env.envs.specs", "mars_env.errors", "mars_env.lazy", "mars_env.problems", "mars_env.problems.problem_set",
-        "mars_env.problems.registry", "mars_env.types",
+        "mars_env.envs.specs", "mars_env.errors", "mars_env.lazy", "mars_env.problems",
+        "mars_env.problems.problem_set", "mars_env.problems.registry", "mars_env.types",
     }, done.stderr  # fmt: skip
