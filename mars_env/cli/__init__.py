@@ -6,7 +6,6 @@ import signal
 import sys
 from typing import Any
 
-import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 
@@ -60,11 +59,11 @@ class _Deferred(TyperCommand):
 class _Commands(TyperGroup):
     """The commands by name; listing them imports none."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """Their names, in the order in which a newcomer needs them."""
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Any:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name, None where there is none."""
         return _Deferred(cmd_name, help=_COMMANDS[cmd_name][1]) if cmd_name in _COMMANDS else None
 
