@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.sync import run_sync
+from mars_env.text import described
 from mars_env.types import Grade, Grader, Problem
 
 
@@ -108,6 +109,8 @@ def _row(line: str, where: str, problems: Mapping[str, Problem]) -> Row:
         row = json.loads(line)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{where}: not a JSON object: {error.msg}") from error
+    except (RecursionError, ValueError) as error:  # absurdly nested, or an absurdly long number
+        raise ConfigError(f"{where}: cannot be read ({described(error)})") from error
     if not isinstance(row, dict):
         raise ConfigError(f"{where}: not a JSON object but {type(row).__name__}")
     for field in ("problem_id", "completion"):
@@ -159,7 +162,10 @@ async def _grade_rows(
 
     async def judge(problem: Problem, text: str) -> Grade:
         async with slots:
-            return await (grader or grader_for(problem.kind)).grade(problem, text)
+            try:
+                return await (grader or grader_for(problem.kind)).grade(problem, text)
+            except Exception as error:  # one poisoned problem costs one verdict, not those of all others
+                return Grade.unknown(f"the grader raised {described(error)}")
 
     async def feed() -> None:
         for row in rows:

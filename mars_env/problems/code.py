@@ -25,7 +25,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from mars_env.errors import ProblemError
 from mars_env.problems.files import read_rows
@@ -35,6 +35,12 @@ from mars_env.types import Problem
 
 MAX_UNPACKED = 1 << 30
 """Bytes that a compressed field may grow to."""
+
+MOST_SECONDS = 3600.0
+"""A longer time limit of a test is set aside."""
+
+MOST_BYTES = 1 << 40
+"""So is a larger memory limit."""
 
 MAX_SOLUTIONS = 3
 """Reference solutions that are kept."""
@@ -381,7 +387,7 @@ def _asserts(row: Row) -> dict[str, Any]:
             raise BadField("entry_point", "is missing")
         prompt = row.get("prompt")
         begins = isinstance(prompt, str) and f"def {entry_point}" in prompt
-        examples = [{"code": text, "public": True} for text in row.get("examples") or []]
+        examples = [{"code": text, "public": True} for text in _list(row.get("examples") or [], "examples")]
         found = [*examples, {"code": tests, "public": False, "check": True}]
         return {**form, "tests": found, "prompt": prompt if begins else ""}
     texts = _list(tests, "tests")
@@ -444,17 +450,27 @@ def _tolerance(row: Row) -> float | None:
 
 
 def _time_limit(value: Any) -> float | None:
-    """Seconds, also from CodeContests' seconds and nanoseconds; limits of other forms are set aside."""
+    """Seconds, also from CodeContests' seconds and nanoseconds; limits of other forms are set aside.
+
+    So are those that are none: infinite ones, and those above `MOST_SECONDS`.
+
+    Example:
+        >>> _time_limit({"seconds": 1, "nanos": 500_000_000}), _time_limit(float("inf")), _time_limit("2 s")
+        (1.5, None, None)
+    """
     if isinstance(value, Mapping):
-        value = (value.get("seconds") or 0) + (value.get("nanos") or 0) / 1e9
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-        return float(value)
-    return None
+        seconds, nanos = (value.get(name) or 0 for name in ("seconds", "nanos"))
+        value = seconds + nanos / 1e9 if _is_number(seconds) and _is_number(nanos) else None
+    return float(value) if _is_number(value) and 0 < value <= MOST_SECONDS else None
 
 
 def _memory_limit(row: Row) -> int | None:
     value = row.get("memory_limit_bytes")
-    return int(value) if isinstance(value, (int, float)) and value > 0 else None
+    return int(value) if _is_number(value) and 1 <= value <= MOST_BYTES else None
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _solutions(row: Row) -> list[str]:
@@ -466,12 +482,10 @@ def _solutions(row: Row) -> list[str]:
             except ValueError:
                 value = [value]
         if isinstance(value, Mapping):  # CodeContests: language 3 is Python 3
-            languages = value.get("language") or []
-            value = [
-                s
-                for s, language in zip(value.get("solution") or [], languages, strict=False)
-                if language == 3
-            ]
+            languages, written = value.get("language") or [], value.get("solution") or []
+            if not isinstance(languages, Sequence) or not isinstance(written, Sequence):
+                raise BadField(field, "must hold the lists 'language' and 'solution'")
+            value = [s for s, language in zip(written, languages, strict=False) if language == 3]
         if isinstance(value, str) and value.strip():
             return [value]
         if isinstance(value, (list, tuple)) and value:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from mars_env.errors import ProblemError
 from mars_env.problems.problem_set import Listed
+from mars_env.text import described
 from mars_env.types import Problem
 
 Row = Mapping[str, Any]
@@ -109,6 +110,8 @@ def read_problems(
             problem = convert(row, index)
         except BadField as error:
             raise ProblemError(f"{place}: {error}") from error
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise ProblemError(f"{place}: the row is of no known form ({described(error)})") from error
         if duplicates == "merge":
             known = first.setdefault(" ".join(problem.statement.split()), len(problems))
             if known < len(problems):

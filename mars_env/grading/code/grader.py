@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from mars_env.errors import ConfigError, SandboxError
+from mars_env.errors import ConfigError, ProblemError, SandboxError
 from mars_env.grading.code import values
 from mars_env.grading.code.compare import (
     has_room_for,
@@ -24,6 +24,7 @@ from mars_env.grading.code.compare import (
 from mars_env.grading.code.extract import complete_prompt, extract_program, preamble
 from mars_env.grading.code.replay import MAX_REQUESTS, replay
 from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool, Result
+from mars_env.text import described
 from mars_env.types import Grade, Problem
 
 T = TypeVar("T")
@@ -134,8 +135,10 @@ class CodeGrader:
 
         try:
             task = _task(problem, which, run_all, self._limits)
-        except (KeyError, TypeError, AttributeError) as error:
-            return finished(Grade.unknown(f"the problem's tests cannot be read ({type(error).__name__})"))
+        except ConfigError:
+            raise
+        except Exception as error:  # a problem may come from anywhere: it costs its own verdict only
+            return finished(Grade.unknown(f"the problem's tests cannot be read ({described(error)})"))
         program, why = extract_program(text, task.name)
         if program is None:
             return finished(Grade.wrong(why, feedback=f"{why[:1].upper()}{why[1:]}."))
@@ -193,10 +196,11 @@ def _task(problem: Problem, which: str, run_all: bool, limits: Limits) -> _Task:
             raise ConfigError(f"the problem {problem.id!r} has no public tests to judge by")
     name = {"stdin": "", "function_call": "fn_name", "asserts": "entry_point"}[reference["form"]]
     cpu, memory = reference.get("time_limit"), reference.get("memory_limit")
-    if cpu:
-        limits = replace(limits, cpu_seconds=cpu)
-    if memory:
-        limits = replace(limits, memory_bytes=memory)
+    try:
+        limits = replace(limits, **{"cpu_seconds": cpu} if cpu else {})
+        limits = replace(limits, **{"memory_bytes": memory} if memory else {})
+    except ConfigError as error:
+        raise ProblemError(str(error)) from error
     wanted = reference[name] if name else ""
     if reference["form"] == "function_call" and reference["method"]:
         wanted = "Solution"

@@ -1,0 +1,100 @@
+"""One poisoned problem costs its own verdicts; all others are graded."""
+
+import json
+import math
+
+import pytest
+
+import mars_env
+from mars_env.errors import ProblemError
+from mars_env.grading.bulk import grade_file
+from mars_env.types import Problem
+
+GOOD = {
+    "form": "function_call", "fn_name": "f", "method": False, "prelude": False, "tolerance": None,
+    "solutions": [], "time_limit": None, "memory_limit": None,
+    "tests": [{"arguments": [1], "accept": [1], "public": False}],
+}  # fmt: skip
+
+
+def nested(depth):
+    value = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+POISON = {
+    "arguments 400 deep": {**GOOD, "tests": [{"arguments": [nested(400)], "accept": [1], "public": False}]},
+    "infinite time": {**GOOD, "time_limit": math.inf},
+    "time that is none": {**GOOD, "time_limit": math.nan},
+    "negative time": {**GOOD, "time_limit": -1},
+    "time in words": {**GOOD, "time_limit": "2 s"},
+    "infinite memory": {**GOOD, "memory_limit": math.inf},
+    "nothing": None,
+    "a list": [1],
+    "another form": {**GOOD, "form": "x"},
+    "arguments that are none": {**GOOD, "tests": [{"arguments": 5, "accept": [1], "public": False}]},
+}
+
+
+def test_one_poisoned_problem_costs_its_own_verdicts(tmp_path):
+    problems = {name: Problem(name, "?", reference, "code") for name, reference in POISON.items()}
+    problems["good"] = Problem("good", "?", GOOD, "code")
+    rows = [name for poison in POISON for name in ("good", poison)]
+    completions = tmp_path / "c.jsonl"
+    lines = [json.dumps({"problem_id": n, "completion": "def f(x):\n    return 1\n"}) + "\n" for n in rows]
+    completions.write_text("".join(lines))
+    counts = grade_file(problems, completions, tmp_path / "v.jsonl")
+    verdicts = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert counts == {"CORRECT": len(POISON), "UNKNOWN": len(POISON)}
+    for row in verdicts:
+        assert row["verdict"] == ("CORRECT" if row["problem_id"] == "good" else "UNKNOWN")
+        assert row["score"] is None or row["problem_id"] == "good"
+        assert row["reason"] or row["problem_id"] == "good"
+
+
+def test_a_grader_that_raises_costs_one_verdict(tmp_path):
+    class Mine:
+        async def grade(self, problem, text):
+            if problem.id == "bad":
+                raise KeyError("my bug")
+            return mars_env.types.Grade.correct()
+
+    completions = tmp_path / "c.jsonl"
+    completions.write_text("".join(f'{{"problem_id": "{n}", "completion": ""}}\n' for n in ("a", "bad", "a")))
+    problems = {name: Problem(name, "?", "1") for name in ("a", "bad")}
+    counts = grade_file(problems, completions, tmp_path / "v.jsonl", grader=Mine())
+    assert counts == {"CORRECT": 2, "UNKNOWN": 1}
+
+
+LIMITS = ["Infinity", "NaN", "1e300", "-1", '"x"', "[]", "true", '{"seconds": "x", "nanos": []}', "1e-300"]
+
+
+@pytest.mark.parametrize("field", ["time_limit", "memory_limit_bytes"])
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_limit_in_a_file_is_one_that_can_hold_or_is_set_aside(tmp_path, field, limit):
+    file = tmp_path / "p.jsonl"
+    row = f'{{"id": "a", "prompt": "p", "mode": "stdin", "{field}": {limit}, '
+    file.write_text(row + '"tests": [{"input": "1", "output": "1"}]}\n')
+    reference = mars_env.load_problems(file)[0].reference
+    assert reference["time_limit"] is None or 0 < reference["time_limit"] <= 3600
+    assert reference["memory_limit"] is None or 1 <= reference["memory_limit"] <= 2**40
+
+
+DEEP = "[" * 900 + "]" * 900
+UNFIT = {
+    "deep metadata": f'{{"id": "a", "problem": "q", "answer": "2", "x": {DEEP}}}',
+    "solutions": '{"id": "a", "prompt": "x", "mode": "stdin", "solutions": {"language": 3, "solution": 5}, '
+    '"tests": [{"input": "1", "output": "1"}]}',
+    "examples": '{"id": "a", "prompt": "x", "entry_point": "f", "examples": 5, '
+    '"tests": "def check(c): pass"}',
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_row_of_no_known_form_is_one_sentence_with_its_place(tmp_path, name):
+    file = tmp_path / "p.jsonl"
+    file.write_text(UNFIT[name] + "\n")
+    with pytest.raises(ProblemError, match=r"p\.jsonl, line 1: "):
+        mars_env.load_problems(file)
