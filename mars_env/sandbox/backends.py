@@ -210,6 +210,7 @@ class Landlock:
 class Unsafe:
     """A plain subprocess with resource limits: the program can do all that you can do.
 
+    Its limits hold for programs that do not mean to break them: one that does can stop who watches it.
     Never chosen by the probe. For machines on which nothing else works, and programs that you trust.
 
     Attributes:
@@ -219,10 +220,7 @@ class Unsafe:
     packages: tuple[str, ...] = OFFERED
     name: str = field(default="unsafe", init=False)
     guarantees: frozenset[Guarantee] = field(
-        default=frozenset(
-            {Guarantee.CPU, Guarantee.WALL, Guarantee.OUTPUT, Guarantee.MEMORY, Guarantee.ENVIRONMENT}
-        ),
-        init=False,
+        default=frozenset({Guarantee.WALL, Guarantee.OUTPUT}), init=False
     )
     channels: bool = field(default=True, init=False)
 

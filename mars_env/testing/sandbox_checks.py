@@ -1,0 +1,80 @@
+"""What the checks of the sandbox suite are made of; `mars_env.testing.sandbox_suite` is what to use."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits, Result
+from mars_env.sandbox.probe import run_once
+from mars_env.sandbox.service import on_service_loop
+
+SMALL = Limits(
+    cpu_seconds=1.0, wall_seconds=60.0, idle_seconds=1.0, memory_bytes=256 << 20, output_bytes=1 << 20
+)
+"""Limits under which hostile programs run here: soon over."""
+
+ROOMY = Limits(cpu_seconds=20.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a backend must do.
+
+    Attributes:
+        name: What it is about.
+        guarantee: The guarantee that it proves; None for what every backend does.
+        prove: Raises AssertionError, with the result, where the backend does not.
+    """
+
+    name: str
+    guarantee: Guarantee | None
+    prove: Callable[[Backend], Awaitable[None]]
+
+
+CHECKS: list[Check] = []
+"""All that there are, in order."""
+
+Proof = Callable[[Backend], Awaitable[None]]
+
+
+def proves(guarantee: Guarantee | None = None) -> Callable[[Proof], Proof]:
+    """Make a check of a function, whose name says what must be true; None: of what every backend does."""
+
+    def register(function: Proof) -> Proof:
+        CHECKS.append(Check(function.__name__, guarantee, function))
+        return function
+
+    return register
+
+
+async def execute(backend: Backend, job: Job, limits: Limits = ROOMY) -> Result:
+    """One job in a fresh sandbox of the backend."""
+    return await on_service_loop(run_once(backend, job, limits))
+
+
+async def run_python(
+    backend: Backend, source: str, limits: Limits = ROOMY, stdin: bytes = b"", **names: Any
+) -> Result:
+    """Run source in which ``<name>`` has been replaced by the repr of each named value."""
+    text = textwrap.dedent(source)
+    for name, value in names.items():
+        text = text.replace(f"<{name}>", repr(value))
+    return await execute(backend, Job(source=text, stdin=stdin), limits)
+
+
+async def must_print(backend: Backend, source: str, expected: str, **names: Any) -> None:
+    """Run a program that must end well and print these words."""
+    result = await run_python(backend, source, **names)
+    assert result.ok and result.stdout.decode(errors="replace").split() == expected.split(), result
+
+
+async def must_end(
+    backend: Backend, source: str, *ended: Ended, limits: Limits = SMALL, **names: Any
+) -> Result:
+    """Run a program that must end in one of these ways."""
+    result = await run_python(backend, source, limits, **names)
+    assert result.ended in ended, result
+    return result

@@ -1,0 +1,323 @@
+"""Checks that no program walks around a limit: ones that hide what they use, honest ones beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+from pathlib import Path
+
+from mars_env.sandbox import Backend, Ended, Guarantee, Limits, Result
+from mars_env.testing.sandbox_checks import must_print, proves, run_python
+
+__all__: list[str] = []
+
+MIB = 1 << 20
+TIGHT = Limits(cpu_seconds=10, memory_bytes=256 * MIB, disk_bytes=32 * MIB, files=200)
+"""Limits that the programs here try to pass."""
+
+
+def _most_held(result: Result) -> float:
+    """The largest number that a program has printed behind the word ``held``; 0 where it was refused."""
+    return max(map(float, re.findall(rb"held ([\d.]+)", result.stdout)), default=0.0)
+
+
+async def _must_hold(
+    backend: Backend, source: str, most: float, *ended: Ended, limits: Limits = TIGHT
+) -> None:
+    """Run a program that says what it holds: it ends at a limit, or never holds a quarter too much."""
+    result = await run_python(backend, source, limits)
+    assert _most_held(result) <= 1.25 * most, result
+    if result.ended not in ended:
+        assert result.ended is Ended.EXITED, result
+        assert b"held" in result.stdout or result.exit_code != 0 or b"refused" in result.stdout, result
+    return result
+
+
+@proves(Guarantee.CPU)
+async def counts_the_time_of_children_that_are_ignored(backend: Backend) -> None:
+    ways = {
+        "ignored": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        "not kept": "libc.sigaction(17, struct.pack('QQQ', 0, 2, 0) + bytes(200), None)",  # SA_NOCLDWAIT
+        "left": "pass",
+    }
+    for how in ways.values():
+        source = f"""
+            import ctypes, os, signal, struct, time
+            libc = ctypes.CDLL(None)
+            {how}
+            for number in range(1, 31):
+                r, w = os.pipe()
+                try: pid = os.fork()
+                except OSError: print("refused"); break
+                if pid == 0:
+                    while time.process_time() < 0.05: pass
+                    os.write(w, b"x"); os._exit(0)
+                os.close(w); os.read(r, 1); os.close(r)
+                print("held", 0.05 * number, flush=True)
+        """
+        result = await _must_hold(backend, source, 0.5, Ended.CPU, limits=Limits(cpu_seconds=0.5))
+        assert result.ended is Ended.CPU or b"refused" in result.stdout, result
+
+
+@proves(Guarantee.MEMORY)
+async def counts_memory_that_is_in_no_process(backend: Backend) -> None:
+    source = """
+        import mmap, os
+        def take(fd):
+            kept = []
+            for _ in range(60):
+                m = mmap.mmap(fd, 10 << 20)
+                for o in range(0, 10 << 20, 4096): m[o] = 1
+                m.madvise(mmap.MADV_DONTNEED); kept.append(m)
+                print("held", 10 * len(kept), flush=True)
+        for path in (None, "/dev/zero"):
+            try: take(-1 if path is None else os.open(path, os.O_RDWR))
+            except OSError: print("refused")
+    """
+    await _must_hold(backend, source, 256, Ended.MEMORY)
+
+
+@proves(Guarantee.MEMORY)
+async def counts_memory_of_a_process_whose_first_thread_has_ended(backend: Backend) -> None:
+    source = """
+        import ctypes, os, platform, threading, time
+        libc = ctypes.CDLL(None)
+        for _ in range(4):
+            try: pid = os.fork()
+            except OSError: print("refused"); break
+            if pid == 0:
+                def hoard():
+                    time.sleep(0.05)
+                    b = bytearray(150 << 20)
+                    for o in range(0, len(b), 4096): b[o] = 1
+                    os.write(1, b"held 150\\n"); time.sleep(5); os._exit(0)
+                threading.Thread(target=hoard).start()
+                libc.syscall(60 if platform.machine() == "x86_64" else 93, 0)
+        time.sleep(2)
+        print("all is well")
+    """
+    result = await run_python(backend, source, TIGHT)
+    assert result.ended is Ended.MEMORY or b"refused" in result.stdout, result
+
+
+@proves(Guarantee.MEMORY)
+async def counts_memory_in_sockets(backend: Backend) -> None:
+    source = """
+        import os, socket, time
+        try:
+            for _ in range(8):
+                if os.fork() == 0: break
+        except OSError: pass
+        kept, size = [], 0
+        try:
+            while len(kept) < 120:
+                pair = socket.socketpair()
+                kept.append(pair)
+                for s in pair:
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+                    s.setblocking(False)
+                    try:
+                        while True: size += s.send(b"x" * 32768)
+                    except BlockingIOError: pass
+        except OSError: pass
+        time.sleep(2)
+        print("held", size >> 20)
+    """
+    await _must_hold(backend, source, 256, Ended.MEMORY, Ended.FILES)
+
+
+@proves(Guarantee.MEMORY)
+async def counts_the_pages_that_forks_share_once(backend: Backend) -> None:
+    source = """
+        import os, time
+        b = bytearray(150 << 20)
+        for o in range(0, len(b), 4096): b[o] = 1
+        children = []
+        try:
+            for _ in range(4):
+                pid = os.fork()
+                if pid == 0: time.sleep(0.6); os._exit(0)
+                children.append(pid)
+        except OSError: pass
+        for pid in children: os.waitpid(pid, 0)
+        print("fine")
+    """
+    result = await run_python(backend, source, TIGHT)
+    assert result.stdout == b"fine\n" and result.ok, result
+
+
+@proves(Guarantee.MEMORY)
+async def judges_a_short_program_by_its_peak(backend: Backend) -> None:
+    result = await run_python(backend, "print(1)", Limits(memory_bytes=1))
+    assert result.ended is Ended.MEMORY, result
+    source = "b = bytearray(90 << 20)\nfor o in range(0, len(b), 4096): b[o] = 1\nb = None\nprint(1)"
+    result = await run_python(backend, source, Limits(memory_bytes=64 * MIB))
+    assert result.ended is Ended.MEMORY, result
+
+
+@proves(Guarantee.PROCESSES)
+async def counts_threads_whose_first_has_ended(backend: Backend) -> None:
+    source = """
+        import ctypes, os, platform, threading, time
+        threading.stack_size(65536)
+        def others():
+            time.sleep(0.05)
+            n = 0
+            try:
+                for _ in range(300):
+                    threading.Thread(target=time.sleep, args=(3.0,), daemon=True).start(); n += 1
+            except RuntimeError: pass
+            time.sleep(1); os.write(1, b"held %d\\n" % n); os._exit(0)
+        threading.Thread(target=others).start()
+        ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)
+    """
+    await _must_hold(backend, source, 64, Ended.PROCESSES)
+
+
+@proves(Guarantee.DISK)
+async def counts_files_that_are_in_no_folder(backend: Backend) -> None:
+    for opened in (
+        'os.open("f", os.O_CREAT | os.O_RDWR); os.unlink("f")',
+        'os.open(".", os.O_TMPFILE | os.O_RDWR)',
+    ):
+        source = f"""
+            import os, time
+            fds = []
+            for _ in range(6):
+                fd = {opened}; fds.append(fd)
+                for _ in range(20): os.write(fd, b"x" * (1 << 20))
+            time.sleep(1)
+            print("held", sum(os.fstat(fd).st_blocks * 512 for fd in fds) >> 20)
+        """
+        result = await run_python(backend, source, TIGHT)
+        assert result.ended is Ended.DISK, result
+
+
+@proves(Guarantee.DISK)
+async def counts_deleted_files_that_are_only_mapped(backend: Backend) -> None:
+    source = """
+        import mmap, os, time
+        kept = []
+        for _ in range(6):
+            fd = os.open("f", os.O_CREAT | os.O_RDWR)
+            for _ in range(20): os.write(fd, b"x" * (1 << 20))
+            kept.append(mmap.mmap(fd, 4096)); os.close(fd); os.unlink("f")
+            # The module keeps a descriptor of its own.
+            for other in range(3, 64):
+                try: os.close(other)
+                except OSError: pass
+        time.sleep(1)
+        print("held", 120)
+    """
+    result = await run_python(backend, source, TIGHT)
+    assert result.ended is Ended.DISK, result
+
+
+@proves(Guarantee.DISK)
+async def counts_files_however_deep(backend: Backend) -> None:
+    source = """
+        import os, time
+        name = "d" * 250
+        for _ in range(20): os.mkdir(name); os.chdir(name)
+        os.umask(0o477)
+        os.mkdir("hidden"); os.chdir("hidden")
+        for i in range(6):
+            with open(f"f{i}", "wb") as file:
+                for _ in range(20): file.write(b"x" * (1 << 20))
+        time.sleep(1)
+    """
+    result = await run_python(backend, source, TIGHT)
+    assert result.ended is Ended.DISK, result
+
+
+@proves(Guarantee.FILES)
+async def bounds_nested_folders(backend: Backend) -> None:
+    source = """
+        import os, time
+        for _ in range(3000): os.mkdir("d" * 200); os.chdir("d" * 200)
+        time.sleep(1)
+    """
+    result = await run_python(backend, source, TIGHT)
+    assert result.ended is Ended.FILES, result
+
+
+@proves(Guarantee.FILES)
+async def bounds_the_open_files_of_all_processes(backend: Backend) -> None:
+    source = """
+        import os, time
+        try:
+            for _ in range(5):
+                if os.fork() == 0: break
+        except OSError: print("refused")
+        held = []
+        try:
+            while len(held) < 400: held.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError: pass
+        time.sleep(1)
+    """
+    result = await run_python(backend, source, TIGHT)
+    assert result.ended is Ended.FILES or b"refused" in result.stdout, result
+
+
+@proves(Guarantee.HOST_FILES)
+async def holds_up_no_file_of_the_host(backend: Backend) -> None:
+    source = """
+        import fcntl, os, struct, time
+        path = os.__file__
+        fd = os.open(path, os.O_RDONLY)
+        done = []
+        def attempt(name, *arguments, call=fcntl.fcntl):
+            try: call(fd, *arguments); done.append(name)
+            except OSError: pass
+        attempt("write lease", 1024, fcntl.F_WRLCK)
+        attempt("read lease", 1024, fcntl.F_RDLCK)
+        attempt("notification", 1026, 1)
+        attempt("question", 5, bytes(32))
+        for number in (0x40086602, 0x40046602, 0x401C5820, 0x40085806):
+            attempt("attribute", number, bytes(64), call=fcntl.ioctl)
+        try: fcntl.flock(fd, fcntl.LOCK_EX); fcntl.lockf(fd, fcntl.LOCK_SH)
+        except OSError: pass
+        print(path, "did", *done, flush=True)
+        open("ready", "w").close()
+        time.sleep(2)
+    """
+    running = asyncio.ensure_future(run_python(backend, source, Limits(idle_seconds=20)))
+    path = _visible_module()
+    locked = True
+    while not running.done():  # while the program runs too, whoever wants the file has it
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            locked = False
+        finally:
+            os.close(fd)
+        await asyncio.sleep(0.05)
+    result = await running
+    words = result.stdout.decode().split()
+    assert words[1:] == ["did"] and path.samefile(words[0]), result
+    assert locked, "the program held up a file of the host"
+
+
+def _visible_module() -> Path:
+    """A file of the host that programs can see: a module of the interpreter in sandboxes."""
+    from mars_env.sandbox.backends import _library_folder
+
+    return _library_folder() / "os.py"
+
+
+@proves(Guarantee.SIGNALS)
+async def leaves_what_is_counted_by_user_to_others(backend: Backend) -> None:
+    source = """
+        import ctypes
+        libc = ctypes.CDLL(None)
+        n = timers = 0
+        while n < 1000 and libc.inotify_init1(0) >= 0: n += 1
+        while timers < 2000 and libc.timer_create(1, None, ctypes.byref(ctypes.c_int())) == 0: timers += 1
+        try: open("/proc/self/oom_score_adj", "w").write("0"); low = True
+        except OSError: low = False
+        print(n, timers <= 64, low)
+    """
+    await must_print(backend, source, "0 True False")
