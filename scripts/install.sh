@@ -31,3 +31,11 @@ if ! "$venv/bin/python" -c "import torch" 2>/dev/null; then
     fi
 fi
 $pip --constraint constraints.txt --editable ".[dev]"
+
+# The sandboxes that this machine has all parts of: their tests may not be skipped.
+{
+    if bwrap --unshare-all --ro-bind / / --proc /proc true 2>/dev/null; then echo bubblewrap; fi
+    if "$venv/bin/python" -c "import sys; from mars_env.sandbox.backends import landlock_abi as abi; sys.exit(abi() < 3)"; then
+        echo landlock
+    fi
+} >"$venv/sandboxes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import functools
 import marshal
 import os
@@ -78,7 +79,7 @@ class LocalBox:
         """
         self.spent, reusable = True, False
         request = memory_file(marshal.dumps(_request(job, limits), 2))
-        files = [memory_file(job.stdin), *(memory_file(b"") for _ in range(3))]
+        files = [memory_file(job.stdin, grows=False), *(memory_file(b"") for _ in range(3))]
         try:
             fds = [request, *files, *([] if channel is None else [channel.fileno()])]
             try:
@@ -233,13 +234,15 @@ def _kill(pidfd: int) -> None:
     _libc().syscall(_PIDFD_SEND_SIGNAL, pidfd, int(signal.SIGKILL), None, 0)
 
 
-def memory_file(content: bytes) -> int:
-    """A file descriptor of an anonymous file, at its beginning."""
-    fd = os.memfd_create("mars-env")
+def memory_file(content: bytes, *, grows: bool = True) -> int:
+    """A file descriptor of an anonymous file, at its beginning; whether it may become larger."""
+    fd = os.memfd_create("mars-env", os.MFD_CLOEXEC | (0 if grows else os.MFD_ALLOW_SEALING))
     view = memoryview(content)
     while view:
         view = view[os.write(fd, view) :]
     os.lseek(fd, 0, os.SEEK_SET)
+    if not grows:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
     return fd
 
 

@@ -157,6 +157,19 @@ async def judges_a_short_program_by_its_peak(backend: Backend) -> None:
     assert result.ended is Ended.MEMORY, result
 
 
+@proves(Guarantee.MEMORY)
+async def keeps_standard_input_as_large_as_it_was(backend: Backend) -> None:
+    source = """
+        import os
+        for grow in (lambda: os.ftruncate(0, 1 << 20), lambda: os.pwrite(0, b"x" * 4096, 0)):
+            try: grow()
+            except OSError: pass
+        print(os.fstat(0).st_size)
+    """
+    result = await run_python(backend, source, TIGHT, stdin=b"four")
+    assert result.stdout == b"4\n", result
+
+
 @proves(Guarantee.PROCESSES)
 async def counts_threads_whose_first_has_ended(backend: Backend) -> None:
     source = """

@@ -8,20 +8,19 @@ import time
 from pathlib import Path
 
 import pytest
+from sandboxes import need
 
 from mars_env.errors import SandboxError
-from mars_env.sandbox import BACKENDS, Ended, Job, Limits, Pool, probe
+from mars_env.sandbox import Ended, Job, Limits, Pool
 from mars_env.sandbox.service import on_service_loop
 
 NAMES = ["bubblewrap", "landlock"]
-WORKING = {name: asyncio.run(probe(BACKENDS[name]())).works for name in NAMES}
 ROOMY = Limits(cpu_seconds=20, idle_seconds=20)
 
 
 @pytest.fixture(params=NAMES)
 async def pool(request):
-    if not WORKING[request.param]:
-        pytest.skip(f"{request.param} does not work on this machine")
+    need(request.param)
     pool = Pool(request.param, slots=4)
     yield pool
     await pool.aclose()
@@ -78,8 +77,7 @@ print("saw", *seen)
 
 
 async def test_a_fork_bomb_in_one_box_leaves_the_other_its_processes():
-    if not WORKING["bubblewrap"]:
-        pytest.skip("bubblewrap does not work on this machine")
+    need("bubblewrap")
     pool = Pool("bubblewrap", slots=4)
     greedy = """
 import os, time

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sandboxes import skip_or_fail
 
 from mars_env import sandbox
 from mars_env.errors import ConfigError, SandboxError
@@ -184,7 +185,7 @@ asyncio.run(main())
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True)
     if "skip" in done.stdout:
-        pytest.skip("no such sandbox on this machine")
+        skip_or_fail({"auto": "bubblewrap"}.get(backend, backend), "no sandbox could be started")
     assert (done.returncode, done.stderr, list(tmp_path.iterdir())) == (0, "", [])
 
 

@@ -1,0 +1,50 @@
+"""Which sandboxes work here, and whether a test of one that does not may be skipped."""
+
+import asyncio
+import functools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mars_env.sandbox import BACKENDS, probe
+from mars_env.sandbox.backends import landlock_abi
+
+WORKING = {name: asyncio.run(probe(BACKENDS[name]())) for name in ("bubblewrap", "landlock")}
+
+
+def need(name):
+    """Skip a test whose sandbox does not work here; fail where nothing but ourselves can be the reason."""
+    if name in WORKING and not WORKING[name].works:
+        skip_or_fail(name, WORKING[name].why)
+
+
+def skip_or_fail(name, why, user=None):
+    """Skip; but fail where the machine has what the sandbox needs."""
+    reason = _must_work(name, user)
+    if reason:
+        pytest.fail(f"{name} does not work, but {reason}: {why}")
+    pytest.skip(f"{name} does not work on this machine: {why}")
+
+
+@functools.cache
+def _must_work(name, user):
+    """Why a sandbox must work; an empty text where it need not."""
+    said = Path(sys.prefix, "sandboxes")  # written by scripts/install.sh
+    if user is None and said.exists() and name in said.read_text().split():
+        return f"it was installed ({said})"
+    if name == "bubblewrap" and plain_bubblewrap_works(user):
+        return "bwrap itself does"
+    if name == "landlock" and landlock_abi() >= 3:
+        return "this kernel has Landlock"
+    return ""
+
+
+def plain_bubblewrap_works(user=None):
+    """Whether bwrap runs a command in name spaces of its own, without anything of ours."""
+    if shutil.which("bwrap") is None:
+        return False
+    command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    return subprocess.run(command, user=user, cwd="/", capture_output=True).returncode == 0
