@@ -25,7 +25,7 @@ def _most_held(result: Result) -> float:
 
 async def _must_hold(
     backend: Backend, source: str, most: float, *ended: Ended, limits: Limits = TIGHT
-) -> None:
+) -> Result:
     """Run a program that says what it holds: it ends at a limit, or never holds a quarter too much."""
     result = await run_python(backend, source, limits)
     assert _most_held(result) <= 1.25 * most, result
