@@ -32,6 +32,7 @@ check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/draw_architecture.py --check
 	$(BIN)/mypy
 
 unit: $(VENV)/installed
