@@ -56,11 +56,28 @@ def doctor() -> None:
     console.print(table)
     console.print(f"device: {_device()}", highlight=False)
     sandboxes = Table("sandbox", "works", "without", title="Where programs can be run, best first")
-    for probe in run_sync(sandbox.doctor()):
+    probes = run_sync(sandbox.doctor())
+    working = [probe.name for probe in probes if probe.works]
+    for probe in probes:
         lacks = ", ".join(sorted(map(str, probe.missing))) or "nothing missing"
         sandboxes.add_row(probe.name, "[green]yes[/green]" if probe.works else f"no: {probe.why}", lacks)
     console.print(sandboxes)
+    if working:
+        console.print(_limits(working))
     console.print(f"programs may import: {_importable()}", highlight=False)
+
+
+def _limits(working: list[str]) -> Table:
+    """What holds each limit, in the sandboxes that work, for whoever asks."""
+    held = {name: sandbox.held_here(name) for name in working}
+    table = Table(
+        "limit of a program", *held, title="What holds limits here (docs/sandbox.md explains the words)"
+    )
+    for limit in next(iter(held.values())):
+        ways = [column[limit] for column in held.values()]
+        shown = [f"[yellow]{way}[/yellow]" if way is sandbox.How.SHARED else str(way) for way in ways]
+        table.add_row(limit, *shown)
+    return table
 
 
 def _importable() -> str:

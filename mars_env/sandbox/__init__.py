@@ -6,6 +6,7 @@
 """
 
 from mars_env.sandbox.backends import Backend, Box, Bubblewrap, Landlock, Spawner, Unsafe
+from mars_env.sandbox.holds import How, held_here
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 from mars_env.sandbox.packages import OFFERED
@@ -21,6 +22,7 @@ __all__ = [
     "Bubblewrap",
     "Ended",
     "Guarantee",
+    "How",
     "Job",
     "Landlock",
     "Lease",
@@ -33,6 +35,7 @@ __all__ = [
     "Unsafe",
     "close",
     "doctor",
+    "held_here",
     "importable",
     "probe",
     "resolve",
