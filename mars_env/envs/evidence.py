@@ -59,12 +59,14 @@ class Evidence:
         """Whether it is a search that sees it."""
         return self.selection is not None
 
-    def shown(self, problem: Problem) -> Problem:
+    def shown(self, problem: Problem, truncated: bool = False) -> Problem:
         """The problem as a search may know it: of its reference, the public tests alone.
 
-        So permuting references or private tests cannot change what a search does: it never gets them.
+        So permuting references or private tests cannot change what a search does: it never gets them. What
+        is known of the submission beside its text, whether its length limit cut it off, is in the metadata.
         """
-        return Problem(problem.id, problem.statement, public_reference(problem), problem.kind)
+        known: dict[str, bool] = {"truncated": True} if truncated else {}
+        return Problem(problem.id, problem.statement, public_reference(problem), problem.kind, known)
 
     def refuse_unfit(self, problems: Iterable[Problem]) -> None:
         """Refuse problems on which agents would see the truth, or have nothing to see.
@@ -180,7 +182,8 @@ class VerifierGrader:
         """The share of passes; CORRECT if all pass. UNKNOWN if the set-up has cut every report off."""
         seen: dict[str, str | int] = {"problem": problem.statement, "solution": text}
         seed = derive_seed(self.seed, problem.id, text)
-        reports = await self.verifier.act({**seen, "truncated": 0, "round": 0}, self.verdicts, seed)
+        seen["truncated"] = int(bool(problem.metadata.get("truncated")))  # see `Evidence.shown`
+        reports = await self.verifier.act({**seen, "round": 0}, self.verdicts, seed)
         tokens = sum(c.completion_tokens or len(c.token_ids) for r in reports for c in r.completions)
         cut = next((report.interrupted for report in reports if report.interrupted), "")
         reports = [report for report in reports if not report.interrupted]

@@ -100,7 +100,7 @@ class Game:
             return grade, None if self.evidence is None else grade
         return await asyncio.gather(
             self._judged(self.grader, problem, text),
-            self._judged(self.evidence.grader, self.evidence.shown(problem), text),
+            self._judged(self.evidence.grader, self.evidence.shown(problem, action.truncated), text),
         )
 
     async def choose(self, problem: Problem, turns: Sequence[Turn], first: str | None, seed: int) -> Choice:

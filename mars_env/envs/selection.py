@@ -7,13 +7,14 @@ tests, where any do.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from mars_env.checks import count, finite, shown
-from mars_env.errors import ModelError
+from mars_env.errors import ModelError, SandboxError
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.integers import read_integer
@@ -104,8 +105,9 @@ class First:
 class Vote:
     r"""The answer that most candidates give, the earliest of equals.
 
-    Mathematics votes by the final answer, code by the program's text with its white space evened
-    out; candidates without either have no vote.
+    Mathematics votes by the final answer. Programs vote by what they give for the inputs of the public tests,
+    and those that give the same by their text; where the problem shows no inputs, by their text alone, with
+    its white space evened out. Candidates without an answer, or whose program fails, have no vote.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -117,14 +119,46 @@ class Vote:
     """
 
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
-        """The first candidate that gives the most frequent answer; without any answer, the first."""
-        votes = [answer_key(problem.kind, turn.text) for turn in candidates]
-        counts = Counter(vote for vote in votes if vote is not None)
-        if not counts:
-            return Choice(candidates[0].id)
-        # Counters keep the order of first sight, so that the earliest of equals wins.
-        winner = max(counts, key=lambda vote: counts[vote])
-        return Choice(candidates[votes.index(winner)].id)
+        """The first candidate that gives the most frequent answer; without any answer, the first.
+
+        Raises:
+            ModelError: The programs could not be run; the tree ends with a fault, which a resumed run mends.
+        """
+        votes = await answers(problem, [turn.text for turn in candidates])
+        ranked = _most_frequent(range(len(votes)), votes)
+        if ranked and problem.kind == "code":
+            ranked = _most_frequent(ranked, [answer_key("code", turn.text) for turn in candidates]) or ranked
+        return Choice(candidates[ranked[0] if ranked else 0].id)
+
+
+def _most_frequent(places: Sequence[int], votes: Sequence[Hashable | None]) -> list[int]:
+    """Those of some places whose vote is the most frequent among them, the first seen of equals."""
+    counts = Counter(votes[place] for place in places if votes[place] is not None)
+    if not counts:
+        return []
+    winner = max(counts, key=lambda vote: counts[vote])  # counters keep the order of first sight
+    return [place for place in places if votes[place] == winner]
+
+
+async def answers(problem: Problem, texts: Sequence[str]) -> list[Hashable | None]:
+    """What solutions of a problem vote for: see `Vote`.
+
+    Raises:
+        ModelError: The programs could not be run.
+    """
+    from mars_env.grading import grader_for  # brings the sandbox
+    from mars_env.grading.code.grader import CodeGrader, has_inputs
+
+    grader = grader_for(problem.kind)
+    if not (isinstance(grader, CodeGrader) and has_inputs(problem)):
+        return [answer_key(problem.kind, text) for text in texts]
+    distinct = list(dict.fromkeys(texts))
+    try:
+        outputs = await asyncio.gather(*(grader.outputs(problem, text) for text in distinct))
+    except SandboxError as error:
+        raise ModelError(f"the programs could not be run for a vote: {error}") from error
+    votes = dict(zip(distinct, outputs, strict=True))
+    return [votes[text] for text in texts]
 
 
 @dataclass(frozen=True, slots=True)

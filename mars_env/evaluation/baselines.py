@@ -140,7 +140,9 @@ def _first(trees: Sequence[Tree]) -> dict[str, list[Turn]]:
     return {p: [t for x in group for t in first_attempts(x)] for p, group in by_problem(trees).items()}
 
 
-def majority(system: Sequence[Tree], pool: Sequence[Tree], answer_of: AnswerOf) -> Baseline:
+def majority(
+    system: Sequence[Tree], pool: Sequence[Tree], answer_of: AnswerOf, voted_by: str = ""
+) -> Baseline:
     """A majority vote of as many samples as the System's tokens buy, drawn from a pool of attempts.
 
     Its accuracy is exact over all subsets of the pool (`statistics.maj_at_k`).
@@ -149,6 +151,7 @@ def majority(system: Sequence[Tree], pool: Sequence[Tree], answer_of: AnswerOf) 
         system: The team's trees.
         pool: Trees whose root turns are independent attempts, at least as many a problem as the vote needs.
         answer_of: What a turn votes for.
+        voted_by: What that is, for the table.
 
     Raises:
         ConfigError: If the problems differ, or the pool is too small for most of them; the message says
@@ -169,7 +172,11 @@ def majority(system: Sequence[Tree], pool: Sequence[Tree], answer_of: AnswerOf) 
             f"a majority vote at the System's {budget:.0f} tokens a problem takes {k} samples with a known "
             f"grade, but for {left_out} of {len(first)} problems the pool has fewer; draw more samples"
         )
-    detail = f"{k} votes" + (f", problems left out for want of samples: {left_out}" if left_out else "")
+    detail = (
+        f"{k} votes"
+        + (f" by {voted_by}" if voted_by else "")
+        + (f", problems left out for want of samples: {left_out}" if left_out else "")
+    )
     return _baseline("Single agent, majority vote", detail, system, accuracy, k * a_sample)
 
 

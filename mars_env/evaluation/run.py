@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Linear
+from mars_env.envs.selection import answers
 from mars_env.envs.solve import Solve
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
-from mars_env.evaluation.metrics import answers_of_grading, first_attempts, sampled_tokens
+from mars_env.evaluation.metrics import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
 from mars_env.evaluation.report import Report, build_report
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
@@ -220,8 +221,31 @@ async def _baselines(
 
     votes = await alone("baseline-vote", 0, pool)
     refined = await alone("baseline-refine", revisions, plan.samples)
-    answer_of = answers_of_grading()
-    return (single(finished, votes), majority(finished, votes, answer_of), refinement(finished, refined))
+    answer_of = await _answers_of(plan.problems, votes)
+    return (
+        single(finished, votes),
+        majority(finished, votes, answer_of, _voted_by(plan.problems)),
+        refinement(finished, refined),
+    )
+
+
+async def _answers_of(problems: Iterable[Problem], trees: Sequence[Tree]) -> AnswerOf:
+    """What first attempts vote for: as the final choice of a search, see `mars_env.envs.Vote`."""
+    by_id = {problem.id: problem for problem in problems}
+    found: dict[tuple[str, str], Hashable | None] = {}
+    for tree in trees:
+        turns = first_attempts(tree)
+        votes = await answers(by_id[tree.problem.id], [turn.text for turn in turns])
+        found.update(((turn.tree, turn.id), vote) for turn, vote in zip(turns, votes, strict=True))
+    return lambda turn: found.get((turn.tree, turn.id))
+
+
+def _voted_by(problems: Iterable[Problem]) -> str:
+    """What is counted in a vote, where it is not the final answer."""
+    from mars_env.grading.code.grader import has_inputs  # brings the sandbox
+
+    kinds = {"outputs for public inputs" if has_inputs(p) else "text" for p in problems if p.kind == "code"}
+    return " or ".join(sorted(kinds))
 
 
 def _unchanged(game: Game) -> Game:

@@ -175,6 +175,24 @@ async def test_a_verifiers_share_of_passes_is_the_score():
     assert again == grade
 
 
+@pytest.mark.parametrize("ended", ["length", "stop"])
+async def test_a_verifier_is_told_that_a_solution_was_cut_off(ended):
+    class Watching(Doubter):
+        def __init__(self):
+            self.seen = []
+
+        async def act(self, observation, n, seed):
+            self.seen.append(observation["truncated"])
+            return await super().act(observation, n, seed)
+
+    verifier = Watching()
+    game = make_game(spec("arithmetic-tree-search", sees="verifier", verifier=verifier))
+    state = game.rules.start(MATHS[1])
+    action = Action("\\boxed{2}", (Completion("\\boxed{2}", finish_reason=ended),))
+    await game.grades(MATHS[1], state, action)
+    assert verifier.seen == [int(ended == "length")]
+
+
 async def test_what_a_reward_model_cannot_rate_is_unknown():
     class Mute:
         async def rate(self, statement, texts, seed):

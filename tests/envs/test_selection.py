@@ -1,7 +1,11 @@
 import pytest
 
+from mars_env.envs.evidence import Evidence
 from mars_env.envs.selection import Choice, First, Highest, Ratings, Vote, answer_key, candidates
-from mars_env.errors import ModelError
+from mars_env.errors import ModelError, SandboxError
+from mars_env.grading import grader_for
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.problems.code import code_problem_from_row
 from mars_env.types import Action, Problem, Turn
 
 PROBLEM = Problem("p", "What is 2 + 2?", None)
@@ -53,6 +57,58 @@ async def test_programs_vote_by_their_text():
     texts = ["```python\nprint(2)\n```", "```python\nprint(1)\n```", "Here:\n```python\nprint(1)  \n\n```"]
     assert (await Vote().choose(problem, turns(*texts), 0)).turn == "1"
     assert answer_key("code", "<think>hm") is None
+
+
+ROW = {"id": "c", "prompt": "Double.", "public_tests": 2}
+READS = {**ROW, "mode": "stdin", "tests": [{"input": str(n), "output": str(2 * n)} for n in (1, 2, 3)]}
+CALLED = {
+    **ROW,
+    "mode": "function_call",
+    "fn_name": "f",
+    "inputs": [[1], [2], [3]],
+    "outputs": [[2], [4], [6]],
+}
+
+
+TWICE = [
+    "print(1)",
+    "print(1)",
+    "print(int(input()) * 2)",
+    "n = int(input())\nprint(n + n, ' ')",
+    "print(2 * int(input()))",
+    *["1 / 0"] * 9,
+]
+GIVEN_TWICE = [
+    "def f(x): return [1]",
+    "def f(x): return [1]",
+    "def f(x): return [x * 2]",
+    "def f(x): return (x + x,)",
+    "def f(x):\n    return [2 * x]",
+    *["def f(x): return f"] * 9,
+]
+
+
+@pytest.mark.parametrize(("row", "texts"), [(READS, TWICE), (CALLED, GIVEN_TWICE)], ids=["stdin", "call"])
+async def test_programs_vote_by_what_they_give_for_public_inputs(row, texts):
+    """Programs that do the same vote alike however they are written; those that fail have no vote."""
+    problem = code_problem_from_row(row)
+    shown = Evidence("public").shown(problem)
+    try:
+        assert (await Vote().choose(shown, turns(*texts), 0)).turn == "2"
+    except ModelError as error:
+        pytest.skip(str(error))
+    hidden = Problem("c", "Double.", {**problem.reference, "tests": []}, "code")
+    assert (await Vote().choose(hidden, turns(*texts[:5]), 0)).turn == "0"  # no inputs: by their text
+    await grader_for("code").aclose()
+
+
+async def test_programs_that_cannot_be_run_have_no_vote_by_chance(monkeypatch):
+    async def lost(self, problem, text):
+        raise SandboxError("no sandbox today")
+
+    monkeypatch.setattr(CodeGrader, "outputs", lost)
+    with pytest.raises(ModelError, match="no sandbox today"):
+        await Vote().choose(code_problem_from_row(READS), turns("print(1)", "print(2)"), 0)
 
 
 async def test_the_reward_model_rates_each_text_once():

@@ -17,8 +17,10 @@ from mars_env.grading.code import values
 from mars_env.grading.code.compare import (
     has_room_for,
     has_too_many_words,
+    output_key,
     outputs_match,
     preview,
+    value_key,
     values_match,
 )
 from mars_env.grading.code.extract import complete_prompt, extract_program, preamble
@@ -123,6 +125,24 @@ class CodeGrader:
         """
         return (await self._grade(problem, text, "public", "fraction", True)).score
 
+    async def outputs(self, problem: Problem, text: str) -> tuple[str, ...] | None:
+        """What a program gives for the inputs of the public tests, as texts to be compared with each other.
+
+        So a vote can tell programs that do the same from those that do not, however they are written. None
+        where there is no program, or where it fails on one of the inputs.
+
+        Raises:
+            ConfigError: The problem has no inputs (see `has_inputs`).
+            SandboxError: No sandbox could be had, or it was lost.
+        """
+        if not has_inputs(problem):
+            raise ConfigError(f"the problem {problem.id!r} has no public tests with inputs")
+        task = _task(problem, "public", True, self._limits)
+        program, _ = extract_program(text, task.name)
+        if program is None or "\0" in program:
+            return None
+        return await self._pool.use(lambda lease: _outputs(lease, task, program))
+
     async def aclose(self) -> None:
         """End the sandboxes that wait. The grader can be used again."""
         await self._pool.aclose()
@@ -163,6 +183,24 @@ class CodeGrader:
         reason = f"test {at + 1} of {total}: {first.why}" if total > 1 else first.why
         fraction = passed / total if score == "fraction" else 0.0
         return Grade.wrong(reason, score=fraction, backend=backend, feedback=feedback)
+
+
+def has_inputs(problem: Problem) -> bool:
+    """Whether a problem has public tests with inputs, for which programs can be run and compared.
+
+    Example:
+        >>> test = {"input": "", "output": "1", "public": True}
+        >>> has_inputs(Problem("p", "Print 1.", {"form": "stdin", "tests": [test]}, "code"))
+        True
+        >>> has_inputs(Problem("p", "2 + 2?", "4"))
+        False
+    """
+    reference = problem.reference
+    if problem.kind != "code" or not isinstance(reference, Mapping):
+        return False
+    return reference.get("form") in ("stdin", "function_call") and any(
+        t["public"] for t in reference["tests"]
+    )
 
 
 @functools.cache
@@ -219,14 +257,41 @@ async def _judge(lease: Lease, task: _Task, program: str) -> tuple[str, list[Out
     return lease.backend.name, outcomes
 
 
-async def _judge_stdin(lease: Lease, task: _Task, test: Mapping[str, Any], program: str) -> Outcome:
+def _stdin_job(task: _Task, test: Mapping[str, Any], program: str) -> Job:
     source = program.encode("utf-8", "surrogatepass")
     given: bytes = test["input"].encode("utf-8", "surrogatepass")
     if task.reference.get("prelude"):
-        job = Job(source=_SCRIPT, stdin=given, files={"program.py": source})
-    else:
-        job = Job(source=source, stdin=given)
-    result = await _run(lease, job, task.limits)
+        return Job(source=_SCRIPT, stdin=given, files={"program.py": source})
+    return Job(source=source, stdin=given)
+
+
+def _call_job(task: _Task, test: Mapping[str, Any], program: str) -> Job:
+    reference = task.reference
+    case = (reference["fn_name"], reference["method"], reference["prelude"], test["arguments"])
+    source = program.encode("utf-8", "surrogatepass")
+    return Job(source=_CALL, files={"program.py": source, "case": values.encode(case)})
+
+
+async def _outputs(lease: Lease, task: _Task, program: str) -> tuple[str, ...] | None:
+    """What a program gives for each test's input; None where it fails on one."""
+    stdin = task.reference["form"] == "stdin"
+    found = []
+    for test in task.tests:
+        result = await _run(lease, (_stdin_job if stdin else _call_job)(task, test, program), task.limits)
+        if result.ended is Ended.LOST:
+            raise SandboxError(f"the sandbox was lost: {result.detail}")
+        if _badly_ended(result) is not None:
+            return None
+        data = result.stdout if stdin else result.data
+        text = await _apart(len(data), output_key if stdin else value_key, data)
+        if text is None:
+            return None
+        found.append(text)
+    return tuple(found)
+
+
+async def _judge_stdin(lease: Lease, task: _Task, test: Mapping[str, Any], program: str) -> Outcome:
+    result = await _run(lease, _stdin_job(task, test, program), task.limits)
     shown = f"Input:\n{_cut(test['input'])}"
     if (ended := _badly_ended(result)) is not None:
         return _failure(test, ended, f"{shown}\n{_said(result)}", result)
@@ -281,10 +346,7 @@ async def _check(lease: Lease, task: _Task, test: Mapping[str, Any], output: byt
 
 async def _judge_call(lease: Lease, task: _Task, test: Mapping[str, Any], program: str) -> Outcome:
     reference = task.reference
-    case = (reference["fn_name"], reference["method"], reference["prelude"], test["arguments"])
-    source = program.encode("utf-8", "surrogatepass")
-    job = Job(source=_CALL, files={"program.py": source, "case": values.encode(case)})
-    result = await _run(lease, job, task.limits)
+    result = await _run(lease, _call_job(task, test, program), task.limits)
     arguments = ", ".join(preview(a, _SHOWN) for a in test["arguments"])
     shown = f"Call: {reference['fn_name']}({arguments})"
     sent = await _apart(len(result.data), _read_sent, result.data, test["accept"], reference.get("tolerance"))
