@@ -203,7 +203,7 @@ BUDGETS: Final = ("best-of-n", "refinement", "search")
 REWARD_MODEL: Final = Shortest()
 """Of MARS2-T+."""
 
-CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(), "shortest": Highest(REWARD_MODEL)}
+CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(by_text=True), "shortest": Highest(REWARD_MODEL)}
 """Final choices that are compared with taking the first candidate."""
 
 
