@@ -7,7 +7,6 @@ Digits of other scripts are left as they are, and the reader refuses them.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
 
@@ -25,7 +24,6 @@ def _table() -> dict[int, str]:
 
 
 _TABLE = _table()
-_ODD = re.compile("[" + "".join(map(re.escape, map(chr, _TABLE))) + "]")
 
 
 def as_ascii(text: str) -> str:
@@ -35,6 +33,4 @@ def as_ascii(text: str) -> str:
         >>> as_ascii("ｘ＝２５\u200b％"), as_ascii("𝑥 = 𝟐𝟓"), as_ascii("٢٥ √2")
         ('x=25%', 'x = 25', '25 √2')
     """
-    if text.isascii():
-        return text
-    return _ODD.sub(lambda match: _TABLE[ord(match.group())], text)
+    return text if text.isascii() else text.translate(_TABLE)

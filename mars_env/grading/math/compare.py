@@ -28,10 +28,12 @@ from mars_env.grading.math.shapes import (
     is_name,
     items_of,
     names_collection,
+    plainly_listed,
     progression,
     renamed,
     time_ratio,
     value_of,
+    values_in_order,
 )
 from mars_env.grading.math.units import Unit
 
@@ -112,6 +114,8 @@ class _Comparison:
             return normal_text(r.name) == normal_text(a.name)
         word, other = (r, a) if r.kind == "text" else (a, r)
         if other.kind == "sym":
+            if len(other.name) > 1 and word.name.casefold() == other.name.casefold():
+                return True
             return word.name == other.name or SYNONYMS.get(other.name.lower(), "") == normal_text(word.name)
         if other.kind == "relation" and operators(other) == ("=",) and is_label(other.args[0]):
             return self.same(r, a.args[1]) if other is a else self.same(r.args[1], a)
@@ -148,6 +152,7 @@ class _Comparison:
 
     def same_residue(self, r: Node, a: Node) -> bool:
         r, a = (n.args[-1] if operators(n) == ("==",) and is_label(n.args[0]) else n for n in (r, a))
+        r, a = (Node("mod", n.args) if n.kind == "call" and n.value == "rem" else n for n in (r, a))
         if r.kind != "mod" or a.kind != "mod":
             return False
         values = [exact_value(part, WORKER_BITS) for part in (*r.args, *a.args)]
@@ -170,7 +175,11 @@ class _Comparison:
                 return self.same(r, a.args[1]) if this is a else self.same(r.args[1], a)
         if is_mapping(r) and is_mapping(a):
             return self.same_items(r.args, a.args)
+        if (is_mapping(r) and plainly_listed(a)) or (is_mapping(a) and plainly_listed(r)):
+            return self.same_rows(Node("list", values_in_order(r)), Node("list", values_in_order(a)))
         items_r, items_a = items_of(r), items_of(a)
+        if all(item.kind == "group" for item in (*items_r, *items_a)):
+            items_r, items_a = self.distinct(items_r), self.distinct(items_a)
         if r.kind == "list" and a.kind == "list" and len(items_r) == len(items_a):
             return self.same_items(items_r, items_a)
         if not {"set"} & {r.kind, a.kind} and "or" not in (r.value, a.value):

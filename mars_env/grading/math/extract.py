@@ -28,13 +28,13 @@ from typing import NamedTuple
 from mars_env.grading.math.characters import as_ascii
 from mars_env.grading.math.phrases import (
     concluded,
-    escape_money,
     is_value,
     last_sentence,
     last_statement,
     peel,
     stated,
 )
+from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.transcript import Quotations, own_message
 
 NO_BOX = "no boxed answer was found"

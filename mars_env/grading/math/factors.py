@@ -46,6 +46,10 @@ class Factors(Cursor, ABC):
         """A relation or an expression."""
 
     @abstractmethod
+    def mixed(self, node: Node) -> Node | None:
+        """A mixed number, of which the whole part has been read."""
+
+    @abstractmethod
     def sum(self) -> Node:
         """Terms under their signs."""
 
@@ -105,6 +109,8 @@ class Factors(Cursor, ABC):
                 node = Node("call", (node,), "factorial2" if twice else "factorial")
             elif self.accept("%"):
                 node = Node("quantity", (node,), "%")
+            elif self.peek().text == "_" and node.kind == "num" and self.peek(-1).text == ")":
+                node = self.digits(Token("num", str(node.value), spaced=False))  # "(204)_5"
             elif self.peek().text == r"\$" and node.kind == "num":
                 self.next()
                 node = Node("quantity", (node,), "dollar")
@@ -194,6 +200,7 @@ class Factors(Cursor, ABC):
         if text in _CURRENCY:
             sign = self.accept("-")
             value = self.factor()
+            value = self.mixed(value) or value
             return Node("quantity", (Node("neg", (value,)) if sign else value,), _CURRENCY[text])
         if text == r"\frac":
             return Node("div", (self.argument(), self.argument()))

@@ -2,6 +2,7 @@ r"""`MathGrader`: judges the final answer of a completion against a mathematical
 
 from __future__ import annotations
 
+import re
 import time
 from functools import lru_cache
 
@@ -9,12 +10,14 @@ from mars_env.errors import ProblemError
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.integers import read_integer
+from mars_env.grading.math.measures import PERCENT
 from mars_env.grading.math.nodes import OverLimit, Unreadable
 from mars_env.grading.math.notation import read
 from mars_env.grading.math.pool import Limits, Outcome, WorkerPool
 from mars_env.grading.math.tokens import MAX_LENGTH
 from mars_env.types import Grade, Problem
 
+_SHARE = re.compile("|".join(map(re.escape, PERCENT)), re.IGNORECASE)
 _INLINE_LENGTH = 400
 """Longest answer that is read in the caller's own thread, in characters."""
 
@@ -33,6 +36,9 @@ class MathGrader:
             decimal; None (the default) asks for exact equality.
         limits: What one symbolic verdict may use.
         workers: Worker processes; None is one for each CPU. They start when first needed.
+
+    A problem whose metadata say ``"ordered": True`` asks for a list in the reference's order; without
+    it, order counts in ``(a, b)`` and not in ``a, b``.
 
     Example:
         >>> problem = Problem("p", "Half of 50?", "25")
@@ -88,6 +94,7 @@ class MathGrader:
         """
         try:
             reference = _reference(problem)
+            _ordered(problem)
         except ProblemError as error:
             return str(error)
         if read_integer(reference) is not None:
@@ -116,7 +123,7 @@ class MathGrader:
     def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, object]:
         """The grade where it needs no worker, else the request for one."""
         try:
-            reference = _reference(problem)
+            reference, ordered = _reference(problem), _ordered(problem)
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
         answer, how = extract_answer(text, strict=self.strict)
@@ -134,7 +141,13 @@ class MathGrader:
                 if equal:
                     return Grade.correct(seconds=seconds, backend="integer")
                 return Grade.wrong(_differs(answer), seconds=seconds, backend="integer")
-        return {"op": "judge", "reference": reference, "answer": answer, "tolerance": self.tolerance}
+        request: dict[str, object] = {
+            "op": "judge",
+            "reference": reference,
+            "answer": answer,
+            "tolerance": self.tolerance,
+        }
+        return request if ordered is None else {**request, "ordered": ordered}
 
 
 def _reference(problem: Problem) -> str:
@@ -152,7 +165,27 @@ def _reference(problem: Problem) -> str:
         raise ProblemError(
             f"the reference of problem {problem.id!r} is longer than the limit of {MAX_LENGTH} characters"
         )
-    return reference
+    return _boxed_reference(reference) if "\\boxed" in reference or "\\fbox" in reference else reference
+
+
+@lru_cache(maxsize=1024)
+def _boxed_reference(reference: str) -> str:
+    """The answer of a reference that is a solution with its box."""
+    return extract_answer(reference).answer or reference
+
+
+def _ordered(problem: Problem) -> bool | None:
+    """Whether order counts in lists, as the problem's metadata say; None goes by the reference's form.
+
+    Raises:
+        ProblemError: It is neither true nor false.
+    """
+    ordered = problem.metadata.get("ordered")
+    if ordered is not None and not isinstance(ordered, bool):
+        raise ProblemError(
+            f"problem {problem.id!r}: the field 'ordered' must be true or false, not {ordered!r}"
+        )
+    return ordered
 
 
 @lru_cache(maxsize=16_384)
@@ -163,7 +196,7 @@ def _integer_reference(reference: str) -> int | None:
 @lru_cache(maxsize=1024)
 def _small_value_is(answer: str, integer: int) -> bool | None:
     """Whether an answer to an integer question is that integer; None where symbols must decide."""
-    if "%" in answer or "percent" in answer:
+    if "%" in answer or ("p" in answer.lower() and _SHARE.search(answer)):
         return False  # 2500 % is 25, but it is not the integer 25
     if len(answer) > _INLINE_LENGTH:
         return None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from mars_env.grading.math.characters import as_ascii
+
 MAX_DIGITS = 4000
 """Longer integers are refused (Python itself refuses to convert beyond 4,300 digits)."""
 
@@ -15,9 +17,9 @@ _WRAPPER = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|boldsymbol|bm|mbox|boxed|fbox|displaystyle)\b\s*"
 )
 _SPACING = re.compile(r"\\[,!;:> ]|\\q?quad\b|\\(?:left|right)\b|~|\s|\$|\{|\}|\\\(|\\\)")
-_SEPARATORS = re.compile(r"(?<=\d)(?:\{,\}|,\\!|\\[,;:!]|,)\s*(?=\d{3}(?!\d))")
+_SEPARATORS = re.compile(r"(?<=[0-9])(?:\{\s*,\s*\}|,\\!|\\[,;:!]|,)\s*(?=[0-9]{3}(?![0-9]))")
 _PLAIN = re.compile(r"[+-]?\d{1,4000}(?:\.0*)?\Z", re.ASCII)
-_GROUPED = re.compile(r"[+-]?\d{1,3}(?:(?:\{,\}|,\\!|\\[,;:!]|,)\d{3})+(?:\.0*)?\Z", re.ASCII)
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:\{\s*,\s*\}|,\\!|\\[,;:!]|,)\d{3})+(?:\.0*)?\Z", re.ASCII)
 
 
 def read_integer(text: str) -> int | None:
@@ -37,7 +39,9 @@ def read_integer(text: str) -> int | None:
         return None
     if _PLAIN.match(text):
         return int(text.partition(".")[0])
-    text = text.replace("−", "-").strip("$ ")
+    text = as_ascii(text).replace("−", "-").strip("$ ")
+    if _PLAIN.match(text):
+        return int(text.partition(".")[0])
     text = _WRAPPER.sub("", text)
     if _GROUPED.match(text):
         text = _SEPARATORS.sub("", text)

@@ -7,6 +7,20 @@ from fractions import Fraction
 from mars_env.grading.math.nodes import Node, Unreadable, number
 from mars_env.grading.math.units import Unit, unit
 
+PERCENT = frozenset(
+    (
+        "percent",
+        "pct",
+        "per cent",
+        "percents",
+        "percentage",
+        "percentage point",
+        "percentage points",
+        "prozent",
+    )
+)
+"""Words for per cent."""
+
 
 def measure(node: Node) -> tuple[Node, Unit | str | None]:
     """A number and its unit: a `Unit`, ``"%"``, ``"deg"`` and other marks, or None for no unit.
@@ -31,7 +45,7 @@ def measure(node: Node) -> tuple[Node, Unit | str | None]:
             return inner, name
         if name in ("degree", "degrees"):
             return inner, "deg"
-        if name == "percent":
+        if name in PERCENT:
             return inner, "%"
         return inner, unit(name)
     if node.kind == "add" and any(child.kind == "quantity" for child in node.args):

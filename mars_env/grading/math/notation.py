@@ -47,7 +47,8 @@ def read(text: str, *, commas: bool = True) -> Node:
 
 
 _CLOCK = re.compile(
-    r"(\d{1,2}):([0-5]\d)\s*(?:\\[,; ]\s*)?(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
+    r"(?:\\(?:text|mathrm|textrm)\{\s*)?([0-9]{1,2}):([0-5][0-9])\s*(?:\\[,; ]\s*)?"
+    r"(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
     re.IGNORECASE,
 )
 
@@ -144,7 +145,8 @@ class _Parser(Factors):
         self.depth -= 1
         node = terms[0] if len(terms) == 1 else Node("add", tuple(terms))
         if self.accept(r"\pmod"):
-            node = Node("mod", (node, self.argument()))
+            modulus = self.primary() if self.peek().kind == "num" else self.argument()
+            node = Node("mod", (node, modulus))
         elif self.peek().text == "(" and self.peek(1).text == r"\bmod":
             self.place += 2
             node = Node("mod", (node, self.sum()))

@@ -10,17 +10,14 @@ import re
 from collections.abc import Container, Iterator
 from typing import NamedTuple
 
-from mars_env.grading.math.nodes import words
-from mars_env.grading.math.spelled import is_number_word
+from mars_env.grading.math.spelled import is_number_word, spelled_number
+from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import NOT_UNITS
 
 MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
 )
 _DISPLAY = re.compile(r"(?:\$\$(.{1,4000}?)\$\$|\\\[(.{1,4000}?)\\\])", re.DOTALL)
-_MONEY = re.compile(
-    r"\\.|\$\$|(?P<money>\$)(?=\d)(?=[^$\n]*(?:[ \t]\$\d|(?:\n|\Z)))|\$[^$\n]*\$", re.DOTALL | re.ASCII
-)
 
 
 class _Cue(NamedTuple):
@@ -115,6 +112,7 @@ _LINKS = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by))*[\s:,*_]+|[=:]\s*",
     re.IGNORECASE,
 )
+_LINK_AT_END = re.compile(r"\b(?:is|are|be|equals?)[\s:,*_]*\Z|[=:\s]+\Z", re.IGNORECASE)
 _THERE = re.compile(r"there\s+(?:are|is)\s+(?:exactly\s+|only\s+)?", re.IGNORECASE)
 _TAKEN_BACK = re.compile(
     r"n[’']t\b|\b(?:not|never|neither|nor|no|cannot|if|unless|whether|suppose|supposing|assume|assuming|either|or"
@@ -123,6 +121,14 @@ _TAKEN_BACK = re.compile(
     r"|almost|nearly|around|wonder|know|fails?|except|unknown|false|pas|peut-être|environ|si|ou|nicht|vielleicht"
     r"|ungefähr|etwa|wenn|ob|oder|quizás?|tal[ ]vez|aproximadamente|casi|falls|mindestens|höchstens|moins"
     r"|plus|menos|más)\b|不|或|可能|大约|如果|若|假设|是否|吗|约|至少|至多",
+    re.IGNORECASE,
+)
+_DOUBTED = re.compile(
+    r"n[’']t\b|\b(?:(?:do|does|did|can|could|would|am|are|is) not|cannot"
+    r"|not (?:true|sure|clear|certain|correct|known|the)|never|neither|if|unless|whether"
+    r"|suppos\w+|assum\w+|either|perhaps|maybe|possibly|probably"
+    r"|presumably|unsure|unclear|doubt|guess|wrong|incorrect|impossible|unlikely|wonder|nicht|pas|si|wenn|ob"
+    r"|(?:may|might|could|would|should)\s*\Z)|不|如果|若|假设|是否",
     re.IGNORECASE,
 )
 _SUPPOSED = re.compile(
@@ -147,7 +153,10 @@ _LEAD_IN = re.compile(
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_JOINERS = words("and or et ou und oder")
+_JOINERS = {
+    "and": "and", "or": "or", "et": "and", "ou": "or", "und": "and", "oder": "or", "y": "and", "o": "or",
+}  # fmt: skip
+_JOINED = re.compile(r"(?<=[\s$\d])(et|ou|und|oder|y|o)(?=\s)", re.IGNORECASE)
 _CHINESE = re.compile("[\u4e00-\u9fff]+")
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d+),(?=(?:\d{1,2}|\d{4,})(?![\d,.]))", re.ASCII)
 
@@ -157,18 +166,6 @@ class Statement(NamedTuple):
 
     answer: str
     is_value: bool
-
-
-def escape_money(text: str) -> str:
-    r"""``$`` written as ``\$`` where it is money: before an amount, and not the start of a formula.
-
-    Example:
-        >>> escape_money("$10,200 + $255 = $10,455."), escape_money("$10,455$ of $x$")
-        ('\\$10,200 + \\$255 = \\$10,455.', '$10,455$ of $x$')
-    """
-    if "$" not in text:
-        return text
-    return _MONEY.sub(lambda match: r"\$" if match.group("money") else match.group(), text)
 
 
 def is_value(text: str) -> bool:
@@ -214,6 +211,7 @@ def last_statement(text: str, quoted: Container[int], *, values: bool = False) -
         answer, asked = clause(escape_money(text[end : end + 5000]))
         if cue.decimal_comma:
             answer = _DECIMAL_COMMA.sub(r"\1.", answer)
+            answer = _JOINED.sub(lambda match: _JOINERS[match[1].lower()], answer)
         if not answer or asked or _IDLE.match(answer):
             continue
         value = stated(answer)
@@ -286,24 +284,27 @@ def stated(sentence: str) -> str | None:
         ('34', '34', None)
     """
     if is_value(sentence):
-        return sentence
+        number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
+        return sentence if number is None else str(number)
     hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
     starts = [match.end() for match in _LINKS.finditer(hidden)]
     if there := _THERE.match(hidden):
         starts.append(there.end())
     for start in starts[-1:]:
         value = peel(sentence[start:])
-        if is_value(value) and not _TAKEN_BACK.search(_outside(hidden[:start])):
+        if is_value(value) and not _doubted(hidden[:start]):
             return value
     if said := _REVERSED.search(hidden):
         before = sentence[: said.start()]
-        if not _TAKEN_BACK.search(_outside(hidden[: said.start()])):
+        if not _doubted(hidden[: said.start()]):
             return _last_value(before)
     return None
 
 
-def _outside(text: str) -> str:
-    return text.replace("if and only if", " ")
+def _doubted(text: str) -> bool:
+    """Whether a sentence, up to the value in which it ends, says that this may not be so."""
+    text = _LINK_AT_END.sub("", text.replace("if and only if", " "))
+    return bool(_DOUBTED.search(text))
 
 
 def _last_value(text: str) -> str | None:
@@ -321,18 +322,14 @@ def concluded(sentence: str) -> str | None:
     """The value in which the last sentence of a text ends, led in by "is", "so", "therefore" and the like."""
     sentence = sentence.strip().rstrip(".!。 \t*_")
     hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
-    said = None if _TAKEN_BACK.search(_outside(hidden)) else _REVERSED.search(hidden)
+    said = None if _doubted(hidden) else _REVERSED.search(hidden)
     if said:
         return _last_value(sentence[: said.start()])
     spans = list(MATH_SPAN.finditer(sentence))
     if spans and not sentence[spans[-1].end() :].strip(" .!*_"):
         lead = sentence[: spans[-1].start()].rstrip("*_ ")
         plain = not lead.strip() or _LEAD_IN.search(lead) or _OPENER.fullmatch(lead.rstrip(",: "))
-        return (
-            peel(spans[-1].group())
-            if plain and not _TAKEN_BACK.search(_outside(MATH_SPAN.sub(" ", lead)))
-            else None
-        )
+        return peel(spans[-1].group()) if plain and not _doubted(MATH_SPAN.sub(" ", lead)) else None
     return stated(sentence) if _OPENER.match(sentence) or _THUS.search(hidden) else None
 
 

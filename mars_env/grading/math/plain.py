@@ -5,26 +5,15 @@ from __future__ import annotations
 import re
 from itertools import product
 
-from mars_env.grading.math.nodes import Node, Unreadable, number, operators
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, number, operators
+from mars_env.grading.math.spelled import spelled_number
 
 _ARTICLES = re.compile(r"\b(?:the|a|an)\b")
-_NO_SOLUTION = frozenset(
-    (
-        "no solution",
-        "no solutions",
-        "none",
-        "empty set",
-        "no real solution",
-        "no real solutions",
-        "no such number",
-    )
+_NO_SOLUTION = re.compile(
+    r"none|empty set|(?:there (?:is|are|exists?) )?no (?:such |(?:real|integer|rational|positive|valid) )?"
+    r"(?:solutions?|roots?|numbers?|values?|integers?)(?: exists?)?"
 )
 SYNONYMS = {"dne": "does not exist", "undefined": "undefined", "infinite": "infinity", "∞": "infinity"}
-_NUMBER_WORDS = {
-    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
-    "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15,
-    "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19, "twenty": 20,
-}  # fmt: skip
 
 
 def plain(node: Node) -> Node:
@@ -40,6 +29,8 @@ def plain(node: Node) -> Node:
         return _words(node)
     if node.kind == "relation" and (shown := _relation_as_value(node)) is not None:
         return plain(shown)
+    if (rewritten := _rewritten(node)) is not None:
+        return plain(rewritten)
     if node.kind == "builder" and parameters(node.args[1:]):
         return Node("where", node.args)
     if node.kind == "mul" and node.args[1].kind == "matrix":
@@ -65,6 +56,29 @@ def _relation_as_value(node: Node) -> Node | None:
     return None
 
 
+def _rewritten(node: Node) -> Node | None:
+    r"""What is written in an odd way, in the usual one.
+
+    ``5 = x`` is ``x = 5``, ``\\mathbb{R} - \\{1\\}`` leaves 1 out, and ``x < 1 \\cup x > 3`` joins two
+    conditions by "or".
+    """
+    args = node.args
+    if node.kind == "add" and len(args) == 2 and args[1].kind == "neg" and args[1].args[0].kind == "set":
+        return Node("setop", (args[0], args[1].args[0]), "setminus") if args[0].value == "R" else None
+    if operators(node) == ("=",) and args[1].kind == "sym" and args[0].kind in EXPRESSIONS:
+        if any(part.kind == "sym" for part in args[0].walk()):
+            return None
+        return Node("relation", (args[1], args[0]), ("=",))
+    if node.kind == "relation":
+        for k, part in enumerate(args[1:-1], start=1):
+            if part.kind == "setop" and part.value == "cup" and part.args[0].kind in EXPRESSIONS:
+                ops = operators(node)
+                left = Node("relation", (*args[:k], part.args[0]), ops[:k])
+                right = Node("relation", (part.args[1], *args[k + 1 :]), ops[k:])
+                return Node("list", (left, right), "or")
+    return None
+
+
 def parameters(items: tuple[Node, ...]) -> list[Node]:
     """The items that only say that a name is an integer."""
     return [
@@ -84,9 +98,12 @@ def _says_nothing(remark: Node) -> bool:
 
 def _words(node: Node) -> Node:
     text = normal_text(node.name)
-    if text in _NUMBER_WORDS:
-        return number(_NUMBER_WORDS[text])
-    if text in _NO_SOLUTION:
+    if (value := spelled_number(text)) is not None:
+        return number(value)
+    first, _, rest = text.partition(" ")
+    if rest and (value := spelled_number(first)) is not None and not spelled_number(rest):
+        return Node("quantity", (number(value),), rest)
+    if _NO_SOLUTION.fullmatch(text):
         return Node("const", value="empty")
     if text in ("infinity", "positive infinity"):
         return Node("const", value="inf")

@@ -55,10 +55,17 @@ def set_like(node: Node) -> bool:
     if node.kind == "relation":
         return any(op in ("<", ">", "<=", ">=", "!=") for op in node.pair) or node.value == ("in",)
     if node.kind == "list":
-        return any(set_like(item) for item in node.args)
+        return any(set_like(item) for item in node.args) or _several_intervals(node)
     if node.kind == "group":
         return len(node.args) == 2 and any(is_infinite(item) for item in node.args)
     return node.kind in ("setop", "builder") or (node.kind == "const" and node.value in ("R", "empty"))
+
+
+def _several_intervals(node: Node) -> bool:
+    """``[0,2], [3,5)``: brackets that can only be those of intervals, one beside the other."""
+    return all(item.kind == "group" and len(item.args) == 2 for item in node.args) and any(
+        "[" in item.pair or "]" in item.pair for item in node.args
+    )
 
 
 def variable_of(node: Node) -> str | None:
@@ -124,6 +131,11 @@ def _builder(node: Node) -> RealSet:
 
 
 def _several(node: Node) -> RealSet:
+    if {item.kind for item in node.args} <= {"group", "setop", "set"} and set_like(node):
+        regions = [real_set(item) for item in node.args]
+        if any(intersection(a, b) for k, a in enumerate(regions) for b in regions[:k]):
+            raise Unreadable("intervals that overlap, without a word on how they are joined")
+        return union(regions)
     if {item.kind for item in node.args} != {"relation"} or len(
         {variable_of(item) for item in node.args}
     ) != 1:

@@ -18,9 +18,17 @@ def has_dots(node: Node) -> bool:
 
 def is_name(node: Node) -> bool:
     """Whether a left side is a name and nothing else: ``x``, ``f(x)``, ``(x, y)``, but not ``x + y``."""
-    plain = node.kind in ("sym", "text", "call")
+    plain = node.kind in ("sym", "text", "call") or _is_ratio_of_segments(node)
     plain = plain or (node.kind in ("group", "ratio") and all(map(is_name, node.args)))
     return plain and is_label(node)
+
+
+def _is_ratio_of_segments(node: Node) -> bool:
+    """``NO/BO``, of two names that are capital letters."""
+    return node.kind == "div" and all(
+        part.kind == "sym" and len(part.name) > 1 and part.name.isalpha() and part.name.isupper()
+        for part in node.args
+    )
 
 
 def is_label(node: Node) -> bool:
@@ -119,6 +127,25 @@ def is_mapping(node: Node) -> bool:
     ):
         return False
     return len({item.args[0] for item in node.args}) == len(node.args) > 1
+
+
+def in_order(node: Node, ordered: bool | None) -> Node:
+    """A list as a tuple where order is to count, a tuple as a list where it is not to."""
+    if ordered is True and node.kind == "list" and node.value != "or" and not is_mapping(node):
+        return Node("group", items_of(node), ("(", ")"))
+    if ordered is False and node.kind == "group":
+        return Node("list", node.args, "comma")
+    return node
+
+
+def plainly_listed(node: Node) -> bool:
+    """Whether a list holds values without names."""
+    return node.kind == "list" and all(item.kind in EXPRESSIONS for item in node.args)
+
+
+def values_in_order(node: Node) -> tuple[Node, ...]:
+    """The values of a list, with or without names, in the order in which they are written."""
+    return tuple(value_of(item) for item in node.args)
 
 
 def assigned(node: Node) -> list[Node] | None:

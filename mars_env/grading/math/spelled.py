@@ -86,19 +86,43 @@ def _whole(words: list[str]) -> int | None:
     return total + group if words and (said or total) else None
 
 
+_SPELLED = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*(?:an?\s+)?([A-Za-z]+(?:[ -][A-Za-z]+)*)\s*\}\.?"
+)
+
+
+def in_digits(text: str) -> str:
+    r"""A text that is a number in words or an ordinal, as the number in digits; any other text as it is.
+
+    Example:
+        >>> in_digits(r"\text{Thirty-four}"), in_digits(r"34^{\text{th}}"), in_digits("34th")
+        ('34', '34', '34th')
+    """
+    if len(text) > 120:
+        return text
+    if text.startswith("\\") and (match := _SPELLED.fullmatch(text)):
+        value = spelled_number(match[1].lower().replace("-", " "))
+        if value is None:
+            return text
+        if value.denominator == 1:
+            return str(value.numerator)
+        return rf"{'-' * (value < 0)}\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
+    return without_ordinal(text)
+
+
 _ORDINAL = re.compile(
-    r"(\d{1,9})(?:\\[ ,])?\s*(?:\^\s*\{?\s*)?(?:\\(?:text|textrm|mathrm|mbox|rm)\s*\{\s*)?"
-    r"(st|nd|rd|th)\s*\}{0,2}\.?",
+    r"(\d{1,9})(?:\^\s*\{?\s*(?:\\(?:text|textrm|mathrm|mbox|rm)\s*\{\s*)?|\\(?:text|textrm|mathrm|mbox)\{)"
+    r"(st|nd|rd|th)\s*\}{1,2}\.?",
     re.ASCII,
 )
 
 
 def without_ordinal(text: str) -> str:
-    r"""A text that is an ordinal number, as the number: ``34^{\text{th}}`` is 34, ``34st`` is nothing.
+    r"""A text that is an ordinal number, as the number: ``34^{\text{th}}`` is 34, ``34^{st}`` stays.
 
     Example:
-        >>> without_ordinal(r"34^{\text{th}}"), without_ordinal("22nd"), without_ordinal("34st")
-        ('34', '22', '34st')
+        >>> without_ordinal(r"34^{\text{th}}"), without_ordinal("22^{nd}"), without_ordinal("34^{st}")
+        ('34', '22', '34^{st}')
     """
     match = _ORDINAL.fullmatch(text) if text.rstrip(".}")[-2:] in ("st", "nd", "rd", "th") else None
     if match is None:

@@ -19,6 +19,8 @@ from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, words
 from mars_env.grading.math.notation import read
 from mars_env.grading.math.plain import normal_text
+from mars_env.grading.math.shapes import in_order
+from mars_env.grading.math.spelled import date
 from mars_env.grading.math.tokens import tidy
 
 logging.getLogger("math_verify").setLevel(logging.CRITICAL)
@@ -28,10 +30,11 @@ DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
 _COMMAS = re.compile(r"\d,\d{3}")
 _ZEROS = re.compile(r"\d,0\d\d")  # "1,024" is a number and nothing else
-_CHOICE = re.compile(r"\(?([A-J])\)?[.:]?\Z")
+_CHOICE = re.compile(r"\(? ?([A-J]) ?\)?[.:]?\Z")
 _CHOSEN = re.compile(
     r"(?:\(([A-J])\)|([A-J])[).:])\s*(?!and\b|or\b|[,;&/(])\S(?!.*\([A-J]\))(?!.*\b(?:and|or)\b)"
 )
+_OFFERED = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(?![,;&/+*=^_(-]|and\b|or\b)(\S.*)\Z", re.DOTALL)
 _FONTS = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b\s*|[${}]|\\[ ,;:!()]|\\(?:left|right)\b"
 )
@@ -65,8 +68,17 @@ def parse(text: str) -> Parsed:
     return Parsed(text, tuple(readings), problem)
 
 
-def judge(reference: str, answer: str, tolerance: float | None = None) -> tuple[bool, str]:
+def judge(
+    reference: str, answer: str, tolerance: float | None = None, ordered: bool | None = None
+) -> tuple[bool, str]:
     r"""Whether an answer equals a reference, and why not.
+
+    Args:
+        reference: What it is compared with.
+        answer: What a model wrote.
+        tolerance: See `same_answer`.
+        ordered: Whether order counts in lists; None goes by the form: in ``(a, b)`` it does, in
+            ``a, b`` and ``\{a, b\}`` it does not.
 
     Raises:
         OverLimit: The answer, or a value in it, is larger than the limits allow.
@@ -76,7 +88,11 @@ def judge(reference: str, answer: str, tolerance: float | None = None) -> tuple[
         (True, '')
         >>> judge(r"\frac{1}{3}", "0.333333")
         (False, 'the answer differs from the reference')
+        >>> judge("10, 4, -2", "4, 10, -2")[0], judge("10, 4, -2", "4, 10, -2", ordered=True)[0]
+        (True, False)
     """
+    if len(reference) <= 400 and (offered := _OFFERED.match(_plain(reference))):
+        return _judge_offered(offered, answer, tolerance)
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
@@ -84,7 +100,7 @@ def judge(reference: str, answer: str, tolerance: float | None = None) -> tuple[
     for left in first.readings:
         for right in second.readings:
             try:
-                if same_answer(left, right, tolerance):
+                if same_answer(in_order(left, ordered), in_order(right, ordered), tolerance):
                     return True, ""
             except (Unreadable, Undefined):
                 continue  # of different shapes, or without a value: not equal
@@ -93,6 +109,20 @@ def judge(reference: str, answer: str, tolerance: float | None = None) -> tuple[
     if _math_verify_agrees(reference, answer, tolerance):
         return True, ""
     return False, DIFFERENT if second.readings else NOT_READ
+
+
+def _judge_offered(offered: re.Match[str], answer: str, tolerance: float | None) -> tuple[bool, str]:
+    """An answer to ``(C) 48``: the letter, the value, or both of them."""
+    letter, value = offered[1] or offered[2], offered[3]
+    picked = _plain(answer) if len(answer) <= 400 else ""
+    if choice := _CHOICE.match(picked):
+        same = choice[1] == letter
+        return same, "" if same else DIFFERENT
+    if also := _OFFERED.match(picked):
+        if (also[1] or also[2]) != letter:
+            return False, DIFFERENT
+        answer = also[3]
+    return judge(value, answer, tolerance)
 
 
 def unfit(reference: str) -> str | None:
@@ -145,6 +175,8 @@ def _same_words(reference: str, answer: str) -> bool | None:
         and normal_text(r) == normal_text(a)
     ):
         return True
+    if (day := date(r)) and (other := date(a)):
+        return day[:2] == other[:2] and day[2] in (None, other[2])
     if len(a) <= 400 and (choice := _CHOICE.match(r)) and (picked := _CHOICE.match(a) or _CHOSEN.match(a)):
         return choice.group(1) == next(g for g in picked.groups() if g)
     return None

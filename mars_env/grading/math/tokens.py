@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from mars_env.grading.math.characters import as_ascii
 from mars_env.grading.math.nodes import OverLimit, Unreadable, words
+from mars_env.grading.math.spelled import in_digits
 
 MAX_LENGTH = 10_000
 """Longest text that is read, in characters."""
@@ -22,11 +24,19 @@ UNICODE = {
     "₃": "_{3}", "₄": "_{4}", "₅": "_{5}", "₆": "_{6}", "₇": "_{7}", "₈": "_{8}", "θ": r"\theta ",
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ", "ω": r"\omega ",
     "μ": r"\mu ", "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ",
-    "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "\u00a0": " ", "\u2009": " ", "\u202f": " ",
-    "’": "'", "′": "'", "（": "(", "）": ")", "，": ",", "：": ":", "；": ";", "＝": "=", "€": r"\euro ",
-    "£": r"\pounds ",
+    "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "’": "'", "′": "'", "€": r"\euro ", "£": r"\pounds ",
+    "、": ",", "。": ".", "和": r"\text{ and }", "与": r"\text{ and }", "或者": r"\text{ or }",
+    "或": r"\text{ or }", "无解": r"\text{no solution}",
 }  # fmt: skip
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
+_CHINESE_UNITS = {
+    "平方厘米": "cm^2", "平方米": "m^2", "立方厘米": "cm^3", "立方米": "m^3", "厘米": "cm", "毫米": "mm",
+    "千米": "km", "公里": "km", "米": "m", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
+    "克": "g", "小时": "hours", "分钟": "minutes", "秒": "seconds", "天": "days", "年": "years",
+    "岁": "years", "美元": "dollars", "元": "yuan", "度": "degrees", "个": "", "只": "", "人": "", "种": "",
+    "次": "", "本": "", "张": "", "条": "", "块": "", "页": "", "名": "", "辆": "", "棵": "", "颗": "",
+}  # fmt: skip
+_CHINESE_UNIT = re.compile(rf"(?<=[0-9}}\s)])({'|'.join(_CHINESE_UNITS)})(?![\u4e00-\u9fff])")
 
 SPACING = words(
     r"\, \! \; \: \> \  \quad \qquad \left \right \middle \displaystyle \textstyle \limits \nolimits \hfill"
@@ -35,7 +45,8 @@ SPACING = words(
 ) | {"\\ ", "~", "\\\n"}
 _SYMBOL_FONTS = words(r"\mathrm \operatorname \mathbf \mathit \mathsf \boldsymbol \bm")
 _ALIASES = {
-    r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\dbinom": r"\binom",
+    r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\sfrac": r"\frac",
+    r"\nicefrac": r"\frac", r"\cfrac": r"\frac", r"\dbinom": r"\binom",
     r"\tbinom": r"\binom", r"\leq": r"\le", r"\leqslant": r"\le", r"\geq": r"\ge", r"\geqslant": r"\ge",
     r"\neq": r"\ne", "*": r"\cdot", r"\ast": r"\cdot", r"\cdotp": r"\cdot", "/": r"\div",
     r"\dots": r"\ldots", r"\cdots": r"\ldots", "...": r"\ldots", r"\dotsc": r"\ldots", r"\dotsb": r"\ldots",
@@ -46,7 +57,7 @@ _ALIASES = {
     r"\simeq": r"\approx", r"\%": "%", r"\infin": r"\infty", r"\varphi": r"\phi",
     r"\varepsilon": r"\epsilon", r"\colon": ":", r"\bigcup": r"\cup", r"\bigcap": r"\cap",
     r"\to": r"\rightarrow", r"\R": r"\RR", "**": "^", r"\tg": r"\tan", r"\arctg": r"\arctan",
-    r"\ctg": r"\cot", "$": r"\$",
+    r"\ctg": r"\cot", "$": r"\$", r"\textdollar": r"\$",
 }  # fmt: skip
 FUNCTIONS = words(
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth ln log lg exp"
@@ -64,18 +75,20 @@ _WORD_ALIASES = {
 SHORT_WORDS = words("no yes odd red not the one two six ten all any may")
 RAW_UNITS = words(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
-    " feet inches hours minutes"
+    " feet inches hours minutes pct"
 )
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
-    |(?P<repeat>\d*\.\d*\\(?:overline|bar|dot|overset\{\.\})\s*(?:\{\d+\}|\d))
-    |(?P<based>[0-9]*[A-F][0-9A-F]*_\{?(?:1[1-9]|2\d|3[0-6])\}?(?![0-9]))
-    |(?P<science>\d+(?:\.\d+)?[eE][+-]?\d{1,6}(?![\dA-Za-z]))
-    |(?P<grouped>\d{1,3}(?:(?:\{,\}|,\\!|\\[,;:!\ ]|\{\\,\}|~)\s*\d{3}(?!\d))+(?:\.\d+)?)
-    |(?P<commas>\d{1,3}(?:,\d{3})+(?![\d])(?:\.\d+)?)
-    |(?P<spaced>\d{1,3}(?:\ \d{3})+(?![\d/])(?:\.\d+)?)
-    |(?P<num>\d+\.\d+|\.\d+|\d+(?:\.(?![.\d]))?)
+    |(?P<repeat>[0-9]*\.[0-9]*\\(?:overline|bar|dot|overset\{\.\})\s*(?:\{[0-9]+\}|[0-9]))
+    |(?P<based>[0-9]*[A-F][0-9A-F]*_\{?(?:1[1-9]|2[0-9]|3[0-6])\}?(?![0-9]))
+    |(?P<science>[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{1,6}(?![0-9A-Za-z]))
+    |(?P<grouped>[1-9][0-9]{0,2}
+        (?:(?:\{\s*,\s*\}|,\\!|\\[,;:!\ ]|\{\\,\}|~)\s*[0-9]{3}(?![0-9]))+(?:\.[0-9]+)?)
+    |(?P<decimal>[0-9]+\{\s*,\s*\}[0-9]+)
+    |(?P<commas>[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?)
+    |(?P<spaced>[1-9][0-9]{0,2}(?:\ [0-9]{3})+(?![0-9/])(?:\.[0-9]+)?)
+    |(?P<num>[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+(?:\.(?![.0-9]))?)
     |(?P<wrap>\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|emph|mbox|hbox|math(?:rm|bf|it|sf|bb|cal|scr)|operatorname\*?|boldsymbol|bm|underline)\s*\{)
     |(?P<env>\\(?:begin|end)\s*\{[A-Za-z]+\*?\})
     |(?P<cmd>\\[A-Za-z]+|\\.)
@@ -85,7 +98,30 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _TEXT_WORD = re.compile(r"(?:[ap]\.\ ?m\.?|[A-Za-z]+(?:['’\-][A-Za-z]+)*(?:/[A-Za-z]+)*)\.?")
+_BARE_DOLLAR = re.compile(r"(?<!\\)\$")
+_CURRENCY_CODE = re.compile(r"\b(?:US|C|CA|A|AU|HK)\s*\\?\$(?=\s*[0-9])")
+_DOLLARS = re.compile(r"(?:\\(?:text|mathrm)\s*\{\s*)?\bUSD\b\s*\}?\s*(?=\\?\$?[0-9])")
+_BLACKBOARD = re.compile(r"\\mathbb\s*([A-Z])(?![A-Za-z])")
+_IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZN]\})\s*\)\s*\Z")
+_MODULO = re.compile(
+    r"\(\s*(?:\\b?mod|\\text\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
+    r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
+)
+_INTEGER_NAME = re.compile(
+    r"\s*,?(?:\\[,;: ]|\s|\\quad)*\\text\w*\s*\{\s*,?\s*(?:(?:where|for|with)\s+)?"
+    r"(?:(?:any|all|some|every|an)\s+)?integers?\s*\}\s*\$?([a-z])\$?\s*\Z"
+    r"|\s*,?(?:\\[,;: ]|\s|\\quad)*\\text\w*\s*\{\s*,?\s*(?:where|for|with)?\s*\}\s*\$?([a-z])\$?\s*"
+    r"\\text\w*\s*\{\s*(?:is\s+)?(?:an?\s+)?(?:arbitrary\s+|any\s+)?integer\s*\}\s*\Z"
+)
 _ENDPOINTS = re.compile(r"([\[\]])([^\[\](){}]{1,200}[,;][^\[\](){}]{1,200})([\[\]])")
+
+
+_JOINERS = {"and": "and", "et": "and", "und": "and", "or": "or", "ou": "or", "oder": "or"}
+
+
+_MONEY = re.compile(
+    r"\\.|\$\$|(?P<money>\$)(?=\d)(?=[^$\n]*(?:[ \t]\$\d|(?:\n|\Z)))|\$[^$\n]*\$", re.DOTALL | re.ASCII
+)
 
 
 class Token(NamedTuple):
@@ -102,22 +138,34 @@ def tidy(text: str) -> str:
 
     Example:
         >>> tidy("$x ≤ √2$")
-        'x \\le  \\sqrt 2'
+        'x \\le  \\sqrt{2}'
     """
     if len(text) > MAX_LENGTH:
         raise OverLimit(f"the answer is longer than the limit of {MAX_LENGTH} characters")
-    text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)
+    if not text.isascii():
+        text = _CHINESE_UNIT.sub(lambda m: rf"\text{{ {_CHINESE_UNITS[m[1]] or 'units'}}}", as_ascii(text))
+        text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?)", r"\\sqrt{\1}", text)
+        text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)
     text = re.sub(r"\\[()]", " ", text) if "\\(" in text else text
     text = re.sub(r"(?<!\\)\\[\[\]]", " ", text) if "\\[" in text else text
     if "$" in text:
-        # "$25$" delimits, "\$25" and an odd "$25" are money
-        bare = len(re.findall(r"(?<!\\)\$", text))
-        if bare % 2 == 0:
-            text = re.sub(r"(?<!\\)\$", " ", text)
+        # "$25$" delimits; "\$25", an odd "$25" and the signs of "$20 + $5" are money
+        if len(_BARE_DOLLAR.findall(text)) % 2 == 0:
+            text = _BARE_DOLLAR.sub(" ", escape_money(text))
+        text = _CURRENCY_CODE.sub(r"\\$", text)
     text = re.sub(
         r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color)\s*\{[^{}]*\}", " ", text
     )
     text = text.replace("{:}", ":")
+    if "USD" in text:
+        text = _DOLLARS.sub(r"\\$", text)
+    if r"\mathbb" in text:
+        text = _BLACKBOARD.sub(r"\\mathbb{\1}", text)
+        text = _IN_BRACKETS.sub(r", \1", text)
+    if "mod" in text:
+        text = _MODULO.sub(lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}", text)
+    if "integer" in text:
+        text = _INTEGER_NAME.sub(lambda m: rf", {m[1] or m[2]}\in\mathbb{{Z}}", text)
     text = re.sub(r"\\textcolor\s*\{[^{}]*\}", " ", text)
     text = text.replace("**", "") if text.count("**") % 2 == 0 and text.startswith("**") else text
     text = text.strip().strip('`"').rstrip(";,").rstrip()
@@ -125,7 +173,19 @@ def tidy(text: str) -> str:
         text = text[:-1]
     if "]" in text:
         text = _ENDPOINTS.sub(_french, text)
-    return text.strip()
+    return in_digits(text.strip())
+
+
+def escape_money(text: str) -> str:
+    r"""``$`` written as ``\$`` where it is money: before an amount, and not the start of a formula.
+
+    Example:
+        >>> escape_money("$10,200 + $255 = $10,455."), escape_money("$10,455$ of $x$")
+        ('\\$10,200 + \\$255 = \\$10,455.', '$10,455$ of $x$')
+    """
+    if "$" not in text:
+        return text
+    return _MONEY.sub(lambda match: r"\$" if match.group("money") else match.group(), text)
 
 
 def _french(match: re.Match[str]) -> str:
@@ -164,7 +224,7 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
             raise Unreadable(f"the character {text[place]!r} is not mathematical notation")
         kind, piece = match.lastgroup or "", match.group()
         if kind == "commas" and (brackets or not commas):
-            piece = re.match(r"\d+", piece).group()  # type: ignore[union-attr]
+            piece = re.match(r"[0-9]+", piece).group()  # type: ignore[union-attr]
             kind = "num"
         place += len(piece)
         if kind == "space" or piece in SPACING:
@@ -194,7 +254,9 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
 
 def _token(kind: str, piece: str, spaced: bool) -> Token:
     if kind in ("grouped", "commas", "spaced"):
-        return Token("num", re.sub(r"[^\d.]", "", piece), spaced)
+        return Token("num", re.sub(r"[^0-9.]", "", piece), spaced)
+    if kind == "decimal":
+        return Token("num", re.sub(r"\{\s*,\s*\}", ".", piece), spaced)
     if kind in ("repeat", "based", "science", "num", "env"):
         return Token(kind, piece, spaced)
     if piece in ("and", "or"):
@@ -206,8 +268,10 @@ def _text_word(word: str, mode: str, spaced: bool) -> list[Token]:
     bare = word.rstrip(".")
     if mode == r"\mathbb":
         return [Token("cmd", "\\" + bare * 2, spaced)]
-    if bare.lower() in ("and", "or"):
-        return [Token("op", bare.lower(), spaced)]
+    if bare.lower() in _JOINERS:
+        return [Token("op", _JOINERS[bare.lower()], spaced)]
+    if bare in ("e", "i") and mode in (r"\text", r"\textrm"):
+        return [Token("sym", bare, spaced)]
     if mode in _SYMBOL_FONTS:
         if bare in _WORD_COMMANDS:
             return [Token("cmd", "\\" + bare, spaced)]

@@ -48,7 +48,8 @@ _UNITS = _table()
 _IRREGULAR = {
     "feet": "ft", "inches": "in", "mph": "mi/h", "kph": "km/h", "people": "person", "men": "man",
     "women": "woman", "children": "child", "dice": "die", "vertices": "vertex", "degc": "degc",
-    "degf": "degf",
+    "degf": "degf", "hrs": "hr", "lbs": "lb", "yds": "yd", "secs": "sec", "mins": "min", "kgs": "kg",
+    "cms": "cm",
 }  # fmt: skip
 _SCALES = {
     "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
@@ -62,7 +63,10 @@ NOT_UNITS = words(
     greater half if in infinity is it larger last least less likely many maybe minus mod modulo more
     most much negative neither next no none nor not odd of off one only or other over per perhaps plus
     possibly rd nd remainder roughly same second smaller some square squared st than that th the then third
-    times to true twice unless unknown until up upon wait when which while with without x y z"""
+    aber casi circa environ et etwa falsch faux fois höchstens incorrect mais mal mehr menos mindestens más
+    moins nein nicht no. non oder ou où pas peut-être pero plus presque quizá quizás si sino tal times to true
+    twice u und ungefähr veces vez vielleicht wenn wrong
+    to true twice unless unknown until up upon wait when which while with without x y z"""
 )
 
 

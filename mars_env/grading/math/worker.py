@@ -109,7 +109,10 @@ def _answer(
         phase = "answer"
         _send(replies, {"id": request["id"], "phase": phase})
         signal.setitimer(signal.ITIMER_PROF, settings["cpu_seconds"])
-        equal, reason = symbolic.judge(request["reference"], request["answer"], request["tolerance"])
+        options = {"ordered": request["ordered"]} if "ordered" in request else {}
+        equal, reason = symbolic.judge(
+            request["reference"], request["answer"], request["tolerance"], **options
+        )
         return {"equal": equal, "reason": reason[:1000]}, False
     except symbolic.OverLimit as limit:
         return {"limit": str(limit)[:1000], "phase": phase}, False

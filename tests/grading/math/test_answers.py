@@ -1,0 +1,78 @@
+"""The grammar of answers, as whole completions: what is read, and its hostile twins that stay wrong."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mars_env.grading.math.extract import extract_answer
+from mars_env.grading.math.grader import MathGrader
+from mars_env.types import Problem, Verdict
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def grader():
+    own = MathGrader(workers=1)
+    yield own
+    own.close()
+
+
+def test_there_are_enough_rows_of_both_kinds():
+    counts = Counter(row["verdict"] for row in ROWS)
+    assert counts["CORRECT"] >= 300 and counts["WRONG"] >= 300
+    for rule in {row["rule"] for row in ROWS}:
+        assert len({row["verdict"] for row in ROWS if row["rule"] == rule}) == 2, f"{rule} has no twins"
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_rows_come_out_as_they_say(grader, part):
+    missed = []
+    for row in ROWS[part::8]:
+        grade = grader.grade_sync(Problem("p", "?", row["reference"]), row["text"])
+        if str(grade.verdict) != row["verdict"]:
+            missed.append((row, str(grade)))
+    assert missed == []
+
+
+def test_strict_grading_takes_none_of_the_sentences():
+    sentences = [row for row in ROWS if "boxed" not in row["text"] and "fbox" not in row["text"]]
+    assert len(sentences) > 150
+    assert [row for row in sentences if extract_answer(row["text"], strict=True).answer is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "ordered", "right"),
+    [
+        ("10, 4, -2", "4, 10, -2", None, True),
+        ("10, 4, -2", "4, 10, -2", True, False),
+        ("10, 4, -2", "10, 4, -2", True, True),
+        ("10, 4, -2", "(10, 4, -2)", True, True),
+        ("10, 4, -2", r"\{10, 4, -2\}", True, False),
+        ("10 and 4", "4 and 10", True, False),
+        ("(10, 4, -2)", "(4, 10, -2)", None, False),
+        ("(10, 4, -2)", "(4, 10, -2)", False, True),
+        ("(10, 4, -2)", "4, 10, -2", False, True),
+        ("(10, 4, -2)", "4, 10", False, False),
+        ("x = 1, y = 2", "y = 2, x = 1", True, True),
+    ],
+)
+def test_a_problem_may_say_whether_order_counts(grader, reference, answer, ordered, right):
+    metadata = {} if ordered is None else {"ordered": ordered}
+    grade = grader.grade_sync(Problem("p", "?", reference, metadata=metadata), rf"\boxed{{{answer}}}")
+    assert grade.verdict is (Verdict.CORRECT if right else Verdict.WRONG)
+
+
+def test_a_field_ordered_that_says_neither_is_unfit(grader):
+    problem = Problem("p", "?", "1, 2", metadata={"ordered": "yes"})
+    assert "'ordered' must be true or false" in grader.check_reference(problem)
+    assert grader.grade_sync(problem, r"\boxed{1, 2}").verdict is Verdict.UNKNOWN
+
+
+def test_a_reference_may_be_a_solution_with_its_box(grader):
+    problem = Problem("p", "?", r"Hence $x \in \boxed{\{-1\} \cup [0,7)}.$")
+    assert grader.check_reference(problem) is None
+    assert grader.grade_sync(problem, r"$\boxed{[0,7) \cup \{-1\}}$").verdict is Verdict.CORRECT
+    assert grader.grade_sync(problem, r"$\boxed{[0,7)}$").verdict is Verdict.WRONG
