@@ -7,7 +7,7 @@ import binascii
 import json
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -15,6 +15,8 @@ import aiohttp
 from mars_env.errors import ConfigError
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
+
+_TRIALS = 3  # of a program with which the executor fails, each beside an empty one with which it does not
 
 DATA_FILE = "mars_env_data"
 """Where a program leaves what elsewhere it writes to file descriptor 3."""
@@ -79,9 +81,28 @@ class RemoteBox:
         }
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job; LOST where the executor does not answer as it should."""
+        """Run one job; LOST where the executor does not answer as it should.
+
+        An executor that answers the same job as it should with an empty program, and each time fails with
+        this one, has been broken by the program: an output without end, say. That is the program's failure.
+        """
         if channel is not None or job.source_bytes is None:
             raise ConfigError("a remote sandbox runs Python source without a channel")
+        trials = 0
+        while True:
+            result, ended = await self._ask(job, limits)
+            trials += 1
+            if result.ended is not Ended.LOST or ended is None:
+                return result
+            control, _ = await self._ask(replace(job, source=b""), limits)
+            if control.ended is Ended.LOST:
+                return result
+            if trials == _TRIALS:
+                return replace(result, ended=ended)
+
+    async def _ask(self, job: Job, limits: Limits) -> tuple[Result, Ended | None]:
+        """One request; where it is lost, and the program may have done that, how the program ended then."""
+        assert job.source_bytes is not None
         files = {**self._modules, **job.files}
         request = {
             "code": job.source_bytes.decode("utf-8", "replace"),
@@ -103,18 +124,21 @@ class RemoteBox:
                 if 300 <= response.status < 400:  # programs and tests go to the address that was named alone
                     target = ascii(response.headers.get("Location", ""))[:200]
                     return self._lost(
-                        f"it redirects to {target}, which is not followed: name that address itself"
-                    )
+                        f"it redirects to {target}, which is not followed: name it instead"
+                    ), None
                 if response.status != 200:
-                    return self._lost(f"it answered with status {response.status}")
+                    lost = self._lost(f"it answered with status {response.status}")
+                    return lost, Ended.KILLED if response.status >= 500 else None
                 body = bytearray()
                 async for chunk in response.content.iter_chunked(1 << 16):
                     body += chunk
                     if len(body) > 16 * limits.output_bytes + 65536:
-                        return self._lost("it answered without end")
-                return self._read(json.loads(body), limits)
+                        return self._lost("it answered without end"), Ended.OUTPUT
+                return self._read(json.loads(body), limits), None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
-            return self._lost(f"{type(error).__name__}: {error}"[:300])
+            connected = not isinstance(error, aiohttp.ClientConnectorError)
+            lost = self._lost(f"{type(error).__name__}: {error}"[:300])
+            return lost, Ended.KILLED if connected else None
 
     async def close(self) -> None:
         """Nothing is kept."""

@@ -143,3 +143,35 @@ async def test_it_follows_no_redirect(address):
     result = await sandbox.run("print(1)", backend=f"remote:http://127.0.0.1:{runner.addresses[0][1]}")
     await runner.cleanup()
     assert result.ended is Ended.LOST and "redirects to '/elsewhere'" in result.detail and seen == []
+
+
+@pytest.mark.parametrize(
+    ("program", "ended"),
+    [
+        ("import os\nfor _ in range(40): os.write(1, b'a' * (1 << 19))", Ended.OUTPUT),
+        ("import os\nos.write(1, bytes([255]))", Ended.KILLED),  # this executor fails at what is no text
+    ],
+)
+async def test_a_program_that_breaks_the_executor_each_time_has_failed(address, program, ended):
+    limits = Limits(output_bytes=1 << 20)
+    result = await sandbox.run(program, limits=limits, backend=f"remote:{address}")
+    assert result.ended is ended
+    row = {"id": "p", "prompt": "?", "mode": "stdin", "tests": [{"input": "", "output": "1"}]}
+    grader = CodeGrader(backend=f"remote:{address}", limits=limits)
+    assert (await grader.grade(code_problem_from_row(row), program)).verdict is Verdict.WRONG
+    await grader.aclose()
+
+
+async def test_an_executor_that_fails_with_an_empty_program_too_is_lost():
+    async def fails(request):
+        return web.Response(status=500)
+
+    app = web.Application()
+    app.router.add_post("/run_code", fails)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    result = await sandbox.run("print(1)", backend=f"remote:http://127.0.0.1:{runner.addresses[0][1]}")
+    await runner.cleanup()
+    assert result.ended is Ended.LOST and "status 500" in result.detail

@@ -422,7 +422,7 @@ _ENDED = {
 def _badly_ended(result: Result) -> str | None:
     """A few words for a run that did not end well."""
     if result.ended is Ended.KILLED:
-        return f"it was ended by signal {result.signal}"
+        return f"it was ended by signal {result.signal}" if result.signal else "it broke the sandbox"
     if result.ended is not Ended.EXITED:
         return _ENDED[result.ended]
     if result.exit_code == 0:
