@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import re
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from mars_env.errors import ConfigError, ProblemError, SandboxError
 from mars_env.grading.code import values
+from mars_env.grading.code.asserts import judge_suite
 from mars_env.grading.code.compare import (
     has_room_for,
     has_too_many_words,
@@ -23,9 +22,20 @@ from mars_env.grading.code.compare import (
     value_key,
     values_match,
 )
-from mars_env.grading.code.extract import complete_prompt, extract_program, preamble
-from mars_env.grading.code.replay import MAX_REQUESTS, replay
-from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool, Result
+from mars_env.grading.code.extract import extract_program
+from mars_env.grading.code.outcomes import (
+    SHOWN,
+    SMALL,
+    Outcome,
+    Task,
+    badly_ended,
+    cut,
+    failure_of,
+    glimpse,
+    run_job,
+    said,
+)
+from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool
 from mars_env.text import described
 from mars_env.types import Grade, Problem
 
@@ -34,32 +44,8 @@ T = TypeVar("T")
 FEEDBACK_CHARACTERS = 2000
 """Feedback is cut to about this length."""
 
-_SHOWN = 400  # characters of one input, output or value in feedback
-_ATTEMPTS = 3
-
 _CALL = "from mars_env.grading.code import program\nprogram.call()\n"
 _SCRIPT = "from mars_env.grading.code import program\nprogram.script()\n"
-_SERVE = "from mars_env.grading.code import program\nprogram.serve()\n"
-_SUITE = "from mars_env.grading.code import suite\nsuite.main()\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of one test.
-
-    Attributes:
-        passed: Whether it passed.
-        public: Whether its content may be shown.
-        why: A few words: "wrong answer", "it raised ValueError", "it exceeded the CPU limit".
-        detail: The test's content and what the program gave; for feedback.
-        fault: Whether the machinery failed, so that nothing is known.
-    """
-
-    passed: bool
-    public: bool
-    why: str = ""
-    detail: str = ""
-    fault: bool = False
 
 
 class CodeGrader:
@@ -170,7 +156,7 @@ class CodeGrader:
             return finished(Grade.unknown(f"no sandbox could be had: {error}"))
         return finished(self._conclude(task, backend, outcomes, score))
 
-    def _conclude(self, task: _Task, backend: str, outcomes: Sequence[Outcome], score: str) -> Grade:
+    def _conclude(self, task: Task, backend: str, outcomes: Sequence[Outcome], score: str) -> Grade:
         total = len(task.tests)
         fault = next((o for o in outcomes if o.fault), None)
         if fault is not None:
@@ -212,18 +198,7 @@ def _modules() -> dict[str, str]:
     return {"mars_env": "", "mars_env.grading": "", "mars_env.grading.code": "", **sources}
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """One problem's tests, public ones first, and how to run them."""
-
-    reference: Mapping[str, Any]
-    tests: tuple[Mapping[str, Any], ...]
-    name: str
-    run_all: bool
-    limits: Limits
-
-
-def _task(problem: Problem, which: str, run_all: bool, limits: Limits) -> _Task:
+def _task(problem: Problem, which: str, run_all: bool, limits: Limits) -> Task:
     reference = problem.reference
     if problem.kind != "code":
         raise ConfigError(f"CodeGrader judges code problems; {problem.id!r} is of the kind {problem.kind!r}")
@@ -242,12 +217,12 @@ def _task(problem: Problem, which: str, run_all: bool, limits: Limits) -> _Task:
     wanted = reference[name] if name else ""
     if reference["form"] == "function_call" and reference["method"]:
         wanted = "Solution"
-    return _Task(reference, tuple(tests), wanted, run_all, limits)
+    return Task(reference, tuple(tests), wanted, run_all, limits)
 
 
-async def _judge(lease: Lease, task: _Task, program: str) -> tuple[str, list[Outcome]]:
+async def _judge(lease: Lease, task: Task, program: str) -> tuple[str, list[Outcome]]:
     if task.reference["form"] == "asserts":
-        return lease.backend.name, await _judge_suite(lease, task, program)
+        return lease.backend.name, await judge_suite(lease, task, program)
     judge_one = _judge_stdin if task.reference["form"] == "stdin" else _judge_call
     outcomes = []
     for test in task.tests:
@@ -257,7 +232,7 @@ async def _judge(lease: Lease, task: _Task, program: str) -> tuple[str, list[Out
     return lease.backend.name, outcomes
 
 
-def _stdin_job(task: _Task, test: Mapping[str, Any], program: str) -> Job:
+def _stdin_job(task: Task, test: Mapping[str, Any], program: str) -> Job:
     source = program.encode("utf-8", "surrogatepass")
     given: bytes = test["input"].encode("utf-8", "surrogatepass")
     if task.reference.get("prelude"):
@@ -265,22 +240,22 @@ def _stdin_job(task: _Task, test: Mapping[str, Any], program: str) -> Job:
     return Job(source=source, stdin=given)
 
 
-def _call_job(task: _Task, test: Mapping[str, Any], program: str) -> Job:
+def _call_job(task: Task, test: Mapping[str, Any], program: str) -> Job:
     reference = task.reference
     case = (reference["fn_name"], reference["method"], reference["prelude"], test["arguments"])
     source = program.encode("utf-8", "surrogatepass")
     return Job(source=_CALL, files={"program.py": source, "case": values.encode(case)})
 
 
-async def _outputs(lease: Lease, task: _Task, program: str) -> tuple[str, ...] | None:
+async def _outputs(lease: Lease, task: Task, program: str) -> tuple[str, ...] | None:
     """What a program gives for each test's input; None where it fails on one."""
     stdin = task.reference["form"] == "stdin"
     found = []
     for test in task.tests:
-        result = await _run(lease, (_stdin_job if stdin else _call_job)(task, test, program), task.limits)
+        result = await run_job(lease, (_stdin_job if stdin else _call_job)(task, test, program), task.limits)
         if result.ended is Ended.LOST:
             raise SandboxError(f"the sandbox was lost: {result.detail}")
-        if _badly_ended(result) is not None:
+        if badly_ended(result) is not None:
             return None
         data = result.stdout if stdin else result.data
         text = await _apart(len(data), output_key if stdin else value_key, data)
@@ -290,12 +265,12 @@ async def _outputs(lease: Lease, task: _Task, program: str) -> tuple[str, ...] |
     return tuple(found)
 
 
-async def _judge_stdin(lease: Lease, task: _Task, test: Mapping[str, Any], program: str) -> Outcome:
-    result = await _run(lease, _stdin_job(task, test, program), task.limits)
-    shown = f"Input:\n{_cut(test['input'])}"
-    if (ended := _badly_ended(result)) is not None:
-        return _failure(test, ended, f"{shown}\n{_said(result)}", result)
-    expected, output = _cut(test["output"]), _glimpse(result.stdout)
+async def _judge_stdin(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> Outcome:
+    result = await run_job(lease, _stdin_job(task, test, program), task.limits)
+    shown = f"Input:\n{cut(test['input'])}"
+    if (ended := badly_ended(result)) is not None:
+        return failure_of(test, ended, f"{shown}\n{said(result)}", result)
+    expected, output = cut(test["output"]), glimpse(result.stdout)
     detail = f"{shown}\nExpected output:\n{expected}\nYour output:\n{output}"
     if task.reference.get("checker"):
         return await _check(lease, task, test, result.stdout, detail)
@@ -319,48 +294,44 @@ def _output_is_right(stdout: bytes, expected: str, reference: Mapping[str, Any])
     return outputs_match(expected, output, exact=exact, tolerance=tolerance)
 
 
-SMALL = 16 << 10
-"""Bytes that are read at once, on the event loop; more are read in a thread."""
-
-
 async def _apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
     """Call a function on so many bytes; on many, in a thread, so that other verdicts do not wait."""
     return await asyncio.to_thread(function, *arguments) if size > SMALL else function(*arguments)
 
 
-async def _check(lease: Lease, task: _Task, test: Mapping[str, Any], output: bytes, detail: str) -> Outcome:
+async def _check(lease: Lease, task: Task, test: Mapping[str, Any], output: bytes, detail: str) -> Outcome:
     """Ask the problem's own checker: it exits with 0 where the output is right."""
     names = ("input.txt", "expected.txt", "output.txt")
     given: list[bytes] = [test[name].encode("utf-8", "surrogatepass") for name in ("input", "output")]
     files = dict(zip(names, (*given, output), strict=True))
     job = Job(source=task.reference["checker"], arguments=names, files=files)
     limits = replace(task.limits, cpu_seconds=max(10.0, 2 * task.limits.cpu_seconds))
-    result = await _run(lease, job, limits, role="checker")
+    result = await run_job(lease, job, limits, role="checker")
     if result.ended is Ended.LOST:
-        return _failure(test, "the checker was lost", "", result)
+        return failure_of(test, "the checker was lost", "", result)
     # A checker that fails on an output has not accepted it: the output must not choose the verdict UNKNOWN.
     if result.ok:
         return Outcome(True, test["public"])
     return Outcome(False, test["public"], "wrong answer", detail)
 
 
-async def _judge_call(lease: Lease, task: _Task, test: Mapping[str, Any], program: str) -> Outcome:
+async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> Outcome:
     reference = task.reference
-    result = await _run(lease, _call_job(task, test, program), task.limits)
-    arguments = ", ".join(preview(a, _SHOWN) for a in test["arguments"])
+    result = await run_job(lease, _call_job(task, test, program), task.limits)
+    arguments = ", ".join(preview(a, SHOWN) for a in test["arguments"])
     shown = f"Call: {reference['fn_name']}({arguments})"
     sent = await _apart(len(result.data), _read_sent, result.data, test["accept"], reference.get("tolerance"))
     if sent.kind == "raised" and result.ended is Ended.EXITED:
-        return _failure(
-            test, f"it raised {sent.shown[:60].strip(chr(39))}", f"{shown}\n{_said(result)}", result
+        return failure_of(
+            test, f"it raised {sent.shown[:60].strip(chr(39))}", f"{shown}\n{said(result)}", result
         )
-    if (ended := _badly_ended(result)) is not None:
-        return _failure(test, ended, f"{shown}\n{_said(result)}", result)
+    if (ended := badly_ended(result)) is not None:
+        return failure_of(test, ended, f"{shown}\n{said(result)}", result)
     if sent.kind != "result":
-        return _failure(test, "it returned no value that can be compared", shown, result)
+        return failure_of(test, "it returned no value that can be compared", shown, result)
     if sent.right:
         return Outcome(True, test["public"])
-    expected = preview(test["accept"][0], _SHOWN)
+    expected = preview(test["accept"][0], SHOWN)
     detail = f"{shown}\nExpected: {expected}\nReturned: {sent.shown}"
     return Outcome(False, test["public"], "wrong answer", detail)
 
@@ -390,79 +361,7 @@ def _read_sent(data: bytes, accept: Sequence[Any], tolerance: float | None) -> _
         return _Sent("")
     kind, value = message
     right = kind == "result" and any(values_match(e, value, tolerance=tolerance) for e in accept)
-    return _Sent(kind, right, preview(value, _SHOWN))
-
-
-async def _run(lease: Lease, job: Job, limits: Limits, role: str = "") -> Result:
-    """Run a job; again if a SIGKILL ended it that is not ours: it may have come from outside."""
-    for _ in range(_ATTEMPTS):
-        result = await lease.run(job, limits, role)
-        if not _killed(result):
-            break
-    return result
-
-
-def _killed(result: Result) -> bool:
-    """Whether a SIGKILL ended it that no limit explains."""
-    return result.ended is Ended.KILLED and result.signal == 9
-
-
-_ENDED = {
-    Ended.CPU: "it exceeded the CPU time limit",
-    Ended.WALL: "it exceeded the time limit (it slept, or waited for something)",
-    Ended.MEMORY: "it exceeded the memory limit",
-    Ended.OUTPUT: "it printed too much",
-    Ended.DISK: "it wrote too much to files",
-    Ended.FILES: "it made too many files",
-    Ended.PROCESSES: "it started too many processes or threads",
-    Ended.LOST: "the sandbox was lost",
-}
-
-
-def _badly_ended(result: Result) -> str | None:
-    """A few words for a run that did not end well."""
-    if result.ended is Ended.KILLED:
-        return f"it was ended by signal {result.signal}" if result.signal else "it broke the sandbox"
-    if result.ended is not Ended.EXITED:
-        return _ENDED[result.ended]
-    if result.exit_code == 0:
-        return None
-    said = result.stderr.rstrip()
-    line = said[said.rfind(b"\n") + 1 :][:200].decode("utf-8", "replace")
-    last = re.match(r"([A-Za-z_][\w.]{0,60})(?::|$)", line)
-    if b"Traceback (most recent call last)" in result.stderr and last:
-        return f"it raised {last[1]}"
-    if last and last[1].endswith("Error"):
-        return f"it raised {last[1]}"
-    return f"it exited with status {result.exit_code}"
-
-
-def _failure(test: Mapping[str, Any], why: str, detail: str, result: Result) -> Outcome:
-    fault = result.ended is Ended.LOST
-    text = f"{why} ({result.detail})" if fault and result.detail else why
-    return Outcome(False, test["public"], text, detail, fault)
-
-
-_PROGRAM_FILE = re.compile(r'File "[^"\n]*?(?:main|program)\.py"')
-
-
-def _said(result: Result) -> str:
-    """The end of what a program wrote to standard error; its traceback shows its own frames alone."""
-    end = result.stderr[-SMALL:].decode("utf-8", "replace")
-    text = _PROGRAM_FILE.sub('File "program.py"', end).strip()
-    return text if len(text) <= 1000 else "..." + text[-1000:]
-
-
-def _cut(text: str) -> str:
-    text = text.rstrip("\n")
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
-
-
-def _glimpse(output: bytes) -> str:
-    """The beginning of an output, however long it is."""
-    if len(output) <= SMALL:
-        return _cut(output.decode("utf-8", "replace"))
-    return f"{output[:SMALL].decode('utf-8', 'replace')[:_SHOWN]}... ({len(output):,} bytes)"
+    return _Sent(kind, right, preview(value, SHOWN))
 
 
 def _feedback(outcomes: Sequence[Outcome], total: int, show: str) -> str:
@@ -475,127 +374,3 @@ def _feedback(outcomes: Sequence[Outcome], total: int, show: str) -> str:
         return f"{number}, then a hidden test failed: {failed.why}."
     detail = f"\n{failed.detail}" if failed.detail else ""
     return f"{number}. The first failure: {failed.why}.{detail}"[:FEEDBACK_CHARACTERS]
-
-
-async def _judge_suite(lease: Lease, task: _Task, program: str) -> list[Outcome]:
-    """Assert-style suites: the tests in one sandbox call into the program in another."""
-    outcomes: list[Outcome] = []
-    for _ in range(_ATTEMPTS):
-        ran, suite = await _converse(lease, task, program)
-        outcomes = _suite_outcomes(task, ran, suite)
-        if (why := _not_played(suite)) is not None and await _tests_are_to_blame(lease, task, suite):
-            return [Outcome(False, False, f"{why}, which needs a sandbox with channels", fault=True)]
-        lost = Ended.LOST in (ran.ended, suite.ended)
-        if not (lost or _killed(ran) or _killed(suite)):
-            break
-    return outcomes
-
-
-_NOT_PLAYED = {
-    "long": f"the tests make more than {MAX_REQUESTS} requests to the program",
-    "unlike": "the tests do not ask the program the same in each run",
-}
-
-
-def _not_played(suite: Result) -> str | None:
-    """Why a suite could not be played in turns (see `replay`); None where it could."""
-    report = _report(suite)
-    return _NOT_PLAYED.get(str(report[0])) if isinstance(report, tuple) and report else None
-
-
-async def _tests_are_to_blame(lease: Lease, task: _Task, suite: Result) -> bool:
-    """Whether it lies in the tests that they cannot be played in turns, rather than in a program's answers.
-
-    With a reference solution: whether they cannot be played with it either. Otherwise a program is to blame
-    for whatever a program can bring about: a conversation without end, and the order of a set.
-    """
-    if task.reference.get("solutions"):
-        _, control = await _converse(lease, task, task.reference["solutions"][0])
-        return _not_played(control) is not None
-    kind, *unordered = _report(suite)
-    return kind == "unlike" and not any(unordered)
-
-
-async def _converse(lease: Lease, task: _Task, program: str) -> tuple[Result, Result]:
-    """Run program and tests side by side, with a channel between them: what came of both."""
-    reference = task.reference
-    prompt, name = reference["prompt"], reference["entry_point"]
-    if prompt:
-        program = complete_prompt(prompt, program, name)
-    spec = {
-        "tests": [(test["code"], bool(test.get("check"))) for test in task.tests],
-        "imports": list(reference["imports"]),
-        "helpers": preamble(prompt, name) if prompt else "",
-        "entry_point": name,
-        "all": task.run_all,
-    }
-    files = {
-        "program.py": program.encode("utf-8", "surrogatepass"),
-        "case": values.encode((reference["prelude"], list(reference["imports"]))),
-    }
-    cpu = task.limits.cpu_seconds
-    # The program sleeps while the tests compute, and the tests while the program does.
-    program_limits = replace(task.limits, idle_seconds=2 * cpu + 5)
-    suite_limits = replace(
-        task.limits, cpu_seconds=2 * cpu, idle_seconds=float("inf"), wall_seconds=task.limits.wall + 30
-    )
-    if not lease.backend.channels:
-        return await replay(lease, _SUITE, spec, files, (program_limits, suite_limits))
-    program_box, suite_box = await asyncio.gather(lease.box(), lease.box())
-    ours, theirs = socket.socketpair()
-    program_run = asyncio.ensure_future(
-        program_box.run(Job(source=_SERVE, files=files), program_limits, theirs)
-    )
-    suite_job = Job(source=_SUITE, files={"suite": values.encode(spec)})
-    suite_run = asyncio.ensure_future(suite_box.run(suite_job, suite_limits, ours))
-    try:
-        suite = await suite_run
-        report = _report(suite)
-        if report and report[0] == "ran" and report[1] and report[1][-1][0] != "gone":
-            return Result(Ended.EXITED, exit_code=0), suite  # the program has nothing more to say
-        return await program_run, suite
-    finally:
-        for run in (program_run, suite_run):
-            run.cancel()
-        await asyncio.gather(program_run, suite_run, return_exceptions=True)
-
-
-def _report(suite: Result) -> Any:
-    """The tests' report. They are in a sandbox of their own, where nothing of the program is."""
-    try:
-        return values.decode(suite.data, hashed=False)
-    except values.BadValue:
-        return None
-
-
-def _suite_outcomes(task: _Task, ran: Result, suite: Result) -> list[Outcome]:
-    report = _report(suite)
-    # The program cannot reach the tests' sandbox: a kill there came from outside.
-    if Ended.LOST in (suite.ended, ran.ended) or _killed(suite):
-        why = next((r.detail for r in (suite, ran) if r.ended is Ended.LOST and r.detail), "")
-        return [Outcome(False, False, f"the sandbox was lost{why and f' ({why})'}", fault=True)]
-    if suite.ended is not Ended.EXITED or not isinstance(report, tuple):
-        # What the program sends can use up the tests' limits, so this is not UNKNOWN.
-        return [Outcome(False, False, "the tests did not end within their limits")]
-    if (unplayed := _not_played(suite)) is not None:
-        return [Outcome(False, False, unplayed)]
-    if report[0] == "broken":
-        return [Outcome(False, False, f"the problem's own tests are broken: {report[1]}", fault=True)]
-    if report[0] == "load":
-        why = f"it raised {report[1]}" if report[1] else _badly_ended(ran) or "it ended before the first test"
-        # The program fails by itself, before any test: its traceback tells nothing of them.
-        return [Outcome(False, True, why, _said(ran))]
-    outcomes = []
-    for test, (kind, text, last_call) in zip(task.tests, report[1], strict=False):
-        if kind == "passed":
-            outcomes.append(Outcome(True, test["public"]))
-        else:
-            if kind == "gone":
-                failure = _badly_ended(ran) or "it ended, or sent what is no value"
-            else:
-                failure = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
-            code = _cut(test["code"]) if not test.get("check") else ""
-            parts = (code and f"Test: {code}", last_call, text if kind == "raised" else "")
-            detail = "\n".join(filter(None, parts)) + (f"\n{_said(ran)}" if kind == "gone" else "")
-            outcomes.append(Outcome(False, test["public"], failure, detail))
-    return outcomes

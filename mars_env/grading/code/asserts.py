@@ -1,0 +1,141 @@
+"""Assert-style suites: the tests in one sandbox call into the program in another."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+from typing import Any
+
+from mars_env.grading.code import values
+from mars_env.grading.code.extract import complete_prompt, preamble
+from mars_env.grading.code.outcomes import ATTEMPTS, Outcome, Task, badly_ended, cut, said, was_killed
+from mars_env.grading.code.replay import MAX_REQUESTS, replay
+from mars_env.sandbox import Ended, Job, Lease, Result
+
+_SERVE = "from mars_env.grading.code import program\nprogram.serve()\n"
+_SUITE = "from mars_env.grading.code import suite\nsuite.main()\n"
+
+
+async def judge_suite(lease: Lease, task: Task, program: str) -> list[Outcome]:
+    """Assert-style suites: the tests in one sandbox call into the program in another."""
+    outcomes: list[Outcome] = []
+    for _ in range(ATTEMPTS):
+        ran, suite = await _converse(lease, task, program)
+        outcomes = _suite_outcomes(task, ran, suite)
+        if (why := _not_played(suite)) is not None and await _tests_are_to_blame(lease, task, suite):
+            return [Outcome(False, False, f"{why}, which needs a sandbox with channels", fault=True)]
+        lost = Ended.LOST in (ran.ended, suite.ended)
+        if not (lost or was_killed(ran) or was_killed(suite)):
+            break
+    return outcomes
+
+
+_NOT_PLAYED = {
+    "long": f"the tests make more than {MAX_REQUESTS} requests to the program",
+    "unlike": "the tests do not ask the program the same in each run",
+}
+
+
+def _not_played(suite: Result) -> str | None:
+    """Why a suite could not be played in turns (see `replay`); None where it could."""
+    report = _report(suite)
+    return _NOT_PLAYED.get(str(report[0])) if isinstance(report, tuple) and report else None
+
+
+async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result) -> bool:
+    """Whether it lies in the tests that they cannot be played in turns, rather than in a program's answers.
+
+    With a reference solution: whether they cannot be played with it either. Otherwise a program is to blame
+    for whatever a program can bring about: a conversation without end, and the order of a set.
+    """
+    if task.reference.get("solutions"):
+        _, control = await _converse(lease, task, task.reference["solutions"][0])
+        return _not_played(control) is not None
+    kind, *unordered = _report(suite)
+    return kind == "unlike" and not any(unordered)
+
+
+async def _converse(lease: Lease, task: Task, program: str) -> tuple[Result, Result]:
+    """Run program and tests side by side, with a channel between them: what came of both."""
+    reference = task.reference
+    prompt, name = reference["prompt"], reference["entry_point"]
+    if prompt:
+        program = complete_prompt(prompt, program, name)
+    spec = {
+        "tests": [(test["code"], bool(test.get("check"))) for test in task.tests],
+        "imports": list(reference["imports"]),
+        "helpers": preamble(prompt, name) if prompt else "",
+        "entry_point": name,
+        "all": task.run_all,
+    }
+    files = {
+        "program.py": program.encode("utf-8", "surrogatepass"),
+        "case": values.encode((reference["prelude"], list(reference["imports"]))),
+    }
+    cpu = task.limits.cpu_seconds
+    # The program sleeps while the tests compute, and the tests while the program does.
+    program_limits = replace(task.limits, idle_seconds=2 * cpu + 5)
+    suite_limits = replace(
+        task.limits, cpu_seconds=2 * cpu, idle_seconds=float("inf"), wall_seconds=task.limits.wall + 30
+    )
+    if not lease.backend.channels:
+        return await replay(lease, _SUITE, spec, files, (program_limits, suite_limits))
+    program_box, suite_box = await asyncio.gather(lease.box(), lease.box())
+    ours, theirs = socket.socketpair()
+    program_run = asyncio.ensure_future(
+        program_box.run(Job(source=_SERVE, files=files), program_limits, theirs)
+    )
+    suite_job = Job(source=_SUITE, files={"suite": values.encode(spec)})
+    suite_run = asyncio.ensure_future(suite_box.run(suite_job, suite_limits, ours))
+    try:
+        suite = await suite_run
+        report = _report(suite)
+        if report and report[0] == "ran" and report[1] and report[1][-1][0] != "gone":
+            return Result(Ended.EXITED, exit_code=0), suite  # the program has nothing more to say
+        return await program_run, suite
+    finally:
+        for run in (program_run, suite_run):
+            run.cancel()
+        await asyncio.gather(program_run, suite_run, return_exceptions=True)
+
+
+def _report(suite: Result) -> Any:
+    """The tests' report. They are in a sandbox of their own, where nothing of the program is."""
+    try:
+        return values.decode(suite.data, hashed=False)
+    except values.BadValue:
+        return None
+
+
+def _suite_outcomes(task: Task, ran: Result, suite: Result) -> list[Outcome]:
+    report = _report(suite)
+    # The program cannot reach the tests' sandbox: a kill there came from outside.
+    if Ended.LOST in (suite.ended, ran.ended) or was_killed(suite):
+        why = next((r.detail for r in (suite, ran) if r.ended is Ended.LOST and r.detail), "")
+        return [Outcome(False, False, f"the sandbox was lost{why and f' ({why})'}", fault=True)]
+    if suite.ended is not Ended.EXITED or not isinstance(report, tuple):
+        # What the program sends can use up the tests' limits, so this is not UNKNOWN.
+        return [Outcome(False, False, "the tests did not end within their limits")]
+    if (unplayed := _not_played(suite)) is not None:
+        return [Outcome(False, False, unplayed)]
+    if report[0] == "broken":
+        return [Outcome(False, False, f"the problem's own tests are broken: {report[1]}", fault=True)]
+    if report[0] == "load":
+        why = f"it raised {report[1]}" if report[1] else badly_ended(ran) or "it ended before the first test"
+        # The program fails by itself, before any test: its traceback tells nothing of them.
+        return [Outcome(False, True, why, said(ran))]
+    outcomes = []
+    for test, (kind, text, last_call) in zip(task.tests, report[1], strict=False):
+        if kind == "passed":
+            outcomes.append(Outcome(True, test["public"]))
+        else:
+            if kind == "gone":
+                failure = badly_ended(ran) or "it ended, or sent what is no value"
+            else:
+                failure = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
+            code = cut(test["code"]) if not test.get("check") else ""
+            parts = (code and f"Test: {code}", last_call, text if kind == "raised" else "")
+            detail = "\n".join(filter(None, parts)) + (f"\n{said(ran)}" if kind == "gone" else "")
+            outcomes.append(Outcome(False, test["public"], failure, detail))
+    return outcomes

@@ -1,0 +1,123 @@
+"""What came of a test: outcomes, and the words for how a program ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mars_env.sandbox import Ended, Job, Lease, Limits, Result
+
+SHOWN = 400
+"""Characters of one input, output or value in feedback."""
+
+ATTEMPTS = 3
+"""How often a program is run that a SIGKILL from outside may have ended."""
+
+SMALL = 16 << 10
+"""Bytes that are read at once, on the event loop; more are read in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one test.
+
+    Attributes:
+        passed: Whether it passed.
+        public: Whether its content may be shown.
+        why: A few words: "wrong answer", "it raised ValueError", "it exceeded the CPU limit".
+        detail: The test's content and what the program gave; for feedback.
+        fault: Whether the machinery failed, so that nothing is known.
+    """
+
+    passed: bool
+    public: bool
+    why: str = ""
+    detail: str = ""
+    fault: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem's tests, public ones first, and how to run them."""
+
+    reference: Mapping[str, Any]
+    tests: tuple[Mapping[str, Any], ...]
+    name: str
+    run_all: bool
+    limits: Limits
+
+
+async def run_job(lease: Lease, job: Job, limits: Limits, role: str = "") -> Result:
+    """Run a job; again if a SIGKILL ended it that is not ours: it may have come from outside."""
+    for _ in range(ATTEMPTS):
+        result = await lease.run(job, limits, role)
+        if not was_killed(result):
+            break
+    return result
+
+
+def was_killed(result: Result) -> bool:
+    """Whether a SIGKILL ended it that no limit explains."""
+    return result.ended is Ended.KILLED and result.signal == 9
+
+
+_ENDED = {
+    Ended.CPU: "it exceeded the CPU time limit",
+    Ended.WALL: "it exceeded the time limit (it slept, or waited for something)",
+    Ended.MEMORY: "it exceeded the memory limit",
+    Ended.OUTPUT: "it printed too much",
+    Ended.DISK: "it wrote too much to files",
+    Ended.FILES: "it made too many files",
+    Ended.PROCESSES: "it started too many processes or threads",
+    Ended.LOST: "the sandbox was lost",
+}
+
+
+def badly_ended(result: Result) -> str | None:
+    """A few words for a run that did not end well."""
+    if result.ended is Ended.KILLED:
+        return f"it was ended by signal {result.signal}" if result.signal else "it broke the sandbox"
+    if result.ended is not Ended.EXITED:
+        return _ENDED[result.ended]
+    if result.exit_code == 0:
+        return None
+    errors = result.stderr.rstrip()
+    line = errors[errors.rfind(b"\n") + 1 :][:200].decode("utf-8", "replace")
+    last = re.match(r"([A-Za-z_][\w.]{0,60})(?::|$)", line)
+    if b"Traceback (most recent call last)" in result.stderr and last:
+        return f"it raised {last[1]}"
+    if last and last[1].endswith("Error"):
+        return f"it raised {last[1]}"
+    return f"it exited with status {result.exit_code}"
+
+
+def failure_of(test: Mapping[str, Any], why: str, detail: str, result: Result) -> Outcome:
+    """The outcome of a run that did not end well; a fault where the sandbox was lost."""
+    fault = result.ended is Ended.LOST
+    text = f"{why} ({result.detail})" if fault and result.detail else why
+    return Outcome(False, test["public"], text, detail, fault)
+
+
+_PROGRAM_FILE = re.compile(r'File "[^"\n]*?(?:main|program)\.py"')
+
+
+def said(result: Result) -> str:
+    """The end of what a program wrote to standard error; its traceback shows its own frames alone."""
+    end = result.stderr[-SMALL:].decode("utf-8", "replace")
+    text = _PROGRAM_FILE.sub('File "program.py"', end).strip()
+    return text if len(text) <= 1000 else "..." + text[-1000:]
+
+
+def cut(text: str) -> str:
+    """The beginning of a text, for feedback."""
+    text = text.rstrip("\n")
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
+
+
+def glimpse(output: bytes) -> str:
+    """The beginning of an output, however long it is."""
+    if len(output) <= SMALL:
+        return cut(output.decode("utf-8", "replace"))
+    return f"{output[:SMALL].decode('utf-8', 'replace')[:SHOWN]}... ({len(output):,} bytes)"
