@@ -71,7 +71,7 @@ class SolveThenAssess:
         """Nothing has been written."""
         return State(problem)
 
-    def turn(self, state: State) -> str | None:
+    def current_agent(self, state: State) -> str | None:
         """Solver, Assessor, end."""
         return self.possible_agents[state.turns] if state.turns < self.max_turns else None
 

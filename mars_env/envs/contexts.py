@@ -63,7 +63,7 @@ def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Iterable[Pro
     for filler in _FILLERS:
         state = rules.start(longest)
         for _ in range(min(TURNS, rules.max_turns)):
-            name = rules.turn(state)
+            name = rules.current_agent(state)
             if name is None:
                 break
             agent = agents[name]

@@ -113,7 +113,7 @@ class Linear:
 
     def ask(self, k: int) -> list[Expansion]:
         """The next turn, once the last one is told."""
-        agent = None if self._waiting else self._rules.turn(self._leaf.state)
+        agent = None if self._waiting else self._rules.current_agent(self._leaf.state)
         if agent is None:
             return []
         self._waiting = True
@@ -130,7 +130,7 @@ class Linear:
 
     def final(self) -> str | None:
         """The rules' choice among the graded turns, once the episode is over."""
-        if self._waiting or self._rules.turn(self._leaf.state) is not None:
+        if self._waiting or self._rules.current_agent(self._leaf.state) is not None:
             return None
         index = self._rules.final(self._leaf.state)
         return None if index is None else self._graded[index]
@@ -205,7 +205,7 @@ class Grouped:
     def _orders(self, parents: Sequence[Node]) -> list[Expansion]:
         orders = []
         for parent in parents:
-            agent = self._rules.turn(parent.state)
+            agent = self._rules.current_agent(parent.state)
             if agent is not None:
                 ids = child_ids(parent, 0, self._settings.group)
                 orders.append(Expansion(parent, agent, ids, f"{self._tree}/{ids[0]}"))
@@ -213,7 +213,7 @@ class Grouped:
 
     def _choose(self, outputs: Sequence[Node]) -> list[Node]:
         """At most `branches` of the outputs that go on, in the order of their ids."""
-        goes_on = [node for node in outputs if self._rules.turn(node.state) is not None]
+        goes_on = [node for node in outputs if self._rules.current_agent(node.state) is not None]
         known = [node for node in goes_on if node.turn is None or node.turn.reward is not None]
         candidates = known or goes_on
         rng = np.random.default_rng(derive_seed(self._seed, self._tree, "carry on", self._depth))
@@ -230,7 +230,7 @@ class Grouped:
         return lambda node: 0.0
 
     def _distance_from_preference(self, node: Node) -> float:
-        agent = self._rules.turn(node.state)
+        agent = self._rules.current_agent(node.state)
         preferred = self._settings.prefer.get(role_of(agent)) if agent else None
         reward = node.turn.reward if node.turn else None
         return 0.0 if preferred is None or reward is None else abs(reward - preferred)

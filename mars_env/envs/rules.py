@@ -37,7 +37,7 @@ class Rules(Protocol[S]):
         """The state before the first turn."""
         ...
 
-    def turn(self, state: S) -> str | None:
+    def current_agent(self, state: S) -> str | None:
         """Whose turn it is; None when the episode is over."""
         ...
 

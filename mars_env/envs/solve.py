@@ -35,7 +35,7 @@ class Solve:
     Example:
         >>> rules = Solve(revisions=1)
         >>> state = rules.apply(rules.start(Problem("p", "2 + 2?", "4")), Action("5"), None)
-        >>> rules.turn(state), rules.observe(state, "solver_0")["solution"]
+        >>> rules.current_agent(state), rules.observe(state, "solver_0")["solution"]
         ('solver_0', '5')
     """
 
@@ -59,7 +59,7 @@ class Solve:
         """Nothing has been written yet."""
         return State(problem)
 
-    def turn(self, state: State) -> str | None:
+    def current_agent(self, state: State) -> str | None:
         """The Solver's, until the last revision is written."""
         return SOLVER if state.written <= self.revisions else None
 

@@ -114,10 +114,10 @@ class SolveVerifyCorrect:
         >>> rules = SolveVerifyCorrect(TRAINING)
         >>> state = rules.start(Problem("p", "What is 2 + 2?", "4"))
         >>> state = rules.apply(state, Action("5"), None)
-        >>> rules.turn(state)
+        >>> rules.current_agent(state)
         'verifier_0'
         >>> state = rules.apply(state, Action("2 + 2 is not 5.\nCorrectness: Wrong"), None)
-        >>> rules.turn(state), rules.observe(state, "corrector_0")["report"]
+        >>> rules.current_agent(state), rules.observe(state, "corrector_0")["report"]
         ('corrector_0', '2 + 2 is not 5.\nCorrectness: Wrong')
     """
 
@@ -146,7 +146,7 @@ class SolveVerifyCorrect:
         """Nothing has been written yet."""
         return State(problem)
 
-    def turn(self, state: State) -> str | None:
+    def current_agent(self, state: State) -> str | None:
         """Solver first; then the Verifier, or the Corrector after a failure; None at the end."""
         schedule = self.schedule
         if not state.solutions:
@@ -173,12 +173,12 @@ class SolveVerifyCorrect:
 
     def submission(self, state: State, action: Action) -> str | None:
         """Solutions are graded, the first one and every correction; reports are not."""
-        return None if self.turn(state) == VERIFIER else action.text
+        return None if self.current_agent(state) == VERIFIER else action.text
 
     def note(self, state: State, action: Action) -> Mapping[str, Any]:
         """The round; whether the text was cut off; for a Verifier the verdict as it was read."""
         notes: dict[str, Any] = {"round": len(state.judgements), "truncated": action.truncated}
-        if self.turn(state) == VERIFIER:
+        if self.current_agent(state) == VERIFIER:
             judgement = read_judgement(action.text)
             notes["verdict"] = "Correct" if judgement.passed else "Wrong"
             notes["malformed"] = judgement.malformed
@@ -186,7 +186,7 @@ class SolveVerifyCorrect:
 
     def apply(self, state: State, action: Action, grade: Grade | None) -> State:
         """Add the solution or the judgement; the grade plays no part."""
-        if self.turn(state) == VERIFIER:
+        if self.current_agent(state) == VERIFIER:
             judged = (len(state.solutions) - 1, read_judgement(action.text).passed)
             judgements = (*state.judgements, judged)
             return replace(state, judgements=judgements, report=bug_report(action.text))

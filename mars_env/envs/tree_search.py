@@ -199,7 +199,7 @@ class TreeSearch:
         """The root: nothing is written yet."""
         return State(problem)
 
-    def turn(self, state: State) -> str | None:
+    def current_agent(self, state: State) -> str | None:
         """In turns, where no search chooses; None after as many turns as the tree may have nodes."""
         if state.depth >= self.settings.nodes:
             return None

@@ -74,8 +74,8 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
     state = rules.start(secret)
     assert rules.final(state) is None, "before the first turn there is no final answer"
     turns = graded = 0
-    while (agent := rules.turn(state)) is not None:
-        assert agent in rules.possible_agents, f"turn() names {agent!r}, who is not among possible_agents"
+    while (agent := rules.current_agent(state)) is not None:
+        assert agent in rules.possible_agents, f"current_agent() names {agent!r}, who is not among possible_agents"
         assert turns < rules.max_turns, f"an episode went on after max_turns = {rules.max_turns}"
         _check_observations(rules, state)
         text = texts[int(rng.integers(len(texts)))]
@@ -114,7 +114,7 @@ def _informed(rules: Rules[Any], state: Any, feedback: str) -> Any:
     assert state == before, "informed() changed the state it was given: states must be values"
     assert told == inform(state, feedback), "informed() gave two results for one input"
     assert inform(state, "") == state, "informed() changed the state without feedback"
-    assert rules.turn(told) == rules.turn(state), "feedback changed whose turn it is"
+    assert rules.current_agent(told) == rules.current_agent(state), "feedback changed whose turn it is"
     assert rules.final(told) == rules.final(state), "feedback changed the answer"
     return told
 

@@ -208,8 +208,8 @@ def test_own_rules_may_take_feedback(monkeypatch):
     class Noisy(SolveVerifyCorrect):
         """Feedback lets the Verifier be asked no more."""
 
-        def turn(self, state):
-            return None if state.feedback else super().turn(state)
+        def current_agent(self, state):
+            return None if state.feedback else super().current_agent(state)
 
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))  # registered for this test alone
     name = "told-solve-verify-correct"

@@ -41,8 +41,8 @@ class Broken(Solve):
             return replace(after, solution="You were right.")
         return after
 
-    def turn(self, state):
-        return "solver_0" if self.fault == "endless" else super().turn(state)
+    def current_agent(self, state):
+        return "solver_0" if self.fault == "endless" else super().current_agent(state)
 
     def final(self, state):
         return 7 if self.fault == "answer" and state.written else super().final(state)

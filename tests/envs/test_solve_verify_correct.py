@@ -13,7 +13,7 @@ def play(schedule, verdicts):
     """Play with numbered solutions and the given verdicts; the agents that acted, and the last state."""
     rules, verdicts = SolveVerifyCorrect(schedule), iter(verdicts)
     state, acted = rules.start(PROBLEM), []
-    while (agent := rules.turn(state)) is not None:
+    while (agent := rules.current_agent(state)) is not None:
         acted.append(agent[0])
         text = next(verdicts) if agent == "verifier_0" else f"solution {len(state.solutions)}"
         state = rules.apply(state, Action(text), None)

@@ -78,5 +78,5 @@ class _OnlyCheckers(type(mars_env.make("aime-solve").game.rules)):
     def __init__(self):
         super().__init__(possible_agents=("checker_0",))
 
-    def turn(self, state):
-        return "checker_0" if super().turn(state) else None
+    def current_agent(self, state):
+        return "checker_0" if super().current_agent(state) else None

@@ -23,7 +23,7 @@ def run(tmp_path_factory):
     def run(*arguments):
         environment = {
             **os.environ,
-            "PYTHONPATH": str(home / "site"),
+            "PYTHONPATH": os.pathsep.join([str(home / "site"), os.environ.get("PYTHONPATH", "")]),
             "OMP_NUM_THREADS": "1",
             "HF_HUB_OFFLINE": "1",
         }

@@ -38,7 +38,7 @@ class GuessCheck:
     def start(self, problem):
         return State(problem)
 
-    def turn(self, state):
+    def current_agent(self, state):
         if state.turns >= self.max_turns:
             return None
         return self.possible_agents[state.turns % 2]
