@@ -75,7 +75,7 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
     assert rules.final(state) is None, "before the first turn there is no final answer"
     turns = graded = 0
     while (agent := rules.current_agent(state)) is not None:
-        assert agent in rules.possible_agents, f"current_agent() names {agent!r}, who is not among possible_agents"
+        assert agent in rules.possible_agents, f"current_agent() names {agent!r}, not one of possible_agents"
         assert turns < rules.max_turns, f"an episode went on after max_turns = {rules.max_turns}"
         _check_observations(rules, state)
         text = texts[int(rng.integers(len(texts)))]
