@@ -20,6 +20,7 @@ def played(episode, rng, lift):
 
 def test_a_run_against_itself_differs_by_nothing(run):
     comparison = compare(run, run)
+    assert {"solver_accuracy", "system_accuracy", "tokens"} <= comparison.rows.keys()
     assert all(row.difference.value == pytest.approx(0) for row in comparison.rows.values())
     assert not any(row.clear for row in comparison.rows.values())
 

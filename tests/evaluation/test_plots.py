@@ -4,12 +4,13 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from made_by_make import needed
 
 from mars_env.errors import ConfigError, MissingExtra
+from mars_env.evaluation import plots
 from mars_env.evaluation.statistics import Estimate
 
-plots = pytest.importorskip("mars_env.evaluation.plots")
-pytest.importorskip("matplotlib", reason="plots are an optional extra")
+needed("matplotlib", "plots")
 
 CURVES = {"Solver": [(0, 30.0), (10, 40.0)], "System <b> $x$": [(0, 29.0), (10, 70.0)]}
 RATES = {"Solver": Estimate(0.3, 0.2, 0.4, 30), "System": Estimate(0.7, 0.6, 0.8, 30)}

@@ -4,11 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from made_by_make import needed
 from scipy import stats
 
 from mars_env.search import ABMCTSA, ABMCTSASettings, Ask
 
-treequest = pytest.importorskip("treequest", reason="TreeQuest, the oracle of these tests, is not installed")
+treequest = needed("treequest", "treequest")  # the oracle of these tests
 
 CHOICES = {"thompson": "multiarm_bandit_thompson", "ucb": "multiarm_bandit_ucb", "stack": "stack"}
 FORMS = list(itertools.product(("beta", "gaussian"), CHOICES))
@@ -141,33 +142,40 @@ def check_sums(prior, sums, belief):
         assert (total, squares) == pytest.approx((sum(scores), sum(s * s for s in scores)), abs=1e-9)
 
 
+def score_at(depth):
+    return (0.2, 0.6, 0.1, 0.9)[depth % 4]
+
+
+def our_shape(seed, **options):
+    """Depth and width of our tree after 12 nodes."""
+    algorithm, rng = ABMCTSA(("a", "b"), ABMCTSASettings(**options)), np.random.default_rng(seed)
+    depths = {None: 0}
+    for id in range(12):
+        parent, agent = algorithm.choose(rng)
+        ask = Ask(id, parent, agent)
+        depths[id] = depths[parent] + 1
+        algorithm.asked(ask)
+        algorithm.told(ask, score_at(depths[id]))
+    return max(depths.values()), list(depths.values()).count(1)
+
+
 @pytest.mark.parametrize("prior", ["beta", "gaussian"])
 def test_whole_searches_grow_trees_of_the_same_shapes(prior):
     """Depth and width after 12 nodes, over 100 seeds; scores depend on the depth, so early choices matter."""
-
-    def score(depth):
-        return (0.2, 0.6, 0.1, 0.9)[depth % 4]
-
-    mine, its = [], []
+    mine = [our_shape(seed, prior={"kind": prior}) for seed in range(100)]
+    other = [our_shape(seed, prior={"kind": prior}, depth_decay=0.5) for seed in range(100)]
+    its = []
     for seed in range(100):
-        algorithm, rng = ours(TREES["nothing yet"], prior, "thompson"), np.random.default_rng(seed)
-        depths = {None: 0}
-        for id in range(12):
-            parent, agent = algorithm.choose(rng)
-            ask = Ask(id, parent, agent)
-            depths[id] = depths[parent] + 1
-            algorithm.asked(ask)
-            algorithm.told(ask, score(depths[id]))
-        mine.append((max(depths.values()), list(depths.values()).count(1)))
-
         np.random.seed(seed)  # noqa: NPY002
         oracle = treequest.ABMCTSA(dist_type=prior)
         state = oracle.init_tree()
         for _ in range(12):
             state, trial = oracle.ask(state, ["a", "b"])
             depth = state.tree.get_node(trial.node_to_expand).depth + 1
-            oracle.tell(state, trial.trial_id, ("", score(depth)))
+            oracle.tell(state, trial.trial_id, ("", score_at(depth)))
         nodes = state.tree.get_nodes()
         its.append((max(node.depth for node in nodes), len(state.tree.root.children)))
     for column in (0, 1):
         assert same_frequencies([pair[column] for pair in mine], [pair[column] for pair in its]) > 1e-3
+        # The same test tells a search apart that is another one.
+        assert same_frequencies([pair[column] for pair in other], [pair[column] for pair in its]) < 1e-3

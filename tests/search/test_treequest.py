@@ -3,6 +3,7 @@ import sys
 
 import numpy as np
 import pytest
+from made_by_make import needed
 
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.search import Search, SearchSettings
@@ -20,7 +21,7 @@ ALGORITHMS = [
 
 @pytest.fixture
 def treequest():
-    return pytest.importorskip("treequest", reason="TreeQuest is not installed")
+    return needed("treequest", "treequest")
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

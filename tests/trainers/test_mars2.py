@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from made_by_make import needed
 from tiny_team import LOSS, SAMPLING, brief, environment, flat, made, settings, tiny, weights
 
 import mars_env
@@ -180,17 +181,21 @@ def test_training_raises_the_reward():
 
 
 def run(directory, steps=4):
+    """The weights after some steps, and which steps this call did."""
     torch.set_num_threads(1)
     env, players, wanted = made("heterogeneous", 2, ["a", "b"], steps=steps)
-    asyncio.run(train(env.game, players, env.problems, wanted, directory=directory, checkpoint_every=1))
-    return weights(players)
+    history = asyncio.run(
+        train(env.game, players, env.problems, wanted, directory=directory, checkpoint_every=1)
+    )
+    return weights(players), [metrics.step for metrics in history]
 
 
 def test_two_policies_resume_together_bit_by_bit(tmp_path):
     # The steps are part of no setting that must be the same: a run may be made longer.
-    whole = run(None)
-    run(tmp_path, steps=2)
-    resumed = run(tmp_path)
+    (whole, steps), (half, first) = run(None), run(tmp_path, steps=2)
+    resumed, rest = run(tmp_path)
+    assert (steps, first, rest) == ([1, 2, 3, 4], [1, 2], [3, 4])  # it was resumed, not run again
+    assert not any(torch.equal(whole[name], half[name]) for name in whole)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
@@ -198,8 +203,10 @@ def test_a_pipeline_of_bound_zero_is_synchronous_training():
     found = []
     for pipeline in (None, PipelineSettings(max_staleness=0)):
         env, players, wanted = made("heterogeneous", 2, ["a", "b"], pipeline=pipeline, steps=3)
+        before = weights(players)
         asyncio.run(train(env.game, players, env.problems, wanted))
         found.append(weights(players))
+        assert not any(torch.equal(before[name], found[-1][name]) for name in before)
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
 
@@ -242,7 +249,7 @@ def test_asynchronous_training_keeps_within_the_bound_and_trains_every_tree_once
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the run that is killed is a fork of this process")
 def test_killed_a_run_of_two_policies_ends_as_if_never_killed(tmp_path):
-    whole = run(None)
+    whole, _ = run(None)
     child = os.fork()
     if child == 0:
         try:
@@ -255,7 +262,8 @@ def test_killed_a_run_of_two_policies_ends_as_if_never_killed(tmp_path):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert not any(tmp_path.glob("step-00000004"))
-    resumed = run(tmp_path)
+    resumed, rest = run(tmp_path)
+    assert 0 < len(rest) < 4 and rest[-1] == 4  # it was resumed, not run again
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
@@ -276,7 +284,7 @@ def test_a_run_with_smaller_trees_is_not_taken_up(tmp_path, pipeline):
 
 
 def test_adapters_on_one_base_are_a_heterogeneous_team():
-    pytest.importorskip("peft", reason="adapters need the extra lora")
+    needed("peft", "lora")
     from mars_env.trainers.lora import LoRASettings, add_adapters
 
     base = tiny("base")

@@ -1,0 +1,32 @@
+"""What ``make`` installs must be there: in its environment a test that needs it fails, and is not skipped."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+MADE = (Path(sys.prefix) / "installed").exists()
+"""Whether this environment was made by ``make``, which installs the extra ``dev`` and bubblewrap."""
+
+
+def needed(module: str, extra: str) -> ModuleType:
+    """Import a module that ``make`` installs; skip in another environment without it.
+
+    Raises:
+        ModuleNotFoundError: It is missing although ``make`` made this environment.
+    """
+    if MADE:
+        return importlib.import_module(module)
+    found: ModuleType = pytest.importorskip(module, reason=f"{module} comes with the extra {extra}")
+    return found
+
+
+def without_sandbox(error: Exception) -> None:
+    """Skip a test that needs a sandbox where there is none; where ``make`` installed one, raise the error."""
+    if MADE:
+        raise error
+    pytest.skip(str(error))
