@@ -94,13 +94,14 @@ sched_setattr ioprio_set rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send
 """
 
 _LD, _AND, _JA, _JEQ, _JGE, _JSET, _RET = 0x20, 0x54, 0x05, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_ALLOW, _ASK, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
 _ALLOWED = (_RET, 0, 0, _ALLOW)
 _NR, _ARCH, _ARGS = 0, 4, 16  # offsets in struct seccomp_data
 
 _CLONE_NEW = 0x7E020080  # CLONE_NEWNS ... CLONE_NEWNET, CLONE_NEWCGROUP, CLONE_NEWTIME
 _CLONE_THREAD = 0x00010000
-_CLONE_FILES = 0x00000400
+_CLONE_FILES, _CLONE_PARENT = 0x00000400, 0x00008000
+_CLONE_VM, _CLONE_VFORK = 0x00000100, 0x00004000
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _CLOSE_RANGE_UNSHARE = 2
 _SIGCHLD = 17
@@ -114,6 +115,7 @@ _FCNTL = (0, 1, 2, 3, 4, 9, 11, 16, 1030, 1032, 1034)
 _FCNTL_OWNERS = (8, 10, 15)
 _FCNTL_LOCKS = (6, 7, 37, 38)
 _IOCTL = (0x5401, 0x802C542A, 0x5411, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+_IOCTL_ANSWERS = (0xC0502100, 0xC0182101)  # for the box, which is behind the filter too
 
 Instruction = tuple[int, int, int, int]
 Body = tuple[Instruction, ...]
@@ -146,17 +148,18 @@ def build(*, namespaces: bool, machine: str | None = None) -> bytes:
     bodies |= dict.fromkeys(_WITHOUT_EFFECT.split(), (_DONE,))
     bodies["clone"] = _clone(processes=namespaces)
     bodies["prlimit64"] = _only(0, [0])
-    bodies["rt_sigaction"] = _keep_children()
     bodies["mmap"] = _map()
     bodies["madvise"] = _choose(2, dict.fromkeys((_MADV_COLD, _MADV_PAGEOUT), _fail(errno.EINVAL)))
     bodies["setsockopt"] = _keep_buffers()
     bodies["close_range"] = (_argument(2), (_JSET, 0, 1, _CLOSE_RANGE_UNSHARE), _REFUSED, _ALLOWED)
-    bodies["ioctl"] = _only(1, _IOCTL, _fail(errno.ENOTTY))
+    asked = _IOCTL_ANSWERS if namespaces else ()
+    bodies["ioctl"] = _only(1, (*_IOCTL, *asked), _fail(errno.ENOTTY))
     allowed = dict.fromkeys((*_FCNTL, *(_FCNTL_OWNERS if namespaces else ())), _ALLOWED)
     bodies["fcntl"] = _choose(1, {**allowed, **dict.fromkeys(_FCNTL_LOCKS, _DONE)}, _REFUSED)
     bodies["prctl"] = _keep_readable({} if namespaces else {_PR_SET_PDEATHSIG: _REFUSED})
     if namespaces:
         bodies["socket"] = _only(0, [1, 2, 10])
+        bodies["rt_sigaction"] = _keep_children()
     else:
         bodies["kill"] = _only(0, [0, OWN_PID])
         bodies["tkill"] = bodies["tgkill"] = _only(0, [OWN_PID])
@@ -203,14 +206,18 @@ def _only(
 
 
 def _clone(*, processes: bool) -> Body:
-    """No new name spaces; a thread shares its file descriptors, so that each process has one list of them."""
+    """No new name spaces. Threads share all, processes nothing but a memory whose other owner waits."""
     thread = _CLONE_THREAD | _CLONE_FILES
     return (
         _argument(0),
         (_JSET, 0, 1, _CLONE_NEW),
         _REFUSED,
-        (_JSET, 1, 0, _CLONE_THREAD),
+        (_JSET, 5, 0, _CLONE_THREAD),
+        (_JSET, 3, 0, _CLONE_PARENT),
+        (_AND, 0, 0, _CLONE_VM | _CLONE_VFORK),
+        (_JEQ, 1, 0, _CLONE_VM),
         _ALLOWED if processes else _REFUSED,
+        _REFUSED,
         (_AND, 0, 0, thread),
         (_JEQ, 1, 0, thread),
         _REFUSED,
@@ -219,10 +226,10 @@ def _clone(*, processes: bool) -> Body:
 
 
 def _keep_children() -> Body:
-    """What to do at the end of a child cannot be changed, only asked for.
+    """The box is asked before a program changes what is done at the end of its children.
 
-    The kernel drops children that are ignored, and with them the time that they took. A call that does
-    nothing breaks less than one that fails: runtimes set a handler for each signal at their start.
+    The kernel drops children that are ignored, and with them the time that they took; whether they would be
+    is said in memory, which a filter cannot read.
     """
     return (
         _argument(0),
@@ -231,7 +238,7 @@ def _keep_children() -> Body:
         (_JEQ, 0, 2, 0),
         _argument(1, high=True),
         (_JEQ, 1, 0, 0),
-        _DONE,
+        (_RET, 0, 0, _ASK),
         _ALLOWED,
     )
 

@@ -61,6 +61,24 @@ async def counts_the_time_of_children_that_are_ignored(backend: Backend) -> None
         assert result.ended is Ended.CPU or b"refused" in result.stdout, result
 
 
+@proves(Guarantee.CPU)
+async def tells_a_program_of_the_end_of_its_children(backend: Backend) -> None:
+    source = """
+        import os, signal, subprocess, time
+        ended = []
+        signal.signal(signal.SIGCHLD, lambda *_: ended.append(os.wait()[1]))
+        try:
+            if os.fork() == 0: os._exit(3)
+            while not ended: time.sleep(0.01)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            # A shell waits for this signal.
+            said = subprocess.run("sleep 0.01 & wait; echo over", shell=True, capture_output=True).stdout
+            print(ended[0] == 3 << 8 and said == b"over\\n")
+        except PermissionError: print(True)
+    """
+    await must_print(backend, source, "True")
+
+
 @proves(Guarantee.MEMORY)
 async def counts_memory_that_is_in_no_process(backend: Backend) -> None:
     source = """

@@ -28,7 +28,7 @@ def run_filter(code, number, arguments=(0, 0, 0, 0, 0, 0), arch=0xC000003E):
 
 
 ALLOW, EPERM, ENOSYS, ENOTTY, EINVAL = 0x7FFF0000, 0x50001, 0x50026, 0x50019, 0x50016
-ENOMEM, DONE = 0x5000C, 0x50000
+ENOMEM, DONE, ASK = 0x5000C, 0x50000, 0x7FC00000
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,10 @@ ENOMEM, DONE = 0x5000C, 0x50000
         (True, 999, (), ENOSYS),
         (True, 0x40000000, (), ENOSYS),  # x32
         (True, 56, (0x3D0F00,), ALLOW),  # clone of a thread
+        (True, 56, (0x11,), ALLOW),  # clone of a process
+        (True, 56, (0x4111,), ALLOW),  # as vfork
+        (True, 56, (0x111,), EPERM),  # which shares memory and does not wait
+        (True, 56, (0x8011,), EPERM),  # a sibling
         (True, 56, (0x10000000,), EPERM),  # clone into a user name space
         (True, 57, (), ALLOW),  # fork
         (True, 302, (0,), ALLOW),  # prlimit of itself
@@ -66,8 +70,8 @@ ENOMEM, DONE = 0x5000C, 0x50000
         (False, 157, (1, 0), EPERM),  # PR_SET_PDEATHSIG
         (False, 90, (), EPERM),  # chmod
         (False, 1, (), ALLOW),  # write
-        (True, 13, (17, 0x7FFF12345678), DONE),  # ignoring children
-        (True, 13, (17, 1 << 40), DONE),
+        (True, 13, (17, 0x7FFF12345678), ASK),  # ignoring children
+        (True, 13, (17, 1 << 40), ASK),
         (True, 13, (17, 0), ALLOW),  # asking
         (True, 13, (16, 1), ALLOW),
         (True, 9, (0, 4096, 3, 0x22), ALLOW),  # private memory

@@ -32,7 +32,7 @@ import struct
 import sys
 from time import monotonic as clock
 
-from mars_env.sandbox.inside import folders
+from mars_env.sandbox.inside import children, folders
 from mars_env.sandbox.inside.kernel import (
     CLONE_NEWPID,
     PR_SET_CHILD_SUBREAPER,
@@ -43,7 +43,7 @@ from mars_env.sandbox.inside.kernel import (
     drop_capabilities,
     landlock_rules,
     landlock_ruleset,
-    load_filter,
+    load_asking_filter,
     mount_arguments,
     open_pidfd,
     prctl,
@@ -178,6 +178,7 @@ class Box:
         self.filter = config["seccomp"]
         self.count_processes = config["count_processes"]
         self.ruleset = None
+        self.listener = -1
         self.me = os.getpid()
         self.pidfd = open_pidfd(self.me)
         if self.namespaces:
@@ -191,12 +192,17 @@ class Box:
             drop_capabilities()
             prctl(PR_SET_DUMPABLE, 0)
         if self.filter is not None and self.namespaces:
-            load_filter(self.filter)  # once: it names no process, and each child inherits it
+            # Once: it names no process, and each child inherits it.
+            fd = load_asking_filter(self.filter)
+            self.listener = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+            os.close(fd)
         os.environ["HOME"] = os.environ["TMPDIR"] = self.workdir
         os.chdir(self.workdir)
         self.make_main()
         self.poll = select.poll()
         self.poll.register(control, select.POLLIN)
+        if self.listener >= 0:
+            self.poll.register(self.listener, select.POLLIN)
         self.watch = Watch(self.me, self.namespaces, self.folders, config["own_bytes"])
 
     def serve(self) -> None:
@@ -283,9 +289,11 @@ class Box:
                     os._exit(0)
                 if reason:
                     self.kill_all()  # whatever was started since
-                if events or reason:
-                    continue
+                if self.listener in events:
+                    children.answer(self.listener)
                 now = clock()
+                if reason or pidfd in events or (events and now - before < wait / 1000):
+                    continue
                 seen = self.watch.look(limits)
                 slept, before = (slept + now - before if seen.asleep else slept), now
                 wait = pause(limits, seen)
