@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mars_env.evaluation.compare import Comparison
     from mars_env.evaluation.report import Report
     from mars_env.evaluation.run import Plan, Play
-    from mars_env.rollout.sight import Sight
+    from mars_env.rollout.monitor import Monitor
 
 log = logger("mars_env")
 
@@ -216,7 +216,7 @@ async def playing(
     workers: str | int | Placement | None = None,
     *,
     address: str | None = None,
-    sight: Sight | None = None,
+    monitor: Monitor | None = None,
 ) -> AsyncIterator[Play]:
     """Who plays an evaluation: this process, or workers on Ray, which end with the context.
 
@@ -224,18 +224,18 @@ async def playing(
         prepared: The evaluation.
         workers: As for `evaluate`.
         address: Of the Ray to join; takes the place of the placement's own.
-        sight: Looks on.
+        monitor: Looks on.
     """
     from mars_env.evaluation.run import here
-    from mars_env.rollout.sight import Measured
+    from mars_env.rollout.monitor import Measured
 
     if workers is None:
         agents = prepared.make_agents()
-        if sight is not None:
-            sight.measure_models(agents)
+        if monitor is not None:
+            monitor.measure_models(agents)
             if isinstance(pool := getattr(prepared.game.grader, "pool", None), Measured):
-                sight.measure("grading", pool)
-            agents = sight.watch(agents)
+                monitor.measure("grading", pool)
+            agents = monitor.watch(agents)
         yield here(prepared.game, agents)
         return
     from mars_env.distributed import Fleet, placement
@@ -243,8 +243,8 @@ async def playing(
     async with Fleet(prepared.make_game, prepared.make_agents, placement(workers, address)) as fleet:
         yield (
             fleet.play_all
-            if sight is None
-            else partial(fleet.play_all, on_turns=sight.hear, on_acting=sight.elsewhere)
+            if monitor is None
+            else partial(fleet.play_all, on_turns=monitor.hear, on_acting=monitor.elsewhere)
         )
 
 

@@ -18,7 +18,7 @@ from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import Report
 from mars_env.evaluation.run import estimate, run
-from mars_env.rollout.sight import Sight, Trace, reporting
+from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
 from mars_env.sync import run_sync
 from mars_env.trainers.metrics import TensorBoardLogger
@@ -93,19 +93,19 @@ def evaluate(
         return
     with Trace(trace) if trace else nullcontext() as traced:
         before = len(finished_trees(out)) if out else 0
-        sight = Sight(None if baselines else len(plan.jobs), finished=before, trace=traced)
+        monitor = Monitor(None if baselines else len(plan.jobs), finished=before, trace=traced)
         logger = TensorBoardLogger(tensorboard) if tensorboard else None
 
         async def watched() -> tuple[Report, list[Tree]]:
             async with (
-                reporting(sight, logger=logger, port=metrics_port),
-                playing(prepared, workers, address=ray_address, sight=sight) as play,
+                reporting(monitor, logger=logger, port=metrics_port),
+                playing(prepared, workers, address=ray_address, monitor=monitor) as play,
             ):
-                return await run(plan, prepared.game, play, out=out, on_tree=sight.tell)
+                return await run(plan, prepared.game, play, out=out, on_tree=monitor.tell)
 
         console = Console(stderr=True)
         try:
-            with Live(get_renderable=sight.__rich__, console=console, refresh_per_second=2):
+            with Live(get_renderable=monitor.__rich__, console=console, refresh_per_second=2):
                 report, trees = run_sync(watched())
         except (KeyboardInterrupt, SystemExit):
             kept = f"{out} keeps what was finished, the same command goes on" if out else "nothing was stored"

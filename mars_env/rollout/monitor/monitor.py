@@ -1,57 +1,22 @@
-"""Sight of a run while it plays: figures, a live view, metrics for dashboards, a trace of every turn.
-
-    sight = Sight(total=len(jobs))
-    async with reporting(sight, logger=TensorBoardLogger("logs"), port=9400):
-        async for tree in play_all(game, sight.watch(agents), jobs, seed=0):
-            sight.tell(tree)
-
-It looks on from outside: at the agents as they act, and at the trees as they are finished. The engine
-knows nothing of it, and a run without it costs nothing.
-"""
+"""`Monitor` counts what a run does: turns, verdicts, faults, queues, idle time."""
 
 from __future__ import annotations
 
-import asyncio
-import heapq
-import json
 import re
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
-from rich.console import Group as Lines
 from rich.console import RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
+from mars_env.rollout.monitor.live_view import live_view
+from mars_env.rollout.monitor.trace import Trace
 from mars_env.types import Action, Agent, Observation, Tree, Turn, Verdict
 
-if TYPE_CHECKING:
-    from aiohttp import web
-
-_SAMPLE_SECONDS = 0.1
 WINDOW = 30
 """Seconds that rates are taken over."""
-
-
-class Logger(Protocol):
-    """Where figures go; `mars_env.trainers.metrics` has loggers for TensorBoard and others."""
-
-    def start(self, step: int) -> None:
-        """Begin."""
-        ...
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the figures of a moment."""
-        ...
-
-    def close(self) -> None:
-        """Write what is not yet written."""
-        ...
 
 
 @runtime_checkable
@@ -69,7 +34,7 @@ class Measured(Protocol):
         ...
 
 
-class Sight:
+class Monitor:
     """Counts what a run does.
 
     Args:
@@ -79,10 +44,10 @@ class Sight:
 
     Example:
         >>> from mars_env.types import Grade, Problem, Turn
-        >>> sight = Sight(total=4)
+        >>> monitor = Monitor(total=4)
         >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"), Grade.unknown("lost"))
-        >>> sight.tell(Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,)))
-        >>> sight.figures()["trees/finished"], sight.figures()["unknown/lost"]
+        >>> monitor.tell(Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,)))
+        >>> monitor.figures()["trees/finished"], monitor.figures()["unknown/lost"]
         (1.0, 1.0)
     """
 
@@ -112,9 +77,9 @@ class Sight:
 
         Example:
             >>> from mars_env.rollout.slots import Slots
-            >>> sight = Sight()
-            >>> sight.measure("engine", Slots(4))
-            >>> figures = sight.figures()
+            >>> monitor = Monitor()
+            >>> monitor.measure("engine", Slots(4))
+            >>> figures = monitor.figures()
             >>> figures["queue/engine"], round(figures["idle/engine"], 6)
             (0.0, 1.0)
         """
@@ -266,8 +231,8 @@ class Sight:
 class _Watched:
     """An agent that is looked at."""
 
-    def __init__(self, name: str, agent: Agent, sight: Sight) -> None:
-        self._name, self._agent, self._sight = name, agent, sight
+    def __init__(self, name: str, agent: Agent, monitor: Monitor) -> None:
+        self._name, self._agent, self._sight = name, agent, monitor
 
     @property
     def policy(self) -> str:
@@ -278,193 +243,6 @@ class _Watched:
             actions = await self._agent.act(observation, n, seed)
             seen += actions
         return actions
-
-
-def live_view(figures: Mapping[str, float]) -> RenderableType:
-    """Figures of a `Sight` as a few lines for a terminal.
-
-    Example:
-        >>> from rich.console import Console
-        >>> seen = Sight(total=10).figures() | {"trees/finished": 5.0, "unknown/lost": 2.0}
-        >>> console = Console(width=80, color_system=None)
-        >>> with console.capture() as shown:
-        ...     console.print(live_view(seen))
-        >>> "5/10 episodes" in shown.get(), "UNKNOWN 2: lost" in shown.get()
-        (True, True)
-    """
-    done, total = figures["trees/finished"], figures.get("trees/total")
-    bar = Table.grid(padding=(0, 2))
-    left = figures.get("seconds/left")
-    bar.add_row(
-        ProgressBar(total, done, width=30),
-        f"{done:,.0f}/{total:,.0f} episodes" if total is not None else f"{done:,.0f} episodes",
-        f"{_clock(figures['seconds/elapsed'])} elapsed",
-        f"{_clock(left)} left" if left is not None else "",
-    )
-    rates = [f"{figures['turns/per_second']:,.1f} turns/s", f"{figures['tokens/per_second']:,.0f} tokens/s"]
-    rates.append(f"{figures['turns/in_flight']:,.0f} in flight")
-    rates.append(f"idle {figures['idle_share']:.0%}")
-    rates += [f"{role} correct {share:.0%}" for role, share in _under("correct", figures)]
-    rates += [f"{role} accepts {share:.0%}" for role, share in _under("accepted", figures)]
-    lines: list[RenderableType] = [bar, Text("  ".join(rates))]
-    if queues := _under("queue", figures):
-        parts = (f"{name}: {n:,.0f} wait, idle {figures[f'idle/{name}']:.0%}" for name, n in queues)
-        lines.append(Text("  ".join(parts)))
-    for kind, sign in (("unknown", "UNKNOWN"), ("fault", "given up")):
-        for what, count in sorted(_under(kind, figures), key=lambda row: -row[1])[:3]:
-            lines.append(Text(f"{sign} {count:,.0f}: {what}", style="yellow"))
-    return Lines(*lines)
-
-
-@asynccontextmanager
-async def reporting(
-    sight: Sight, *, logger: Logger | None = None, every: float = 10.0, port: int | None = None
-) -> AsyncIterator[int | None]:
-    """While it is open, figures go to a logger and to whoever asks on a port of this machine.
-
-    Args:
-        sight: What is reported.
-        logger: Gets the figures every so many seconds and at the end; the step is the turns finished.
-        every: Seconds.
-        port: Serve the figures at ``http://127.0.0.1:<port>/metrics`` in Prometheus' text format; 0 for
-            any free port.
-
-    Yields:
-        The port that is served.
-    """
-    if logger is not None:
-        logger.start(0)
-    sampling = asyncio.create_task(_sample_often(sight))
-    task = asyncio.create_task(_log_often(sight, logger, every)) if logger is not None else None
-    runner = await _served(sight, port) if port is not None else None
-    try:
-        yield runner.addresses[0][1] if runner is not None else None
-    finally:
-        sampling.cancel()
-        if runner is not None:
-            await runner.cleanup()
-        if task is not None and logger is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            _log(sight, logger)
-            logger.close()
-
-
-def prometheus_text(figures: Mapping[str, float]) -> str:
-    r"""Figures in Prometheus' text format (version 0.0.4).
-
-    Example:
-        >>> print(prometheus_text({"unknown/lost a \"worker\"": 2.0, "idle_share": 0.5}), end="")
-        # TYPE mars_env_unknown gauge
-        mars_env_unknown{of="lost a \"worker\""} 2.0
-        # TYPE mars_env_idle_share gauge
-        mars_env_idle_share 0.5
-    """
-    lines, named = [], set()
-    for figure, value in figures.items():
-        name, slash, of = figure.partition("/")
-        name = "mars_env_" + re.sub(r"\W", "_", name, flags=re.ASCII)
-        if name not in named:
-            named.add(name)
-            lines.append(f"# TYPE {name} gauge\n")
-        of = of.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-        lines.append(f'{name}{{of="{of}"}} {value}\n' if slash else f"{name} {value}\n")
-    return "".join(lines)
-
-
-class Trace:
-    """A file of every turn that Chrome (``chrome://tracing``) and Perfetto (ui.perfetto.dev) show.
-
-    A row of the picture is a place among the turns under way of one agent. The file can be read even if
-    the run was killed. Use it as a context manager.
-
-    Args:
-        path: The file, written anew.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with Trace(f"{folder}/trace.json") as trace:
-        ...         trace.turn("solver_0", 1.0, 1.5, n=8)
-        ...     events = json.loads(Path(f"{folder}/trace.json").read_text())
-        >>> [(event["name"], event.get("dur")) for event in events]
-        [('process_name', None), ('solver_0', 500000.0)]
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._file: IO[str] = self.path.open("w", encoding="utf-8")
-        self._separator = "[\n"
-        self._agents: dict[str, int] = {}
-        self._lanes: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)  # free from, number
-
-    def __enter__(self) -> Trace:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the file."""
-        self._file.write("[]\n" if self._separator == "[\n" else "\n]\n")
-        self._file.close()
-
-    def turn(self, agent: str, began: float, ended: float, **args: object) -> None:
-        """Note an act of an agent, from and to in seconds of one and the same clock."""
-        lanes = self._lanes[agent]
-        place = heapq.heappop(lanes) if lanes and lanes[0][0] <= began else (0.0, len(lanes))
-        heapq.heappush(lanes, (ended, place[1]))
-        self._event(
-            name=agent, ph="X", pid=self._pid(agent), tid=place[1], ts=1e6 * began,
-            dur=1e6 * (ended - began), args={key: value for key, value in args.items() if value != ""},
-        )  # fmt: skip
-
-    def moment(self, tree: str, fault: str = "") -> None:
-        """Note that a tree is finished."""
-        now = 1e6 * time.perf_counter()
-        self._event(name=tree, ph="i", s="g", pid=self._pid("trees"), tid=0, ts=now, args={"fault": fault})
-
-    def _pid(self, agent: str) -> int:
-        if agent not in self._agents:
-            self._agents[agent] = len(self._agents)
-            self._event(name="process_name", ph="M", pid=self._agents[agent], args={"name": agent})
-        return self._agents[agent]
-
-    def _event(self, **event: object) -> None:
-        self._file.write(self._separator + json.dumps(event, allow_nan=False))
-        self._separator = ",\n"
-
-
-async def _sample_often(sight: Sight) -> None:
-    while True:
-        await asyncio.sleep(_SAMPLE_SECONDS)
-        sight.sample()
-
-
-async def _log_often(sight: Sight, logger: Logger, every: float) -> None:
-    while True:
-        await asyncio.sleep(every)
-        _log(sight, logger)
-
-
-def _log(sight: Sight, logger: Logger) -> None:
-    figures = sight.figures()
-    logger.log(int(figures["turns/finished"]), {f"rollout/{name}": v for name, v in figures.items()})
-
-
-async def _served(sight: Sight, port: int) -> web.AppRunner:
-    from aiohttp import web  # only for those who ask for it
-
-    async def metrics(request: web.Request) -> web.Response:
-        text = prometheus_text(sight.figures())
-        return web.Response(text=text, content_type="text/plain", charset="utf-8")
-
-    app = web.Application()
-    app.router.add_get("/metrics", metrics)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    return runner
 
 
 def _tokens(action: Action) -> int:
@@ -491,13 +269,3 @@ def _short(reason: str) -> str:
         'a worker was lost (signal N)'
     """
     return re.sub(r"\d+(\.\d+)?", "N", " ".join(reason.split()))[:80] or "no reason given"
-
-
-def _under(kind: str, figures: Mapping[str, float]) -> list[tuple[str, float]]:
-    return [(name.partition("/")[2], value) for name, value in figures.items() if name.startswith(f"{kind}/")]
-
-
-def _clock(seconds: float) -> str:
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}"

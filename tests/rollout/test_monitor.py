@@ -13,7 +13,7 @@ from mars_env.envs import TRAINING, Game, SolveVerifyCorrect, cast
 from mars_env.errors import ModelError
 from mars_env.grading.math.grader import MathGrader
 from mars_env.rollout import Job, Slots, Store, collect, play_all
-from mars_env.rollout.sight import Sight, Trace, live_view, prometheus_text, reporting
+from mars_env.rollout.monitor import Monitor, Trace, live_view, prometheus_text, reporting
 from mars_env.rollout.store import finished_trees
 from mars_env.sandbox import Pool
 from mars_env.types import Action, Completion, Grade, Problem, Sampling, Turn
@@ -50,20 +50,20 @@ GAME = Game(SolveVerifyCorrect(TRAINING), PartGrader())
 JOBS = [Job(problem, sample) for sample in range(3) for problem in PROBLEMS]
 
 
-async def played(sight, concurrency=4, on_tree=lambda tree: None):
-    agents = sight.watch(cast(GAME.rules, Player()))
+async def played(monitor, concurrency=4, on_tree=lambda tree: None):
+    agents = monitor.watch(cast(GAME.rules, Player()))
     trees = []
     async for tree in play_all(GAME, agents, JOBS, seed=2, concurrency=concurrency):
-        sight.tell(tree)
+        monitor.tell(tree)
         on_tree(tree)
         trees.append(tree)
     return trees
 
 
 async def test_figures_are_those_of_the_trees():
-    sight = Sight(len(JOBS))
-    trees = await played(sight)
-    figures = sight.figures()
+    monitor = Monitor(len(JOBS))
+    trees = await played(monitor)
+    figures = monitor.figures()
     turns = [turn for tree in trees for turn in tree.turns]
     verdicts = [turn.info["verdict"] for turn in turns if "verdict" in turn.info]
     solved = [turn.grade.score for turn in turns if turn.role == "solver" and turn.grade.score is not None]
@@ -85,33 +85,35 @@ async def test_watching_changes_nothing():
     def timeless(trees):
         return [replace(t, turns=tuple(replace(turn, seconds=0.0) for turn in t.turns)) for t in trees]
 
-    watched = sorted(await played(Sight()), key=lambda tree: JOBS.index(Job(tree.problem, int(tree.id[-1]))))
+    watched = sorted(
+        await played(Monitor()), key=lambda tree: JOBS.index(Job(tree.problem, int(tree.id[-1])))
+    )
     plain = await collect(GAME, cast(GAME.rules, Player()), JOBS, seed=2)
     assert timeless(watched) == timeless(plain)
 
 
 async def test_turns_in_flight_and_the_time_left_are_told_while_it_plays():
-    sight, seen = Sight(len(JOBS)), []
-    await played(sight, on_tree=lambda tree: seen.append(sight.figures()))
+    monitor, seen = Monitor(len(JOBS)), []
+    await played(monitor, on_tree=lambda tree: seen.append(monitor.figures()))
     assert 1 <= max(row["turns/in_flight"] for row in seen) <= 4
     assert [row["trees/finished"] for row in seen] == list(range(1, 25))
     assert seen[5]["seconds/left"] == pytest.approx(seen[5]["seconds/elapsed"] * 18 / 6, rel=0.01)
 
 
 async def test_an_idle_engine_is_seen():
-    sight = Sight()
-    [agent] = sight.watch({"a": Player()}).values()
+    monitor = Monitor()
+    [agent] = monitor.watch({"a": Player()}).values()
     await agent.act({"problem": "What is 1 + 1?"}, 1, 0)
     await asyncio.sleep(0.2)
-    assert sight.figures()["idle_share"] > 0.8
+    assert monitor.figures()["idle_share"] > 0.8
 
 
 async def test_the_live_view_says_what_is_the_matter():
-    sight = Sight(len(JOBS), finished=0)
-    await played(sight)
+    monitor = Monitor(len(JOBS), finished=0)
+    await played(monitor)
     console = Console(width=150, color_system=None)
     with console.capture() as shown:
-        console.print(live_view(sight.figures()))
+        console.print(live_view(monitor.figures()))
     text = shown.get()
     for words in (
         "24/24 episodes",
@@ -123,7 +125,7 @@ async def test_the_live_view_says_what_is_the_matter():
     ):
         assert words in text, text
     with console.capture() as shown:
-        console.print(Sight())
+        console.print(Monitor())
     assert "0 episodes" in shown.get() and "left" not in shown.get()
 
 
@@ -141,9 +143,9 @@ async def test_metrics_go_to_a_logger_and_to_prometheus():
         def close(self):
             self.ended = True
 
-    sight, log = Sight(len(JOBS)), Log()
-    async with reporting(sight, logger=log, every=0.01, port=0) as port:
-        await played(sight)
+    monitor, log = Monitor(len(JOBS)), Log()
+    async with reporting(monitor, logger=log, every=0.01, port=0) as port:
+        await played(monitor)
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{port}/metrics") as response,
@@ -155,7 +157,7 @@ async def test_metrics_go_to_a_logger_and_to_prometheus():
     assert text.count("# TYPE mars_env_trees gauge") == 1
     assert log.ended and len(log.rows) > 2
     step, values = log.rows[-1]
-    assert step == values["rollout/turns/finished"] == sight.figures()["turns/finished"]
+    assert step == values["rollout/turns/finished"] == monitor.figures()["turns/finished"]
     with pytest.raises(aiohttp.ClientError):
         async with aiohttp.ClientSession() as session:
             await session.get(f"http://127.0.0.1:{port}/metrics")
@@ -165,15 +167,15 @@ async def test_tensorboard_reads_them(tmp_path):
     pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
     from mars_env.trainers.metrics import TensorBoardLogger
 
-    sight = Sight(len(JOBS))
-    async with reporting(sight, logger=TensorBoardLogger(tmp_path)):
-        await played(sight)
+    monitor = Monitor(len(JOBS))
+    async with reporting(monitor, logger=TensorBoardLogger(tmp_path)):
+        await played(monitor)
     assert any(b"rollout/trees/finished" in path.read_bytes() for path in tmp_path.iterdir())
 
 
 async def test_a_trace_shows_every_turn_in_a_row_of_its_own(tmp_path):
     with Trace(tmp_path / "trace.json") as trace:
-        trees = await played(Sight(trace=trace))
+        trees = await played(Monitor(trace=trace))
     events = json.loads((tmp_path / "trace.json").read_text())
     acts = [event for event in events if event["ph"] == "X"]
     names = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
@@ -204,29 +206,29 @@ async def test_what_an_earlier_run_finished_counts(tmp_path):
             pass
     finished = finished_trees(tmp_path)
     assert finished == {f"p{i}#0" for i in range(7)}  # the eighth was given up
-    figures = Sight(len(JOBS), finished=len(finished)).figures()
+    figures = Monitor(len(JOBS), finished=len(finished)).figures()
     assert figures["trees/finished"] == 7 and "seconds/left" not in figures
 
 
 async def test_queues_and_idle_places_of_engines():
-    slots, sight = Slots(2), Sight()
-    sight.measure("engine", slots)
+    slots, monitor = Slots(2), Monitor()
+    monitor.measure("engine", slots)
 
     async def request():
         async with slots.hold():
             await asyncio.sleep(0.2)
 
-    async with reporting(sight):
+    async with reporting(monitor):
         requests = [asyncio.create_task(request()) for _ in range(5)]  # three waves: two, two, and one
         await asyncio.sleep(0.1)
-        figures = sight.figures()
+        figures = monitor.figures()
         assert (figures["queue/engine"], figures["busy/engine"]) == (3, 2)
         console = Console(width=100, color_system=None)
         with console.capture() as shown:
             console.print(live_view(figures))
         assert "engine: 3 wait, idle" in shown.get()
         await asyncio.gather(*requests)
-        ended = sight.figures()
+        ended = monitor.figures()
     assert (ended["queue/engine"], ended["busy/engine"]) == (0, 0)
     idle = 0.2 / (2 * ended["seconds/elapsed"])  # one place in the last wave
     assert ended["idle/engine"] == pytest.approx(idle, abs=0.2)
@@ -235,10 +237,10 @@ async def test_queues_and_idle_places_of_engines():
 
 async def test_the_models_of_a_team_are_measured_under_their_names():
     server = HTTPModel("http://127.0.0.1:9/v1", "m", concurrency=3)
-    sight = Sight()
-    sight.measure_models(make_agents(server, ["solver_0", "verifier_0"]))
-    sight.measure("grading", MathGrader(workers=2).pool)
-    figures = sight.figures()
+    monitor = Monitor()
+    monitor.measure_models(make_agents(server, ["solver_0", "verifier_0"]))
+    monitor.measure("grading", MathGrader(workers=2).pool)
+    figures = monitor.figures()
     assert [name for name in figures if name.startswith("queue/")] == ["queue/m", "queue/grading"]
     assert figures["idle/m"] == figures["idle/grading"] == pytest.approx(1.0)
     assert (server.capacity, server.under_way) == (3, 0)
@@ -261,19 +263,19 @@ def test_turns_of_other_processes_are_seen(tmp_path):
         "p#0", "0", None, "g", "solver_0", "", "p", Action("4", (Completion("4", completion_tokens=5),))
     )
     with Trace(tmp_path / "trace.json") as trace:
-        sight = Sight(trace=trace)
-        sight.elsewhere(0, {"solver_0": 3})
-        sight.elsewhere(1, {"solver_0": 1, "verifier_0": 2})
-        sight.hear([replace(turn, seconds=0.5), replace(turn, id="1", seconds=0.5)])
-        sight.elsewhere(0, {"verifier_0": 1})
-        figures = sight.figures()
+        monitor = Monitor(trace=trace)
+        monitor.elsewhere(0, {"solver_0": 3})
+        monitor.elsewhere(1, {"solver_0": 1, "verifier_0": 2})
+        monitor.hear([replace(turn, seconds=0.5), replace(turn, id="1", seconds=0.5)])
+        monitor.elsewhere(0, {"verifier_0": 1})
+        figures = monitor.figures()
     assert figures["turns/finished"] == 2 and figures["turns/in_flight"] == 4
     assert (figures["in_flight/solver_0"], figures["in_flight/verifier_0"]) == (1, 3)
     [act] = [event for event in json.loads((tmp_path / "trace.json").read_text()) if event["ph"] == "X"]
     assert act["args"] == {"n": 2, "tokens": 10} and act["dur"] == pytest.approx(5e5)
     for process in (0, 1):
-        sight.elsewhere(process, {})
-    assert sight.figures()["turns/in_flight"] == 0
+        monitor.elsewhere(process, {})
+    assert monitor.figures()["turns/in_flight"] == 0
 
 
 async def test_the_pool_of_sandboxes_tells_what_is_under_way():
