@@ -16,7 +16,7 @@ from mars_env.types import Action, Completion
 MOST_TOKENS = 2**40
 """A count of tokens above this is taken for nonsense."""
 
-MOST_TOKEN_ID = 2**31
+MOST_TOKEN_ID = 2**48
 """No vocabulary is larger."""
 
 SLACK = 0.01

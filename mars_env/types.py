@@ -104,14 +104,13 @@ class Grade:
             raise ValueError(f"a {self.verdict} grade cannot have the score {self.score!r}")
         score: Any = self.score  # a user's grader may give anything
         if score is not None:
-            score = float(score) if isinstance(score, Real) else math.nan  # numpy's cannot be stored
-            if not 0.0 <= score <= 1.0:
-                raise ValueError(f"a score must lie in [0, 1], got {self.score!r}")
-            object.__setattr__(self, "score", score)
+            if not _is_number(score) or not 0.0 <= score <= 1.0:
+                raise ValueError(f"a score must lie in [0, 1], got {score!r}")
+            object.__setattr__(self, "score", float(score))  # numpy's numbers cannot be stored
         if not all(isinstance(text, str) for text in (self.reason, self.feedback, self.backend)):
             raise ValueError("a grade's reason, feedback and backend are texts")
         seconds: Any = self.seconds
-        if not isinstance(seconds, Real) or not math.isfinite(seconds):
+        if not _is_number(seconds) or not -math.inf < seconds < math.inf or abs(seconds) > 1e300:
             raise ValueError(f"a grade's seconds are a finite number, got {seconds!r}")
         if type(self.tokens) is not int or self.tokens < 0:
             raise ValueError(f"a grade's tokens are a count, got {self.tokens!r}")
@@ -308,6 +307,10 @@ class Tree:
     final: str | None = None
     fault: str = ""
     info: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real)
 
 
 def role_of(agent: str) -> str:

@@ -94,9 +94,9 @@ def main() -> None:
     try:
         app()
     except MarsError as error:
-        from rich.console import Console
+        from mars_env.cli.screen import Screen
 
-        Console(stderr=True).print(f"mars-env: {error}", style="red", markup=False, highlight=False)
+        Screen(stderr=True).print(f"mars-env: {error}", style="red")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

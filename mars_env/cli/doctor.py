@@ -7,10 +7,11 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from mars_env import __version__, sandbox
+from mars_env.cli.screen import Screen
 from mars_env.errors import SandboxError
 from mars_env.sync import run_sync
 
@@ -42,29 +43,29 @@ PURPOSES = {
 
 def doctor() -> None:
     """Say what is installed and what is missing."""
-    console = Console()
-    console.print(
-        f"mars_env {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores", highlight=False
-    )
+    console = Screen()
+    console.print(f"mars_env {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores")
     table = Table("extra", "for", "packages", "state", title="Optional parts")
     for extra, packages in PARTS.items():
         found = {package: _version(package) for package in packages}
         missing = [package for package, installed in found.items() if installed is None]
-        state = f"missing: pip install 'mars-env\\[{extra}]'" if missing else "[green]ready[/green]"
+        state = f"missing: pip install 'mars-env[{extra}]'" if missing else Text("ready", style="green")
         shown = ", ".join(f"{package} {installed or '-'}" for package, installed in found.items())
         table.add_row(extra, PURPOSES[extra], shown, state)
     console.print(table)
-    console.print(f"device: {_device()}", highlight=False)
+    console.print(f"device: {_device()}")
     sandboxes = Table("sandbox", "works", "without", title="Where programs can be run, best first")
     probes = run_sync(sandbox.doctor())
     working = [probe.name for probe in probes if probe.works]
     for probe in probes:
         lacks = ", ".join(sorted(map(str, probe.missing))) or "nothing missing"
-        sandboxes.add_row(probe.name, "[green]yes[/green]" if probe.works else f"no: {probe.why}", lacks)
+        sandboxes.add_row(
+            probe.name, Text("yes", style="green") if probe.works else f"no: {probe.why}", lacks
+        )
     console.print(sandboxes)
     if working:
         console.print(_limits(working))
-    console.print(f"programs may import: {_importable()}", highlight=False)
+    console.print(f"programs may import: {_importable()}")
 
 
 def _limits(working: list[str]) -> Table:
@@ -75,7 +76,7 @@ def _limits(working: list[str]) -> Table:
     )
     for limit in next(iter(held.values())):
         ways = [column[limit] for column in held.values()]
-        shown = [f"[yellow]{way}[/yellow]" if way is sandbox.How.SHARED else str(way) for way in ways]
+        shown = [Text(str(way), style="yellow" if way is sandbox.How.SHARED else "") for way in ways]
         table.add_row(limit, *shown)
     return table
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
 from mars_env import evaluation
 from mars_env.api import playing, prepare
 from mars_env.cli.options import pairs, settings
+from mars_env.cli.screen import Screen, say
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import Report
@@ -88,7 +88,7 @@ def evaluate(
     if dry_run:
         most = estimate(plan, prepared.game, prepared.make_agents())
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
-        typer.echo(f"{len(plan.problems)} problems x {n} samples: {most.episodes:,} episodes, "
+        say(f"{len(plan.problems)} problems x {n} samples: {most.episodes:,} episodes, "
                    f"at most {most.calls:,} calls and {tokens}")  # fmt: skip
         return
     with Trace(trace) if trace else nullcontext() as traced:
@@ -103,17 +103,17 @@ def evaluate(
             ):
                 return await run(plan, prepared.game, play, out=out, on_tree=monitor.tell)
 
-        console = Console(stderr=True)
+        console = Screen(stderr=True)
         try:
             with Live(get_renderable=monitor.__rich__, console=console, refresh_per_second=2):
                 report, trees = run_sync(watched())
         except (KeyboardInterrupt, SystemExit):
             kept = f"{out} keeps what was finished, the same command goes on" if out else "nothing was stored"
-            console.print(f"mars-env: stopped: {kept}", markup=False, highlight=False)
+            console.print(f"mars-env: stopped: {kept}")
             raise
     if out is not None:
         evaluation.write_page(out / "report.html", trees, title=plan.title, report=report)
     if json_output:
-        typer.echo(report.json_text())
+        say(report.json_text())
     else:
-        Console().print(report)
+        Screen().print(report)

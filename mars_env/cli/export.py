@@ -16,6 +16,7 @@ from mars_env.agents.roles import RoleAgent
 from mars_env.agents.scripted import ScriptedModel
 from mars_env.api import made_game
 from mars_env.cli.options import settings
+from mars_env.cli.screen import say
 from mars_env.envs import Game, spec
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.lazy import resolve
@@ -66,16 +67,22 @@ def export(
             least=least,
         )
         number = write_jsonl(rows, out)
-    typer.echo(f"wrote {number} rows to {out}")
+    say(f"wrote {number} rows to {out}")
 
 
 def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
-    """The game that was played, as the run's manifest or the user says."""
+    """The game that was played, as the user says, or the run's manifest where it names nothing to import."""
     config = run.manifest["config"]
     name = env_id or config.get("title")
-    if not name or not run.trees:
+    if not isinstance(name, str) or not name or not run.trees:
         raise ConfigError("the run does not say which environment it is of, or is empty: give --env")
-    told = {key: _read(value) for key, value in config.get("settings", {}).items()} if env_id is None else {}
+    if env_id is None and ":" in name:  # a stored run is data: it does not decide what is imported
+        raise ConfigError(
+            f"the run says that it is of {name!r}, but no module is imported because a stored run names it: "
+            "say yourself which environment it is of, --env my_module:my-set-my-rules"
+        )
+    settings = config.get("settings", {}) if env_id is None else {}
+    told = {key: _read(value) for key, value in settings.items()} if isinstance(settings, dict) else {}
     try:
         return made_game(spec(name, **{**told, **given}), run.trees[0].problem.kind)
     except ConfigError as error:

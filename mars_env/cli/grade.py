@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from mars_env.api import load_problems
 from mars_env.cli.options import progress_bar
+from mars_env.cli.screen import Screen
 from mars_env.grading.bulk import grade_file
 
 
@@ -30,4 +30,4 @@ def grade(
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     counts = Counter(verdicts)
-    Console(stderr=True).print(", ".join(f"{counts[v]} {v}" for v in sorted(counts)) + f", written to {out}")
+    Screen(stderr=True).print(", ".join(f"{counts[v]} {v}" for v in sorted(counts)) + f", written to {out}")

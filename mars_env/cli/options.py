@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,6 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from mars_env.cli.screen import Screen, say
 from mars_env.errors import ConfigError
 from mars_env.rollout.records import tagged
 
@@ -29,13 +28,13 @@ def progress_bar() -> Progress:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=Screen(stderr=True),
     )
 
 
 def print_json_line(row: Mapping[str, Any]) -> None:
     """One row of JSON on standard output."""
-    typer.echo(json.dumps(tagged(row), allow_nan=False))
+    say(json.dumps(tagged(row), allow_nan=False))
 
 
 def pairs(values: Sequence[str], what: str) -> dict[str, str]:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from mars_env.api import load_problems
 from mars_env.cli.options import print_json_line
+from mars_env.cli.screen import Screen, say
 from mars_env.envs import list_envs
 from mars_env.rollout.records import problem_to_row
 
@@ -18,7 +18,7 @@ from mars_env.rollout.records import problem_to_row
 def envs() -> None:
     """List the environment ids."""
     for env_id in list_envs():
-        typer.echo(env_id)
+        say(env_id)
 
 
 def problems(
@@ -40,4 +40,4 @@ def problems(
     table = Table("id", "problem", title=f"{found.name}: {size}, {kind}, {found.licence}", show_lines=True)
     for problem in shown:
         table.add_row(problem.id, problem.statement)
-    Console().print(table, markup=False)
+    Screen().print(table)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from mars_env import api, evaluation
+from mars_env.cli.screen import Screen, say
 from mars_env.rollout import read_run
 
 
@@ -17,7 +17,7 @@ def compare(
     run_b: Annotated[Path, typer.Argument(help="Directory of another run of the same problems.")],
 ) -> None:
     """Paired differences between two runs, B minus A, with 95% intervals."""
-    Console().print(api.compare(run_a, run_b))
+    Screen().print(api.compare(run_a, run_b))
 
 
 def view(
@@ -27,4 +27,4 @@ def view(
     """Write a run as one HTML page that needs no network."""
     page = out or run / "report.html"
     evaluation.write_page(page, read_run(run).trees, title=run.name)
-    typer.echo(f"wrote {page}")
+    say(f"wrote {page}")

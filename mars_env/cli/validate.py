@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from mars_env.api import load_problems
 from mars_env.cli.options import progress_bar
+from mars_env.cli.screen import Screen, say
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.validate import Validation, validate_problems
 from mars_env.problems import ProblemSet
@@ -34,9 +34,9 @@ def validate(
         found = run_sync(_validated(chosen, grader, mutants, lambda done: bar.advance(task)))
     for validation in found:
         if not validation.fit:
-            typer.echo(f"{validation.problem}: {validation.reason}")
+            say(f"{validation.problem}: {validation.reason}")
     unfit = sum(not validation.fit for validation in found)
-    Console(stderr=True).print(f"{len(found) - unfit} of {len(found)} problems are fit for training")
+    Screen(stderr=True).print(f"{len(found) - unfit} of {len(found)} problems are fit for training")
     raise typer.Exit(1 if unfit else 0)
 
 

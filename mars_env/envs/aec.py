@@ -19,6 +19,7 @@ from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
+from mars_env.text import visible
 from mars_env.types import Action, Problem, Tree, Turn, Verdict
 
 
@@ -163,7 +164,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             lines.append(f"--- {turn.agent} ({turn.id}){verdict}, reward {turn.reward}\n{turn.text}")
         text = "\n".join(lines) + "\n"
         if self.render_mode == "human":
-            sys.stdout.write(text)
+            sys.stdout.write(visible(text))
             return None
         return text
 

@@ -19,6 +19,7 @@ from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
 from mars_env.evaluation.metrics import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
 from mars_env.evaluation.report import Report, build_report
+from mars_env.files import write_whole
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
 from mars_env.rollout.engine import Journal
@@ -183,8 +184,8 @@ async def run(
         notes=game.evidence.notes if game.evidence is not None else (),
     )
     if out is not None:
-        (out / "report.json").write_text(report.json_text(), encoding="utf-8")
-        (out / "report.md").write_text(report.markdown() + "\n", encoding="utf-8")
+        write_whole(out / "report.json", report.json_text())
+        write_whole(out / "report.md", report.markdown() + "\n")
     return report, trees
 
 

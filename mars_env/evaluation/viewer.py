@@ -18,6 +18,7 @@ from typing import Any
 
 import jinja2
 
+from mars_env.errors import StoreError
 from mars_env.evaluation.compare import Comparison, difference_text
 from mars_env.evaluation.metrics import first_attempts, is_right, judged_turn, sampled_tokens, system_right
 from mars_env.evaluation.report import (
@@ -29,6 +30,7 @@ from mars_env.evaluation.report import (
     number,
     shown,
 )
+from mars_env.files import write_whole
 from mars_env.text import one_line, visible
 from mars_env.types import INTERRUPTIONS, Tree, Turn, Verdict
 
@@ -121,7 +123,10 @@ def render_page(
 
 
 def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
-    """Write `render_page` to a file; takes the same arguments.
+    """Write `render_page` to a file; takes the same arguments. A link in its place is replaced, not followed.
+
+    Raises:
+        StoreError: It cannot be written.
 
     Example:
         >>> import tempfile
@@ -129,7 +134,10 @@ def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
         'run.html'
     """
     path = Path(path)
-    path.write_text(render_page(trees, **options), encoding="utf-8")
+    try:
+        write_whole(path, render_page(trees, **options))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
     return path
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from mars_env.envs.game import Game
 from mars_env.envs.play import follow
 from mars_env.errors import ConfigError, MissingExtra, StoreError
+from mars_env.files import whole
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
 
 PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
@@ -177,14 +178,11 @@ def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
     """A draft that becomes the file when all is written."""
-    draft = path.with_name(path.name + ".draft")
     try:
-        yield draft
-        draft.replace(path)
+        with whole(path) as draft:
+            yield draft
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 _COLUMNS = (

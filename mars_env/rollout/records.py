@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from operator import attrgetter
+from types import NoneType
 from typing import Any
 
+from mars_env.checks import check_completion, finite, shown
+from mars_env.envs.rewards import REWARD_FAULTS
 from mars_env.types import Action, Completion, Grade, Problem, Turn, Verdict
 
 _TURN_FIELDS = [f.name for f in fields(Turn) if f.name not in ("action", "grade")]
@@ -16,6 +20,15 @@ _GRADE_FIELDS = [f.name for f in fields(Grade)]
 _turn_values, _completion_values, _grade_values = (  # several times faster than getattr for each field
     attrgetter(*names) for names in (_TURN_FIELDS, _COMPLETION_FIELDS, _GRADE_FIELDS)
 )
+_TURN_ID = re.compile(r"\d{1,9}(\.\d{1,9})*", re.A)
+_TURN_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("tree", "id", "group", "agent", "policy", "problem", "text"), str),
+    "parent": (str, NoneType), "grade": (dict, NoneType), "info": dict, "completions": list,
+}  # fmt: skip
+
+MOST_DEPTH = 64
+"""Plain data of a stored run may be nested so deeply."""
+
 _PROBLEM_FIELDS = [f.name for f in fields(Problem)]
 
 
@@ -45,10 +58,18 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
     Raises:
         KeyError, TypeError, ValueError: The row is not one of a turn.
     """
+    _check(row, _TURN_KINDS)
+    if _TURN_ID.fullmatch(row["id"]) is None or not _comes_first(row["parent"], row["id"]):
+        raise ValueError(f"the turn {shown(row['id'])} of the parent {shown(row['parent'])} has no place")
+    for name in ("reward", "search_score"):
+        if row[name] is not None:
+            finite(row[name])
+    finite(row["seconds"])
     grade = row["grade"]
     if grade is not None:
         grade = Grade(**{**grade, "verdict": Verdict(grade["verdict"])})
     completions = tuple(_completion(completion) for completion in row["completions"])
+    check_plain(row["info"])
     return Turn(
         action=Action(row["text"], completions), grade=grade, **{name: row[name] for name in _TURN_FIELDS}
     )
@@ -58,7 +79,64 @@ def _completion(row: Mapping[str, Any]) -> Completion:
     sequences = ("prompt_ids", "token_ids", "logprobs")
     values = {**row, **{name: tuple(row[name]) for name in sequences}}
     values["versions"] = tuple((version, count) for version, count in row["versions"])
-    return Completion(**values)
+    return check_completion(Completion(**values))
+
+
+def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row of a finished tree, if it is one.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is none.
+    """
+    _check(row, {"tree": str, "problem": str, "final": (str, NoneType), "fault": str, "rewards": dict})
+    _, mark, number = row["tree"].rpartition("#")
+    if not mark or re.fullmatch(r"\d{1,9}", number, re.A) is None:
+        raise ValueError("a tree's id ends in '#' and the number of a sample")
+    for reward in row["rewards"].values():
+        if reward is not None:
+            finite(reward)
+    info = row.get("info", {})
+    check_plain(info)
+    _check({"info": info}, {"info": dict})
+    _check({"info": info, REWARD_FAULTS: info.get(REWARD_FAULTS, {})}, {"info": dict, REWARD_FAULTS: dict})
+    return row
+
+
+def check_plain(value: object, depth: int = MOST_DEPTH) -> None:
+    """Refuse data that is nested so deeply that what reads it further would fail.
+
+    Raises:
+        ValueError: It is nested more deeply than `depth`.
+
+    Example:
+        >>> check_plain({"a": [1, {"b": "c"}]})
+    """
+    for number, _ in enumerate(_levels(value)):
+        if number > depth:
+            raise ValueError("it is nested too deeply")
+
+
+def _levels(value: object) -> Iterator[list[Any]]:
+    """Plain data level by level: whatever its depth, nothing recurses."""
+    level: list[Any] = [value]
+    while level:
+        yield level
+        nested = (each.values() if isinstance(each, dict) else each for each in level
+                  if isinstance(each, dict | list))  # fmt: skip
+        level = [item for items in nested for item in items]
+
+
+def _check(row: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]]) -> None:
+    for name, kind in kinds.items():
+        if not isinstance(row[name], kind):
+            raise TypeError(f"the field {name!r} is {shown(row[name])}")
+
+
+def _comes_first(parent: str | None, turn_id: str) -> bool:
+    """Whether a parent's place is above a turn's: so no turn is its own ancestor."""
+    return parent is None or (
+        _TURN_ID.fullmatch(parent) is not None and parent.count(".") < turn_id.count(".")
+    )
 
 
 def problem_to_row(problem: Problem) -> dict[str, Any]:
@@ -73,8 +151,18 @@ def problem_to_row(problem: Problem) -> dict[str, Any]:
 
 
 def problem_from_row(row: Mapping[str, Any]) -> Problem:
-    """The problem of a row."""
-    return Problem(**{name: untagged(row[name]) for name in _PROBLEM_FIELDS})
+    """The problem of a row.
+
+    Raises:
+        KeyError, TypeError, ValueError: The row is not one of a problem.
+    """
+    _check(row, {"id": str, "statement": str, "kind": str, "metadata": dict})
+    check_plain(row["metadata"])
+    check_plain(row["reference"], 500)  # a program's arguments may be trees
+    values = {name: row[name] for name in _PROBLEM_FIELDS}
+    if any(isinstance(each, dict) and "$float" in each for level in _levels(values) for each in level):
+        values = {name: untagged(value) for name, value in values.items()}
+    return Problem(**values)
 
 
 def tagged(value: Any) -> Any:

@@ -13,24 +13,38 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
+from mars_env.checks import shown
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
+from mars_env.files import open_regular, write_whole
 from mars_env.rollout.engine import turn_order
-from mars_env.rollout.records import problem_from_row, problem_to_row, tagged, turn_from_row, turn_to_row
-from mars_env.text import logger
+from mars_env.rollout.records import (
+    check_plain,
+    check_tree_row,
+    problem_from_row,
+    problem_to_row,
+    tagged,
+    turn_from_row,
+    turn_to_row,
+)
+from mars_env.text import described, logger
 from mars_env.types import Problem, Tree, Turn
 
 log = logger(__name__)
 
 # Made once, not for each row. NaN is not JSON: who gives a number checks it before it comes here.
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+T = TypeVar("T")
+
+_MOST_MANIFEST = 1 << 24
 
 MANIFEST, PROBLEMS, TURNS, TREES = "manifest.json", "problems.jsonl", "turns.jsonl", "trees.jsonl"
 
@@ -70,13 +84,15 @@ class Store:
         except OSError as error:
             raise StoreError(f"{self.path} cannot be made: {error}") from error
         self._check_config(json.loads(_text(config, f"the configuration of {self.path}")), problems)
-        self.finished = {row["tree"] for row in _recovered_rows(self.path / TREES) if not row["fault"]}
+        trees = (_read(self.path / TREES, row, check_tree_row) for row in _recovered_rows(self.path / TREES))
+        self.finished = {row["tree"] for row in trees if not row["fault"]}
         self._earlier: dict[str, dict[str, Turn]] = {}
         for row in _recovered_rows(self.path / TURNS):
-            if row["tree"] not in self.finished:
-                self._earlier.setdefault(row["tree"], {})[row["id"]] = _turn(self.path / TURNS, row)
-        self._turns = (self.path / TURNS).open("a", encoding="utf-8")
-        self._trees = (self.path / TREES).open("a", encoding="utf-8")
+            if not isinstance(row.get("tree"), str) or row["tree"] not in self.finished:
+                turn = _read(self.path / TURNS, row, turn_from_row)
+                self._earlier.setdefault(turn.tree, {})[turn.id] = turn
+        self._turns = _open(self.path / TURNS, "a")
+        self._trees = _open(self.path / TREES, "a")
 
     def __enter__(self) -> Store:
         return self
@@ -111,7 +127,7 @@ class Store:
     def _check_config(self, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
         manifest = self.path / MANIFEST
         if manifest.exists():
-            earlier = json.loads(manifest.read_text(encoding="utf-8"))["config"]
+            earlier = _manifest(manifest)["config"]
             changed = [
                 f"{key}: {earlier.get(key)!r} then, {config.get(key)!r} now"
                 for key in sorted({*earlier, *config})
@@ -138,7 +154,9 @@ def finished_trees(path: str | Path) -> set[str]:
     Raises:
         StoreError: A row cannot be read.
     """
-    return {row["tree"] for _, row in _rows(Path(path) / TREES) if not row["fault"]}
+    file = Path(path) / TREES
+    rows = (_read(file, row, check_tree_row) for _, row in _rows(file))
+    return {row["tree"] for row in rows if not row["fault"]}
 
 
 def read_run(path: str | Path) -> Run:
@@ -150,30 +168,39 @@ def read_run(path: str | Path) -> Run:
     path = Path(path)
     if not (path / MANIFEST).exists():
         raise StoreError(f"{path} holds no run: there is no {MANIFEST} in it")
-    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    problems = {row["id"]: problem_from_row(row) for _, row in _rows(path / PROBLEMS)}
-    finished = {row["tree"]: row for _, row in _rows(path / TREES)}  # the last row of a tree counts
+    manifest = _manifest(path / MANIFEST)
+    listed = [_read(path / PROBLEMS, row, problem_from_row) for _, row in _rows(path / PROBLEMS)]
+    problems = {problem.id: problem for problem in listed}
+    rows = [_read(path / TREES, row, check_tree_row) for _, row in _rows(path / TREES)]
+    finished = {row["tree"]: row for row in rows}  # the last row of a tree counts
     turns: dict[str, dict[str, Turn]] = {tree: {} for tree in finished}
     for _, row in _rows(path / TURNS):
-        if row["tree"] in turns:
-            turns[row["tree"]][row["id"]] = _turn(path / TURNS, row)
+        if not isinstance(row.get("tree"), str) or row["tree"] in turns:
+            turn = _read(path / TURNS, row, turn_from_row)
+            turns[turn.tree][turn.id] = turn
+    trees = [_tree(path / TREES, row, problems, turns[tree]) for tree, row in finished.items()]
     order = {problem: i for i, problem in enumerate(problems)}
-    trees = [
-        with_rewards(
-            Tree(
-                tree,
-                problems[row["problem"]],
-                tuple(sorted(turns[tree].values(), key=turn_order)),
-                row["final"],
-                row["fault"],
-                row.get("info", {}),  # older runs have none
-            ),
-            row["rewards"],
-        )
-        for tree, row in finished.items()
-    ]
     trees.sort(key=lambda tree: (order[tree.problem.id], int(tree.id.rpartition("#")[2])))
     return Run(manifest, tuple(trees))
+
+
+def _tree(
+    path: Path, row: Mapping[str, Any], problems: Mapping[str, Problem], turns: Mapping[str, Turn]
+) -> Tree:
+    """The tree of a row, its problem and its turns, whose parents must be among them."""
+    lost = next((t for t in turns.values() if t.parent is not None and t.parent not in turns), None)
+    if row["problem"] not in problems:
+        raise StoreError(f"{path}: the problem {row['problem']!r} of tree {row['tree']!r} is not stored")
+    if lost is not None:
+        raise StoreError(
+            f"{path}: turn {lost.id!r} of tree {row['tree']!r} names a parent that is not stored"
+        )
+    if row["final"] is not None and row["final"] not in turns:
+        raise StoreError(f"{path}: the answer of tree {row['tree']!r} names a turn that is not stored")
+    info = row.get("info", {})  # older runs have none
+    ordered = tuple(sorted(turns.values(), key=turn_order))
+    tree = Tree(row["tree"], problems[row["problem"]], ordered, row["final"], row["fault"], info)
+    return with_rewards(tree, row["rewards"])
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -208,30 +235,50 @@ def _append(file: IO[str], text: str) -> None:
 
 def _write_whole(path: Path, text: str) -> None:
     """Write a file so that it is either whole or not there."""
-    draft = path.with_name(path.name + ".draft")
     try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(path, text)
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error}") from error
 
 
+def _open(path: Path, mode: str) -> IO[Any]:
+    try:
+        return open_regular(path, mode)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened: {error}") from error
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """A run's manifest, of which a configuration by name is asked for and nothing else believed."""
+    try:
+        with _open(path, "rb") as file:
+            text = file.read(_MOST_MANIFEST + 1)
+        if len(text) > _MOST_MANIFEST:
+            raise ValueError(f"it is longer than {_MOST_MANIFEST:,} bytes")
+        manifest = json.loads(text)
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
+            raise ValueError("it holds no configuration")
+        check_plain(manifest)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is not the manifest of a run: {described(error)}") from error
+    return manifest
+
+
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Rows of a file and where each ends, in bytes; a torn last line is left out."""
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return
     end = 0
-    with path.open("rb") as file:
+    with _open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 row = json.loads(line) if line.endswith(b"\n") else None
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise StoreError(f"{path}, line {number}: not a row of JSON ({error})") from error
-            if row is None:
+            if row is None and not line.endswith(b"\n"):
                 return
+            if not isinstance(row, dict):
+                raise StoreError(f"{path}, line {number}: a row is an object of JSON, not {shown(row)}")
             end += len(line)
             yield end, row
 
@@ -241,17 +288,19 @@ def _recovered_rows(path: Path) -> Iterator[dict[str, Any]]:
     end = 0
     for end, row in _rows(path):  # noqa: B007 (the last end is used below)
         yield row
-    if path.exists() and path.stat().st_size > end:
-        os.truncate(path, end)
+    if path.exists():
+        with _open(path, "r+b") as file:
+            if os.fstat(file.fileno()).st_size > end:
+                file.truncate(end)
 
 
-def _turn(path: Path, row: Mapping[str, Any]) -> Turn:
+def _read(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], T]) -> T:
+    """What a row holds, or one sentence that says which row is wrong, and how."""
     try:
-        return turn_from_row(row)
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"{path}: the row of turn {row.get('id')!r} is not one of a turn: {error}"
-        ) from error
+        return reader(row)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        name = next((row[key] for key in ("id", "tree") if isinstance(row.get(key), str)), None)
+        raise StoreError(f"{path}: the row of {name!r} cannot be read: {described(error)}") from error
 
 
 def _versions() -> dict[str, str]:

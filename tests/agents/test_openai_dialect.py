@@ -76,7 +76,7 @@ WRONG_NUMBERS = {
     "bool id": {"choice": {"token_ids": [1, True]}},
     "float id": {"choice": {"token_ids": [1, 2.0]}},
     "text id": {"choice": {"token_ids": "12"}},
-    "huge id": {"choice": {"token_ids": [1, 2**40]}},
+    "huge id": {"choice": {"token_ids": [1, 2**60]}},
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import mars_env
 from mars_env.agents import ScriptedModel, make_agents
-from mars_env.envs import Game, Solve, SolveVerifyCorrect, make_game, spec
+from mars_env.envs import Game, Solve, SolveVerifyCorrect
 from mars_env.envs.evidence import Evidence, RewardModelGrader
 from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS
 from mars_env.envs.selection import Highest, Ratings, rated
@@ -183,7 +183,6 @@ def test_a_reward_of_another_signature_is_refused_before_anything_is_played(wron
 
     for refused in (
         lambda: mars_env.make("arithmetic-solve", rewards={"solver": wrong}),
-        lambda: make_game(spec("arithmetic-solve"), rewards={"solver": wrong}),
         lambda: mars_env.evaluate("arithmetic-solve", agents=agent, limit=1, rewards={"solver": wrong}),
     ):
         with pytest.raises(ConfigError, match=r"'solver' must be a function of \(turn, path, problem\)"):

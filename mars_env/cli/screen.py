@@ -1,0 +1,45 @@
+"""The one way from a command to a terminal: whatever text comes, none of it is markup, none steers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from mars_env.text import visible
+
+
+class Screen(Console):
+    r"""A console that takes texts as they are: no markup, and every character that steers escaped.
+
+    Styles come from `rich.text.Text` values that commands make themselves.
+
+    Example:
+        >>> import io
+        >>> screen = Screen(file=io.StringIO(), width=40)
+        >>> screen.print("[bold]a\x1b[2J[/bold]")
+        >>> screen.file.getvalue().strip()
+        '[bold]a␛[2J[/bold]'
+    """
+
+    def render_str(self, text: str, *, style: Any = "", **options: Any) -> Text:
+        """The text as it is."""
+        kept = {name: options[name] for name in ("justify", "overflow") if options.get(name) is not None}
+        return Text(visible(text), style=style, **kept)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What is shown, piece by piece; only the console's own control codes stay codes."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield segment._replace(text=visible(segment.text))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """One line on standard output (or standard error), as `visible` shows it."""
+    typer.echo(visible(text), err=err)

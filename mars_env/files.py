@@ -1,0 +1,74 @@
+"""Files that strangers may have prepared: no link is followed, nothing but a regular file is opened.
+
+A run's folder may come from anywhere: a file in it may be a link, a pipe or a device.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+_GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    r"""A draft beside a file that takes its place when all is written: the file is old or new, never half.
+
+    A link in its place is replaced; what it points to stays as it is.
+
+    Raises:
+        OSError: It cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> page = Path(tempfile.mkdtemp()) / "page.txt"
+        >>> with whole(page) as draft:
+        ...     _ = draft.write_text("all of it")
+        >>> page.read_text(), len(list(page.parent.iterdir()))
+        ('all of it', 1)
+    """
+    draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.draft")
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _GUARDED, 0o666))
+    try:
+        yield draft
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)  # noqa: PTH105 (a path's own replace says less when it fails)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file by `whole`; lone surrogates, which UTF-8 does not have, become question marks.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with whole(path) as draft:
+        draft.write_bytes(text.encode("utf-8", "replace"))
+
+
+def open_regular(path: Path, mode: str = "rb") -> IO[Any]:
+    """Open a regular file: ``"rb"`` to read it, ``"a"`` to append text to it, ``"r+b"`` to change it.
+
+    Raises:
+        OSError: It is a link or no regular file, or cannot be opened.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags | _GUARDED, 0o666)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        raise OSError(f"{name} is no regular file")
+
+    if path.is_symlink():
+        raise OSError(f"{path} is a link, and a link in a stored run is not followed")
+    return open(path, mode, opener=opener, encoding=None if "b" in mode else "utf-8")

@@ -1,0 +1,190 @@
+"""A stored run is data: whatever its files hold, one sentence, no link followed, nothing imported."""
+
+import copy
+import json
+import os
+import sys
+
+import pytest
+
+from mars_env.agents import ScriptedModel, make_agents
+from mars_env.cli.export import _game
+from mars_env.envs import Game, Solve
+from mars_env.errors import ConfigError, MarsError, StoreError
+from mars_env.evaluation import write_page
+from mars_env.evaluation.viewer import render_page
+from mars_env.files import open_regular, whole
+from mars_env.grading import grader_for
+from mars_env.rollout import Job, Store, play_all, read_run
+from mars_env.rollout.store import finished_trees
+from mars_env.types import Problem
+
+PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(2)]
+CONFIG = {"title": "arithmetic-self-refine", "settings": {}}
+FILES = ("turns", "trees", "problems")
+
+
+@pytest.fixture
+async def run(tmp_path):
+    rules = Solve(revisions=1)
+    agents = make_agents(ScriptedModel([r"\boxed{4}"]), rules.possible_agents)
+    with Store(tmp_path / "run", CONFIG, PROBLEMS) as store:
+        game = Game(rules, grader_for("math"))
+        async for _ in play_all(game, agents, map(Job, PROBLEMS), seed=0, journal=store):
+            pass
+    return tmp_path / "run"
+
+
+def rows_of(run, name):
+    return [json.loads(line) for line in (run / f"{name}.jsonl").read_text().splitlines()]
+
+
+def write_rows(run, name, rows):
+    (run / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+VALUES = [None, True, 5, -1, 1.5, float("nan"), "x", "", "../..", [], [1], {}, {"a": 1}, "\ud800", 10**400]
+
+
+def wrong_rows(row):
+    """A row with each of its fields missing, or of another kind."""
+    for field in row:
+        yield {key: value for key, value in row.items() if key != field}
+        for value in VALUES:
+            yield {**row, field: value}
+    for field in ("grade", "completions"):
+        for inner in wrong_rows(copy.deepcopy(_inner(row.get(field)))) if row.get(field) else ():
+            yield {**row, field: [inner] if field == "completions" else inner}
+
+
+def _inner(value):
+    return value[0] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_whatever_a_row_holds_is_read_or_refused_with_one_sentence(run, name):
+    rows = rows_of(run, name)
+    read = refused = 0
+    for wrong in [*wrong_rows(rows[0]), [1, 2], None, "x", 5]:
+        write_rows(run, name, [wrong, *rows[1:]])
+        try:
+            trees = read_run(run).trees
+            finished_trees(run)
+            render_page(trees, title="t")
+            read += 1
+        except MarsError as error:
+            refused += 1
+            assert "\n" not in str(error) and len(str(error)) < 1000
+    assert refused > 20 and read  # some other values are fine: another text, another count
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda row: {**row, "parent": row["id"]},
+        lambda row: {**row, "parent": "9"},
+        lambda row: {**row, "reward": "1.0"},
+        lambda row: {**row, "reward": float("nan")},
+        lambda row: {**row, "info": [1]},
+        lambda row: {**row, "info": json.loads('{"a":' * 200 + "1" + "}" * 200)},
+        lambda row: {**row, "completions": [{**row["completions"][0], "completion_tokens": "9"}]},
+        lambda row: {**row, "completions": [{**row["completions"][0], "completion_tokens": -5}]},
+        lambda row: {**row, "grade": {**row["grade"], "score": "x"}},
+        lambda row: {**row, "grade": {**row["grade"], "verdict": "X"}},
+        lambda row: {**row, "grade": {**row["grade"], "evil": 1}},
+    ],
+)
+async def test_turns_that_are_none_are_refused(run, change):
+    turns = rows_of(run, "turns")
+    write_rows(run, "turns", [change(turns[0]), *turns[1:]])
+    with pytest.raises(StoreError):
+        read_run(run)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1]",
+        "{",
+        "null",
+        '{"a": 1}',
+        '{"config": []}',
+        "[" * 5000,
+        '{"config": ' + '{"a":' * 90 + "1" + "}" * 91,
+    ],
+)
+async def test_a_manifest_that_is_none_is_refused(run, text):
+    (run / "manifest.json").write_text(text)
+    for reads in (lambda: read_run(run), lambda: Store(run, CONFIG, PROBLEMS)):
+        with pytest.raises(StoreError, match="manifest"):
+            reads()
+
+
+async def test_trees_of_problems_and_turns_that_are_not_stored_are_refused(run):
+    trees = rows_of(run, "trees")
+    for wrong in ({"problem": "other"}, {"final": "9.9"}, {"tree": "p0#x"}, {"tree": "p0"}):
+        write_rows(run, "trees", [{**trees[0], **wrong}, *trees[1:]])
+        with pytest.raises(StoreError):
+            read_run(run)
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "problems.jsonl", "turns.jsonl", "trees.jsonl"])
+@pytest.mark.parametrize("target", ["victim", "/dev/zero", "pipe"])
+async def test_no_link_pipe_or_device_in_a_run_is_opened(run, tmp_path, file, target):
+    victim = tmp_path / "victim"
+    victim.write_text("precious, and no end of a line")
+    (run / file).unlink()
+    if target == "pipe":
+        os.mkfifo(run / file)
+    else:
+        (run / file).symlink_to(victim if target == "victim" else target)
+    with pytest.raises(StoreError):
+        read_run(run)
+    if file != "problems.jsonl":  # it is not read by a run that is resumed
+        with pytest.raises(StoreError):
+            Store(run, CONFIG, PROBLEMS)
+    assert victim.read_text() == "precious, and no end of a line"
+
+
+async def test_a_page_replaces_a_link_and_leaves_its_target(run, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (run / "report.html").symlink_to(victim)
+    write_page(run / "report.html", read_run(run).trees, title="t")
+    assert victim.read_text() == "precious"
+    assert not (run / "report.html").is_symlink() and "<html" in (run / "report.html").read_text()
+
+
+def test_a_draft_that_failed_leaves_the_file_as_it_was(tmp_path):
+    page = tmp_path / "page"
+    page.write_text("old")
+    with pytest.raises(KeyError), whole(page) as draft:
+        draft.write_text("half")
+        raise KeyError
+    assert page.read_text() == "old" and list(tmp_path.iterdir()) == [page]
+    with pytest.raises(OSError, match="regular"):
+        open_regular(tmp_path)
+
+
+async def test_no_module_is_imported_because_a_run_names_it(run, tmp_path, monkeypatch):
+    (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["config"]["title"] = "evil_module:arithmetic-self-refine"
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ConfigError, match=r"no module is imported because a stored run names it: .*--env"):
+        _game(read_run(run), None, {})
+    assert "evil_module" not in sys.modules
+    assert _game(read_run(run), "arithmetic-self-refine", {}).rules.possible_agents
+
+
+@pytest.mark.parametrize("settings", [[], "x", {"rounds": "[[[[["}, {"revisions": {"a": []}}, {1: 2}, None])
+async def test_settings_of_a_manifest_are_data(run, settings):
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["config"]["settings"] = settings
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    try:
+        assert _game(read_run(run), None, {}).rules
+    except MarsError as error:
+        assert "\n" not in str(error)
