@@ -116,7 +116,7 @@ class _Comparison:
         if other.kind == "sym":
             if len(other.name) > 1 and word.name.casefold() == other.name.casefold():
                 return True
-            return word.name == other.name or SYNONYMS.get(other.name.lower(), "") == normal_text(word.name)
+            return word.name == other.name or SYNONYMS.get(other.name.lower()) == normal_text(word.name)
         if other.kind == "relation" and operators(other) == ("=",) and is_label(other.args[0]):
             return self.same(r, a.args[1]) if other is a else self.same(r.args[1], a)
         return False

@@ -112,6 +112,7 @@ _LINKS = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by))*[\s:,*_]+|[=:]\s*",
     re.IGNORECASE,
 )
+_IN_ALL = re.compile(r"\s+(?:in total|in all|altogether|overall)\Z", re.IGNORECASE)
 _LINK_AT_END = re.compile(r"\b(?:is|are|be|equals?)[\s:,*_]*\Z|[=:\s]+\Z", re.IGNORECASE)
 _THERE = re.compile(r"there\s+(?:are|is)\s+(?:exactly\s+|only\s+)?", re.IGNORECASE)
 _TAKEN_BACK = re.compile(
@@ -133,7 +134,9 @@ _DOUBTED = re.compile(
 )
 _SUPPOSED = re.compile(
     r"n[’']t\b|\b(?:not|never|if|unless|whether|suppose|supposing|assume|assuming|unsure|unclear|doubt|wonder|might|could|would"
-    r"|pretend|imagine|claims?|says?|said|told|asks?|si|wenn|falls|ob)\b|不|如果|若|假设|是否",
+    r"|pretend|imagine|claim\w*|says?|said|told|asks?|thinks|thought|believes|guess\w*|false|si|wenn|falls|ob)\b"
+    r"|\b(?:wrong|incorrect|common|mistaken|tempting|alternative|another|previous|initial|naive|student[’']s)\s+\Z"
+    r"|不|如果|若|假设|是否",
     re.IGNORECASE,
 )
 _IDLE = re.compile(
@@ -286,6 +289,7 @@ def stated(sentence: str) -> str | None:
     if is_value(sentence):
         number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
         return sentence if number is None else str(number)
+    sentence = _IN_ALL.sub("", sentence)
     hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
     starts = [match.end() for match in _LINKS.finditer(hidden)]
     if there := _THERE.match(hidden):
@@ -330,7 +334,11 @@ def concluded(sentence: str) -> str | None:
         lead = sentence[: spans[-1].start()].rstrip("*_ ")
         plain = not lead.strip() or _LEAD_IN.search(lead) or _OPENER.fullmatch(lead.rstrip(",: "))
         return peel(spans[-1].group()) if plain and not _doubted(MATH_SPAN.sub(" ", lead)) else None
-    return stated(sentence) if _OPENER.match(sentence) or _THUS.search(hidden) else None
+    return (
+        stated(_OPENER.sub("", sentence, count=1).lstrip(" ,:"))
+        if _OPENER.match(sentence) or _THUS.search(hidden)
+        else None
+    )
 
 
 def last_sentence(line: str) -> str:

@@ -143,6 +143,6 @@ def _choose(node: Node, flags: list[bool], linked: bool) -> Node:
 
 def normal_text(text: str) -> str:
     """Words as they are compared: without case, articles and punctuation."""
-    text = _ARTICLES.sub(" ", text.casefold().replace("-", " "))
-    text = " ".join(re.sub(r"[^\w\s]", "", text).split())
-    return SYNONYMS.get(text, text)
+    text = text.casefold().replace("-", " ")
+    kept = " ".join(re.sub(r"[^\w\s]", "", _ARTICLES.sub(" ", text)).split()) or text.strip()
+    return SYNONYMS.get(kept, kept)

@@ -224,7 +224,7 @@ _NOTATION = words(
 def _words(text: str) -> Iterator[str]:
     """Words and commands whose meaning Math-Verify may drop: they must be the same on both sides."""
     cleaned = tidy(text)
-    for match in re.finditer(r"\\([A-Za-z]+)|([A-Za-z]{2,})|(\.\.\.)", cleaned):
+    for match in re.finditer(r"\\([A-Za-z]+)|([A-Za-z]{2,})|(\.\.\.|['?~#@`\"])", cleaned):
         command, word, dots = match.groups()
         if dots or word or command not in _NOTATION:
             yield (dots or word or command).replace("cdots", "ldots").replace("dots", "ldots")
