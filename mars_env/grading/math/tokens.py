@@ -101,7 +101,6 @@ _TEXT_WORD = re.compile(r"(?:[ap]\.\ ?m\.?|[A-Za-z]+(?:['’\-][A-Za-z]+)*(?:/[A
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
 _CURRENCY_CODE = re.compile(r"\b(?:US|C|CA|A|AU|HK)\s*\\?\$(?=\s*[0-9])")
 _DOLLARS = re.compile(r"(?:\\(?:text|mathrm)\s*\{\s*)?\bUSD\b\s*\}?\s*(?=\\?\$?[0-9])")
-_PROBABILITY = re.compile(r"\\Pr(?![A-Za-z])|\\mathbb\{P\}")
 _BLACKBOARD = re.compile(r"\\mathbb\s*([A-Z])(?![A-Za-z])")
 _IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZN]\})\s*\)\s*\Z")
 _MODULO = re.compile(
@@ -160,8 +159,6 @@ def tidy(text: str) -> str:
     text = text.replace("{:}", ":")
     if "USD" in text:
         text = _DOLLARS.sub(r"\\$", text)
-    if r"\Pr" in text or r"\mathbb{P}" in text:
-        text = _PROBABILITY.sub("P", text)
     if r"\mathbb" in text:
         text = _BLACKBOARD.sub(r"\\mathbb{\1}", text)
         text = _IN_BRACKETS.sub(r", \1", text)
