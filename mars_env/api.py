@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mars_env.envs.aec import MarsEnv
+from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game, make_game
 from mars_env.envs.growers import MakeGrower
 from mars_env.envs.players import Player
@@ -231,6 +233,8 @@ async def playing(
 
     if workers is None:
         agents = prepared.make_agents()
+        await _learn_contexts(agents)
+        require_room(prepared.game.rules, agents, prepared.plan.problems)
         if monitor is not None:
             monitor.measure_models(agents)
             if isinstance(pool := getattr(prepared.game.grader, "pool", None), Measured):
@@ -246,6 +250,13 @@ async def playing(
             if monitor is None
             else partial(fleet.play_all, on_turns=monitor.hear, on_acting=monitor.elsewhere)
         )
+
+
+async def _learn_contexts(agents: Mapping[str, Agent]) -> None:
+    """Let the models that have to ask their servers for it know what they can hold."""
+    models = {id(model): model for agent in agents.values() if (model := getattr(agent, "model", None))}
+    asks = [model.learn_context() for model in models.values() if hasattr(model, "learn_context")]
+    await asyncio.gather(*asks)
 
 
 def prepare(

@@ -29,7 +29,7 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --vllm.gpu_memory_utilization 0.6 --vllm.enable_sleep --vllm.sync_backend nccl \
     --train.colocate_all --ds.enable_sleep --ds.zero_stage 3 \
     --actor.gradient_checkpointing_enable \
-    --data.max_len 20480 --rollout.max_new_tokens 16384 --rollout.temperature 1.0 \
+    --mars.overflow unknown --data.max_len 20480 --rollout.max_new_tokens 16384 --rollout.temperature 1.0 \
     --rollout.batch_size 64 --rollout.micro_batch_size 1 \
     --train.batch_size 512 --train.micro_batch_size 1 \
     --actor.policy_loss_type gspo --actor.loss_agg_mode seq-mean-token-mean --actor.eps_clip_low_high 3e-4 4e-4 \

@@ -6,7 +6,7 @@
 # Hardware   8 GPUs of 80 GB on one node, 256 GB of host memory. Engines and trainer share the GPUs in turn: engines
 #            sleep while the policy is trained, optimiser and gradients go to the host while they sample. --dry-run
 #            prints the estimate: about 52 GiB while rolling out, 62 GiB while training.
-# To change  --train.micro_batch_size stays 1 at this length: --data.max_len decides the memory of training. With GPUs
+# To change  --train.micro_batch_size stays 1 at this length: --mars.overflow unknown --data.max_len decides the memory of training. With GPUs
 #            to spare, 4 for training and 4 for engines overlap (see marsrl_multinode.sh).
 #
 # Before and after (AIME 2025, 32 samples; the Solver alone at the same number of tokens beside it):

@@ -28,7 +28,7 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --vllm.gpu_memory_utilization 0.6 --vllm.enable_sleep --vllm.sync_backend nccl \
     --train.colocate_all --ds.enable_sleep --ds.zero_stage 3 \
     --actor.gradient_checkpointing_enable \
-    --data.max_len 24576 --rollout.max_new_tokens 16384 --rollout.temperature 0.85 \
+    --mars.overflow unknown --data.max_len 24576 --rollout.max_new_tokens 16384 --rollout.temperature 0.85 \
     --rollout.batch_size 64 --rollout.micro_batch_size 1 \
     --train.batch_size 1024 --train.micro_batch_size 1 \
     --actor.adam.lr 1e-6 --actor.lr_scheduler constant \

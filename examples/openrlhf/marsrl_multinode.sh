@@ -35,7 +35,7 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --train.async_enable --train.partial_rollout_enable \
     --ds.zero_stage 3 --ds.ring_attn_size 8 --ds.ring_attn_head_stride 4 --ds.packing_samples \
     --actor.gradient_checkpointing_enable \
-    --data.max_len 98304 --rollout.max_new_tokens 65536 --rollout.temperature 0.85 \
+    --mars.overflow unknown --data.max_len 98304 --rollout.max_new_tokens 65536 --rollout.temperature 0.85 \
     --rollout.batch_size 128 --rollout.micro_batch_size 1 \
     --train.batch_size 1024 --train.micro_batch_size 1 \
     --actor.adam.lr 1e-6 --actor.lr_scheduler constant \

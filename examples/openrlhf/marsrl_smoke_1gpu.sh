@@ -6,7 +6,7 @@
 #            24 GB: about 13 GiB while rolling out, 19 GiB while training. Engine and trainer share the GPU; the engine
 #            sleeps while the policy is trained.
 # To change  With a second GPU, PLACEMENT= (empty) in the environment gives engine and trainer one each.
-#            --actor.model_name_or_path for another model; --data.max_len and --rollout.max_new_tokens for longer
+#            --actor.model_name_or_path for another model; --mars.overflow unknown --data.max_len and --rollout.max_new_tokens for longer
 #            outputs (logits take 12 bytes x vocabulary a token); --mars.problems for a longer run. Any flag that is
 #            given to this script comes last and wins.
 #

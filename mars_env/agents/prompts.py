@@ -39,6 +39,8 @@ def check_request(n: int, sampling: Sampling) -> None:
         raise ConfigError(f"n must be at least 1, got {n}")
     if sampling.max_tokens < 1:
         raise ConfigError(f"max_tokens must be at least 1, got {sampling.max_tokens}")
+    if sampling.overflow not in ("check", "unknown", "refuse"):
+        raise ConfigError(f"overflow is 'check', 'unknown' or 'refuse', got {sampling.overflow!r}")
     if sampling.temperature < 0:
         raise ConfigError(f"temperature must be at least 0, got {sampling.temperature}")
     if not 0 < sampling.top_p <= 1:

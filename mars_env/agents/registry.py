@@ -33,19 +33,22 @@ _NEXT_PLACE = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 
 _THINKING = {"tags": THINKING, "opened": Thinking(opened=True), "off": None}
 
+_OVERFLOW = {name: name for name in ("check", "unknown", "refuse")}
+
 _COMMON: _Parsers = {
     "temperature": float,
     "top_p": float,
     "top_k": int,
     "max_tokens": int,
     "thinking": _THINKING.__getitem__,
+    "overflow": _OVERFLOW.__getitem__,
 }
 _HTTP: _Parsers = {
     "api": str, "api_key_env": str, "concurrency": int, "attempts": int, "timeout": float, "exact": bool,
     "logprobs": str, "samples_per_call": int, "limit_field": str, "name": str,
 }  # fmt: skip
 _HF: _Parsers = {
-    "device": str, "dtype": str, "max_batch_rows": int, "max_batch_tokens": int, "name": str
+    "device": str, "dtype": str, "context": int, "max_batch_rows": int, "max_batch_tokens": int, "name": str
 }  # fmt: skip
 _VLLM: _Parsers = {"engine": str, "dtype": str, "eager": bool, "name": str}
 
@@ -72,9 +75,10 @@ def make_agents(
     A text holds one for the whole team, one a role: ``solver=...,verifier=...``, or one for each place, in
     their order: ``http://a/v1#m,http://b/v1#n``. Options follow a
     question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
-    ``temperature``, ``top_p``, ``top_k``, ``max_tokens`` and ``thinking`` (``tags``, the default;
-    ``opened``, if the chat template opens the block; ``off``); servers and checkpoints take the simple
-    arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``, ``device``, ``eager`` ...).
+    ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`) and ``thinking``
+    (``tags``, the default; ``opened``, if the chat template opens the block; ``off``); servers and
+    checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
+    ``eager`` ...).
     One specification loads one model, however many agents use it.
 
     Args:

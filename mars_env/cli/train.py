@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -51,6 +51,10 @@ def train(
         typer.Option(help="Train adapters of this rank on one model, one for each agent of a search.", min=1),
     ] = None,
     max_tokens: Annotated[int, typer.Option(help="Limit of one completion.", min=1)] = Sampling().max_tokens,
+    overflow: Annotated[
+        Literal["check", "unknown", "refuse"],
+        typer.Option(help="Where the model's context is too small: docs/faults.md says what each does."),
+    ] = "check",
     team: Annotated[
         str | None,
         typer.Option(help="my_module:my_team, a function of a model that gives agents by role."),
@@ -97,7 +101,7 @@ def train(
         **{**rules.training, **number, **settings(set_ or [])},
     )
     told = _overridden(tomllib.loads(config.read_text(encoding="utf-8")) if config else {}, option or [])
-    sampling = Sampling(max_tokens=max_tokens)
+    sampling = Sampling(max_tokens=max_tokens, overflow=overflow)
     if env.game.evidence is not None and env.game.evidence.searched:
         trained = _mars2(env, model, told, sampling, team, lora)
     else:

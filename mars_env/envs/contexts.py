@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError, MarsError
 from mars_env.types import Action, Agent, Observation, Problem, Sampling
 
-PROBLEMS = 10_000
-"""The longest statement is looked for among so many problems."""
+GENERATED = 100
+"""The longest statement of a set that generates its problems is looked for among so many."""
 
 TURNS = 12
 """Turns that are gone through: by then every role has read the longest texts that it can be given."""
 
-_FILLERS = ("7 ", "x = 7\n", "so it is ")
+_FILLERS = ("7", "so ", "x = 7\n")
 """What texts are filled up with to their limit; an agent may drop what it cannot read."""
 
 
@@ -27,7 +26,7 @@ class Need:
 
     Attributes:
         agent: Its name.
-        prompt: The longest prompt that it can be given; 0 where nothing tells.
+        prompt: The longest prompt that it can be given; 1 where nothing tells.
         limit: Its own limit of one completion.
         context: What its model can hold.
     """
@@ -43,7 +42,7 @@ class Need:
         return self.prompt + self.limit <= self.context
 
 
-def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Iterable[Problem]) -> list[Need]:
+def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Problem]) -> list[Need]:
     """What each agent can need at most: the game played through with texts as long as their limits allow.
 
     The statement is the longest one; solutions and reports fill the limits of those who write them. Feedback
@@ -56,10 +55,13 @@ def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Iterable[Pro
         problems: Those that will be played.
     """
     known = {name: found for name, agent in agents.items() if (found := _limits(agent)) is not None}
-    longest = max(islice(problems, PROBLEMS), key=lambda problem: len(problem.statement), default=None)
-    if not known or longest is None:
+    if not known:
         return []
-    prompts = dict.fromkeys(known, 0)
+    some = problems[:GENERATED] if getattr(problems, "generated", False) else problems
+    longest = max(some, key=lambda problem: len(problem.statement), default=None)
+    if longest is None:
+        return []
+    prompts = dict.fromkeys(known, 1)
     for filler in _FILLERS:
         state = rules.start(longest)
         for _ in range(min(TURNS, rules.max_turns)):
@@ -70,13 +72,14 @@ def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Iterable[Pro
             if name in known:
                 prompts[name] = max(prompts[name], _length(agent, rules.observe(state, name)))
             sampling = getattr(agent, "sampling", None)
-            limit = sampling.max_tokens if isinstance(sampling, Sampling) else 0
+            limit = (
+                sampling.max_tokens if isinstance(sampling, Sampling) else 0
+            )  # else nothing is known of it
             state = rules.apply(state, Action(_filled(agent, filler, limit)), None)
-    return [Need(name, prompts[name], sampling.max_tokens, context)
-            for name, (sampling, context) in known.items()]  # fmt: skip
+    return [Need(name, prompts[name], limit, context) for name, (limit, context) in known.items()]
 
 
-def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems: Iterable[Problem]) -> None:
+def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Problem]) -> None:
     """Refuse a team that can be given prompts which leave less room than its limits.
 
     Agents whose sampling says ``overflow="unknown"`` are left to play: what the context cuts off is UNKNOWN.
@@ -110,23 +113,25 @@ def _checked(agent: Agent) -> bool:
     return isinstance(sampling, Sampling) and sampling.overflow != "unknown"
 
 
-def _limits(agent: Agent) -> tuple[Sampling, int] | None:
-    """How an agent samples, and what its model can hold; None where one of them is not known."""
+def _limits(agent: Agent) -> tuple[int, int] | None:
+    """An agent's own limit, and what its model can hold; None where one of them is not known."""
     sampling = getattr(agent, "sampling", None)
     context = getattr(getattr(agent, "model", None), "context", None)
-    return (sampling, context) if isinstance(sampling, Sampling) and isinstance(context, int) else None
+    if not isinstance(sampling, Sampling) or not isinstance(context, int):
+        return None
+    return sampling.max_tokens, context
 
 
 def _length(agent: Agent, observation: Observation) -> int:
-    """Tokens of the prompt of a turn; 0 where the agent or its model does not tell, or cannot read it."""
+    """Tokens of the prompt of a turn; 1 where the agent or its model does not tell, or cannot read it."""
     prompt = getattr(agent, "prompt", None)
     encode = getattr(getattr(agent, "model", None), "encode", None)
     if prompt is None or encode is None:
-        return 0
+        return 1
     try:
         return len(encode(prompt(observation)))
     except MarsError:  # a problem or a template that does not fit says so itself, when it is played
-        return 0
+        return 1
 
 
 def _filled(agent: Agent, filler: str, limit: int) -> str:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from mars_env.agents.hf import HFModel
 from mars_env.agents.registry import as_agent
 from mars_env.envs import Game
+from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
 from mars_env.rollout import rollout_step
@@ -203,9 +204,11 @@ async def train(
         The figures of the steps that this call did.
 
     Raises:
-        ConfigError: The team is not that of the stage, or its limit is not that of the overlong penalty.
+        ConfigError: The team is not that of the stage, its limit is not that of the overlong penalty, or an
+            agent can be given prompts that leave less room than its limit in the model's context.
     """
     _refuse_unfit(team, settings)
+    require_room(game.rules, team.agents, problems)
     run = {
         "stage": settings.stage,
         "problems_per_step": settings.problems_per_step,

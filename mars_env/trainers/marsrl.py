@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from mars_env.envs import Game, GroupedSettings, grouped
+from mars_env.envs.contexts import require_room
 from mars_env.problems import ProblemSet
 from mars_env.rollout import groups_of, rollout_step
 from mars_env.trainers.config import TrainConfig
@@ -95,7 +96,11 @@ async def train(
 
     Returns:
         The figures of the steps that this call did.
+
+    Raises:
+        ConfigError: An agent can be given prompts that leave less room than its limit in the model's context.
     """
+    require_room(game.rules, agents, problems)
     trainer = LocalTrainer(policies, settings.train.model_copy(update={"seed": settings.seed}))
     return await trainer.fit(
         rollouts(game, agents, problems, settings),

@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from mars_env.envs import Game, GroupedSettings, grouped
+from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job
@@ -104,8 +105,10 @@ async def train(
         The figures of the updates that this call did; fewer than `settings.steps` only if the problems end.
 
     Raises:
-        ConfigError: An agent samples from the very weights that are trained meanwhile.
+        ConfigError: An agent samples from the very weights that are trained meanwhile, or can be given
+            prompts that leave less room than its limit in the model's context.
     """
+    require_room(game.rules, agents, problems)
     trainer = LocalTrainer(
         policies,
         settings.train.model_copy(update={"seed": settings.seed}),

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from mars_env.agents.http import HTTPModel
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
@@ -35,6 +35,7 @@ class Server:
         app.router.add_post("/v1/chat/completions", self.handle)
         app.router.add_post("/v1/completions", self.handle)
         app.router.add_get("/health", self.health)
+        app.router.add_get("/v1/models", self.models)
         self.runner = web.AppRunner(app, access_log=None)
         await self.runner.setup()
         site = web.TCPSite(self.runner, "127.0.0.1", port)
@@ -44,6 +45,9 @@ class Server:
 
     async def stop(self):
         await self.runner.cleanup()
+
+    async def models(self, request):
+        return web.json_response({"data": [{"id": "m", "max_model_len": 40}]})
 
     async def health(self, request):
         self.health_checks += 1
@@ -68,6 +72,8 @@ class Server:
             self.busy -= 1
 
     async def misbehave(self, fault, request, body):
+        if callable(fault):
+            return fault(body)
         if isinstance(fault, int):
             return web.json_response({"error": {"message": f"told to say {fault}"}}, status=fault)
         if fault == "later":
@@ -529,3 +535,23 @@ async def test_an_answer_that_would_unpack_is_not_unpacked(server):
     async with HTTPModel(server.url, "m", attempts=1, max_answer=5000) as model:
         with pytest.raises(ModelError, match="cannot be read"):
             await model.complete("p", 1, Sampling())
+
+
+async def test_a_server_says_what_its_model_can_hold(server):
+    model = HTTPModel(server.url, "m")
+    assert model.context is None
+    assert await model.learn_context() == 40 == model.context
+    assert await HTTPModel(server.url, "another").learn_context() is None
+    assert await HTTPModel("http://127.0.0.1:9/v1", "m").learn_context() is None
+
+
+async def test_a_request_that_is_refused_for_its_length_is_cut_by_the_context_or_ends_the_run(server, caplog):
+    words = {"error": {"message": "This model's maximum context length is 40 tokens. You requested 99."}}
+    server.faults = [lambda body: web.json_response(words, status=400) for _ in range(2)]
+    model = HTTPModel(server.url, "m")
+    completions = await model.complete("How?", 2, Sampling(max_tokens=90))
+    assert [(c.text, c.finish_reason) for c in completions] == [("", "context")] * 2
+    assert "maximum context length is 40" in caplog.text
+    with pytest.raises(ContextError, match="maximum context length is 40"):
+        await model.complete("How?", 2, Sampling(max_tokens=90, overflow="refuse"))
+    assert len(server.bodies) == 2  # trying again would not help

@@ -2,7 +2,14 @@ import json
 
 import pytest
 
-from mars_env.agents.openai_dialect import completions_of, error_text, messages_json, sampling_fields
+from mars_env.agents.openai_dialect import (
+    completions_of,
+    context_of,
+    error_text,
+    is_too_long,
+    messages_json,
+    sampling_fields,
+)
 from mars_env.types import Sampling
 
 
@@ -97,3 +104,65 @@ def test_rounding_above_zero_is_forgiven():
     choice = {"text": "4", "token_ids": [1], "logprobs": {"token_logprobs": [1e-4]}}
     (found,) = completions_of(answer(choice), 1, Sampling(), processed=False, version=0)
     assert found.logprobs == (0.0,)
+
+
+@pytest.mark.parametrize(("choices", "usage", "context", "reasons"), [
+    # one sample: fewer tokens than its limit of 8 cannot be its own
+    (["length"], {"completion_tokens": 8}, None, ["length"]),
+    (["length"], {"completion_tokens": 7}, None, ["context"]),
+    (["stop"], {"completion_tokens": 7}, None, ["stop"]),
+    # without a count nothing says so
+    (["length"], {}, None, ["length"]),
+    (["length"], {"completion_tokens": 0}, None, ["length"]),
+    # several: those that were cut off would have 8 each
+    (["length", "length"], {"completion_tokens": 16}, None, ["length", "length"]),
+    (["length", "length"], {"completion_tokens": 15}, None, ["context", "context"]),
+    (["length", "stop"], {"completion_tokens": 7}, None, ["context", "stop"]),
+    (["length", "stop"], {"completion_tokens": 9}, None, ["length", "stop"]),
+    # a context that is known decides
+    (["length", "stop"], {"completion_tokens": 9, "prompt_tokens": 93}, 100, ["context", "stop"]),
+    (["length", "stop"], {"completion_tokens": 9, "prompt_tokens": 92}, 100, ["length", "stop"]),
+    # other words
+    (["model_length"], {"completion_tokens": 8}, None, ["context"]),
+    (["max_tokens"], {"completion_tokens": 8}, None, ["length"]),
+    (["content_filter"], {"completion_tokens": 3}, None, ["content_filter"]),
+    (["SAFETY"], {"completion_tokens": 3}, None, ["content_filter"]),
+    ([None], {"completion_tokens": 3}, None, ["stop"]),
+])  # fmt: skip
+def test_what_the_context_cut_off_is_told_from_a_limit_of_its_own(choices, usage, context, reasons):
+    told = [{"index": i, "text": "so", "finish_reason": reason} for i, reason in enumerate(choices)]
+    found = completions_of(
+        answer(*told, usage=usage), len(told), Sampling(max_tokens=8), processed=False, version=0,
+        context=context,
+    )  # fmt: skip
+    assert [completion.finish_reason for completion in found] == reasons
+
+
+def test_token_ids_tell_by_themselves():
+    told = [
+        {"index": i, "text": "so", "finish_reason": "length", "token_ids": list(range(n))}
+        for i, n in enumerate((8, 7))
+    ]
+    found = completions_of(answer(*told), 2, Sampling(max_tokens=8), processed=False, version=0)
+    assert [completion.finish_reason for completion in found] == ["length", "context"]
+
+
+@pytest.mark.parametrize(("status", "error", "too_long"), [
+    (400, {"message": "This model's maximum context length is 4096 tokens. You requested 5000"}, True),
+    (400, {"message": "no", "code": "context_length_exceeded"}, True),
+    (400, {"message": "no", "type": "exceed_context_size_error"}, True),
+    (413, {"message": "The prompt is too long"}, True),
+    (400, {"message": "unknown field"}, False),
+    (500, {"message": "maximum context length"}, False),
+    (401, {"message": "maximum context length"}, False),
+])  # fmt: skip
+def test_refusals_for_length_are_known_by_their_words(status, error, too_long):
+    assert is_too_long(status, json.dumps({"error": error}).encode()) is too_long
+
+
+@pytest.mark.parametrize("payload", [
+    b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [5]}', b'{"data": [{"id": "m"}]}', b"[" * 99_999,
+    b'{"data": [{"id": "m", "max_model_len": "9"}]}', b'{"data": [{"id": "m", "max_model_len": -1}]}',
+])  # fmt: skip
+def test_a_list_of_models_that_tells_nothing(payload):
+    assert context_of(payload, "m") is None

@@ -26,7 +26,7 @@ MINIATURE = {
     "--vllm.num_engines": "1",
     "--vllm.gpu_memory_utilization": "0.3",
     "--vllm.enforce_eager": None,
-    "--data.max_len": "128",
+    "--data.max_len": "256",
     "--rollout.max_new_tokens": "64",
     "--algo.advantage.is_correction_level": "token",
     "--algo.advantage.is_correction_mode": "clip",

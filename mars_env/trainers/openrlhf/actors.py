@@ -16,7 +16,7 @@ from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
 from vllm import SamplingParams, TokensPrompt
 from vllm.sampling_params import RequestOutputKind
 
-from mars_env.rollout.segments import merged_runs
+from mars_env.trainers.openrlhf.engines import streamed
 
 
 def plain(actor: Any) -> Any:
@@ -65,19 +65,11 @@ class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
         self, ids: list[int], request: Mapping[str, Any]
     ) -> tuple[tuple[int, ...], tuple[float, ...], str, tuple[tuple[int, int], ...]]:
         params = SamplingParams(**request, output_kind=RequestOutputKind.DELTA)
-        tokens: list[int] = []
-        logprobs: list[float] = []
-        runs: list[tuple[int, int]] = []
-        reason = ""
         prompt = TokensPrompt(prompt_token_ids=ids)
         # What was sampled before new weights came has arrived before their version is set.
-        async for output in self.llm.generate(prompt, params, request_id=_request_id()):
-            piece = output.outputs[0]
-            tokens += piece.token_ids
-            logprobs += [entry[id].logprob for id, entry in zip(piece.token_ids, piece.logprobs, strict=True)]
-            runs.append((self._version, len(piece.token_ids)))
-            reason = piece.finish_reason or reason
-        return tuple(tokens), tuple(logprobs), reason, merged_runs(runs)
+        outputs = self.llm.generate(prompt, params, request_id=_request_id())
+        told = await streamed(outputs, lambda: self._version)
+        return told.token_ids, told.logprobs, told.finish_reason, told.versions
 
 
 class TeamPolicyActor(plain(PolicyModelActor)):  # type: ignore[misc]

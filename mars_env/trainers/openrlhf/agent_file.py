@@ -94,6 +94,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
             top_p=sampling_params.top_p,
             top_k=max(0, sampling_params.top_k),
             max_tokens=sampling_params.max_tokens or max_length,
+            overflow=self._settings.overflow,
         )
         filler = hf_tokenizer.eos_token_id or 0
         if label == TRAIN:

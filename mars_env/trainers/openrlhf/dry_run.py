@@ -16,6 +16,7 @@ from mars_env.trainers.openrlhf.launch import complete, refuse
 from mars_env.trainers.openrlhf.plan import GIB, describe, memory, placement
 from mars_env.trainers.openrlhf.policies import arguments_of, plays
 from mars_env.trainers.openrlhf.responses import shape_of
+from mars_env.trainers.openrlhf.room import require_room_for
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 from mars_env.trainers.openrlhf.sizes import architecture_of, require_context
 
@@ -84,6 +85,7 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> str:
         lines += [f"{len(checkpoints)} policies with {gpus} GPUs each: {gpus * len(checkpoints)} in all", ""]
     for name, checkpoint in checkpoints:
         require_context(checkpoint, args.data.max_len)
+        require_room_for(settings_here, args, checkpoint)
         own = arguments_of(args, name, checkpoint) if name else args
         lines += [
             f"{f'Policy {name}: ' if name else ''}{checkpoint}",

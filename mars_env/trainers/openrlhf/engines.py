@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from mars_env.agents.context import finish_reason, room_for, without_room
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
 from mars_env.agents.prompts import check_request
 from mars_env.errors import ConfigError, MarsError, ModelError
+from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Prompt, Sampling
 
 CALLS = 512
@@ -32,6 +33,27 @@ class Sampled:
     logprobs: tuple[float, ...]
     finish_reason: str
     versions: tuple[tuple[int, int], ...]
+
+
+async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> Sampled:
+    """One completion from vLLM's stream of its pieces, each noted with the version that sampled it.
+
+    Args:
+        outputs: vLLM's outputs, each with the new tokens alone (``RequestOutputKind.DELTA``).
+        version: The version of the weights now. What was sampled before new weights came must have arrived
+            before their version is told.
+    """
+    tokens: list[int] = []
+    logprobs: list[float] = []
+    runs: list[tuple[int, int]] = []
+    reason = ""
+    async for output in outputs:
+        piece = output.outputs[0]
+        tokens += piece.token_ids
+        logprobs += [entry[id].logprob for id, entry in zip(piece.token_ids, piece.logprobs, strict=True)]
+        runs.append((version(), len(piece.token_ids)))
+        reason = piece.finish_reason or reason
+    return Sampled(tuple(tokens), tuple(logprobs), reason, merged_runs(runs))
 
 
 class Engine(Protocol):

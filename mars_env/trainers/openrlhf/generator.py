@@ -130,7 +130,7 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
 
     def _team(self, names: Any, temperature: float) -> Any:
         limit = self.args.rollout.max_new_tokens or self.args.data.max_len
-        sampling = Sampling(temperature=temperature, max_tokens=limit)
+        sampling = Sampling(temperature=temperature, max_tokens=limit, overflow=self._settings.overflow)
         return make_team(self._settings, names, self._model, sampling)
 
     def _await_weights(self) -> None:

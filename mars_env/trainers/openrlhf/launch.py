@@ -14,6 +14,7 @@ from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
 from mars_env.trainers.openrlhf.problems import INPUT, write_ids
 from mars_env.trainers.openrlhf.responses import shape_of
+from mars_env.trainers.openrlhf.room import require_room_for
 from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
 from mars_env.trainers.openrlhf.sizes import require_context
 from mars_env.trainers.openrlhf.versions import require_openrlhf
@@ -68,6 +69,7 @@ def launch(argv: Sequence[str]) -> None:
     shape_of(args)  # refuses a batch size that does not divide
     for checkpoint in settings.policies.values() or filter(None, [args.actor.model_name_or_path]):
         require_context(checkpoint, args.data.max_len)
+        require_room_for(settings, args, checkpoint)
     write_ids(settings.training_problems(), dataset_path(flags, "problems"))
     if settings.eval_problems:
         write_ids(settings.evaluation_problems(), dataset_path(flags, "evaluation"))

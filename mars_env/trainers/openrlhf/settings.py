@@ -74,6 +74,9 @@ class TeamSettings(BaseModel):
     thinking: Literal["tags", "opened", "off"] = "tags"
     """How the model marks its thinking (`mars_env.agents.thinking`); for the library's own agents."""
 
+    overflow: Literal["check", "unknown", "refuse"] = "check"
+    """Where a prompt leaves less than the limit (``--data.max_len``): see `Sampling`."""
+
     grow: Literal["grouped", "own"] = "grouped"
     """MarsRL's grouped rollouts, or the environment's own growth (a tree search)."""
     group: PositiveInt = 8

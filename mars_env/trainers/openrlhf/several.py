@@ -219,7 +219,7 @@ class _Run:
 
     def _agents(self, names: Sequence[str], temperature: float) -> dict[str, Agent]:
         limit = self.args.rollout.max_new_tokens or self.args.data.max_len
-        sampling = Sampling(temperature=temperature, max_tokens=limit)
+        sampling = Sampling(temperature=temperature, max_tokens=limit, overflow=self.settings.overflow)
         whose = plays(names, self.settings.policies, self.settings.plays, self.settings.others)
         agents: dict[str, Agent] = {}
         for name, policy in self.policies.items():

@@ -1,13 +1,14 @@
 """OpenRLHF's engines as a model; here they are functions."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.testing.model_suite import check_model
 from mars_env.trainers.miniature.model import build_tokenizer
-from mars_env.trainers.openrlhf.engines import CALLS, EnginesModel, Sampled
+from mars_env.trainers.openrlhf.engines import CALLS, EnginesModel, Sampled, streamed
 from mars_env.types import Sampling
 
 TOKENIZER = build_tokenizer()
@@ -88,3 +89,28 @@ async def test_a_request_that_was_given_up_is_a_fault():
 def test_no_engines_are_refused():
     with pytest.raises(ConfigError, match="at least one engine"):
         EnginesModel([], TOKENIZER, 64)
+
+
+async def test_a_completion_that_new_weights_interrupt_tells_which_version_sampled_each_token():
+    """The mixed case of partial rollouts, made to happen: the version goes up between two pieces."""
+    now = 3
+
+    def piece(ids, reason=None):
+        entries = [{id: SimpleNamespace(logprob=-0.1 * id)} for id in ids]
+        return SimpleNamespace(
+            outputs=[SimpleNamespace(token_ids=ids, logprobs=entries, finish_reason=reason)]
+        )
+
+    async def stream():
+        nonlocal now
+        yield piece([1, 2])
+        yield piece([3])
+        now = 5  # new weights, twice
+        yield piece([4, 5])
+        yield piece([], "length")
+
+    told = await streamed(stream(), lambda: now)
+    assert told.token_ids == (1, 2, 3, 4, 5)
+    assert told.versions == ((3, 3), (5, 2))
+    assert told.logprobs == pytest.approx([-0.1 * id for id in told.token_ids])
+    assert told.finish_reason == "length"

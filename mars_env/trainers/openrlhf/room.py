@@ -1,0 +1,75 @@
+"""Whether ``--data.max_len`` leaves the room that ``--rollout.max_new_tokens`` promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from mars_env.agents.encoding import encode_prompt
+from mars_env.agents.prompts import prompt_text
+from mars_env.envs.contexts import require_room
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.team import make_team
+from mars_env.types import Model, Prompt, Sampling, role_of
+
+
+class _Reader:
+    """Stands for the engines: knows their context, and how long a prompt is, in tokens or else in words."""
+
+    name = "actor"
+
+    def __init__(self, context: int, checkpoint: str) -> None:
+        self.context, self._tokenizer = context, _tokenizer(checkpoint)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Any]:
+        raise ConfigError("nothing is sampled before a run starts")
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        if self._tokenizer is None:
+            return (0,) * max(1, len(prompt_text(prompt).split()))
+        return encode_prompt(self._tokenizer, prompt, len(self._tokenizer), self.name, {})
+
+
+def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: str) -> None:
+    """Refuse flags under which a prompt can leave less room than a completion may need.
+
+    Prompts are counted with the checkpoint's tokenizer where its folder is here; otherwise a word counts as
+    one token, which is too few rather than too many.
+
+    Args:
+        settings: The team's.
+        args: OpenRLHF's arguments, parsed.
+        checkpoint: Path or name of the model that is trained.
+
+    Raises:
+        ConfigError: They can; says the numbers.
+    """
+    limit = args.rollout.max_new_tokens or args.data.max_len
+    sampling = Sampling(temperature=args.rollout.temperature, max_tokens=limit, overflow=settings.overflow)
+    rules = settings.game().rules
+    reader = cast(Model, _Reader(args.data.max_len, checkpoint))
+    team = make_team(settings.model_copy(update={"others": {}}), rules.possible_agents, reader, sampling)
+    ours = {
+        name: agent
+        for name, agent in team.items()
+        if name not in settings.others and role_of(name) not in settings.others
+    }
+    try:
+        require_room(rules, ours, settings.training_problems())
+    except ConfigError as error:
+        raise ConfigError(
+            f"--data.max_len and --rollout.max_new_tokens: {error} (here: --mars.overflow unknown)"
+        ) from error
+
+
+def _tokenizer(checkpoint: str) -> Any:
+    if not Path(checkpoint).is_dir():
+        return None
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
+    except (OSError, ValueError):
+        return None  # a folder of weights alone

@@ -1,0 +1,93 @@
+"""Before a run starts: whether the longest prompts leave the agents the room that their limits promise."""
+
+import re
+
+import pytest
+
+import mars_env
+from mars_env.agents import ScriptedModel
+from mars_env.agents.roles import Corrector, Solver, Verifier
+from mars_env.envs import TRAINING, Solve, SolveVerifyCorrect
+from mars_env.envs.contexts import Need, needs, require_room
+from mars_env.envs.tree_search import tree_search
+from mars_env.errors import ConfigError
+from mars_env.types import Problem, Sampling
+
+PROBLEMS = [Problem("short", "2 + 2?", "4"), Problem("long", "one " * 50, "4")]
+TEMPLATE = {"solver": 1, "verifier": 2, "corrector": 3}
+
+
+class Words:
+    """A model of a known context, which counts a word as a token."""
+
+    name = "words"
+
+    def __init__(self, context):
+        self.context = context
+
+    def encode(self, prompt):
+        return prompt.split()
+
+    async def complete(self, prompt, n, sampling):
+        raise AssertionError("nothing is sampled before a run starts")
+
+
+def agent(role, context, limit, overflow="check"):
+    def prompt(seen):
+        texts = [str(seen[name]) for name in ("problem", "solution", "report") if name in seen]
+        return " ".join([*texts, "template " * TEMPLATE[role]])
+
+    kind = {"solver": Solver, "verifier": Verifier, "corrector": Corrector}[role]
+    sampling = Sampling(max_tokens=limit, overflow=overflow)
+    return kind(Words(context), prompt=prompt, sampling=sampling)
+
+
+def team(context, limits=(100, 40, 70), overflow="check"):
+    roles = ("solver", "verifier", "corrector")
+    return {f"{r}_0": agent(r, context, n, overflow) for r, n in zip(roles, limits, strict=True)}
+
+
+def test_the_longest_prompts_are_those_of_full_texts():
+    found = {need.agent: need for need in needs(SolveVerifyCorrect(TRAINING), team(300), PROBLEMS)}
+    assert found["solver_0"] == Need("solver_0", 50 + 1, 100, 300)
+    assert found["verifier_0"].prompt == 50 + 100 + 2
+    assert found["corrector_0"].prompt == 50 + 100 + 40 + 3
+
+
+@pytest.mark.parametrize(("context", "short"), [
+    (263, []), (262, ["corrector_0"]), (191, ["corrector_0", "verifier_0"]),
+    (150, ["corrector_0", "solver_0", "verifier_0"]),
+])  # fmt: skip
+def test_a_context_that_is_too_small_by_one_token_is_refused_with_the_numbers(context, short):
+    rules, players = SolveVerifyCorrect(TRAINING), team(context)
+    assert sorted(n.agent for n in needs(rules, players, PROBLEMS) if not n.fits) == short
+    if not short:
+        require_room(rules, players, PROBLEMS)
+        return
+    with pytest.raises(ConfigError, match=f"where the context holds {context}") as refusal:
+        require_room(rules, players, PROBLEMS)
+    assert sorted(set(re.findall(r"\w+_0", str(refusal.value)))) == short
+    assert "a prompt of 193 tokens and may write 70, 263 in all" in str(refusal.value)
+    require_room(rules, team(context, overflow="unknown"), PROBLEMS)
+
+
+def test_other_rules_and_models_that_tell_nothing():
+    require_room(Solve(), {"solver_0": agent("solver", 151, 100)}, PROBLEMS)
+    with pytest.raises(ConfigError, match="150"):
+        require_room(Solve(), {"solver_0": agent("solver", 150, 100)}, PROBLEMS)
+    search = tree_search(agents=1, nodes=3)
+    [need] = needs(search, {"solver_0": agent("solver", 999, 100)}, PROBLEMS)
+    assert need.prompt == 50 + 100 + 1
+    silent = {"solver_0": Solver(ScriptedModel(["4"]))}
+    assert needs(Solve(), silent, PROBLEMS) == []
+    require_room(Solve(), silent, PROBLEMS)
+    server = ScriptedModel(["4"])
+    server.context = 4096  # as a server tells it: of the prompts nothing is known
+    [bare] = needs(Solve(), {"solver_0": Solver(server)}, PROBLEMS)
+    assert bare == Need("solver_0", 1, 4096, 4096) and not bare.fits
+
+
+def test_an_evaluation_is_refused_before_it_starts_unless_it_is_told_to_leave_out():
+    agents = team(200)
+    with pytest.raises(ConfigError, match="corrector_0 can be given a prompt of 193 tokens"):
+        mars_env.evaluate("arithmetic-solve-verify-correct", problems=PROBLEMS, agents=agents)

@@ -1,0 +1,113 @@
+"""The miniature under a context that is too small: refused, or its cut turns are counted and left out."""
+
+import pytest
+import torch
+
+from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect
+from mars_env.envs.contexts import needs
+from mars_env.errors import ConfigError, ContextError
+from mars_env.evaluation.metrics import count
+from mars_env.grading import grader_for
+from mars_env.problems import load_problems
+from mars_env.rollout import Job, collect
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.marsrl import MarsRLSettings, train
+from mars_env.trainers.miniature import load
+from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
+from mars_env.types import Verdict
+
+SMALL = 45
+"""A context that leaves Solver and Verifier less room than their limits, or none at all."""
+
+
+def game():
+    return Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
+
+
+def team(model, overflow):
+    return {f"{role}_0": MiniatureAgent(role, model, overflow=overflow) for role in LIMITS}
+
+
+def problems():
+    return load_problems("arithmetic", seed=0, split="train")
+
+
+def settings():
+    return MarsRLSettings(
+        steps=1,
+        problems_per_step=3,
+        rollouts=GroupedSettings(group=6, branches=1),
+        train=TrainConfig(learning_rate=1e-4, token_budget=4096),
+    )
+
+
+async def trained(model, overflow):
+    policies = {"miniature": Policy(model.module, model.tokenizer)}
+    return await train(game(), team(model, overflow), problems(), policies, settings())
+
+
+@pytest.mark.parametrize("overflow", ["check", "refuse"])
+async def test_the_run_is_refused_before_it_starts_and_says_the_numbers(overflow):
+    model = load(context=SMALL)
+    with pytest.raises(
+        ConfigError, match=rf"corrector_0 can be given a prompt of \d+ .* context holds {SMALL}"
+    ):
+        await trained(model, overflow)
+
+
+async def test_what_the_context_cuts_off_is_counted_by_role_and_not_trained(monkeypatch):
+    torch.set_num_threads(1)
+    seen = []
+    step = LocalTrainer.step
+
+    def spied(trainer, groups):
+        seen.extend(turn for group in groups for turn in group.turns)
+        return step(trainer, groups)
+
+    monkeypatch.setattr(LocalTrainer, "step", spied)
+    [metrics] = await trained(load(context=SMALL), "unknown")
+    cut = [turn for turn in seen if turn.action.interrupted]
+    assert cut  # the case occurs
+    assert all(turn.reward is None for turn in cut)
+    assert all(turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN for turn in cut)
+    by_role = {role: sum(turn.role == role for turn in cut) for role in LIMITS}
+    assert {r: t.get("interrupted", 0.0) for r, t in metrics.roles.items()} == {
+        role: float(by_role[role]) for role in metrics.roles
+    }
+    assert metrics.flat()["role/verifier/interrupted"] == by_role["verifier"] > 0
+    assert metrics.roles["solver"]["truncated"] < 1  # the others' limits are still their own
+    known = sum(turn.reward is not None for turn in seen)
+    assert metrics.advantages.unknown >= len(cut)
+    assert metrics.advantages.kept <= known
+    assert metrics.policies["miniature"]["completions"] <= known
+
+
+def test_the_longest_prompts_that_are_foreseen_are_the_longest_that_occur():
+    """The miniature's, by hand: the problem, a full solution, a full report, a mark after each."""
+    found = {need.agent: need.prompt for need in needs(game().rules, team(load(), "check"), problems())}
+    problem = found["solver_0"]
+    assert found["verifier_0"] == problem + LIMITS["solver"] + 1
+    assert found["corrector_0"] == problem + LIMITS["solver"] + 1 + LIMITS["verifier"] + 1
+
+
+async def test_a_context_that_is_wide_enough_changes_nothing():
+    """The same weights to the bit as with the model's whole context."""
+    whole = load()
+    [most] = [n for n in needs(game().rules, team(whole, "check"), problems()) if n.agent == "corrector_0"]
+    narrow = load(context=most.prompt + most.limit)
+    for model in (whole, narrow):
+        [metrics] = await trained(model, "check")
+        assert not any("interrupted" in table for table in metrics.roles.values())
+    pairs = zip(whole.module.parameters(), narrow.module.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+async def test_an_evaluation_reports_the_cut_turns_or_ends():
+    jobs = [Job(problem) for problem in problems()[:8]]
+    trees = await collect(game(), team(load(context=SMALL), "unknown"), jobs, seed=0)
+    counts = count(trees)
+    assert counts.interrupted["solver"] > 0 and counts.interrupted["verifier"] > 0
+    assert sum(counts.unknown.values()) >= counts.interrupted["solver"]
+    with pytest.raises(ContextError, match=f"in a context of {SMALL}"):
+        await collect(game(), team(load(context=SMALL), "refuse"), jobs, seed=0)
