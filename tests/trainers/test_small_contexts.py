@@ -36,7 +36,7 @@ def problems():
 def settings():
     return MarsRLSettings(
         steps=1,
-        problems_per_step=3,
+        problems_per_step=8,
         rollouts=GroupedSettings(group=6, branches=1),
         train=TrainConfig(learning_rate=1e-4, token_budget=4096),
     )
@@ -80,7 +80,7 @@ async def test_what_the_context_cuts_off_is_counted_by_role_and_not_trained(monk
     known = sum(turn.reward is not None for turn in seen)
     assert metrics.advantages.unknown >= len(cut)
     assert metrics.advantages.kept <= known
-    assert metrics.policies["miniature"]["completions"] <= known
+    assert 0 < metrics.policies["miniature"]["completions"] <= known
 
 
 def test_the_longest_prompts_that_are_foreseen_are_the_longest_that_occur():
