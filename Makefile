@@ -34,6 +34,7 @@ check: $(VENV)/installed
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/draw_architecture.py --check
 	$(BIN)/mypy
+	@! $(BIN)/vulture | grep '^mars_env/' # what nothing uses, tests and examples included
 
 unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n auto -q

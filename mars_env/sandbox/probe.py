@@ -44,14 +44,12 @@ class Probe:
         works: Whether programs can be run with it here.
         why: If not: one sentence.
         missing: What it does not guarantee.
-        start_seconds: How long starting a sandbox and running an empty program took.
     """
 
     name: str
     works: bool
     why: str = ""
     missing: frozenset[Guarantee] = field(default_factory=frozenset)
-    start_seconds: float = 0.0
 
 
 _CHECK = """

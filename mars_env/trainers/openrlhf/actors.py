@@ -33,7 +33,6 @@ class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
         await super().__init__(*args, **kwargs)
         self._version = 0
         self._news = asyncio.Condition()
-        self._changes_midway = False
 
     async def sample(
         self, ids: list[int], requests: Sequence[Mapping[str, Any]]
