@@ -3,6 +3,7 @@
     python examples/replicate_marsrl.py --seeds 0-4     # runs what the ledger lacks, then writes the page
     python examples/replicate_marsrl.py --table         # only writes the page
     python examples/replicate_marsrl.py --check 0       # plays one seed again and compares its rows exactly
+    python examples/replicate_marsrl.py --quick         # one very small seed of everything; nothing is kept
 
 Every arm gets the same problems and steps. Rows go to docs/results/marsrl.jsonl, so that seeds accumulate
 over runs; the part of docs/results.md on MarsRL is made from them. The settings are fixed in
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -27,6 +29,7 @@ from rich.console import Console
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation import (
+    Baseline,
     Ledger,
     LedgerRow,
     Provenance,
@@ -46,12 +49,18 @@ from mars_env.trainers.miniature import CHECKPOINT
 from mars_env.trainers.miniature.experiment import (
     ARMS,
     Arm,
+    Trained,
+    before_habits,
+    continuing_baselines,
     equal_token_baselines,
     evaluate_team,
     figures_of,
     train_arm,
 )
-from mars_env.trainers.miniature.recipe import RECIPE
+from mars_env.trainers.miniature.protocol import CHECK
+from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
+from mars_env.trainers.miniature.warm_start import STAGES
+from mars_env.types import Tree
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
@@ -86,50 +95,125 @@ CLAIMS = (
           "separate all", SYSTEM, "separate verifier+corrector"),
     Claim("System: own rewards above one shared reward", "all", SYSTEM, "shared"),
 )  # fmt: skip
+ARM = {arm.name: arm for arm in ARMS}
+CONTINUED = {f"{name}, continued": ARM[name] for name in ("none", "all")}
+CONTINUING = {
+    "continuing_once": "own text, one attempt",
+    "continuing": "own text, vote",
+    "afresh_once": "rest as a new problem, one attempt",
+    "afresh": "rest as a new problem, vote",
+}
+FORCED, BEFORE = "none, check forced", "before habits"
+CONTROLS = {
+    FORCED: 'the untrained team, the first token of every report forced to be "Check:"',
+    BEFORE: "the warm start before its last stage, which teaches the bad habits",
+}
+CHECKS = {"verifier": CHECK}
+ROWS = (*ARM, *CONTROLS, *CONTINUED)
 console = Console(width=110)
 
 
-def settings() -> str:
+def settings(recipe: Recipe = RECIPE) -> str:
     """The hash of everything that decides a result except arm and seed: the recipe and the warm start."""
     weights = hashlib.sha256((CHECKPOINT / "model.safetensors").read_bytes()).hexdigest()
-    return settings_hash({"recipe": RECIPE.model_dump(mode="json"), "warm start": weights})
+    return settings_hash({"recipe": recipe.model_dump(mode="json"), "warm start": weights})
 
 
-async def run(arm: Arm, seed: int, origin: Provenance) -> LedgerRow:
-    """Train and evaluate one arm on one seed."""
+async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Recipe = RECIPE) -> LedgerRow:
+    """Play what one row of the ledger holds: an arm, an arm's Solver continued, or a control."""
     began = time.perf_counter()
-    trained = await train_arm(arm, seed)
-    trees = await evaluate_team(trained, seed)
+    if name in CONTROLS:
+        figures, detail = await control(name, seed, cache, recipe)
+    elif name in CONTINUED:
+        figures, detail = await continued(CONTINUED[name], seed, recipe)
+    else:
+        figures, detail = await ablation(ARM[name], seed, recipe)
+    return LedgerRow(
+        arm=name,
+        seed=seed,
+        commit=origin.commit,
+        versions=origin.versions,
+        settings=settings(recipe),
+        seconds=round(time.perf_counter() - began, 1),
+        figures={name: value for name, value in figures.items() if value is not None},
+        detail=detail,
+    )
+
+
+Found = tuple[dict[str, float | None], dict[str, Any]]
+"""Figures and detail of a row."""
+
+
+def team_figures(trees: Sequence[Tree]) -> dict[str, float | None]:
+    """The figures of a team, over all problems and over short and long ones."""
     found = figures_of(trees)
     figures = {name: found[name].value for name in (*COLUMNS, "tokens") if name in found}
     for length, levels in LENGTHS.items():
         part = figures_of([tree for tree in trees if tree.problem.metadata["level"] in levels])
         for name in ("solver_accuracy", "system_accuracy"):
             figures[f"{name}_{length}"] = part[name].value
-    for name, baseline in (await equal_token_baselines(trained, trees, seed)).items():
+    return figures
+
+
+def baseline_figures(baselines: Mapping[str, Baseline]) -> dict[str, float | None]:
+    """Accuracy of each baseline and the tokens that it spent."""
+    figures: dict[str, float | None] = {}
+    for name, baseline in baselines.items():
         figures[f"baseline_{name}"] = baseline.accuracy.value
         figures[f"baseline_{name}_tokens"] = baseline.tokens
+    return figures
+
+
+async def ablation(arm: Arm, seed: int, recipe: Recipe) -> Found:
+    """Train an arm, evaluate it, and give its Solver the System's tokens."""
+    trained = await train_arm(arm, seed, recipe)
+    trees = await evaluate_team(trained, seed, recipe)
+    figures = team_figures(trees) | baseline_figures(
+        await equal_token_baselines(trained, trees, seed, recipe)
+    )
     rewards: dict[str, list[float | None]] = {}
     for role in ROLES:
         of_role = [step.roles.get(role, {}) for step in trained.history]
         figures[f"trained_{role}"] = sum(values.get("trained", 0.0) for values in of_role)
         rewards[role] = [values.get("reward") for values in of_role]
-    return LedgerRow(
-        arm=arm.name,
-        seed=seed,
-        commit=origin.commit,
-        versions=origin.versions,
-        settings=settings(),
-        seconds=round(time.perf_counter() - began, 1),
-        figures={name: value for name, value in figures.items() if value is not None},
-        detail={"rewards": rewards, "problems": len(trees), "steps": len(trained.history)},
-    )
+    return figures, {"rewards": rewards, "problems": len(trees), "steps": len(trained.history)}
 
 
-def play(name: str, seed: int, origin: Provenance) -> LedgerRow:
+async def continued(arm: Arm, seed: int, recipe: Recipe) -> Found:
+    """Train an arm again, and continue its Solver after each cut.
+
+    Raises:
+        ConfigError: The System is not that of the arm's own row, so the two do not belong together.
+    """
+    trained = await train_arm(arm, seed, recipe)
+    trees = await evaluate_team(trained, seed, recipe)
+    figures = team_figures(trees)
+    own = [row for row in LEDGER.rows(settings(recipe)) if (row.arm, row.seed) == (arm.name, seed)]
+    for row in own:
+        differs = sorted(name for name in figures if figures[name] != row.figures.get(name))
+        if differs:
+            raise ConfigError(f"{arm.name}, seed {seed}, differs from its row in {', '.join(differs)}")
+    figures |= baseline_figures(await continuing_baselines(trained, trees, seed, recipe))
+    return figures, {"problems": len(trees), "repeats_row": bool(own)}
+
+
+async def control(name: str, seed: int, cache: Path, recipe: Recipe) -> Found:
+    """Evaluate a team that nobody trained by rewards."""
+    if name == FORCED:
+        trees = await evaluate_team(await train_arm(ARM["none"], seed, recipe), seed, recipe, forced=CHECKS)
+    else:
+        stages = STAGES[:-1]
+        if recipe is QUICK:
+            stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
+        model = before_habits(cache, stages)
+        trees = await evaluate_team(Trained(dict.fromkeys(ROLES, model), ()), seed, recipe)
+    return team_figures(trees), {"problems": len(trees)}
+
+
+def play(name: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
     """`run` in a process of its own."""
     torch.set_num_threads(1)
-    return asyncio.run(run(next(arm for arm in ARMS if arm.name == name), seed, origin))
+    return asyncio.run(run(name, seed, origin, cache, QUICK if quick else RECIPE))
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
@@ -154,14 +238,39 @@ def page(rows: Sequence[LedgerRow]) -> str:
         )
         for key, title in BASELINES.items()
     ]
-    figures = ("system_accuracy", *(f"baseline_{key}" for key in BASELINES))
-    alone = [(name, *(seed_text(arm_estimate(rows, name, f)) for f in figures)) for name in names]
+    alone = [
+        (
+            name,
+            spent(rows, name, "system_accuracy", "tokens"),
+            *(against_tokens(rows, name, key) for key in BASELINES),
+        )
+        for name in names
+    ]
+    here = {row.arm for row in rows}
+    continued = [name for name in CONTINUED if name in here]
+    seeds = {name: sorted(row.seed for row in rows if row.arm == name) for name in continued}
+    continuing = [
+        (
+            CONTINUED[name].name,
+            ", ".join(map(str, seeds[name])),
+            spent(rows, name, "system_accuracy", "tokens"),
+            *(against_tokens(rows, name, key) for key in CONTINUING),
+        )
+        for name in continued
+    ]
+    beside = [
+        Claim(f"{CONTINUED[name].name}: System above {title}", name, SYSTEM, name, f"baseline_{key}")
+        for name in continued
+        for key, title in CONTINUING.items()
+    ]
     lengths = {
         f"{who}_accuracy_{length}": f"{who.capitalize()}, {length}"
         for length in LENGTHS
         for who in ("solver", "system")
     }
-    seconds = [sum(row.seconds for row in rows if row.seed == seed) for seed in {row.seed for row in joint}]
+    trained = [row for row in rows if row.arm in ARM]
+    seconds = [sum(r.seconds for r in trained if r.seed == seed) for seed in {r.seed for r in joint}]
+    controls = [name for name in CONTROLS if name in here]
     templates = Environment(
         loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
     )  # Markdown, so nothing is escaped
@@ -175,6 +284,10 @@ def page(rows: Sequence[LedgerRow]) -> str:
         notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
         lengths=arms_table(rows, names, lengths),
         baselines=markdown_table(("arm", "System", *BASELINES.values()), alone) + "\n",
+        continuing=markdown_table(("arm", "seeds", "System", *CONTINUING.values()), continuing) + "\n",
+        continuing_claims=claims_table(rows, beside),
+        controls=arms_table(rows, [*controls, "none", "all"], COLUMNS, differences=("gain",)),
+        control_titles={name: CONTROLS[name] for name in controls},
         verdicts=markdown_table(("baseline", "tokens a problem", "difference", "System above it"), verdicts)
         + "\n",
         tokens=mean("all", "tokens"),
@@ -183,6 +296,17 @@ def page(rows: Sequence[LedgerRow]) -> str:
         machine=MACHINE,
         origins=origins(rows),
     )
+
+
+def spent(rows: Sequence[LedgerRow], arm: str, figure: str, tokens: str) -> str:
+    """A rate with its interval, and the tokens that it took."""
+    rate = seed_text(arm_estimate(rows, arm, figure))
+    return f"{rate}; {arm_estimate(rows, arm, tokens).mean:.0f} tokens"
+
+
+def against_tokens(rows: Sequence[LedgerRow], arm: str, baseline: str) -> str:
+    """A baseline's accuracy, and the tokens that it took."""
+    return spent(rows, arm, f"baseline_{baseline}", f"baseline_{baseline}_tokens")
 
 
 NOTES = DOCS / "results" / "marsrl-notes.md"
@@ -211,47 +335,66 @@ def write_page() -> None:
     console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
 
 
-def check(seed: int, arms: Sequence[Arm]) -> bool:
-    """Play a seed's rows again; says which figures differ."""
+def check(seed: int, names: Sequence[str], cache: Path) -> bool:
+    """Play a seed's rows again; says which figures differ.
+
+    Raises:
+        ConfigError: The ledger lacks one of the rows.
+    """
     stored = {row.arm: row for row in LEDGER.rows(settings()) if row.seed == seed}
     same, origin = True, provenance(allow_dirty=True)  # nothing is recorded
-    for arm in arms:
-        if arm.name not in stored:
-            raise ConfigError(f"the ledger holds no row of {arm.name!r}, seed {seed}")
-        then, now = stored[arm.name].figures, play(arm.name, seed, origin).figures
-        differs = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+    for name in names:
+        if name not in stored:
+            raise ConfigError(f"the ledger holds no row of {name!r}, seed {seed}")
+        then, now = stored[name].figures, play(name, seed, origin, cache).figures
+        differs = sorted(figure for figure in {*then, *now} if then.get(figure) != now.get(figure))
         same &= not differs
-        console.print(
-            f"{arm.name}, seed {seed}: {'differs in ' + ', '.join(differs) if differs else 'the same'}"
-        )
+        console.print(f"{name}, seed {seed}: {'differs in ' + ', '.join(differs) if differs else 'the same'}")
     return same
 
 
 def main(
     seeds: Annotated[str, typer.Option(help='E.g. "0-4"; what the ledger holds is not run again.')] = "0-4",
-    arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
+    arm: Annotated[list[str] | None, typer.Option(help="Only these rows; repeatable.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes at once, one core each.")] = 2,
     table: Annotated[bool, typer.Option("--table", help="Only write docs/results.md.")] = False,
     check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed again, compare.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A very small seed of everything; nothing is kept.")
+    ] = False,
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
     ] = False,
+    cache: Annotated[
+        Path | None, typer.Option(help="Where the warm start's weights are kept; by default for this run.")
+    ] = None,
 ) -> None:
     """Run MarsRL's ablation in miniature and write docs/results.md."""
-    arms = [a for a in ARMS if not arm or a.name in arm]
-    if check_seed is not None:
-        raise typer.Exit(0 if check(check_seed, arms) else 1)
-    if not table:
-        origin = provenance(allow_dirty=allow_dirty)
-        owed = LEDGER.missing([a.name for a in arms], seeds_of(seeds), settings())
-        owed.sort(key=lambda pair: pair[1])  # seed by seed, so that an interrupted run leaves whole seeds
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            for future in as_completed([pool.submit(play, name, seed, origin) for name, seed in owed]):
-                row = future.result()
-                LEDGER.append(row)
-                solver, system = (100 * row.figures[f"{who}_accuracy"] for who in ("solver", "system"))
-                shown = f"{row.arm}, seed {row.seed}: Solver {solver:.1f}, System {system:.1f}"
-                console.print(f"{shown}, {row.seconds:.0f} s", highlight=False)
+    unknown = sorted(set(arm or ()) - set(ROWS))
+    if unknown:
+        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(ROWS)}")
+    names = [name for name in ROWS if not arm or name in arm]
+    with tempfile.TemporaryDirectory() as folder:
+        place = cache or Path(folder)
+        if check_seed is not None:
+            raise typer.Exit(0 if check(check_seed, names, place) else 1)
+        if quick:
+            origin = provenance(allow_dirty=True)  # nothing is kept
+            rows = [play(name, seeds_of(seeds)[0], origin, place, quick=True) for name in names]
+            console.print(page(rows), highlight=False, markup=False)
+            return
+        if not table:
+            origin = provenance(allow_dirty=allow_dirty)
+            owed = LEDGER.missing(names, seeds_of(seeds), settings())
+            owed.sort(key=lambda pair: pair[1])  # seed by seed: an interrupted run leaves whole seeds
+            with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+                waiting = [pool.submit(play, name, seed, origin, place) for name, seed in owed]
+                for future in as_completed(waiting):
+                    row = future.result()
+                    LEDGER.append(row)
+                    solver, system = (100 * row.figures[f"{who}_accuracy"] for who in ("solver", "system"))
+                    shown = f"{row.arm}, seed {row.seed}: Solver {solver:.1f}, System {system:.1f}"
+                    console.print(f"{shown}, {row.seconds:.0f} s", highlight=False)
     write_page()
 
 

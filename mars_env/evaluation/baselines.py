@@ -1,8 +1,9 @@
 """Equal-token baselines: what the tokens of a whole team buy when one agent spends them alone.
 
-The budget is the System's mean number of sampled tokens a playing. Each baseline spends at least
-as much: the number of votes or of revisions is rounded *up*, the same for every problem, so that a
-System that wins does not win by having had more tokens. The tokens really spent stand beside it.
+The budget is the System's mean number of sampled tokens a playing. A vote and a refinement spend at
+least as much: the number of votes or of revisions is rounded *up*, the same for every problem, so that
+a System that wins does not win by having had more tokens. A single attempt may end by itself before it
+has spent them, and is then marked `short`. The tokens really spent stand beside each.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ def single(
 ) -> Baseline:
     """One attempt by one agent; with a longer limit on its completions, "simply going on writing".
 
+    An attempt that ends by itself leaves tokens unspent: if it is `short`, the tokens are not equal.
+
     Args:
         system: The team's trees.
         samples: Trees whose root turns are the attempts; may be the team's own.
@@ -125,7 +128,8 @@ def single(
             accuracy[problem] = sum(judged) / len(judged)
     if not accuracy:
         raise ConfigError(f"no attempt of the baseline {name!r} has a known grade")
-    return _baseline(name, "1 sample", system, accuracy, _mean_tokens(first))
+    tokens = _mean_tokens(first)
+    return _baseline(name, "1 sample", system, accuracy, tokens, short=tokens < 0.99 * token_budget(system))
 
 
 def _shared(system: Sequence[Tree], trees: Sequence[Tree], name: str) -> list[Tree]:
@@ -141,7 +145,11 @@ def _first(trees: Sequence[Tree]) -> dict[str, list[Turn]]:
 
 
 def majority(
-    system: Sequence[Tree], pool: Sequence[Tree], answer_of: AnswerOf, voted_by: str = ""
+    system: Sequence[Tree],
+    pool: Sequence[Tree],
+    answer_of: AnswerOf,
+    voted_by: str = "",
+    name: str = "Single agent, majority vote",
 ) -> Baseline:
     """A majority vote of as many samples as the System's tokens buy, drawn from a pool of attempts.
 
@@ -152,6 +160,7 @@ def majority(
         pool: Trees whose root turns are independent attempts, at least as many a problem as the vote needs.
         answer_of: What a turn votes for.
         voted_by: What that is, for the table.
+        name: What the agent did, for the table.
 
     Raises:
         ConfigError: If the problems differ, or the pool is too small for most of them; the message says
@@ -177,7 +186,7 @@ def majority(
         + (f" by {voted_by}" if voted_by else "")
         + (f", problems left out for want of samples: {left_out}" if left_out else "")
     )
-    return _baseline("Single agent, majority vote", detail, system, accuracy, k * a_sample)
+    return _baseline(name, detail, system, accuracy, k * a_sample)
 
 
 def refinement(

@@ -161,7 +161,7 @@ def _notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
         for role, reasons in sorted(counts.reward_faults.items())
     ]
     notes += [
-        f"{baseline.name}: it could not spend the System's tokens ({baseline.tokens:.0f} a problem)"
+        f"{baseline.name}: it spent fewer tokens than the System ({baseline.tokens:.0f} a problem)"
         for baseline in baselines
         if baseline.short
     ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
 from mars_env.errors import ConfigError
+from mars_env.seeds import derive_seed
 from mars_env.trainers.miniature import protocol
-from mars_env.types import Action, Model, Observation, Sampling
+from mars_env.types import Action, Completion, Model, Observation, Sampling
 
 LIMITS: Final[Mapping[str, int]] = {
     "solver": protocol.SOLUTION_TOKENS,
@@ -51,9 +53,10 @@ class MiniatureAgent:
         temperature: Of the sampling.
         max_tokens: Hard limit of one completion; by default the role's own (`LIMITS`).
         overflow: As of `Sampling`: what happens where the model's context is too small.
+        forced: One piece that every completion starts with. It is not sampled, but counts to the limit.
 
     Raises:
-        ConfigError: For another role.
+        ConfigError: For another role, or if `forced` is no piece of the language.
     """
 
     def __init__(
@@ -65,25 +68,29 @@ class MiniatureAgent:
         temperature: float = 1.0,
         max_tokens: int | None = None,
         overflow: Literal["check", "unknown", "refuse"] = "check",
+        forced: str = "",
     ) -> None:
         if role not in LIMITS:
             raise ConfigError(f"the miniature plays {', '.join(LIMITS)}, not {role!r}")
+        if forced and forced not in protocol.PIECES:
+            raise ConfigError(f"{forced!r} is no piece of the miniature's language")
         self.role = role
         self.policy = policy
         self.model = model
-        limit = LIMITS[role] if max_tokens is None else max_tokens
+        self._forced = forced
+        limit = (LIMITS[role] if max_tokens is None else max_tokens) - bool(forced)
         self.sampling = Sampling(temperature=temperature, max_tokens=limit, overflow=overflow)
 
     def __repr__(self) -> str:
         return f"MiniatureAgent({self.role!r}, policy={self.policy!r})"
 
     def prompt(self, observation: Observation) -> str:
-        """The prompt of a turn.
+        """The prompt of a turn, the forced piece at its end.
 
         Raises:
             ConfigError: The problem is not of the set ``arithmetic``.
         """
-        return prompt(self.role, observation)
+        return prompt(self.role, observation) + self._forced
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Sample n actions; their texts have numbers the ordinary way round.
@@ -94,7 +101,61 @@ class MiniatureAgent:
         """
         sampling = replace(self.sampling, seed=seed)
         completions = await self.model.complete(self.prompt(observation), n, sampling)
-        return [Action(protocol.flip(completion.text), (completion,)) for completion in completions]
+        return [Action(protocol.flip(self._forced + found.text), (found,)) for found in completions]
+
+
+class ContinuingSolver:
+    """The Solver alone, continued after each cut by its limit until it has ended or spent its tokens.
+
+    Args:
+        model: A model of the miniature's checkpoint.
+        tokens: That one attempt may spend.
+        temperature: Of the sampling.
+        afresh: Instead of its own text the Solver reads a new problem: what its last whole step leaves to be
+            done (`protocol.rest_of`). It takes a program that knows the task; the Solver was
+            taught to solve such problems, and never to read a solution.
+    """
+
+    policy = "miniature"
+
+    def __init__(self, model: Model, *, tokens: int, temperature: float = 1.0, afresh: bool = False) -> None:
+        self._model = model
+        self._tokens = tokens
+        self._temperature = temperature
+        self._afresh = afresh
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Make n attempts, each of one or more completions.
+
+        Raises:
+            ConfigError: The problem is not of the set ``arithmetic``.
+            mars_env.errors.ModelError: The model could not answer.
+        """
+        chain = protocol.read_statement(str(observation["problem"]))
+        attempts = (self._attempt(chain, derive_seed(seed, number)) for number in range(n))
+        return list(await asyncio.gather(*attempts))
+
+    async def _attempt(self, chain: protocol.Chain, seed: int) -> Action:
+        completions: list[Completion] = []
+        done, stream, left = "", "", self._tokens  # the text of earlier chains, and the stream of this one
+        while True:
+            sampling = Sampling(
+                temperature=self._temperature,
+                max_tokens=min(LIMITS["solver"], left),
+                seed=derive_seed(seed, len(completions)),
+            )
+            [found] = await self._model.complete(protocol.chain_prompt(chain) + stream, 1, sampling)
+            completions.append(found)
+            stream += found.text
+            left -= max(1, found.completion_tokens or len(found.token_ids))
+            text = done + protocol.flip(stream)
+            if found.finish_reason != "length" or left < 1:
+                return Action(text, tuple(completions))
+            if self._afresh:
+                rest = protocol.rest_of(chain, protocol.flip(stream))
+                if rest is None:
+                    return Action(text, tuple(completions))
+                chain, done, stream = rest, f"{text}\n", ""
 
 
 def team(model: Model, *, policy: str = "miniature", temperature: float = 1.0) -> dict[str, MiniatureAgent]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from mars_env.agents.hf import HFModel
 from mars_env.envs import Game, Solve, SolveVerifyCorrect, team_outcome
@@ -23,8 +24,11 @@ from mars_env.trainers.local import Policy
 from mars_env.trainers.marsrl import MarsRLSettings, train
 from mars_env.trainers.metrics import Logger, StepMetrics
 from mars_env.trainers.miniature import load
-from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
+from mars_env.trainers.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
+from mars_env.trainers.miniature.model import build_model, build_tokenizer
 from mars_env.trainers.miniature.recipe import RECIPE, Recipe
+from mars_env.trainers.miniature.warm_start import STAGES, Stage, save
+from mars_env.trainers.miniature.warm_start import train as warm_start
 from mars_env.types import Agent, Tree
 
 
@@ -73,10 +77,16 @@ class Trained:
     models: Mapping[str, HFModel]
     history: tuple[StepMetrics, ...]
 
-    def agents(self, recipe: Recipe) -> dict[str, Agent]:
-        """The team."""
+    def agents(self, recipe: Recipe, forced: Mapping[str, str] | None = None) -> dict[str, Agent]:
+        """The team; what `forced` names by role is the first piece of all that the role writes."""
         return {
-            f"{role}_0": MiniatureAgent(role, model, policy=model.name, temperature=recipe.temperature)
+            f"{role}_0": MiniatureAgent(
+                role,
+                model,
+                policy=model.name,
+                temperature=recipe.temperature,
+                forced=(forced or {}).get(role, ""),
+            )
             for role, model in self.models.items()
         }
 
@@ -129,10 +139,30 @@ def held_out(seed: int, recipe: Recipe = RECIPE) -> ProblemSet:
     return load_problems("arithmetic", n=recipe.evaluation_problems, seed=seed, split="test")
 
 
-async def evaluate_team(trained: Trained, seed: int, recipe: Recipe = RECIPE) -> list[Tree]:
-    """Play every held-out problem once with the whole team."""
+async def evaluate_team(
+    trained: Trained, seed: int, recipe: Recipe = RECIPE, *, forced: Mapping[str, str] | None = None
+) -> list[Tree]:
+    """Play every held-out problem once with the whole team; `forced` as in `Trained.agents`."""
     game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
-    return await _play(game, trained.agents(recipe), held_out(seed, recipe), seed)
+    return await _play(game, trained.agents(recipe, forced), held_out(seed, recipe), seed)
+
+
+def before_habits(cache: Path | None = None, stages: Sequence[Stage] = STAGES[:-1], seed: int = 0) -> HFModel:
+    """The miniature as its warm start leaves it before the last stage, which teaches bad habits.
+
+    Args:
+        cache: Where the weights are kept between calls.
+        stages: Of the warm start.
+        seed: Of the warm start; by default that of the shipped checkpoint.
+    """
+    place = None if cache is None else cache / "before-habits"
+    if place is None or not (place / "model.safetensors").exists():
+        module = build_model(seed)
+        warm_start(module, stages, seed)
+        if place is None:
+            return HFModel((module, build_tokenizer()), name="before habits")
+        save(module, place)
+    return HFModel(place, device="cpu", name="before habits")
 
 
 def figures_of(trees: Sequence[Tree]) -> dict[str, Estimate]:
@@ -147,7 +177,8 @@ async def equal_token_baselines(
     """What the Solver alone makes of the System's mean tokens a problem, in three ways.
 
     By majority vote, by going over its own last solution again and again, and by simply going on
-    writing: one completion with a limit as high as the System's mean tokens.
+    writing: one completion with a limit as high as the System's mean tokens, of which it spends fewer
+    where it ends by itself.
     """
     problems = held_out(seed, recipe)
     model = trained.models["solver"]
@@ -168,12 +199,46 @@ async def equal_token_baselines(
     }
 
 
+async def continuing_baselines(
+    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
+) -> dict[str, Baseline]:
+    """What the Solver alone makes of the System's tokens when it is continued after each cut.
+
+    ``continuing`` reads its own text, ``afresh`` the rest of the problem (see `ContinuingSolver`). An attempt
+    ends by itself before the System's tokens are spent, so attempts are made until they are, and vote.
+    The names with ``_once`` are one attempt. There is no Verifier.
+    """
+    problems = held_out(seed, recipe)
+    budget = token_budget(trees)
+    alone = Game(Solve(), grader_for("math"))
+    found = {}
+    for name, afresh in (("continuing", False), ("afresh", True)):
+        solver = ContinuingSolver(
+            trained.models["solver"], tokens=math.ceil(budget), temperature=recipe.temperature, afresh=afresh
+        )
+        attempts = await _play(alone, {SOLVER: solver}, problems, seed)
+        found[f"{name}_once"] = single(trees, attempts, f"Single agent, {name}")
+        votes = samples_for(budget, found[f"{name}_once"].tokens)
+        attempts += await _play(
+            alone, {SOLVER: solver}, problems, seed, samples=math.ceil(1.25 * votes), first=1
+        )
+        found[name] = majority(
+            trees, attempts, answers_of_grading(), name=f"Single agent, {name}, majority vote"
+        )
+    return found
+
+
 def _solver(model: HFModel, recipe: Recipe, limit: int | None = None) -> dict[str, Agent]:
     return {SOLVER: MiniatureAgent("solver", model, temperature=recipe.temperature, max_tokens=limit)}
 
 
 async def _play(
-    game: Game, agents: Mapping[str, Agent], problems: ProblemSet, seed: int, samples: int = 1
+    game: Game,
+    agents: Mapping[str, Agent],
+    problems: ProblemSet,
+    seed: int,
+    samples: int = 1,
+    first: int = 0,
 ) -> list[Tree]:
-    jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
+    jobs = [Job(problem, sample) for sample in range(first, first + samples) for problem in problems]
     return await collect(game, agents, jobs, seed=seed, concurrency=len(jobs))

@@ -55,6 +55,7 @@ PATTERN: Final = "|".join(re.escape(p) for p in sorted(PIECES, key=lambda p: (-l
 _PIECE: Final = re.compile(PATTERN)
 _DIGITS: Final = re.compile("[0-9]+")
 _START: Final = re.compile(r"[Ss]tart with a = ([0-9]{1,3})\b")
+_DONE: Final = re.compile(r"^([a-g]):(?: [+-] [0-9]{2})? = ([0-9]{3})\n", re.MULTILINE)
 _TERM: Final = re.compile(r"\b([a-z]) = ([a-z]) ([+-]) ([0-9]{1,2})\b")
 
 
@@ -146,12 +147,38 @@ def solver_prompt(statement: str) -> str:
         >>> solver_prompt("Work modulo 1000. Start with a = 882. Then b = a - 7. What is b?")
         'a:288b: - 70<|solve|>'
     """
-    chain = read_statement(statement)
+    return chain_prompt(read_statement(statement))
+
+
+def chain_prompt(chain: Chain) -> str:
+    """The stream that asks for the solution of a chain.
+
+    Example:
+        >>> chain_prompt(Chain(882, (("-", 7),)))
+        'a:288b: - 70<|solve|>'
+    """
     terms = (
         f"{letter}:{_SIGN[sign]}{size:02d}"
         for letter, (sign, size) in zip(LETTERS[1:], chain.terms, strict=False)
     )
     return flip(f"a:{chain.start:03d}" + "".join(terms)) + SOLVE
+
+
+def rest_of(chain: Chain, solution: str) -> Chain | None:
+    r"""What a solution that was cut off leaves to be done: a chain that starts at its last whole step.
+
+    The value claimed there is taken as it is, right or wrong.
+
+    Returns:
+        None where the solution holds no step, or no step is left.
+
+    Example:
+        >>> rest_of(Chain(882, (("-", 27), ("+", 5))), "a: = 882\nb: - 27 = 854\nc: + 0")
+        Chain(start=854, terms=(('+', 5),))
+    """
+    done = _DONE.findall(solution)
+    place = LETTERS.index(done[-1][0]) if done else 0
+    return Chain(int(done[-1][1]), chain.terms[place:]) if 0 < place < len(chain.terms) else None
 
 
 def verifier_prompt(statement: str, solution: str) -> str:

@@ -58,3 +58,9 @@ class Recipe(BaseModel):
 
 RECIPE: Final = Recipe()
 """The recipe that the demo and the ablation use."""
+
+QUICK: Final = Recipe(
+    marsrl=RECIPE.marsrl.model_copy(update={"steps": 2, "problems_per_step": 2}),
+    evaluation_problems=24,
+)
+"""A few steps and problems: the whole path within a minute. Its figures say nothing."""
