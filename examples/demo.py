@@ -1,6 +1,7 @@
 """`make demo`: a miniature team, before and after MarsRL, on one machine.
 
     python examples/demo.py [--seed 0] [--out runs/demo]
+    python examples/demo.py --steps 8 --problems 150    # a look: the Verifier has learnt to check by then
 
 Evaluates the warm-started miniature on held-out problems, trains Solver, Verifier and Corrector together
 with MarsRL, evaluates again on the same problems, and prints one table. The recipe, the number of steps and
@@ -21,12 +22,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mars_env.evaluation import compare, write_page
+from mars_env.evaluation import Comparison, compare, write_page
 from mars_env.evaluation.plots import before_after, training_curves
 from mars_env.evaluation.report import interval, number
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.miniature.experiment import ARMS, Trained, evaluate_team, figures_of, train_arm
-from mars_env.trainers.miniature.recipe import RECIPE
+from mars_env.trainers.miniature.recipe import RECIPE, Recipe
 from mars_env.types import Tree
 
 FIGURES = {
@@ -68,15 +69,17 @@ class Bar:
         """The bar belongs to its progress display."""
 
 
-async def play(seed: int, progress: Progress) -> tuple[list[Tree], Trained, list[Tree]]:
+async def play(
+    seed: int, progress: Progress, recipe: Recipe = RECIPE
+) -> tuple[list[Tree], Trained, list[Tree]]:
     """Evaluate, train, evaluate again."""
     untrained, trained_arm = ARMS[0], next(arm for arm in ARMS if arm.name == "all")
     task = progress.add_task("evaluating the warm-started team", total=1)
-    before = await evaluate_team(await train_arm(untrained, seed), seed)
+    before = await evaluate_team(await train_arm(untrained, seed, recipe), seed, recipe)
     progress.update(task, completed=1)
-    trained = await train_arm(trained_arm, seed, loggers=[Bar(progress, RECIPE.marsrl.steps)])
+    trained = await train_arm(trained_arm, seed, recipe, loggers=[Bar(progress, recipe.marsrl.steps)])
     task = progress.add_task("evaluating the trained team", total=1)
-    after = await evaluate_team(trained, seed)
+    after = await evaluate_team(trained, seed, recipe)
     progress.update(task, completed=1)
     return before, trained, after
 
@@ -90,18 +93,8 @@ def curves(history: tuple[StepMetrics, ...]) -> dict[str, list[tuple[float, floa
     }
 
 
-def main(
-    seed: Annotated[int, typer.Option(help="Of training and of the held-out problems.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where the page and the plots go.")] = Path("runs/demo"),
-) -> None:
-    """Train a miniature team with MarsRL and show what it brought."""
-    transformers.utils.logging.disable_progress_bar()  # two bars of ours are enough
-    torch.set_num_threads(1)  # busy threads on shared cores slow each other down
-    began = time.perf_counter()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        before, trained, after = asyncio.run(play(seed, progress))
-
+def show(seed: int, before: list[Tree], trained: Trained, after: list[Tree], out: Path) -> Comparison:
+    """Print the table, and write the page and the plots into a folder."""
     figures = figures_of(before), figures_of(after)
     table = Table(
         "",
@@ -136,9 +129,31 @@ def main(
             "The first 200 of the trained team's episodes are shown.",
         ],
     )
-    console.print(
-        f"{time.perf_counter() - began:.0f} s. The page with plots and episodes: {page}", highlight=False
-    )
+    console.print(f"The page with plots and episodes: {page}", highlight=False)
+    return comparison
+
+
+def main(
+    seed: Annotated[int, typer.Option(help="Of training and of the held-out problems.")] = 0,
+    out: Annotated[Path, typer.Option(help="Where the page and the plots go.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(min=1, help="Of training.")] = RECIPE.marsrl.steps,
+    problems: Annotated[int, typer.Option(min=2, help="Held-out ones.")] = RECIPE.evaluation_problems,
+) -> None:
+    """Train a miniature team with MarsRL and show what it brought."""
+    transformers.utils.logging.disable_progress_bar()  # two bars of ours are enough
+    torch.set_num_threads(1)  # busy threads on shared cores slow each other down
+    began = time.perf_counter()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        before, trained, after = asyncio.run(play(seed, progress, shorter(steps, problems)))
+    show(seed, before, trained, after, out)
+    console.print(f"{time.perf_counter() - began:.0f} s", highlight=False)
+
+
+def shorter(steps: int, problems: int) -> Recipe:
+    """The recipe with other lengths of training and evaluation."""
+    marsrl = RECIPE.marsrl.model_copy(update={"steps": steps})
+    return RECIPE.model_copy(update={"marsrl": marsrl, "evaluation_problems": problems})
 
 
 if __name__ == "__main__":

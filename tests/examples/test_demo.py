@@ -1,0 +1,43 @@
+"""`make demo`: its path from the warm start to the page, in short, and what it brings."""
+
+import asyncio
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from rich.progress import Progress
+
+PATH = Path(__file__).parents[2] / "examples" / "demo.py"
+
+
+@pytest.fixture
+def demo():
+    spec = importlib.util.spec_from_file_location("demo", PATH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_few_steps_teach_the_verifier_to_check(demo, tmp_path):
+    """Reports that check a solution start with another token, which is what training finds first."""
+    torch.set_num_threads(1)
+    with Progress(disable=True) as progress:
+        before, trained, after = asyncio.run(demo.play(0, progress, demo.shorter(steps=8, problems=150)))
+    assert (len(before), len(after), len(trained.history)) == (150, 150, 8)
+    assert [tree.problem.id for tree in before] == [tree.problem.id for tree in after]
+    with demo.console.capture() as printed:
+        rows = demo.show(0, before, trained, after, tmp_path).rows
+    assert rows["verifier_recall"].difference.value > 0.4 and rows["verifier_recall"].clear
+    assert rows["solver_accuracy"].difference.low > -0.1
+    assert all(title.split()[0] in printed.get() for title in demo.FIGURES.values())
+    for name in ("demo.html", "rewards.svg", "before-after.svg"):
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_the_demo_plays_the_recipe_of_the_study(demo):
+    """So its outcome on a seed is that of the ledger's arm `all`."""
+    recipe = demo.RECIPE
+    assert demo.shorter(recipe.marsrl.steps, recipe.evaluation_problems) == recipe
