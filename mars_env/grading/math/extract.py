@@ -195,8 +195,10 @@ def _boxed(text: str, boxes: list[_Box], unclosed_after: int, *, wide: bool = Fa
             text, chain[-1].end
         ):
             return Extraction(None, NEGATED_BOX)
-        if len(chain) > 1:
-            contents = _named(text, chain, contents)
+    if len(chain) == 1:
+        return Extraction(contents[0], "box")
+    if wide:
+        contents = _named(text, chain, contents)
     distinct = list(dict.fromkeys(contents))
     joiner = r" \text{ or } " if "or" in joints and "," not in joints else ", "
     return Extraction(joiner.join(distinct), "box" if len(distinct) == 1 else "boxes")

@@ -109,7 +109,7 @@ class Factors(Cursor, ABC):
                 node = Node("call", (node,), "factorial2" if twice else "factorial")
             elif self.accept("%"):
                 node = Node("quantity", (node,), "%")
-            elif self.peek().text == "_" and node.kind == "num" and self.peek(-1).text == ")":
+            elif node.kind == "num" and self.peek().text == "_" and self.peek(-1).text == ")":
                 node = self.digits(Token("num", str(node.value), spaced=False))  # "(204)_5"
             elif self.peek().text == r"\$" and node.kind == "num":
                 self.next()

@@ -68,7 +68,9 @@ def own_message(text: str) -> str | None:
         >>> own_message("<|channel|>analysis<|message|>Hm, 24.<|end|><|channel|>final<|message|>25")
         '25'
     """
-    if ("<" not in text and "INST]" not in text) or not any(sign in text for sign in _SIGNS):
+    if "<" not in text and ("]" not in text or "INST]" not in text):
+        return text
+    if not any(sign in text for sign in _SIGNS):
         return text
     if "<|channel|>" in text:
         _, final, text = text.partition(_FINAL)
