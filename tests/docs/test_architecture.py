@@ -17,7 +17,7 @@ def rooms():
 
 def test_the_table_of_rooms_names_every_room_and_no_other():
     page = (ROOT / "docs" / "architecture.md").read_text()
-    table = page.split("| room |")[1].split("\n\n")[0]
+    table = page.split("| package |")[1].split("\n\n")[0]
     cells = [line.split("|")[1] for line in table.splitlines()[2:]]
     named = {name.removesuffix(".py").rstrip("/") for cell in cells for name in re.findall("`([^`]+)`", cell)}
     assert named - {"__init__"} == rooms()
