@@ -150,7 +150,10 @@ class LocalBox:
             _kill(self._pidfd)
             await readable(self._pidfd, CLOSE_SECONDS)
         if self._workdir is not None and not self._gone:
-            await in_thread(functools.partial(remove_folder, self._workdir))
+            try:
+                Path(self._workdir).rmdir()  # empty, but for boxes that were killed
+            except OSError:
+                await in_thread(functools.partial(remove_folder, self._workdir))
         self._put_away()
 
     def ask_to_end(self) -> None:
