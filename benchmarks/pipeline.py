@@ -346,11 +346,9 @@ def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:
     from mars_env.grading import grader_for
     from mars_env.problems import load_problems
     from mars_env.rollout.pipeline import PipelineSettings
-    from mars_env.trainers.config import TrainConfig
-    from mars_env.trainers.local import Policy
+    from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, train
     from mars_env.trainers.miniature import load
     from mars_env.trainers.miniature.agents import team
-    from mars_env.trainers.pipelined import PipelinedSettings, train
 
     print(f"{REAL_UPDATES} updates of {REAL_PROBLEMS} problems or {REAL_GROUPS} groups, engine {kind}\n")
     print("| | seconds | turns trained | turns/s | 1st update, s | engine without a request | trainer idle |")
@@ -366,7 +364,7 @@ def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:
         def refresh(policies):
             put(policies["miniature"].model, policies["miniature"].version)
 
-        settings = PipelinedSettings(
+        settings = RunSettings(
             seed=SEED,
             steps=REAL_UPDATES,
             problems_per_step=REAL_PROBLEMS,
@@ -377,11 +375,9 @@ def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:
         asyncio.run(
             train(
                 Game(SolveVerifyCorrect(TRAINING), grader_for("math")),
-                team(model),
+                Team(team(model), {"miniature": Policy(trained.module)}, refresh),
                 load_problems("arithmetic", seed=SEED, split="train"),
-                {"miniature": Policy(trained.module)},
                 settings,
-                refresh=refresh,
                 loggers=[clock],
             )
         )

@@ -24,7 +24,7 @@ _COMMANDS = {
     ),
     "train": (
         "mars_env.cli.train:train",
-        "Train one model shared by all roles with MarsRL, or the models of a tree search with MARS2.",
+        "Train a team: one model shared by all roles, one for each, or adapters.",
     ),
     "compare": (
         "mars_env.cli.runs:compare",

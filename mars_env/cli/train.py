@@ -1,16 +1,15 @@
-"""`mars-env train`: MarsRL, or MARS2 where the rules are a tree search, with the local trainer."""
+"""`mars-env train`: any environment with the local trainer, by the recipe that its rules name."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from mars_env.api import make
 from mars_env.cli.options import pairs, settings
@@ -19,12 +18,11 @@ from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
 from mars_env.sync import run_sync
-from mars_env.types import Sampling
+from mars_env.types import Agent, role_of
 
 if TYPE_CHECKING:
     from mars_env.agents.hf import HFModel
-
-Settings = TypeVar("Settings", bound=BaseModel)
+    from mars_env.trainers import RunSettings
 
 
 def train(
@@ -38,7 +36,8 @@ def train(
     model: Annotated[
         list[str],
         typer.Option(
-            help="Checkpoint to train, a path or a Hugging Face name; in a search repeatable, one an agent."
+            help="Checkpoint to train, a path or a Hugging Face name. One is shared by all agents; several "
+            "are one an agent, or by name: solver=first, verifier,corrector=second."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Checkpoints and metrics; resumes what is there.")],
@@ -48,24 +47,30 @@ def train(
     ] = None,
     lora: Annotated[
         int | None,
-        typer.Option(help="Train adapters of this rank on one model, one for each agent of a search.", min=1),
+        typer.Option(help="Train adapters of this rank on one model, one for each agent or --model.", min=1),
     ] = None,
-    max_tokens: Annotated[int, typer.Option(help="Limit of one completion.", min=1)] = Sampling().max_tokens,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Limit of one completion: sampling.max_tokens.", min=1)
+    ] = None,
     overflow: Annotated[
-        Literal["check", "unknown", "refuse"],
-        typer.Option(help="Where the model's context is too small: docs/faults.md says what each does."),
-    ] = "check",
+        Literal["check", "unknown", "refuse"] | None,
+        typer.Option(
+            help="Where the model's context is too small (sampling.overflow, by default check): "
+            "docs/faults.md says what each does."
+        ),
+    ] = None,
     team: Annotated[
         str | None,
         typer.Option(help="my_module:my_team, a function of a model that gives agents by role."),
     ] = None,
     problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings (MarsRLSettings or MARS2Settings) as TOML.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings (RunSettings) as TOML.")] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(help="One setting, e.g. steps=50, train.learning_rate=1e-5, pipeline.max_staleness=1."),
+        typer.Option(
+            help="One setting, e.g. steps=50, train.learning_rate=1e-5, pipeline.max_staleness=1, "
+            "segment_tokens=4096, train.dmmpt_threshold=0.99, train.tis_cap=2."
+        ),
     ] = None,
     reward: Annotated[list[str] | None, typer.Option(help="role=my_module:my_reward; repeatable.")] = None,
     team_reward: Annotated[str | None, typer.Option(help="my_module:my_team_reward.")] = None,
@@ -76,22 +81,22 @@ def train(
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 10,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Metrics for TensorBoard too.")] = False,
 ) -> None:
-    """Train one model shared by all roles with MarsRL, or the models of a tree search with MARS2.
+    """Train a team: one model shared by all roles, one for each, or adapters.
 
-    Checkpoints are ordinary ones; the same call goes on from the newest.
+    The settings start from the recipe of the environment's rules: MARSRL, or MARS2 for a tree search.
+    Checkpoints are ordinary ones; the same call continues from the newest.
     """
+    from mars_env.trainers import make_team
+    from mars_env.trainers import train as train_team
     from mars_env.trainers.metrics import ConsoleLogger, JsonlLogger, Logger, TensorBoardLogger
 
-    rules = rules_spec(spec(env_id).rules)
-    if "agents" in rules.parameters:
-        number: dict[str, int] = {"agents": agents or len(model)}
-    elif agents or lora or len(model) > 1:
+    env_spec = spec(env_id)
+    rules = rules_spec(env_spec.rules)
+    if agents and rules.team_size is None:
         raise ConfigError(
-            "MarsRL trains one model, shared by all roles: --agents, --lora and several --model are for a "
-            "tree search"
+            f"--agents is for a tree search: the rules {env_spec.rules!r} have their own agents"
         )
-    else:
-        number = {}
+    number = {rules.team_size: agents or len(model)} if rules.team_size else {}
     env = make(
         env_id,
         problems=problems,
@@ -101,95 +106,126 @@ def train(
         **{**rules.training, **number, **settings(set_ or [])},
     )
     told = _overridden(tomllib.loads(config.read_text(encoding="utf-8")) if config else {}, option or [])
-    sampling = Sampling(max_tokens=max_tokens, overflow=overflow)
-    if env.game.evidence is not None and env.game.evidence.searched:
-        trained = _mars2(env, model, told, sampling, team, lora)
-    else:
-        trained = _marsrl(env, model[0], told, sampling, team)
+    sampling = {"max_tokens": max_tokens, "overflow": overflow}
+    told = _merged(told, {"sampling": {name: value for name, value in sampling.items() if value}})
+    run_settings = _run_settings(env_id, told)
+    assigned = _assigned(model, env.possible_agents, apart=lora is not None)
+    players = make_team(
+        run_settings,
+        env.possible_agents,
+        _models(assigned, lora, run_settings.seed),
+        agent=None if team is None else _members(env, resolve(team)),
+    )
     out.mkdir(parents=True, exist_ok=True)
     loggers: list[Logger] = [ConsoleLogger(), JsonlLogger(out / "metrics.jsonl")]
     if tensorboard:
         loggers.append(TensorBoardLogger(out / "tensorboard"))
-    run_sync(trained(directory=out, checkpoint_every=checkpoint_every, loggers=loggers))
-
-
-def _marsrl(
-    env: MarsEnv, model: str, told: Mapping[str, Any], sampling: Sampling, team: str | None
-) -> Callable[..., Coroutine[Any, Any, object]]:
-    """One model for all roles, in grouped agentic rollouts."""
-    from mars_env.agents import as_agent
-    from mars_env.agents.hf import HFModel  # these bring torch
-    from mars_env.trainers.local import Policy
-    from mars_env.trainers.marsrl import MarsRLSettings, train
-
-    run_settings = _validated(MarsRLSettings, told)
-    hf = HFModel(model, dtype="float32", name="policy")
-    if team is None:
-        agents = {name: as_agent(hf, name, sampling=sampling) for name in env.possible_agents}
-    else:
-        agents = cast(env.game.rules, resolve(team)(hf))
-    names = sorted({agent.policy for agent in agents.values()})
-    if len(names) != 1:
-        raise ConfigError(f"the agents share one model, so they must share one policy name, got {names}")
-    policy = names[0]
-    return partial(
-        train,
-        env.game,
-        agents,
-        env.problems,
-        {policy: Policy(hf.module, hf.tokenizer)},
-        run_settings,
-        refresh=lambda trained: hf.refresh(version=trained[policy].version),
+    run_sync(
+        train_team(
+            env.game,
+            players,
+            env.problems,
+            run_settings,
+            directory=out,
+            checkpoint_every=checkpoint_every,
+            loggers=loggers,
+        )
     )
 
 
-def _mars2(
-    env: MarsEnv,
-    models: Sequence[str],
-    told: Mapping[str, Any],
-    sampling: Sampling,
-    team: str | None,
-    lora: int | None,
-) -> Callable[..., Coroutine[Any, Any, object]]:
-    """One model for all agents of a search, one for each, or an adapter for each."""
-    from mars_env.trainers import mars2  # brings torch
+def _run_settings(env_id: str, told: Mapping[str, Any]) -> RunSettings:
+    """The recipe of an environment, with what the user told in its place."""
+    from mars_env.trainers.recipes import RunSettings, recipe_of
 
-    names = env.possible_agents
-    if len(models) not in (1, len(names)) or (lora and len(models) > 1):
+    merged = _merged(recipe_of(spec(env_id)).model_dump(mode="json"), told)
+    limit, train = merged["sampling"]["max_tokens"], merged["train"]
+    if isinstance(limit, int) and isinstance(train, dict) and isinstance(train.get("overlong"), dict):
+        # The penalty is for the agents' own limit; one that is short has no room for the paper's buffer.
+        overlong = {"limit": limit, "buffer": min(2048, (limit + 1) // 2)}
+        train["overlong"] = {**overlong, **_own(told, "train", "overlong")}
+    try:
+        return RunSettings.model_validate(merged)
+    except ValidationError as error:
+        raise ConfigError(f"these settings do not fit RunSettings: {error}") from error
+
+
+def _assigned(given: Sequence[str], names: Sequence[str], *, apart: bool) -> dict[str, tuple[str, str]]:
+    """The policy's name and the checkpoint of each agent.
+
+    Args:
+        given: The values of --model.
+        names: Of the agents.
+        apart: Give each agent a policy of its own where one checkpoint is given for all.
+
+    Raises:
+        ConfigError: They do not fit the agents.
+
+    Example:
+        >>> team = ["solver_0", "verifier_0", "corrector_0"]
+        >>> _assigned(["base"], team, apart=False)["solver_0"]
+        ('policy', 'base')
+        >>> _assigned(["solver=one", "verifier,corrector=two"], team, apart=False)["corrector_0"]
+        ('verifier-corrector', 'two')
+    """
+    known = {*names, *map(role_of, names)}
+    named: dict[str, tuple[str, str]] = {}
+    for one in given:
+        who, equals, path = one.partition("=")
+        parts = who.split(",")
+        if not equals or not known.issuperset(parts):
+            break
+        named |= {part: ("-".join(parts), path) for part in parts}
+    else:
+        if missing := [name for name in names if name not in named and role_of(name) not in named]:
+            raise ConfigError(f"--model names no checkpoint for {', '.join(missing)}")
+        return {name: named.get(name) or named[role_of(name)] for name in names}
+    if len(given) == 1 and not (apart and len(names) > 1):
+        return dict.fromkeys(names, ("policy", given[0]))
+    if len(given) not in (1, len(names)) or (apart and len(given) > 1):
         raise ConfigError(
             f"{len(names)} agents take one --model that they share, or with --lora one as the base of their "
-            f"adapters, or {len(names)}, one for each; got {len(models)}"
+            f"adapters, or {len(names)}, one for each, or by name as in {role_of(names[0])}=PATH; "
+            f"got {len(given)}"
         )
-    apart = len(names) > 1 and bool(lora or len(models) > 1)
-    stage = "heterogeneous" if apart else "homogeneous" if len(names) > 1 else "single"
-    # The penalty must be for the agents' own limit; one that is short has no room for the paper's buffer.
-    overlong = {"limit": sampling.max_tokens, "buffer": min(2048, (sampling.max_tokens + 1) // 2)}
-    base = {"stage": stage, "train": {**mars2.MARS2.model_dump(mode="json"), "overlong": overlong}}
-    run_settings = _validated(mars2.MARS2Settings, _merged(base, told))
-    made = _models(models, names if apart else ["policy"], lora, run_settings.seed)
-    agent = None if team is None else lambda name, model: cast(env.game.rules, resolve(team)(model))[name]
-    players = mars2.team(run_settings, names, made, sampling=sampling, agent=agent)
-    return partial(mars2.train, env.game, players, env.problems, run_settings)
+    return {name: (name, given[i % len(given)]) for i, name in enumerate(names)}
 
 
-def _models(paths: Sequence[str], policies: Sequence[str], lora: int | None, seed: int) -> list[HFModel]:
-    """A model for each policy: checkpoints, or adapters on one."""
+def _models(assigned: Mapping[str, tuple[str, str]], lora: int | None, seed: int) -> dict[str, HFModel]:
+    """The model of each agent: checkpoints, or adapters on one."""
     from mars_env.agents.hf import HFModel
 
+    paths = dict(assigned.values())
     if lora is None:
-        return [HFModel(path, dtype="float32", name=name) for path, name in zip(paths, policies, strict=True)]
-    from mars_env.trainers.lora import LoRASettings, add_adapters
+        loaded = {policy: HFModel(path, dtype="float32", name=policy) for policy, path in paths.items()}
+    else:
+        from mars_env.trainers.lora import LoRASettings, add_adapters
 
-    base = HFModel(paths[0])  # frozen, so in its own type
-    adapters = add_adapters(base.module, policies, LoRASettings(rank=lora, alpha=2 * lora), seed=seed)
-    return [HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()]
+        if len(set(paths.values())) > 1:
+            raise ConfigError(f"adapters share one base: with --lora give one checkpoint, got {len(paths)}")
+        base = HFModel(next(iter(paths.values())))  # frozen, so in its own type
+        adapters = add_adapters(base.module, list(paths), LoRASettings(rank=lora, alpha=2 * lora), seed=seed)
+        loaded = {name: HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()}
+    return {agent: loaded[policy] for agent, (policy, _) in assigned.items()}
 
 
-def _validated(schema: type[Settings], told: Mapping[str, Any]) -> Settings:
-    try:
-        return schema.model_validate(told)
-    except ValidationError as error:
-        raise ConfigError(f"these settings do not fit {schema.__name__}: {error}") from error
+def _members(env: MarsEnv, make_members: Callable[[Any], Any]) -> Callable[[str, Any], Agent]:
+    """The agents of a user's own team, which is made once for each model."""
+    made: dict[int, Mapping[str, Agent]] = {}
+
+    def member(name: str, model: Any) -> Agent:
+        if id(model) not in made:
+            made[id(model)] = cast(env.game.rules, make_members(model))
+        return made[id(model)][name]
+
+    return member
+
+
+def _own(told: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """A nested setting as far as the user told it."""
+    for name in names:
+        found = told.get(name)
+        told = found if isinstance(found, Mapping) else {}
+    return told
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

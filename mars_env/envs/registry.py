@@ -55,6 +55,7 @@ def register_rules(
     grower: MakeGrower | None = None,
     training: Mapping[str, Any] | None = None,
     evidence: Callable[[Rules[Any], str], Evidence | None] | None = None,
+    recipe: str = "MARSRL",
 ) -> None:
     """Register rules by name, so that ``<any set>-<name>`` can be made.
 
@@ -68,13 +69,15 @@ def register_rules(
         training: Settings that `mars-env train` takes unless told otherwise.
         evidence: What agents may read of the judgements of their submissions, given the rules and the kind of
             the problems; the rules are then `mars_env.envs.rules.Informed`.
+        recipe: What `mars-env train` starts from: ``"MARSRL"``, ``"MARS2"`` for rules whose trees grow
+            themselves, or ``"module:attribute"`` of your own `mars_env.trainers.RunSettings`.
 
     Raises:
         ConfigError: The name is empty or holds a colon or a slash.
     """
     if not name or any(mark in name for mark in ":/ "):
         raise ConfigError(f"the name of rules must be a word without ':', '/' or spaces, got {name!r}")
-    _RULES[name] = RulesSpec(make, rewards, grower, training or {}, evidence)
+    _RULES[name] = RulesSpec(make, rewards, grower, training or {}, evidence, recipe=recipe)
 
 
 def register(

@@ -94,6 +94,7 @@ RULES = {
         search_evidence,
         parts={"verifier": "agent", "reward_model": "reward model", "search_grader": "grader"},
         team_size="agents",
+        recipe="MARS2",
     )
 }
 """The rules by their name, for the registry."""

@@ -73,6 +73,8 @@ class RulesSpec:
         evidence: What agents may read of judgements, and a search may see, given the rules and the kind.
         parts: Settings that may name an agent, a reward model or a grader.
         team_size: The setting that says how many agents play, where that is the user's choice.
+        recipe: What `mars-env train` starts from: a name of `mars_env.trainers.recipes.RECIPES`, or
+            ``"module:attribute"`` of your own.
     """
 
     make: Callable[..., Rules[Any]]
@@ -82,6 +84,7 @@ class RulesSpec:
     evidence: Callable[[Rules[Any], str], Evidence | None] | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
     team_size: str | None = None
+    recipe: str = "MARSRL"
 
     @property
     def parameters(self) -> frozenset[str]:

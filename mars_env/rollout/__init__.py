@@ -4,7 +4,7 @@ The agentic pipeline is `mars_env.rollout.pipeline.pipeline`; its module keeps i
 """
 
 from mars_env.rollout.engine import Job, collect, play, play_all, turn_order
-from mars_env.rollout.groups import groups_of, rollout_step
+from mars_env.rollout.groups import groups_of
 from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
 from mars_env.rollout.regrade import regrade
 from mars_env.rollout.segments import SegmentedModel
@@ -25,6 +25,5 @@ __all__ = [
     "play_all",
     "read_run",
     "regrade",
-    "rollout_step",
     "turn_order",
 ]

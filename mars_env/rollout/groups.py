@@ -1,16 +1,15 @@
-"""From trees to the groups that advantages are computed in, and the rollouts of a training step."""
+"""From trees to the groups that advantages are computed in, and the trees of a training step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-from mars_env.envs.game import Game
 from mars_env.problems import ProblemSet
-from mars_env.rollout.engine import Job, collect
+from mars_env.rollout.engine import Job
 from mars_env.seeds import derive_seed
-from mars_env.types import Agent, Group, Tree, Turn
+from mars_env.types import Group, Tree, Turn
 
 
 def groups_of(trees: Iterable[Tree]) -> list[Group]:
@@ -41,28 +40,3 @@ def step_jobs(problems: ProblemSet, *, step: int, problems_per_step: int, seed: 
     """
     rng = np.random.default_rng(derive_seed(seed, "problems of step", step))
     return [Job(problem, sample=step) for problem in problems.sample(rng, problems_per_step)]
-
-
-async def rollout_step(
-    game: Game,
-    agents: Mapping[str, Agent],
-    problems: ProblemSet,
-    *,
-    step: int,
-    problems_per_step: int,
-    seed: int,
-    concurrency: int | None = None,
-) -> Sequence[Tree]:
-    """The trees of one training step (`step_jobs`), played to their ends.
-
-    Args:
-        game: What is played; for MarsRL with ``grower=grouped(settings)``.
-        agents: Who plays, by agent name.
-        problems: Where the step's problems are drawn from, without replacement.
-        step: Number of the training step; also the sample number of its trees.
-        problems_per_step: How many trees.
-        seed: The run's seed.
-        concurrency: Trees at once; by default all of the step.
-    """
-    jobs = step_jobs(problems, step=step, problems_per_step=problems_per_step, seed=seed)
-    return await collect(game, agents, jobs, seed=seed, concurrency=concurrency or len(jobs))

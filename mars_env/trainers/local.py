@@ -1,15 +1,15 @@
 """The local trainer: MarsRL on one device, from groups of turns to updated weights.
 
 Read it from top to bottom: `Policy` is what is trained, `LocalTrainer.step` is one update of all policies on
-given groups, `LocalTrainer.fit` is the loop around it (rollout, step, refresh, log, checkpoint), and the
-functions at the end do one update. The mathematics is in `advantages` and `losses`, padding in `batches`.
+given groups, and the functions at the end do one update. The loop around it is in `loop`, the mathematics in
+`advantages` and `losses`, padding in `batches`.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,11 @@ import numpy as np
 
 from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.seeds import derive_seed
-from mars_env.sync import maybe_await
 from mars_env.text import logger
 from mars_env.trainers.advantages import Estimator, advantage_stats, turn_key
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.estimators import estimator_of
-from mars_env.trainers.metrics import Logger, StepMetrics, role_metrics
+from mars_env.trainers.metrics import StepMetrics, role_metrics
 from mars_env.types import Group
 
 try:
@@ -43,12 +42,6 @@ except ImportError as error:  # the rest of mars_env works without torch
     raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
 log = logger(__name__)
-
-Rollout = Callable[[int], Awaitable[Sequence[Group]]]
-"""The groups of one step, given the number of steps done before, from which all its randomness derives."""
-
-Refresh = Callable[[Mapping[str, "Policy"]], Awaitable[None] | None]
-"""Tells the models that roll out of new weights: ``lambda p: hf.refresh(version=p["mars"].version)``, say."""
 
 
 @dataclass(slots=True, eq=False)
@@ -168,58 +161,6 @@ class LocalTrainer:
             policies=policies,
         )
 
-    async def fit(
-        self,
-        rollout: Rollout,
-        steps: int,
-        *,
-        directory: str | Path | None = None,
-        checkpoint_every: int = 10,
-        keep: int = 2,
-        refresh: Refresh | None = None,
-        loggers: Sequence[Logger] = (),
-    ) -> list[StepMetrics]:
-        """Roll out and update until `steps` steps are done in all.
-
-        With a directory, the newest whole checkpoint in it is loaded first, if it is ahead of this trainer:
-        calling the same again after a kill goes on, and on a CPU ends in bitwise the same weights. What
-        counts as the same: the initial weights, settings, `rollout`, and number of threads.
-
-        Args:
-            rollout: The groups of a step, a function of its number.
-            steps: Counted from the beginning, earlier runs included.
-            directory: Of checkpoints; None keeps none.
-            checkpoint_every: Steps between two; the last step always gets one.
-            keep: Number of newest checkpoints kept.
-            refresh: Called before the first rollout and after every update.
-            loggers: Take the figures of every step.
-
-        Returns:
-            The figures of the steps that this call did.
-        """
-        if directory is not None:
-            self.resume(directory)
-        history: list[StepMetrics] = []
-        try:
-            for logger in loggers:
-                logger.start(self.steps)
-            await _refresh(refresh, self.policies)
-            while self.steps < steps:
-                began = time.perf_counter()
-                groups = await rollout(self.steps)
-                rolled = time.perf_counter() - began
-                metrics = self.step(groups)
-                await _refresh(refresh, self.policies)
-                history.append(metrics)
-                for logger in loggers:
-                    logger.log(metrics.step, {"seconds/rollout": rolled, **metrics.flat()})
-                if directory is not None and (self.steps % checkpoint_every == 0 or self.steps == steps):
-                    self.save(directory, keep=keep)
-        finally:
-            for logger in loggers:
-                logger.close()
-        return history
-
     def save(self, directory: str | Path, *, keep: int = 2) -> Path:
         """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`)."""
         return save_checkpoint(Path(directory), self.steps, self._settings, self.policies, keep)
@@ -235,11 +176,6 @@ class LocalTrainer:
             return False
         self.steps = load_checkpoint(path, self._settings, self.policies)
         return True
-
-
-async def _refresh(refresh: Refresh | None, policies: Mapping[str, Policy]) -> None:
-    if refresh is not None:
-        await maybe_await(refresh(policies))
 
 
 def _refuse_unfit(name: str, policy: Policy, config: TrainConfig) -> None:

@@ -136,8 +136,8 @@ class ConsoleLogger:
                 parts.append(f"{owner} {value:.0f} turns CUT OFF by the context or a filter")
         if "advantages/kept" in values:
             parts.append(f"kept {values['advantages/kept']:.0f} of {values['advantages/turns']:.0f} turns")
-        if "seconds/rollout" in values:
-            parts.append(f"{values['seconds/rollout']:.1f} + {values['seconds/update']:.1f} s")
+        if "seconds/waited" in values:
+            parts.append(f"{values['seconds/waited']:.1f} + {values['seconds/update']:.1f} s")
         self.console.print("  ".join(parts), highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """Training on the command line, with tiny checkpoints that the tests write."""
 
+import json
 import sys
 
 import pytest
@@ -114,7 +115,7 @@ def test_one_model_plays_all_agents(folder, arguments):
     assert sorted(weights(folder / "run/step-00000002")) == ["policy"]
     rows = read_jsonl(folder / "run/metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2]
-    assert ("pipeline/oldest" in rows[0]) == ("pipeline.max_staleness=1" in arguments)
+    assert all(row["pipeline/oldest"] <= ("pipeline.max_staleness=1" in arguments) for row in rows)
 
 
 def test_adapters_on_one_model_are_a_team_of_their_own(folder):
@@ -139,19 +140,78 @@ def test_a_team_of_another_size_is_refused_in_one_sentence(folder):
     both = ["--model", "one", "--model", "two", "--out", "run"]
     assert "3 agents take one --model" in refused(*both, "--agents", 3)
     assert "got 2" in refused(*both, "--lora", 2)
-    assert "do not fit MARS2Settings" in refused("--model", "one", "--out", "run", "--option", "step=3")
+    assert "do not fit RunSettings" in refused("--model", "one", "--out", "run", "--option", "step=3")
     assert "has no parts" in refused("--model", "one", "--out", "run", "--option", "steps.more=3")
     assert not (folder / "run").exists()
-    with pytest.raises(ConfigError, match="MarsRL trains one model"):
+    with pytest.raises(ConfigError, match="3 agents take one --model"):
         called("arithmetic-solve-verify-correct", *both)
+    with pytest.raises(ConfigError, match="--agents is for a tree search"):
+        called("arithmetic-solve-verify-correct", "--model", "one", "--out", "run", "--agents", 3)
+    with pytest.raises(ConfigError, match="names no checkpoint for verifier_0, corrector_0"):
+        called("arithmetic-solve-verify-correct", "--model", "solver=one", "--out", "run")
+    with pytest.raises(ConfigError, match="adapters share one base"):
+        by_name = ["--model", "solver=one", "--model", "verifier,corrector=two", "--lora", 2]
+        called("arithmetic-solve-verify-correct", *by_name, "--out", "run")
+
+
+def marsrl(*arguments, steps=1):
+    """MarsRL in small."""
+    rewards = [f"--reward={role}=tiny_rewards:digits" for role in ("solver", "verifier", "corrector")]
+    settings = [f"steps={steps}", "problems_per_step=2", "rollouts.group=4", "rollouts.branches=1"]
+    told = ["--out", "run", "--max-tokens", 6, *rewards, *(f"--option={setting}" for setting in settings)]
+    called("arithmetic-solve-verify-correct", *told, *arguments)
+    return read_jsonl("run/metrics.jsonl")
 
 
 def test_marsrl_trains_one_model_in_all_roles(folder):
-    rewards = [f"--reward={role}=tiny_rewards:digits" for role in ("solver", "verifier", "corrector")]
-    settings = [f"--option={setting}" for setting in ("steps=1", "problems_per_step=1", "rollouts.group=3")]
-    arguments = ["--model", "one", "--out", "run", "--max-tokens", 6, *rewards, *settings]
-    called("arithmetic-solve-verify-correct", *arguments)
+    marsrl("--model", "one")
     assert sorted(weights(folder / "run/step-00000001")) == ["policy"]
+
+
+def test_marsrl_is_pipelined_and_segmented_with_every_part_of_the_loss(folder):
+    options = [
+        *("pipeline.max_staleness=1", "pipeline.groups_per_update=2", "segment_tokens=2"),
+        *("train.ratio=sequence", "train.tis_cap=2", "train.tis_veto=0.0001", "train.dmmpt_threshold=0.01"),
+        "train.learning_rate=0.003",
+    ]
+    rows = marsrl("--model", "one", *(f"--option={option}" for option in options), steps=4)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert all(row["pipeline/oldest"] <= 1 and row["pipeline/dropped"] == 0 for row in rows)
+    assert max(row["pipeline/oldest"] for row in rows) == 1  # rollouts did run ahead
+    parts = {f"policy/policy/{part}" for part in ("mastered", "importance", "vetoed")}
+    updated = [row for row in rows if "policy/policy/loss" in row]  # where rewards differ within a group
+    assert updated and all(parts <= row.keys() for row in updated)
+    assert any(0 < row["policy/policy/mastered"] < 1 for row in updated)
+    state = json.loads((folder / "run/step-00000004/state.json").read_text())
+    assert state["settings"]["run.segment_tokens"] == 2
+    trained = [json.loads(line) for line in (folder / "run/trained.jsonl").read_text().splitlines()]
+    groups = [group for row in trained for group in row["groups"]]
+    assert len(groups) == len(set(groups)) >= 8
+    marsrl("--model", "one", *(f"--option={option}" for option in options), steps=5)  # it is continued
+    assert [row["step"] for row in read_jsonl("run/metrics.jsonl")] == [1, 2, 3, 4, 5]
+
+
+def test_roles_have_policies_of_their_own_by_name(folder):
+    (row,) = marsrl(
+        *("--model", "solver=one", "--model", "verifier,corrector=two"),
+        *("--option=train.learning_rate=0.01", "--option=rollouts.group=8"),
+    )
+    assert row["policy/solver/completions"] == row["role/solver/trained"] > 0
+    both = row["role/verifier/trained"] + row["role/corrector/trained"]
+    assert row["policy/verifier-corrector/completions"] == both > 0
+    trained = weights(folder / "run/step-00000001")
+    assert sorted(trained) == ["solver", "verifier-corrector"]
+    for policy, begun in (("solver", "one"), ("verifier-corrector", "two")):
+        assert not same(trained[policy], load_file(folder / begun / "model.safetensors"))
+
+
+def test_roles_have_adapters_of_their_own_or_share_one(folder):
+    pytest.importorskip("peft", reason="adapters need the extra lora")
+    marsrl("--model", "one", "--lora", 2, "--checkpoint-every", 1)
+    assert sorted(weights(folder / "run/step-00000001")) == ["corrector_0", "solver_0", "verifier_0"]
+    shared = ["--model", "solver,verifier,corrector=one", "--lora", 2, "--out", "shared"]
+    marsrl(*shared)
+    assert sorted(weights(folder / "shared/step-00000001")) == ["solver-verifier-corrector"]
 
 
 def test_the_command_itself(folder, monkeypatch):

@@ -18,11 +18,11 @@ import torch
 from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect, grouped
 from mars_env.grading import grader_for
 from mars_env.problems import load_problems
-from mars_env.rollout import groups_of, rollout_step
+from mars_env.rollout import collect, groups_of
+from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.advantages import group_normalised
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.mars2 import tree_groups
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.trainers.openrlhf.responses import BatchShape, responses
@@ -114,16 +114,9 @@ def groups(before):
         grader_for("math"),
         grower=grouped(GroupedSettings(group=5, branches=1)),
     )
-    trees = asyncio.run(
-        rollout_step(
-            game,
-            agents,
-            load_problems("arithmetic", seed=1, split="train"),
-            step=0,
-            problems_per_step=4,
-            seed=1,
-        )
-    )
+    problems = load_problems("arithmetic", seed=1, split="train")
+    jobs = step_jobs(problems, step=0, problems_per_step=4, seed=1)
+    trees = asyncio.run(collect(game, agents, jobs, seed=1))
     first, *rest = groups_of(trees)
     lost = replace(first.turns[0], reward=None)
     return [replace(first, turns=(lost, *first.turns[1:])), *rest]
@@ -146,7 +139,7 @@ def tree(groups):
         )
         for i, (turn, id, reward) in enumerate(zip(turns, ids * 2, rewards, strict=True))
     ]
-    return tree_groups([Tree(f"p{i}#0", None, tuple(nodes[8 * i : 8 * i + 8])) for i in range(2)])
+    return groups_of([Tree(f"p{i}#0", None, tuple(nodes[8 * i : 8 * i + 8])) for i in range(2)])
 
 
 @pytest.fixture(scope="module")

@@ -246,15 +246,13 @@ async def test_the_local_trainer_rolls_out_on_it(model, tolerance):
     from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
     from mars_env.grading import grader_for
     from mars_env.problems import load_problems
-    from mars_env.trainers.config import TrainConfig
-    from mars_env.trainers.local import Policy
-    from mars_env.trainers.marsrl import MarsRLSettings, train
+    from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, train
     from mars_env.trainers.miniature import load
     from mars_env.trainers.miniature.agents import team
     from mars_env.trainers.miniature.recipe import RECIPE
 
     trained = load().module
-    settings = MarsRLSettings(
+    settings = RunSettings(
         steps=1,
         problems_per_step=4,
         rollouts=GroupedSettings(group=4),
@@ -262,13 +260,15 @@ async def test_the_local_trainer_rolls_out_on_it(model, tolerance):
     )
     history = await train(
         Game(SolveVerifyCorrect(RECIPE.training), grader_for("math")),
-        team(model),
-        load_problems("arithmetic", seed=0, split="train"),
-        {"miniature": Policy(trained)},
-        settings,
-        refresh=lambda policies: model.refresh(
-            widen_heads(policies["miniature"].model, 32), version=policies["miniature"].version
+        Team(
+            team(model),
+            {"miniature": Policy(trained)},
+            refresh=lambda policies: model.refresh(
+                widen_heads(policies["miniature"].model, 32), version=policies["miniature"].version
+            ),
         ),
+        load_problems("arithmetic", seed=0, split="train"),
+        settings,
     )
     figures = history[0].flat()
     [gap_seen] = [value for name, value in figures.items() if name.endswith("rollout_gap")]

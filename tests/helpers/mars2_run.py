@@ -19,9 +19,8 @@ from kills import killed_at_random
 from tiny_team import made
 
 from mars_env.rollout.pipeline import PipelineSettings
-from mars_env.trainers import pipelined
+from mars_env.trainers import loop
 from mars_env.trainers.local import LocalTrainer
-from mars_env.trainers.mars2 import train
 from mars_env.trainers.metrics import JsonlLogger, StepMetrics
 from mars_env.types import Group
 
@@ -59,16 +58,16 @@ class Recorded(LocalTrainer):
 def run(directory: Path, every: int) -> None:
     """Train to the end, going on with what the directory holds."""
     env, players, settings = made(
-        *("heterogeneous", 2, ["a", "b"]),
+        *(2, ["a", "b"]),
         steps=STEPS,
         problems_per_step=PROBLEMS,
         seed=SEED,
         pipeline=PipelineSettings(max_staleness=BOUND),
     )
     Recorded.directory = directory
-    pipelined.LocalTrainer = Recorded  # type: ignore[misc]
+    loop.LocalTrainer = Recorded  # type: ignore[misc]
     logger = JsonlLogger(directory / "metrics.jsonl")
-    training = train(
+    training = loop.train(
         env.game,
         players,
         env.problems,

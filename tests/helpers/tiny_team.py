@@ -10,11 +10,12 @@ import mars_env
 from mars_env.agents.hf import HFModel
 from mars_env.agents.roles import RoleAgent
 from mars_env.trainers.config import Overlong
-from mars_env.trainers.mars2 import MARS2, MARS2Settings, team
+from mars_env.trainers.recipes import MARS2, RunSettings
+from mars_env.trainers.team import make_team
 from mars_env.types import Sampling
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=6)
-LOSS = MARS2.model_copy(update={"learning_rate": 3e-3, "overlong": Overlong(limit=6, buffer=2)})
+LOSS = MARS2.train.model_copy(update={"learning_rate": 3e-3, "overlong": Overlong(limit=6, buffer=2)})
 PIECES = ["<pad>", "<end>", *string.printable]
 
 
@@ -52,23 +53,21 @@ def environment(agents, **settings):
     )
 
 
-def settings(stage, **changes):
-    return MARS2Settings(
-        **{"stage": stage, "steps": 2, "problems_per_step": 3, "seed": 3, "train": LOSS, **changes}
-    )
+def settings(**changes):
+    small = {"steps": 2, "problems_per_step": 3, "seed": 3, "rollouts": None, "sampling": SAMPLING}
+    return RunSettings(**{**small, "train": LOSS, **changes})
 
 
-def made(stage, agents, names, **changes):
+def made(agents, names, **changes):
     env = environment(agents)
-    wanted = settings(stage, **changes)
-    players = team(
-        wanted,
-        env.possible_agents,
-        [tiny(name, seed) for seed, name in enumerate(names)],
-        sampling=SAMPLING,
-        agent=brief,
-    )
-    return env, players, wanted
+    wanted = settings(**changes)
+    models = [tiny(name, seed) for seed, name in enumerate(names)]
+    return env, make_team(wanted, env.possible_agents, models, agent=brief), wanted
+
+
+def models_of(players):
+    """What samples, by policy."""
+    return {agent.policy: agent.model for agent in players.agents.values()}
 
 
 def flat(model):

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import torch
 from kills import killed_at_random
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from mars_env.rollout import UpdateBatch
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.loop import fit
 from mars_env.trainers.metrics import JsonlLogger
 from mars_env.types import Action, Completion, Group, Turn
 
@@ -101,13 +105,12 @@ def train(directory: Path | None, every: int, steps: int = STEPS) -> str:
     model = tiny_model()
     trainer = LocalTrainer({"mars": Policy(model)}, CONFIG)
 
-    async def rollout(step: int) -> list[Group]:
-        return toy_groups(model, step)
+    async def batches(done: int) -> AsyncGenerator[UpdateBatch]:
+        for step in itertools.count(done):
+            yield UpdateBatch(step, tuple(toy_groups(model, step)))
 
     loggers = [] if directory is None else [JsonlLogger(directory / "metrics.jsonl")]
-    asyncio.run(
-        trainer.fit(rollout, steps, directory=directory, checkpoint_every=every, keep=2, loggers=loggers)
-    )
+    asyncio.run(fit(trainer, batches, steps, directory=directory, checkpoint_every=every, loggers=loggers))
     return digest(trainer)
 
 

@@ -10,6 +10,7 @@ from mars_env.errors import StoreError
 from mars_env.trainers.checkpoints import newest_checkpoint
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.loop import fit
 
 
 def trained(toy, steps, config=None):
@@ -133,4 +134,4 @@ def test_two_policies_and_untouched_optimisers_are_restored(toy, tmp_path):
     assert again.resume(tmp_path)
     assert toy.digest(again) == toy.digest(pair)
     assert [policy.version for policy in again.policies.values()] == [1, 0]
-    assert asyncio.run(again.fit(None, 1)) == []
+    assert asyncio.run(fit(again, None, 1)) == []

@@ -10,8 +10,8 @@ import pytest
 import tiny_team
 
 from mars_env.rollout.groups import step_jobs
+from mars_env.trainers.loop import LEDGER
 from mars_env.trainers.metrics import read_jsonl
-from mars_env.trainers.pipelined import LEDGER
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
 

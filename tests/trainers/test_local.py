@@ -8,9 +8,11 @@ from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from mars_env.agents.hf import HFModel
 from mars_env.errors import ConfigError, MarsError
+from mars_env.rollout import UpdateBatch
 from mars_env.trainers.advantages import AdvantageStats
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.loop import fit
 from mars_env.types import Action, Completion, Group, Sampling, Turn
 
 
@@ -141,10 +143,11 @@ def test_training_raises_the_reward(toy):
     tiny = trainer(toy, TrainConfig(learning_rate=1e-2))
     model = tiny.policies["mars"].model
 
-    async def rollout(step):
-        return toy.toy_groups(model, step, problems=4, size=8)
+    async def batches(done):
+        for step in range(done, 15):
+            yield UpdateBatch(step, tuple(toy.toy_groups(model, step, problems=4, size=8)))
 
-    history = asyncio.run(tiny.fit(rollout, 15))
+    history = asyncio.run(fit(tiny, batches, 15))
     rewards = [metrics.roles["solver"]["reward"] for metrics in history]
     assert [metrics.step for metrics in history] == list(range(1, 16))
     assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.3
@@ -318,16 +321,16 @@ def test_fit_refreshes_logs_and_closes_also_when_a_rollout_fails(toy, groups):
         def close(self):
             seen.append(("close",))
 
-    async def rollout(step):
-        if step == 2:
-            raise MarsError("the server is gone")
-        return groups
+    async def batches(done):
+        for step in (0, 1):
+            yield UpdateBatch(step, tuple(groups))
+        raise MarsError("the server is gone")
 
     async def refresh(policies):
         seen.append(("refresh", policies["mars"].version))
 
     with pytest.raises(MarsError, match="the server is gone"):
-        asyncio.run(tiny.fit(rollout, 5, refresh=refresh, loggers=[Recorder()]))
+        asyncio.run(fit(tiny, batches, 5, refresh=refresh, loggers=[Recorder()]))
     assert seen == [
         ("start", 0),
         ("refresh", 0),

@@ -9,8 +9,10 @@ import torch
 
 from mars_env.agents.hf import HFModel
 from mars_env.errors import ConfigError, StoreError
+from mars_env.rollout import UpdateBatch
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.loop import fit
 from mars_env.trainers.lora import LoRASettings, add_adapters
 from mars_env.types import Group, Sampling
 
@@ -183,10 +185,11 @@ def test_a_run_of_two_adapters_resumes_bit_by_bit(toy, tmp_path):
             TrainConfig(learning_rate=1e-2, epochs=2, minibatches=2),
         )
 
-        async def rollout(step):
-            return groups_of_two(toy, adapters["solver"], step)
+        async def batches(done):
+            for step in range(done, steps):
+                yield UpdateBatch(step, tuple(groups_of_two(toy, adapters["solver"], step)))
 
-        asyncio.run(trainer.fit(rollout, steps, directory=directory, checkpoint_every=1))
+        asyncio.run(fit(trainer, batches, steps, directory=directory, checkpoint_every=1))
         return toy.digest(trainer)
 
     whole = run(4, None)

@@ -4,22 +4,25 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
 import torch
+from alternating import alternating
 from made_by_make import needed
-from tiny_team import LOSS, SAMPLING, brief, environment, flat, made, settings, tiny, weights
+from tiny_team import LOSS, brief, environment, flat, made, models_of, settings, tiny, weights
 
 import mars_env
 from mars_env.agents.hf import HFModel
 from mars_env.errors import ConfigError
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.mars2 import MARS2, rollouts, team, train
-from mars_env.types import Group, Sampling, Turn
+from mars_env.trainers.loop import rollouts, train
+from mars_env.trainers.team import make_team
+from mars_env.types import Group, Turn
 
 
 def nodes(*, turns, policy_of):
@@ -105,35 +108,19 @@ def test_what_one_agent_achieved_changes_the_others_advantages_not_its_nodes(toy
     assert not torch.equal(updated(group), updated(better))
 
 
-def test_the_preset_has_the_papers_numbers():
-    assert MARS2.model_dump(include={"ratio", "aggregation", "tis_cap", "tis_veto", "kl_coefficient"}) == {
-        "ratio": "sequence",
-        "aggregation": "sequence-mean",
-        "tis_cap": 2.0,
-        "tis_veto": 1e-4,
-        "kl_coefficient": 1e-3,
-    }
-    assert MARS2.advantage == "group_normalised"
-    assert MARS2.overlong == Overlong(limit=Sampling().max_tokens, buffer=2048)
-    assert MARS2.tree_credit is None
-    with pytest.raises(ValueError, match="frozen"):
-        MARS2.kl_coefficient = 0.0
-    with pytest.raises(ValueError, match="penalise every completion"):
-        Overlong(limit=100)
-
-
 @pytest.mark.parametrize(
-    ("stage", "agents", "names"),
-    [("single", 1, ["one"]), ("homogeneous", 3, ["shared"]), ("heterogeneous", 2, ["a", "b"])],
+    ("agents", "names"),
+    [(1, ["one"]), (3, ["shared"]), (2, ["a", "b"])],
+    ids=["single", "homogeneous", "heterogeneous"],
 )
-def test_the_three_stages_are_configurations_of_one_trainer(stage, agents, names):
-    env, players, wanted = made(stage, agents, names)
+def test_the_three_stages_are_teams_of_one_trainer(agents, names):
+    env, players, wanted = made(agents, names)
     before = weights(players)
     history = asyncio.run(train(env.game, players, env.problems, wanted))
     assert sorted(players.agents) == [f"solver_{i}" for i in range(agents)]
     for name in names:
         assert not torch.equal(before[name], flat(players.policies[name].model))
-        assert players.policies[name].version == players.models[name].version == 2
+        assert players.policies[name].version == models_of(players)[name].version == 2
         figures = history[-1].policies[name]
         assert figures["importance"] == pytest.approx(1, abs=1e-3)
         assert figures["kl"] >= 0
@@ -145,9 +132,10 @@ def test_the_three_stages_are_configurations_of_one_trainer(stage, agents, names
 
 
 async def test_rollouts_are_trees_with_parents_versions_and_the_nodes_of_all_agents():
-    env, players, wanted = made("heterogeneous", 2, ["a", "b"])
-    players.models["a"].refresh(version=4)
-    groups = await rollouts(env.game, players.agents, env.problems, wanted)(0)
+    env, players, wanted = made(2, ["a", "b"])
+    models_of(players)["a"].refresh(version=4)
+    async with aclosing(rollouts(env.game, players, env.problems, wanted)) as batches:
+        groups = (await anext(batches)).groups
     turns: list[Turn] = [turn for group in groups for turn in group.turns]
     assert {turn.policy for turn in turns} == {"a", "b"}
     assert {turn.group for turn in turns} == {group.id for group in groups} == {t.tree for t in turns}
@@ -166,7 +154,7 @@ def test_tree_credit_can_be_switched_on():
     found = []
     for credit in (None, TreeCredit()):
         loss = LOSS.model_copy(update={"tree_credit": credit})
-        env, players, wanted = made("heterogeneous", 2, ["a", "b"], train=loss, steps=1)
+        env, players, wanted = made(2, ["a", "b"], train=loss, steps=1)
         asyncio.run(train(env.game, players, env.problems, wanted))
         found.append(weights(players)["a"])
     assert not torch.equal(*found)
@@ -174,7 +162,7 @@ def test_tree_credit_can_be_switched_on():
 
 def test_training_raises_the_reward():
     loss = LOSS.model_copy(update={"learning_rate": 1e-2, "overlong": None})
-    env, players, wanted = made("heterogeneous", 2, ["a", "b"], train=loss, steps=10, problems_per_step=5)
+    env, players, wanted = made(2, ["a", "b"], train=loss, steps=10, problems_per_step=5)
     history = asyncio.run(train(env.game, players, env.problems, wanted))
     rewards = [metrics.roles["solver"]["reward"] for metrics in history]
     assert sum(rewards[-3:]) > sum(rewards[:3]) + 0.3
@@ -183,7 +171,7 @@ def test_training_raises_the_reward():
 def run(directory, steps=4):
     """The weights after some steps, and which steps this call did."""
     torch.set_num_threads(1)
-    env, players, wanted = made("heterogeneous", 2, ["a", "b"], steps=steps)
+    env, players, wanted = made(2, ["a", "b"], steps=steps)
     history = asyncio.run(
         train(env.game, players, env.problems, wanted, directory=directory, checkpoint_every=1)
     )
@@ -199,12 +187,12 @@ def test_two_policies_resume_together_bit_by_bit(tmp_path):
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
-def test_a_pipeline_of_bound_zero_is_synchronous_training():
+def test_synchronous_training_is_each_step_played_to_its_end_and_then_trained():
     found = []
-    for pipeline in (None, PipelineSettings(max_staleness=0)):
-        env, players, wanted = made("heterogeneous", 2, ["a", "b"], pipeline=pipeline, steps=3)
+    for how in (alternating, train):
+        env, players, wanted = made(2, ["a", "b"], steps=3)
         before = weights(players)
-        asyncio.run(train(env.game, players, env.problems, wanted))
+        asyncio.run(how(env.game, players, env.problems, wanted))
         found.append(weights(players))
         assert not any(torch.equal(before[name], found[-1][name]) for name in before)
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
@@ -228,12 +216,10 @@ class Rows:
 
 @pytest.mark.parametrize("bound", [1, 2])
 def test_asynchronous_training_keeps_within_the_bound_and_trains_every_tree_once(bound):
-    env, players, wanted = made(
-        "heterogeneous", 2, ["a", "b"], pipeline=PipelineSettings(max_staleness=bound), steps=6
-    )
+    env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(max_staleness=bound), steps=6)
     before, seen = weights(players), Rows()
     for name, policy in players.policies.items():
-        assert policy.model is not players.models[name].module  # it samples on meanwhile
+        assert policy.model is not models_of(players)[name].module  # it samples on meanwhile
     history = asyncio.run(train(env.game, players, env.problems, wanted, loggers=[seen]))
     assert [metrics.step for metrics in history] == [1, 2, 3, 4, 5, 6]
     assert all(row["pipeline/oldest"] <= bound for row in seen.rows)
@@ -243,8 +229,8 @@ def test_asynchronous_training_keeps_within_the_bound_and_trains_every_tree_once
     assert trees + dropped / 8 == 6 * 3
     for name, old in before.items():
         assert not torch.equal(old, flat(players.policies[name].model))
-        assert torch.equal(flat(players.models[name].module), flat(players.policies[name].model))
-        assert players.models[name].version == players.policies[name].version
+        assert torch.equal(flat(models_of(players)[name].module), flat(players.policies[name].model))
+        assert models_of(players)[name].version == players.policies[name].version
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the run that is killed is a fork of this process")
@@ -269,17 +255,17 @@ def test_killed_a_run_of_two_policies_ends_as_if_never_killed(tmp_path):
 
 def test_a_run_of_another_team_is_not_taken_up(tmp_path):
     run(tmp_path, steps=1)
-    env, players, wanted = made("heterogeneous", 2, ["a", "b"], problems_per_step=2)
+    env, players, wanted = made(2, ["a", "b"], problems_per_step=2)
     with pytest.raises(mars_env.errors.StoreError, match="problems_per_step"):
         asyncio.run(train(env.game, players, env.problems, wanted, directory=tmp_path))
 
 
-@pytest.mark.parametrize("pipeline", [None, PipelineSettings(max_staleness=1)])
-def test_a_run_with_smaller_trees_is_not_taken_up(tmp_path, pipeline):
-    env, players, wanted = made("heterogeneous", 2, ["a", "b"], pipeline=pipeline, steps=1)
+@pytest.mark.parametrize("bound", [0, 1])
+def test_a_run_with_smaller_trees_is_not_taken_up(tmp_path, bound):
+    env, players, wanted = made(2, ["a", "b"], pipeline=PipelineSettings(max_staleness=bound), steps=1)
     asyncio.run(train(env.game, players, env.problems, wanted, directory=tmp_path))
     smaller = environment(2, nodes=4)
-    with pytest.raises(mars_env.errors.StoreError, match=r"run\.nodes"):
+    with pytest.raises(mars_env.errors.StoreError, match=r"run\.max_turns"):
         asyncio.run(train(smaller.game, players, env.problems, wanted, directory=tmp_path))
 
 
@@ -289,55 +275,14 @@ def test_adapters_on_one_base_are_a_heterogeneous_team():
 
     base = tiny("base")
     adapters = add_adapters(base.module, ["left", "right"], LoRASettings(rank=4, alpha=8))
-    env, wanted = environment(2), settings("heterogeneous")
+    env, wanted = environment(2), settings()
     found = [HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()]
-    players = team(wanted, env.possible_agents, found, sampling=SAMPLING, agent=brief)
+    players = make_team(wanted, env.possible_agents, found, agent=brief)
     assert all(policy.reference.name is None for policy in players.policies.values())
     before = weights(players)
     asyncio.run(train(env.game, players, env.problems, wanted))
     after = weights(players)
-    overlapping = settings("heterogeneous", pipeline=PipelineSettings(max_staleness=1))
+    overlapping = settings(pipeline=PipelineSettings(max_staleness=1))
     with pytest.raises(ConfigError, match="adapters share their base"):
-        team(overlapping, env.possible_agents, found, sampling=SAMPLING, agent=brief)
+        make_team(overlapping, env.possible_agents, found, agent=brief)
     assert not any(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_teams_that_are_not_what_the_settings_say_are_refused():
-    def refused(stage, names, found, **changes):
-        with pytest.raises(ConfigError) as caught:
-            team(settings(stage, **changes), names, found, sampling=SAMPLING, agent=brief)
-        return str(caught.value)
-
-    one, two = tiny("one"), tiny("two", 1)
-    pair = ["solver_0", "solver_1"]
-    assert "takes 2 models" in refused("heterogeneous", pair, [one])
-    assert "takes 2 models, each of a name of its own" in refused(
-        "heterogeneous", pair, [one, tiny("one", 1)]
-    )
-    assert "takes 1 models" in refused("homogeneous", pair, [one, two])
-    assert "2 agents with 1 policies" in refused("single", pair, [one])
-    assert "1 agents with 1 policies" in refused("homogeneous", pair[:1], [one])
-    overlong = LOSS.model_copy(update={"overlong": Overlong(limit=4096)})
-    assert "samples up to 6 tokens" in refused("single", pair[:1], [one], train=overlong)
-    with pytest.raises(ConfigError, match="top_p"):
-        team(settings("single"), pair[:1], [one], sampling=Sampling(top_p=0.9))
-
-
-def test_by_default_agents_have_the_prompts_of_their_roles():
-    limit = LOSS.model_copy(update={"overlong": Overlong(limit=8, buffer=2)})
-    players = team(
-        settings("heterogeneous", train=limit),
-        ["coder_0", "coder_1"],
-        [tiny("a"), tiny("b", 1)],
-        sampling=Sampling(max_tokens=8),
-    )
-    assert [(type(a).__name__, a.policy) for a in players.agents.values()] == [("Coder", "a"), ("Coder", "b")]
-
-
-def test_by_default_one_model_plays_several_roles():
-    limit = LOSS.model_copy(update={"overlong": Overlong(limit=8, buffer=2)})
-    names, sampling = ["coder_0", "coder_1", "coder_2"], Sampling(max_tokens=8)
-    made = team(settings("homogeneous", train=limit), names, [tiny("a")], sampling=sampling)
-    seen = {"problem": "Echo a line.", "mode": "generate"}
-    assert len({made.agents[name].prompt(seen)[0]["content"] for name in names}) == 3
-    assert {agent.policy for agent in made.agents.values()} == {"a"}

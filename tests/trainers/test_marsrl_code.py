@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import aclosing
 
 import torch
 from tiny_team import flat, tiny
@@ -11,11 +12,13 @@ from mars_env.agents import Verifier
 from mars_env.envs import GroupedSettings, cast
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import Policy
-from mars_env.trainers.marsrl import MarsRLSettings, rollouts, train
+from mars_env.trainers.loop import rollouts, train
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import Team
 from mars_env.types import Sampling
 
 PROGRAMS = ["print(input())", "print(1 / 0)", "def f("]
-SETTINGS = MarsRLSettings(
+SETTINGS = RunSettings(
     steps=1,
     problems_per_step=2,
     rollouts=GroupedSettings(group=4, branches=2),
@@ -44,16 +47,16 @@ def team():
     )
     model = tiny("checker", positions=4096)
     verifier = Verifier(model, sampling=Sampling(max_tokens=6))
-    return env, model, cast(env.game.rules, {"solver": write, "verifier": verifier, "corrector": write})
+    agents = cast(env.game.rules, {"solver": write, "verifier": verifier, "corrector": write})
+    return env, model, Team(agents, {"checker": Policy(model.module, model.tokenizer)})
 
 
 def test_a_verifier_is_trained_on_the_feedback_of_public_tests():
     trained = []
     for _ in range(2):
-        env, model, agents = team()
+        env, model, players = team()
         before = flat(model.module)
-        policies = {"checker": Policy(model.module, model.tokenizer)}
-        (metrics,) = asyncio.run(train(env.game, agents, env.problems, policies, SETTINGS))
+        (metrics,) = asyncio.run(train(env.game, players, env.problems, SETTINGS))
         assert metrics.policies["checker"]["completions"] >= 8
         trained.append(flat(model.module))
         assert not torch.equal(before, trained[-1])
@@ -61,8 +64,13 @@ def test_a_verifier_is_trained_on_the_feedback_of_public_tests():
 
 
 def test_each_prompt_to_be_trained_on_tells_what_came_of_its_own_program():
-    env, model, agents = team()
-    groups = asyncio.run(rollouts(env.game, agents, env.problems, SETTINGS)(0))
+    env, model, players = team()
+
+    async def first():
+        async with aclosing(rollouts(env.game, players, env.problems, SETTINGS)) as batches:
+            return (await anext(batches)).groups
+
+    groups = asyncio.run(first())
     solutions = {(turn.tree, turn.id): turn for group in groups for turn in group.turns}
     told = set()
     for turn in (turn for turn in solutions.values() if turn.role == "verifier"):

@@ -12,9 +12,11 @@ from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.marsrl import MarsRLSettings, train
+from mars_env.trainers.loop import train
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import Team
 from mars_env.types import Verdict
 
 SMALL = 45
@@ -34,7 +36,7 @@ def problems():
 
 
 def settings():
-    return MarsRLSettings(
+    return RunSettings(
         steps=1,
         problems_per_step=8,
         rollouts=GroupedSettings(group=6, branches=1),
@@ -43,8 +45,8 @@ def settings():
 
 
 async def trained(model, overflow):
-    policies = {"miniature": Policy(model.module, model.tokenizer)}
-    return await train(game(), team(model, overflow), problems(), policies, settings())
+    players = Team(team(model, overflow), {"miniature": Policy(model.module, model.tokenizer)})
+    return await train(game(), players, problems(), settings())
 
 
 @pytest.mark.parametrize("overflow", ["check", "refuse"])

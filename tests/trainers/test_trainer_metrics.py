@@ -63,7 +63,7 @@ def test_console_prints_one_line_a_step():
     stream = io.StringIO()
     logger = ConsoleLogger(Console(file=stream, width=20))
     logger.start(0)
-    logger.log(3, {"seconds/rollout": 2.0, **METRICS.flat()})
+    logger.log(3, {"seconds/waited": 2.0, **METRICS.flat()})
     assert stream.getvalue().count("\n") == 1
     for part in ("step 3", "solver reward 0.250", "mars loss -0.125", "kept 8 of 16 turns", "2.0 + 1.5 s"):
         assert part in stream.getvalue()

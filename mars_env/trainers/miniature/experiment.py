@@ -20,8 +20,7 @@ from mars_env.evaluation.statistics import Estimate
 from mars_env.grading import grader_for
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, collect
-from mars_env.trainers.local import Policy
-from mars_env.trainers.marsrl import MarsRLSettings, train
+from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import Logger, StepMetrics
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
@@ -29,7 +28,9 @@ from mars_env.trainers.miniature.model import build_model, build_tokenizer
 from mars_env.trainers.miniature.recipe import RECIPE, Recipe
 from mars_env.trainers.miniature.warm_start import STAGES, Stage, save
 from mars_env.trainers.miniature.warm_start import train as warm_start
-from mars_env.types import Agent, Tree
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import Playing, make_team
+from mars_env.types import Agent, Tree, role_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +80,9 @@ class Trained:
 
     def agents(self, recipe: Recipe, forced: Mapping[str, str] | None = None) -> dict[str, Agent]:
         """The team; what `forced` names by role is the first piece of all that the role writes."""
+        first = forced or {}
         return {
-            f"{role}_0": MiniatureAgent(
-                role,
-                model,
-                policy=model.name,
-                temperature=recipe.temperature,
-                forced=(forced or {}).get(role, ""),
-            )
+            f"{role}_0": _agent(role, model, recipe, first.get(role, ""))
             for role, model in self.models.items()
         }
 
@@ -97,7 +93,7 @@ def training_game(arm: Arm, recipe: Recipe) -> Game:
     return replace(game, team_reward=team_outcome) if arm.shared_reward else game
 
 
-def arm_settings(arm: Arm, seed: int, recipe: Recipe) -> MarsRLSettings:
+def arm_settings(arm: Arm, seed: int, recipe: Recipe) -> RunSettings:
     """The recipe's settings for one arm and seed."""
     config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles})
     return recipe.marsrl.model_copy(update={"seed": seed, "train": config})
@@ -112,26 +108,20 @@ async def train_arm(
     trained = Trained(models, ())
     if arm.roles == ():
         return trained
-    by_policy = {model.name: model for model in models.values()}
-    needs_reference = bool(recipe.marsrl.train.kl_coefficient)
-
-    def refresh(policies: Mapping[str, Policy]) -> None:
-        for name, policy in policies.items():
-            by_policy[name].refresh(version=policy.version)
-
-    history = await train(
-        training_game(arm, recipe),
-        trained.agents(recipe),
-        load_problems("arithmetic", seed=seed, split="train"),
-        {
-            name: Policy(model.module, model.tokenizer, load().module if needs_reference else None)
-            for name, model in by_policy.items()
-        },
-        arm_settings(arm, seed, recipe),
-        refresh=refresh,
-        loggers=loggers,
+    game, settings = training_game(arm, recipe), arm_settings(arm, seed, recipe)
+    team = make_team(
+        settings,
+        game.rules.possible_agents,
+        models,
+        agent=lambda name, model: _agent(role_of(name), model, recipe),
     )
+    problems = load_problems("arithmetic", seed=seed, split="train")
+    history = await train(game, team, problems, settings, loggers=loggers)
     return replace(trained, history=tuple(history))
+
+
+def _agent(role: str, model: Playing, recipe: Recipe, forced: str = "") -> Agent:
+    return MiniatureAgent(role, model, policy=model.name, temperature=recipe.temperature, forced=forced)
 
 
 def held_out(seed: int, recipe: Recipe = RECIPE) -> ProblemSet:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from mars_env.agents.hf import HFModel
 from mars_env.envs import Game
@@ -21,14 +21,19 @@ from mars_env.evaluation.metrics import estimates, is_right, measure, sampled_to
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, collect
 from mars_env.seeds import derive_seed
-from mars_env.trainers.mars2 import MARS2Settings, Stage, team, train
+from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import Logger, StepMetrics
 from mars_env.trainers.miniature.mars2_agents import MiniatureCoder
 from mars_env.trainers.miniature.mars2_grader import NibbleGrader, tables_of
 from mars_env.trainers.miniature.mars2_protocol import read_program
 from mars_env.trainers.miniature.mars2_recipe import RECIPE, Mars2Recipe
 from mars_env.trainers.miniature.mars2_warm_start import warm_start
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import Playing, make_team
 from mars_env.types import Agent, Tree, Turn
+
+Stage = Literal["single", "homogeneous", "heterogeneous"]
+"""One agent; several agents that share their weights; several agents with weights of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,23 +152,23 @@ async def train_team(
 ) -> TrainedTeam:
     """Warm-start an arm's models, or take them from the cache, and train them as it says."""
     models = [warm_model(name, seed, recipe, cache) for name in arm.models]
-    settings = MARS2Settings(
-        stage=arm.stage,
+    settings = RunSettings(
         seed=seed,
         steps=recipe.steps,
         problems_per_step=recipe.problems_per_step,
+        rollouts=None,
         train=recipe.train,
     )
     game = training_game(arm, recipe)
-    made = team(settings, game.rules.possible_agents, models, agent=_coder)
+    team = make_team(settings, game.rules.possible_agents, models, agent=_coder)
     if not arm.trained:
-        return TrainedTeam(made.agents)
+        return TrainedTeam(team.agents)
     problems = load_problems("nibbles", registers=2, level=recipe.level, seed=seed, split="train")
-    history = await train(game, made, problems, settings, loggers=loggers)
-    return TrainedTeam(made.agents, tuple(history))
+    history = await train(game, team, problems, settings, loggers=loggers)
+    return TrainedTeam(team.agents, tuple(history))
 
 
-def _coder(name: str, model: HFModel) -> Agent:
+def _coder(name: str, model: Playing) -> Agent:
     return MiniatureCoder(int(name.rpartition("_")[2]), model)
 
 

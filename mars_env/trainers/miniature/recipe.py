@@ -5,14 +5,14 @@ Found on training seeds from 100 on and on problems of their own; reported runs 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, field_serializer
 
 from mars_env.envs import GroupedSettings, Schedule
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.marsrl import MarsRLSettings
+from mars_env.trainers.recipes import RunSettings
 
 
 class Recipe(BaseModel):
@@ -37,7 +37,7 @@ class Recipe(BaseModel):
     inference: Schedule = Schedule(rounds=3, accept_after=1)
     """Up to three corrections, one pass accepts (the paper: ten and four), so that evaluation stays short."""
 
-    marsrl: MarsRLSettings = MarsRLSettings(
+    marsrl: RunSettings = RunSettings(
         steps=30,
         problems_per_step=10,
         rollouts=GroupedSettings(group=8, branches=2, sampling="balanced"),
@@ -54,6 +54,19 @@ class Recipe(BaseModel):
 
     evaluation_problems: PositiveInt = 1000
     """Held-out problems of one evaluation."""
+
+    @field_serializer("marsrl")
+    def _hashed(self, run: RunSettings) -> dict[str, Any]:
+        """The run in the form that the ledger's rows are hashed in, so that they stay valid.
+
+        Settings that are younger than the rows stand in it where they are not the default.
+        """
+        told = run.model_dump(mode="json")
+        default = RunSettings().model_dump(mode="json")
+        younger = {n for n in ("sampling", "segment_tokens", "pipeline") if told[n] == default[n]}
+        return {n: value for n, value in told.items() if n not in younger} | {
+            "concurrency": run.pipeline.concurrency
+        }
 
 
 RECIPE: Final = Recipe()

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from alternating import alternating
 
 from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.errors import ConfigError, StoreError
@@ -10,13 +11,13 @@ from mars_env.grading import grader_for
 from mars_env.problems import load_problems
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.rollout.segments import SegmentedModel
-from mars_env.trainers import marsrl, pipelined
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.marsrl import MarsRLSettings
+from mars_env.trainers.loop import LEDGER, train
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
-from mars_env.trainers.pipelined import LEDGER, PipelinedSettings
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import Team
 
 COMMON = {
     "seed": 3,
@@ -55,12 +56,12 @@ class Run:
     def close(self):
         """As a logger."""
 
+    @property
+    def team(self):
+        return Team(self.agents, self.policies, self.refresh)
+
     async def train(self, settings, **options):
-        how = marsrl.train if isinstance(settings, MarsRLSettings) else pipelined.train
-        return await how(
-            self.game, self.agents, self.problems, self.policies, settings,
-            refresh=self.refresh, loggers=[self], **options,
-        )  # fmt: skip
+        return await train(self.game, self.team, self.problems, settings, loggers=[self], **options)
 
     @property
     def weights(self):
@@ -68,14 +69,14 @@ class Run:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-async def test_a_bound_of_0_ends_in_the_same_weights_as_the_synchronous_trainer(shared):
-    alternating, bound = Run(shared=True), Run(shared=shared)
-    before = alternating.weights.clone()
-    await alternating.train(MarsRLSettings(**COMMON))
-    history = await bound.train(PipelinedSettings(**COMMON, pipeline=PipelineSettings(max_staleness=0)))
+async def test_a_bound_of_0_is_each_step_played_to_its_end_and_then_trained(shared):
+    plain, bound = Run(shared=True), Run(shared=shared)
+    before = plain.weights.clone()
+    await alternating(plain.game, plain.team, plain.problems, RunSettings(**COMMON))
+    history = await bound.train(RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=0)))
     assert len(history) == 3
-    assert not torch.equal(before, alternating.weights)
-    assert torch.equal(alternating.weights, bound.weights)
+    assert not torch.equal(before, plain.weights)
+    assert torch.equal(plain.weights, bound.weights)
     assert all(figures["pipeline/oldest"] == 0 for figures in bound.logged)
 
 
@@ -86,7 +87,7 @@ async def test_a_bound_of_0_ends_in_the_same_weights_as_the_synchronous_trainer(
 async def test_asynchronous_training_keeps_the_bound_and_changes_the_weights(options):
     run = Run(segment=16)
     before = run.weights.clone()
-    history = await run.train(PipelinedSettings(**COMMON, pipeline=options))
+    history = await run.train(RunSettings(**COMMON, pipeline=options))
     assert [metrics.step for metrics in history] == [1, 2, 3]
     assert not torch.equal(before, run.weights)
     assert all(figures["pipeline/oldest"] <= options.max_staleness for figures in run.logged)
@@ -96,7 +97,7 @@ async def test_asynchronous_training_keeps_the_bound_and_changes_the_weights(opt
 
 
 async def test_a_resumed_run_trains_no_group_twice(tmp_path):
-    settings = PipelinedSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1, groups_per_update=3))
+    settings = RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1, groups_per_update=3))
     short = settings.model_copy(update={"steps": 2})
     await Run().train(short, directory=tmp_path, checkpoint_every=1)
     with (tmp_path / LEDGER).open("a", encoding="utf-8") as file:
@@ -116,7 +117,7 @@ async def test_a_resumed_run_trains_no_group_twice(tmp_path):
 
 async def test_resuming_by_steps_goes_on_with_the_next_step(tmp_path):
     """At a bound of 0 a resumed run ends in the weights of one that was never stopped."""
-    settings = PipelinedSettings(**COMMON, pipeline=PipelineSettings(max_staleness=0))
+    settings = RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=0))
     whole, stopped, resumed = Run(), Run(), Run()
     await whole.train(settings)
     await stopped.train(settings.model_copy(update={"steps": 2}), directory=tmp_path, checkpoint_every=1)
@@ -127,8 +128,9 @@ async def test_resuming_by_steps_goes_on_with_the_next_step(tmp_path):
 @pytest.mark.parametrize("segment", [None, 16])
 async def test_weights_that_are_sampled_from_while_they_are_trained_are_refused(segment):
     run = Run(shared=True, segment=segment)
+    ahead = RunSettings(**COMMON, segment_tokens=segment, pipeline=PipelineSettings(max_staleness=1))
     with pytest.raises(ConfigError, match="solver_0 samples from the weights"):
-        await run.train(PipelinedSettings(**COMMON))
+        await run.train(ahead)
 
 
 async def test_an_async_refresh_is_awaited():
@@ -140,7 +142,7 @@ async def test_an_async_refresh_is_awaited():
         told.append(policies["miniature"].version)
 
     run.refresh = refresh
-    settings = PipelinedSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1))
+    settings = RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1))
     await run.train(settings.model_copy(update={"steps": 1}))
     assert told == [0, 1]
 
@@ -148,7 +150,7 @@ async def test_an_async_refresh_is_awaited():
 async def test_a_game_of_another_grower_is_grown_in_groups():
     run = Run()
     run.game = replace(run.game)
-    settings = PipelinedSettings(**COMMON, pipeline=PipelineSettings(groups_per_update=2))
+    settings = RunSettings(**COMMON, pipeline=PipelineSettings(groups_per_update=2))
     history = await run.train(settings.model_copy(update={"steps": 1}))
     assert history[0].advantages.turns >= 2 * 4
 
@@ -170,7 +172,7 @@ async def test_stale_samples_are_corrected_unless_a_setting_says_otherwise_and_t
         return step(trainer, groups)
 
     monkeypatch.setattr(LocalTrainer, "step", spied)
-    settings = PipelinedSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1))
+    settings = RunSettings(**COMMON, pipeline=PipelineSettings(max_staleness=1))
     settings = settings.model_copy(update={"train": settings.train.model_copy(update=train)})
     history = await run.train(settings)
     assert used == [trained_with] * 3

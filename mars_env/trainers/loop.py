@@ -1,0 +1,336 @@
+"""The training loop: play, update, tell the models. One for all algorithms; read it from top to bottom.
+
+    problems ──> rollouts ──> groups, so many versions old ──> LocalTrainer.step ──> new weights
+                    ^                                                                    │
+                    └───────────────────────────── refresh ──────────────────────────────┘
+
+`train` puts a run together, `fit` is the loop, `rollouts` is where its groups come from: MarsRL's groups of
+one input or MARS2's trees, one step after the other or ahead of the trainer, as `RunSettings` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mars_env.envs import Game, grouped
+from mars_env.envs.contexts import require_room
+from mars_env.errors import ConfigError
+from mars_env.problems import ProblemSet
+from mars_env.rollout import Job, UpdateBatch
+from mars_env.rollout.groups import step_jobs
+from mars_env.rollout.pipeline import pipeline
+from mars_env.rollout.segments import SegmentedModel
+from mars_env.sync import maybe_await
+from mars_env.trainers.in_step import graded_in_step
+from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.metrics import Logger, StepMetrics
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import Refresh, Team
+from mars_env.types import Agent, Sampling
+
+Batches = Callable[[int], AsyncGenerator[UpdateBatch]]
+"""What to train, update by update, given the number of updates done before."""
+
+LEDGER = "trained.jsonl"
+"""Beside the checkpoints: which groups each update has trained, so that none is trained twice."""
+
+
+async def train(
+    game: Game,
+    team: Team,
+    problems: ProblemSet,
+    settings: RunSettings,
+    *,
+    directory: str | Path | None = None,
+    checkpoint_every: int = 10,
+    loggers: Sequence[Logger] = (),
+) -> list[StepMetrics]:
+    """Train a team until `settings.steps` updates are done.
+
+    With ``pipeline.max_staleness=0`` rollouts and updates alternate, and on a CPU a run that was killed and
+    continued ends in bitwise the same weights as one that was not. With more, the rollouts of later steps go
+    on during an update: every turn tells the versions that sampled it, none is trained that is older than the
+    bound, none is trained twice, and what had to be dropped is counted.
+
+    Args:
+        game: The environment's game: ``make("...", schedule="training").game``.
+        team: Who plays and what is trained (`mars_env.trainers.make_team`).
+        problems: Training problems.
+        settings: Everything else: `MARSRL`, `MARS2`, or your own.
+        directory: Of checkpoints of all policies. The same call continues from the newest one. What was under
+            way when the run was stopped is played again, by the policy of the checkpoint.
+        checkpoint_every: Updates between two checkpoints; the last update always gets one.
+        loggers: Take the figures of every update.
+
+    Returns:
+        The figures of the updates that this call did.
+
+    Raises:
+        ConfigError: Team, game and settings do not fit each other, a role that is trained has no reward, or
+            an agent can be given prompts that leave less room than its limit in the model's context.
+    """
+    _refuse_unfit(game, team, settings)
+    require_room(game.rules, team.agents, problems)
+    trainer = LocalTrainer(
+        team.policies,
+        settings.train.model_copy(update={"seed": settings.seed}),
+        run={
+            **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
+            "agents": {name: agent.policy for name, agent in team.agents.items()},
+            "max_turns": game.rules.max_turns,
+        },
+        max_staleness=settings.pipeline.max_staleness,
+    )
+    return await fit(
+        trainer,
+        lambda done: rollouts(game, team, problems, settings, done=done, directory=directory),
+        settings.steps,
+        refresh=team.refresh,
+        directory=directory,
+        checkpoint_every=checkpoint_every,
+        loggers=loggers,
+    )
+
+
+async def fit(
+    trainer: LocalTrainer,
+    batches: Batches,
+    steps: int,
+    *,
+    refresh: Refresh | None = None,
+    directory: str | Path | None = None,
+    checkpoint_every: int = 10,
+    loggers: Sequence[Logger] = (),
+) -> list[StepMetrics]:
+    """The loop: wait for a batch, update, tell the models, log, save, until `steps` updates are done in all.
+
+    With a directory, the newest whole checkpoint in it is loaded first, if it is ahead of the trainer.
+    The update and a sync `refresh` run in a thread, so rollouts can go on meanwhile.
+
+    Args:
+        trainer: What is trained.
+        batches: What on; `rollouts`, or an async generator of your own.
+        steps: Counted from the start, earlier runs included.
+        refresh: Called before the first batch is asked for and after every update.
+        directory: Of checkpoints; None keeps none.
+        checkpoint_every: Updates between two; the last one always gets one.
+        loggers: Take the figures of every update: the trainer's, ``seconds/waited`` (for the batch), and
+            ``pipeline/age`` (mean of its groups, in versions), ``pipeline/oldest`` and ``pipeline/dropped``
+            (turns).
+
+    Returns:
+        The figures of the updates that this call did; fewer than asked for only if the batches end.
+    """
+    if directory is not None:
+        trainer.resume(directory)
+    history: list[StepMetrics] = []
+    try:
+        for logger in loggers:
+            logger.start(trainer.steps)
+        await _tell(refresh, trainer.policies)
+        if trainer.steps >= steps:
+            return history
+        async with aclosing(batches(trainer.steps)) as due:
+            began = time.perf_counter()
+            async for batch in due:
+                waited = time.perf_counter() - began
+                metrics = await asyncio.to_thread(trainer.step, batch.groups)
+                await _tell(refresh, trainer.policies)
+                history.append(metrics)
+                for logger in loggers:
+                    logger.log(metrics.step, {**_figures(batch, waited), **metrics.flat()})
+                last = trainer.steps == steps
+                if directory is not None and (last or trainer.steps % checkpoint_every == 0):
+                    trainer.save(directory)
+                if last:
+                    break
+                began = time.perf_counter()
+    finally:
+        for logger in loggers:
+            logger.close()
+    return history
+
+
+async def rollouts(
+    game: Game,
+    team: Team,
+    problems: ProblemSet,
+    settings: RunSettings,
+    *,
+    done: int = 0,
+    directory: str | Path | None = None,
+) -> AsyncGenerator[UpdateBatch]:
+    """Play, and yield what the next update trains.
+
+    Args:
+        game: What is played.
+        team: Who plays.
+        problems: Training problems; those of a step follow from the seed and its number alone.
+        settings: How groups are made, and how far they may be ahead.
+        done: Updates that are done already.
+        directory: Where `LEDGER` keeps what was trained.
+    """
+    if settings.rollouts is not None:
+        game = replace(game, grower=grouped(settings.rollouts))
+    if not settings.pipeline.max_staleness:
+        game = graded_in_step(game)
+    policies, trained = team.policies, _Ledger.of(directory, done)
+    batches = pipeline(
+        game,
+        team.agents,
+        _steps(problems, settings, done, trained.trees),
+        settings.pipeline,
+        seed=settings.seed,
+        version=done,
+        policy_version=lambda name: policies[name].version if name in policies else None,
+        slots=team.slots,
+        trained=trained.groups,
+    )
+    async with aclosing(batches) as due:
+        async for batch in due:
+            _refuse_unrewarded(game, batch, team, settings)
+            trained.note(batch)  # before its checkpoint is written; a line without one is cut off again
+            yield batch
+
+
+def _steps(
+    problems: ProblemSet, settings: RunSettings, done: int, trees: frozenset[str]
+) -> Iterator[list[Job]]:
+    """The jobs that are left: whole steps where an update trains one, else all trees not wholly trained."""
+    by_step = settings.pipeline.groups_per_update is None
+    for step in range(done, settings.steps) if by_step else itertools.count():
+        jobs = step_jobs(
+            problems, step=step, problems_per_step=settings.problems_per_step, seed=settings.seed
+        )
+        yield [job for job in jobs if job.tree not in trees]
+
+
+async def _tell(refresh: Refresh | None, policies: Mapping[str, Policy]) -> None:
+    """Refresh in a thread: an in-process engine may have to finish a batch first."""
+    if refresh is not None:
+        await maybe_await(await asyncio.to_thread(refresh, policies))
+
+
+def _figures(batch: UpdateBatch, waited: float) -> dict[str, float]:
+    return {
+        "seconds/waited": waited,
+        "pipeline/age": sum(batch.ages) / max(1, len(batch.ages)),
+        "pipeline/oldest": float(max(batch.ages, default=0)),
+        "pipeline/dropped": float(batch.dropped),
+    }
+
+
+def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
+    """Refuse what would train something else than the settings say."""
+    if settings.rollouts is not None and game.evidence is not None and game.evidence.searched:
+        raise ConfigError(
+            "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
+        )
+    weights = {id(policy.model) for policy in team.policies.values()}
+    overlong = settings.train.overlong
+    for name, agent in team.agents.items():
+        sampling, models = getattr(agent, "sampling", None), _models_of(agent)
+        if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
+            raise ConfigError(
+                f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
+                f"of {overlong.limit}: set train.overlong to the agents' own"
+            )
+        if agent.policy not in team.policies:
+            continue
+        if settings.pipeline.max_staleness and any(id(getattr(m, "module", None)) in weights for m in models):
+            # An update in the middle of a sample would be neither the old policy nor the new one.
+            raise ConfigError(
+                f"{name} samples from the weights that are trained meanwhile: give its model a "
+                "copy of them, and a `refresh` that brings it up to date; or set max_staleness to 0"
+            )
+        if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
+            raise ConfigError(
+                f"segment_tokens is {settings.segment_tokens}, but {name} samples in one piece: "
+                "put its model into a SegmentedModel, or leave segment_tokens out"
+            )
+
+
+def _models_of(agent: Agent) -> list[object]:
+    """The model that an agent samples from, and those inside of it."""
+    found: list[object] = []
+    inner: object = agent
+    while (inner := getattr(inner, "model", None) or getattr(inner, "_model", None)) is not None:
+        found.append(inner)
+    return found
+
+
+def _refuse_unrewarded(game: Game, batch: UpdateBatch, team: Team, settings: RunSettings) -> None:
+    """Refuse to train a role that can get no reward: its turns would be left out without a word."""
+    roles = settings.train.train_roles
+    if game.team_reward is not None:
+        return
+    for turn in (turn for group in batch.groups for turn in group.turns):
+        trained = turn.policy in team.policies and (roles is None or turn.role in roles)
+        graded = turn.grade is not None or turn.action.interrupted  # what the context cut is not graded
+        if trained and turn.role not in game.rewards and not graded:
+            raise ConfigError(
+                f"the role {turn.role!r} is trained, but nothing rewards it: give it a reward "
+                f"(rewards={{{turn.role!r}: ...}}), or leave it out of train_roles"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What has been trained, on disk: a line an update."""
+
+    path: Path | None
+    groups: frozenset[str] = field(default_factory=frozenset)
+    trees: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, directory: str | Path | None, steps: int) -> _Ledger:
+        """What the first `steps` updates trained; later lines are cut off, for their weights are lost."""
+        if directory is None:
+            return cls(None)
+        path, kept = Path(directory) / LEDGER, ""
+        groups: list[str] = []
+        trees: list[str] = []
+        for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else ():
+            row = _row(line)
+            if row is None or row["step"] > steps:
+                break
+            kept += line
+            groups += row["groups"]
+            trees += row["trees"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(LEDGER + ".draft")
+        draft.write_text(kept, encoding="utf-8")
+        draft.replace(path)
+        return cls(path, frozenset(groups), frozenset(trees))
+
+    def note(self, batch: UpdateBatch) -> None:
+        """Keep what the next update trains."""
+        if self.path is None:
+            return
+        row = {
+            "step": batch.version + 1,
+            "groups": [group.id for group in batch.groups],
+            "trees": batch.trees,
+        }
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _row(line: str) -> dict[str, Any] | None:
+    """A line of the ledger; None if a kill has torn it."""
+    try:
+        row = json.loads(line)
+    except ValueError:  # its update came after the newest checkpoint, or it would be whole
+        return None
+    return row if isinstance(row, dict) else None

@@ -1,0 +1,141 @@
+"""What a training run depends on, as data: `RunSettings`, and the papers' recipes `MARSRL` and `MARS2`.
+
+The algorithms share one loop (`mars_env.trainers.loop`). They differ in these settings alone: what is
+compared with what, how far rollouts may run ahead, and the loss. No torch in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+from mars_env.envs import EnvSpec, GroupedSettings
+from mars_env.envs.registry import rules_spec
+from mars_env.errors import ConfigError
+from mars_env.lazy import resolve
+from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.types import Sampling
+
+
+class RunSettings(BaseModel):
+    """Everything that a run depends on, besides environment, team and weights.
+
+    Example:
+        >>> MARSRL.model_copy(update={"steps": 50}).rollouts.group
+        8
+        >>> RunSettings(pipeline=PipelineSettings(groups_per_update=1152, max_staleness=2)).pipeline.bound
+        3456
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = 0
+    """Of problems, rollouts and minibatches."""
+
+    steps: PositiveInt = 100
+    """Number of updates, fixed beforehand: a run is never stopped because its curve looks good."""
+
+    problems_per_step: PositiveInt = 128
+    """Problems drawn together, without replacement."""
+
+    rollouts: GroupedSettings | None = GroupedSettings()
+    """Grouping and selection. Settings: the turns on one and the same input are a group, and some outputs of
+    each agent are passed on to the next (MarsRL). None: the environment grows its own trees, and a search
+    tree is one group of all its agents' nodes (MARS2)."""
+
+    sampling: Sampling = Sampling()
+    """How the agents of `mars_env.trainers.make_team` sample; agents made by hand have their own."""
+
+    segment_tokens: PositiveInt | None = None
+    """Outputs are sampled in segments of so many tokens, each by the newest weights; None: in one piece.
+    MarsRL: 16384, for outputs of up to 65536. Useful only where rollouts overlap with training."""
+
+    pipeline: PipelineSettings = PipelineSettings(max_staleness=0)
+    """Staleness: how far rollouts may run ahead of training. At 0 the two alternate."""
+
+    train: TrainConfig = Field(default_factory=TrainConfig)
+    """Optimiser, loss and advantages."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunSettings:
+        if self.pipeline.groups_per_update is not None:
+            if not self.pipeline.max_staleness:
+                raise ValueError(
+                    "pipeline.groups_per_update is for rollouts that overlap with training: "
+                    "set pipeline.max_staleness to 1 or more"
+                )
+            if self.rollouts is None:
+                raise ValueError(
+                    "pipeline.groups_per_update needs groups that are whole before their tree is: "
+                    "leave it out, or give rollouts"
+                )
+        overlong = self.train.overlong
+        if overlong is not None and overlong.limit != self.sampling.max_tokens:
+            raise ValueError(
+                f"the overlong penalty is for a limit of {overlong.limit} tokens, but sampling.max_tokens is "
+                f"{self.sampling.max_tokens}: set train.overlong.limit to it"
+            )
+        return self
+
+
+MARSRL: Final = RunSettings(
+    problems_per_step=128,
+    rollouts=GroupedSettings(group=8, branches=2, sampling="adaptive"),
+    sampling=Sampling(temperature=0.85),
+    train=TrainConfig(advantage="group_normalised", ratio="token", learning_rate=1e-6),
+)
+"""MarsRL's training (arXiv 2511.11373): 128 problems a step, groups of 8 on one input, 2 outputs passed on by
+adaptive sampling, temperature 0.85, ``(r - mean) / std`` in each group, GRPO's clipped loss, AdamW at 1e-6.
+
+Not public, and so left at this library's defaults: the clip range, the KL coefficient (the paper has the
+term), the threshold of DMMPT (``train.dmmpt_threshold``) and the bound of staleness. The paper overlaps
+rollouts with training and samples 64k tokens in 4 segments; here that is
+``pipeline.max_staleness=1``, ``pipeline.groups_per_update``, ``sampling.max_tokens=65536`` and
+``segment_tokens=16384``. They are off because one device cannot sample and train at the same time."""
+
+MARS2: Final = RunSettings(
+    rollouts=None,
+    train=TrainConfig(
+        advantage="group_normalised",
+        ratio="sequence",
+        aggregation="sequence-mean",
+        clip_low=3e-4,
+        clip_high=4e-4,
+        tis_cap=2.0,
+        tis_veto=1e-4,
+        kl_coefficient=1e-3,
+        overlong=Overlong(limit=Sampling().max_tokens, buffer=2048),
+    ),
+)
+"""MARS2's training (arXiv 2602.07848): ``(r - mean) / std`` over all nodes of a tree, GSPO's ratio, truncated
+importance sampling (cap 2, veto below 1e-4), KL 1e-3, an overlong penalty over the last 2048 tokens.
+
+The clip range is GSPO's own (arXiv 2507.18071). The paper's number of problems a step is not known here.
+Tree-shaped credit (``train.tree_credit``) is off, as in the paper. The size of the trees belongs to the
+environment: ``make("...-tree-search", schedule="training")`` grows the paper's 8 nodes."""
+
+RECIPES: Final[Mapping[str, RunSettings]] = {"MARSRL": MARSRL, "MARS2": MARS2}
+"""By the names that rules give (`mars_env.envs.registry.RulesSpec.recipe`)."""
+
+
+def recipe_of(env: EnvSpec) -> RunSettings:
+    """The recipe that an environment's rules name: one of `RECIPES`, or ``"module:attribute"``.
+
+    Raises:
+        ConfigError: There is no such recipe.
+
+    Example:
+        >>> from mars_env.envs import spec
+        >>> recipe_of(spec("aime-solve-verify-correct")) is MARSRL
+        True
+        >>> recipe_of(spec("programs-tree-search")) is MARS2
+        True
+    """
+    name = rules_spec(env.rules).recipe
+    found = RECIPES[name] if name in RECIPES else resolve(name)
+    if not isinstance(found, RunSettings):
+        raise ConfigError(f"the recipe {name!r} of {env.rules!r} is no RunSettings, but {found!r}")
+    return found

@@ -1,0 +1,153 @@
+"""Who plays and what is trained: one model for all agents, one for each, or adapters on one base."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from mars_env.agents.hf import HFModel
+from mars_env.agents.registry import as_agent
+from mars_env.errors import ConfigError
+from mars_env.rollout.segments import SegmentedModel
+from mars_env.rollout.slots import Slots
+from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.local import Policy
+from mars_env.trainers.lora import Adapter
+from mars_env.trainers.recipes import RunSettings
+from mars_env.types import Agent, role_of
+
+Refresh = Callable[[Mapping[str, Policy]], Awaitable[None] | None]
+"""Tells the models that roll out of new weights: `refresher` makes one."""
+
+
+Playing = HFModel | SegmentedModel
+"""What an agent samples from: a model, or one that samples in segments."""
+
+
+class Refreshable(Protocol):
+    """A model whose weights can be replaced: `HFModel`, `VLLMModel`."""
+
+    def refresh(self, weights: Any, version: int | None = None) -> None:
+        """Take new weights, which bear a version."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Who plays and what is trained. `make_team` makes one of models in this process.
+
+    By hand, for agents of your own or an engine such as vLLM: the weights that are trained are a module of
+    their own, and `refresh` brings them to the engine.
+
+        Team(agents, {"mars": Policy(module, tokenizer)}, refresher({"mars": vllm_model}))
+
+    Attributes:
+        agents: By agent name; their `policy` names their weights. An agent of no policy below is not trained.
+        policies: The weights that are trained, by name.
+        refresh: Tells the agents' models of new weights, at the start and after every update.
+        slots: The engine's slots, if the agents' models hold them (`mars_env.rollout.slots`).
+    """
+
+    agents: Mapping[str, Agent]
+    policies: Mapping[str, Policy]
+    refresh: Refresh | None = None
+    slots: Slots | None = None
+
+
+def refresher(models: Mapping[str, Refreshable]) -> Refresh:
+    """What brings models up to date: the version, and the weights where they are not the policy's own.
+
+    Args:
+        models: What samples, by the names of the policies.
+    """
+    return partial(_refresh, dict(models))
+
+
+def _refresh(models: Mapping[str, Refreshable], policies: Mapping[str, Policy]) -> None:
+    for name, model in models.items():
+        policy = policies[name]
+        shared = policy.model is getattr(model, "module", None)
+        model.refresh(None if shared else policy.model, version=policy.version)
+
+
+def make_team(
+    settings: RunSettings,
+    names: Sequence[str],
+    models: Sequence[HFModel] | Mapping[str, HFModel],
+    *,
+    agent: Callable[[str, Playing], Agent] | None = None,
+) -> Team:
+    """A team of models in this process, each trained by the nodes of the agents that play with it.
+
+    Args:
+        settings: How they sample, whether they are trained meanwhile, whether a KL term needs a reference.
+        names: Of the agents: ``env.possible_agents``.
+        models: One for all agents, one for each in their order, or by agent or role: checkpoints with float32
+            weights, or the adapters of one base (`mars_env.trainers.lora`). Policies have the models' names.
+        agent: Makes an agent of its name and model, where agents have prompts of their own; by default that
+            of the role (`mars_env.agents.as_agent`).
+
+    Raises:
+        ConfigError: The models do not fit the agents, or a setting cannot be trained with.
+    """
+    sampling = require_trainable(settings.sampling)
+    playing = _by_agent(names, models)
+    trained = {model.name: model for model in playing.values()}
+    if len(trained) < len({id(model) for model in playing.values()}):
+        raise ConfigError(
+            f"each model needs a name of its own, got {', '.join(m.name for m in playing.values())}"
+        )
+    sampled = {name: _segmented(model, settings) for name, model in trained.items()}
+    make = agent or (lambda name, model: as_agent(model, name, sampling=sampling))
+    return Team(
+        {name: make(name, sampled[model.name]) for name, model in playing.items()},
+        {name: _policy(model, settings) for name, model in trained.items()},
+        refresher(trained),
+    )
+
+
+def _by_agent(
+    names: Sequence[str], models: Sequence[HFModel] | Mapping[str, HFModel]
+) -> Mapping[str, HFModel]:
+    """The model of each agent."""
+    if isinstance(models, Mapping):
+        missing = [name for name in names if name not in models and role_of(name) not in models]
+        strangers = models.keys() - {*names, *map(role_of, names)}
+        if missing or strangers:
+            raise ConfigError(
+                f"the models are given for {', '.join(models)}, but the agents are {', '.join(names)}: "
+                "name each of them, or its role"
+            )
+        return {name: models[name] if name in models else models[role_of(name)] for name in names}
+    if len(models) not in (1, len(names)):
+        raise ConfigError(
+            f"{len(names)} agents take one model that they share, or {len(names)}, one for each; "
+            f"got {', '.join(model.name for model in models) or 'none'}"
+        )
+    return {name: models[i % len(models)] for i, name in enumerate(names)}
+
+
+def _segmented(model: HFModel, settings: RunSettings) -> Playing:
+    if settings.segment_tokens is None:
+        return model
+    return SegmentedModel(model, settings.segment_tokens)
+
+
+def _policy(model: HFModel, settings: RunSettings) -> Policy:
+    """What is trained: the model's own weights, or a copy of them where it samples meanwhile."""
+    overlaps = settings.pipeline.max_staleness > 0
+    if overlaps and isinstance(model.module, Adapter):
+        raise ConfigError("adapters share their base with what is sampled: train them with max_staleness=0")
+    return Policy(
+        copy.deepcopy(model.module) if overlaps else model.module,
+        model.tokenizer,
+        reference=_frozen(model.module) if settings.train.kl_coefficient else None,
+    )
+
+
+def _frozen(module: Any) -> Any:
+    """The weights as they are now, for a KL term: the base of an adapter, or a copy."""
+    return module.base if isinstance(module, Adapter) else copy.deepcopy(module).requires_grad_(False)

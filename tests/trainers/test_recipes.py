@@ -1,0 +1,76 @@
+"""The papers' recipes: their numbers, the rules that name them, settings that contradict each other."""
+
+import pytest
+from pydantic import ValidationError
+
+from mars_env.envs import EnvSpec, GroupedSettings, SolveVerifyCorrect, register_rules, spec
+from mars_env.errors import ConfigError
+from mars_env.rollout import PipelineSettings
+from mars_env.trainers.config import Overlong, TrainConfig
+from mars_env.trainers.recipes import MARS2, MARSRL, RunSettings, recipe_of
+from mars_env.types import Sampling
+
+MINE = RunSettings(steps=7)
+NOT_A_RECIPE = 7
+
+
+def test_marsrl_has_the_papers_numbers():
+    assert MARSRL.problems_per_step == 128
+    assert MARSRL.rollouts == GroupedSettings(group=8, branches=2, sampling="adaptive")
+    assert MARSRL.sampling.temperature == 0.85
+    assert MARSRL.train.learning_rate == 1e-6 and MARSRL.train.ratio == "token"
+    assert MARSRL.train.advantage == "group_normalised"
+    assert MARSRL.pipeline.max_staleness == 0
+
+
+def test_mars2_has_the_papers_numbers():
+    loss = MARS2.train
+    assert loss.model_dump(include={"ratio", "aggregation", "tis_cap", "tis_veto", "kl_coefficient"}) == {
+        "ratio": "sequence",
+        "aggregation": "sequence-mean",
+        "tis_cap": 2.0,
+        "tis_veto": 1e-4,
+        "kl_coefficient": 1e-3,
+    }
+    assert loss.advantage == "group_normalised"
+    assert loss.overlong == Overlong(limit=Sampling().max_tokens, buffer=2048)
+    assert loss.tree_credit is None
+    assert MARS2.rollouts is None
+    with pytest.raises(ValueError, match="frozen"):
+        loss.kl_coefficient = 0.0
+    with pytest.raises(ValueError, match="penalise every completion"):
+        Overlong(limit=100)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pipeline": {"groups_per_update": 4, "max_staleness": 0}}, "set pipeline.max_staleness to 1"),
+        ({"pipeline": {"groups_per_update": 4}, "rollouts": None}, "groups that are whole before their tree"),
+        ({"train": {"overlong": {"limit": 4000}}}, "sampling.max_tokens is 4096"),
+        ({"sampling": {"max_token": 1}}, "max_token"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        RunSettings.model_validate(settings)
+
+
+def test_settings_survive_a_file():
+    """What `mars-env train` does with them."""
+    settings = RunSettings(
+        rollouts=None, pipeline=PipelineSettings(max_staleness=2), train=TrainConfig(ratio="sequence")
+    )
+    for one in (settings, MARSRL, MARS2):
+        assert RunSettings.model_validate(one.model_dump(mode="json")) == one
+
+
+def test_rules_name_their_recipe():
+    assert recipe_of(spec("arithmetic-solve-verify-correct")) is MARSRL
+    assert recipe_of(spec("arithmetic-self-refine")) is MARSRL
+    assert recipe_of(spec("programs-tree-search")) is MARS2
+    register_rules("rules-of-my-recipe", SolveVerifyCorrect, recipe=f"{__name__}:MINE")
+    assert recipe_of(EnvSpec("arithmetic", "rules-of-my-recipe")).steps == 7
+    register_rules("rules-of-my-recipe", SolveVerifyCorrect, recipe=f"{__name__}:NOT_A_RECIPE")
+    with pytest.raises(ConfigError, match="is no RunSettings, but 7"):
+        recipe_of(EnvSpec("arithmetic", "rules-of-my-recipe"))

@@ -1,0 +1,141 @@
+"""Teams: whose weights each agent plays with, and what is refused before anything is played."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from tiny_team import LOSS, SAMPLING, brief, made, settings, tiny
+
+import mars_env
+from mars_env.envs import GroupedSettings, Solve
+from mars_env.errors import ConfigError
+from mars_env.rollout import PipelineSettings, SegmentedModel
+from mars_env.trainers.config import Overlong
+from mars_env.trainers.loop import train
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import Team, make_team, refresher
+from mars_env.types import Sampling
+
+PAIR = ["solver_0", "solver_1"]
+ROLES = ["solver_0", "verifier_0", "corrector_0"]
+
+
+def policies(names, models, **changes):
+    players = make_team(settings(**changes), names, models, agent=brief)
+    return {name: agent.policy for name, agent in players.agents.items()}
+
+
+def test_one_model_is_shared_and_several_are_one_an_agent_or_by_name():
+    one, two = tiny("one"), tiny("two", 1)
+    assert policies(PAIR, [one]) == {"solver_0": "one", "solver_1": "one"}
+    assert policies(PAIR, [one, two]) == {"solver_0": "one", "solver_1": "two"}
+    assert policies(ROLES, {"solver": one, "verifier_0": two, "corrector": two}) == {
+        "solver_0": "one",
+        "verifier_0": "two",
+        "corrector_0": "two",
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "models", "message"),
+    [
+        (ROLES, ["one", "two"], "3 agents take one model that they share, or 3, one for each; got one, two"),
+        (PAIR, [], "got none"),
+        (PAIR, ["one", "one"], "each model needs a name of its own"),
+        (ROLES, {"solver": "one"}, "the agents are solver_0, verifier_0, corrector_0"),
+        (PAIR, {"solver": "one", "judge": "two"}, "given for solver, judge"),
+    ],
+)
+def test_models_that_do_not_fit_the_agents_are_refused(names, models, message):
+    made_of = {k: tiny(v) for k, v in models.items()} if isinstance(models, dict) else list(map(tiny, models))
+    with pytest.raises(ConfigError, match=message):
+        policies(names, made_of)
+
+
+def test_what_cannot_be_trained_with_is_refused():
+    with pytest.raises(ConfigError, match="top_p"):
+        policies(PAIR, [tiny("one")], sampling=Sampling(top_p=0.9, max_tokens=6))
+
+
+def test_agents_of_another_limit_than_the_overlong_penalty_are_refused():
+    env, players, wanted = made(1, ["one"])
+    loss = LOSS.model_copy(update={"overlong": Overlong(limit=4096)})
+    other = wanted.model_copy(update={"train": loss})
+    with pytest.raises(ConfigError, match="samples up to 6 tokens"):
+        asyncio.run(train(env.game, players, env.problems, other))
+
+
+def test_by_default_agents_have_the_prompts_of_their_roles():
+    players = make_team(settings(), ["coder_0", "coder_1"], [tiny("a"), tiny("b", 1)])
+    assert [(type(a).__name__, a.policy) for a in players.agents.values()] == [("Coder", "a"), ("Coder", "b")]
+    assert {agent.sampling for agent in players.agents.values()} == {SAMPLING}
+
+
+def test_by_default_one_model_plays_several_roles():
+    names = ["coder_0", "coder_1", "coder_2"]
+    players = make_team(settings(), names, [tiny("a")])
+    seen = {"problem": "Echo a line.", "mode": "generate"}
+    assert len({players.agents[name].prompt(seen)[0]["content"] for name in names}) == 3
+    assert {agent.policy for agent in players.agents.values()} == {"a"}
+
+
+def test_segments_are_those_of_the_settings_and_end_with_the_context():
+    model = tiny("one", positions=64)
+    players = make_team(settings(segment_tokens=2), PAIR[:1], [model], agent=brief)
+    segmented = players.agents["solver_0"].model
+    assert isinstance(segmented, SegmentedModel) and segmented.model is model and segmented.name == "one"
+    assert segmented._segment == 2 and segmented.context == model.context == 64
+
+
+def test_agents_that_do_not_sample_in_the_segments_of_the_settings_are_refused():
+    env, players, wanted = made(1, ["one"])
+    with pytest.raises(ConfigError, match="segment_tokens is 2, but solver_0 samples in one piece"):
+        asyncio.run(train(env.game, players, env.problems, wanted.model_copy(update={"segment_tokens": 2})))
+
+
+def test_a_search_is_not_grown_in_groups_of_one_input():
+    env, players, wanted = made(1, ["one"])
+    grouped = wanted.model_copy(update={"rollouts": RunSettings().rollouts})
+    with pytest.raises(ConfigError, match="set rollouts to None"):
+        asyncio.run(train(env.game, players, env.problems, grouped))
+
+
+def test_weights_that_are_shared_are_not_copied_and_others_are():
+    class Engine:
+        told = ()
+
+        def refresh(self, weights, version=None):
+            self.told = (*self.told, (weights, version))
+
+    _, players, wanted = made(1, ["one"])
+    (policy,) = players.policies.values()
+    engine = Engine()
+    refresher({"one": engine})(players.policies)
+    assert engine.told == ((policy.model, 0),)
+    engine.module = policy.model
+    refresher({"one": engine})(players.policies)
+    assert engine.told[1] == (None, 0)
+    ahead = make_team(
+        wanted.model_copy(update={"pipeline": PipelineSettings(max_staleness=1)}), PAIR[:1], [tiny("one")]
+    )
+    assert ahead.policies["one"].model is not ahead.agents["solver_0"].model.module
+
+
+class Ungraded(Solve):
+    """A game whose agents submit nothing, so that no grade rewards them either."""
+
+    def submission(self, state, action):
+        return None
+
+
+def test_a_role_that_nothing_rewards_is_named():
+    """Its turns would be left out without a word."""
+    env = mars_env.make("arithmetic-solve")
+    game = replace(env.game, rules=Ungraded(), rewards={})
+    grouped = settings(steps=1, rollouts=GroupedSettings(group=2))
+    players = make_team(grouped, game.rules.possible_agents, [tiny("one", positions=4096)])
+    with pytest.raises(ConfigError, match=r"the role 'solver' is trained, but nothing rewards it"):
+        asyncio.run(train(game, players, env.problems, grouped))
+    frozen = Team(players.agents, {"other": players.policies["one"]})
+    history = asyncio.run(train(game, frozen, env.problems, grouped))
+    assert history[0].advantages.kept == 0
