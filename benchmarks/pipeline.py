@@ -136,7 +136,7 @@ class Workload:
     def add(self, group: Group) -> None:
         lengths = [turn.action.completions[0].completion_tokens for turn in group.turns]
         stage = group.turns[0].id.count(".")
-        self._stages[group.turns[0].tree, stage].append((max(lengths), sum(lengths)))
+        self._stages[group.turns[0].tree_id, stage].append((max(lengths), sum(lengths)))
 
     def pieces(self, tokens_per_id: int) -> list[Piece]:
         """A stage begins when all groups of the stage before it are there: the grower chooses among them."""

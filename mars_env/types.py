@@ -234,13 +234,13 @@ class Turn:
     """One action of one agent on one observation, as it is stored.
 
     Attributes:
-        tree: Id of the tree (one playing of one problem).
+        tree_id: Id of the tree (one playing of one problem).
         id: Its place in the tree: ``"0"`` for the first root turn, ``"0.2"`` for its third child.
-        parent: The parent turn's id; None for a root turn.
-        group: Id of the group that it is compared with when advantages are computed.
+        parent_id: The parent turn's id; None for a root turn.
+        group_id: Id of the group that it is compared with when advantages are computed.
         agent: Who acted, e.g. ``"verifier_0"``.
         policy: Name of the weights that acted; turns of one policy train together.
-        problem: Id of the problem.
+        problem_id: Id of the problem.
         action: The text and the completions.
         grade: The grader's judgement of the text, where the rules submit it to one.
         search_score: What a search may see of it, in [0, 1]; None outside searches.
@@ -249,13 +249,13 @@ class Turn:
         seconds: Wall-clock time of the agent's act.
     """
 
-    tree: str
+    tree_id: str
     id: str
-    parent: str | None
-    group: str
+    parent_id: str | None
+    group_id: str
     agent: str
     policy: str
-    problem: str
+    problem_id: str
     action: Action
     grade: Grade | None = None
     search_score: float | None = None

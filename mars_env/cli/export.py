@@ -158,7 +158,7 @@ def _decoded(name: str) -> PromptOf:
         ids = turn.action.completions[-1].prompt_ids
         if not ids:
             raise ConfigError(
-                f"turn {turn.id} of tree {turn.tree} has no token ids of its prompt: leave --tokenizer out"
+                f"turn {turn.id} of tree {turn.tree_id} has no token ids of its prompt: leave --tokenizer out"
             )
         text: str = tokenizer.decode(list(ids), skip_special_tokens=False)
         return text

@@ -175,7 +175,7 @@ class _Outbox:
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         if turns:
-            self._tell(Played(turns[0].tree, tuple(turns)))
+            self._tell(Played(turns[0].tree_id, tuple(turns)))
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         ids = tuple(turn.id for turn in tree.turns)

@@ -214,5 +214,5 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         turn = node.turn
         while turn is not None:
             path.append(turn)
-            turn = by_id[turn.parent] if turn.parent is not None else None
+            turn = by_id[turn.parent_id] if turn.parent_id is not None else None
         return path[::-1]

@@ -53,13 +53,13 @@ async def judge(
         search_score = seen.score if seen is not None and game.evidence.searched else None
         info |= what_was_seen(seen)
     known: dict[str, Any] = {
-        "tree": tree,
+        "tree_id": tree,
         "id": expansion.turn_ids[index],
-        "parent": expansion.parent.turn.id if expansion.parent.turn else None,
-        "group": expansion.group,
+        "parent_id": expansion.parent.turn.id if expansion.parent.turn else None,
+        "group_id": expansion.group,
         "agent": expansion.agent,
         "policy": policy,
-        "problem": problem.id,
+        "problem_id": problem.id,
         "action": action,
         "grade": grade,
         "search_score": search_score,

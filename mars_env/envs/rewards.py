@@ -71,8 +71,8 @@ def team_outcome(tree: Tree) -> Mapping[str, float | None]:
     by_id = {turn.id: turn for turn in tree.turns}
     children: dict[str, list[str]] = {}
     for turn in tree.turns:
-        if turn.parent is not None:
-            children.setdefault(turn.parent, []).append(turn.id)
+        if turn.parent_id is not None:
+            children.setdefault(turn.parent_id, []).append(turn.id)
 
     rewards: dict[str, float | None] = {}
     for turn in sorted(tree.turns, key=lambda turn: -turn.id.count(".")):  # leaves first
@@ -83,7 +83,7 @@ def team_outcome(tree: Tree) -> Mapping[str, float | None]:
             continue
         current: Turn | None = turn
         while current is not None and current.grade is None:
-            current = by_id[current.parent] if current.parent is not None else None
+            current = by_id[current.parent_id] if current.parent_id is not None else None
         rewards[turn.id] = current.grade.score if current is not None and current.grade else None
     return rewards
 

@@ -235,7 +235,7 @@ def refinement(
 
 def _chain(tree: Tree) -> list[Turn]:
     """The turns of an episode from first to last."""
-    child = {t.parent: t for t in tree.turns}
+    child = {t.parent_id: t for t in tree.turns}
     if len(child) != len(tree.turns):
         raise ConfigError(f"the tree {tree.id!r} branches; self-refinement is played as episodes that do not")
     chain: list[Turn] = []

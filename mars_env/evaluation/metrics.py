@@ -136,18 +136,18 @@ def judged_turn(turn: Turn, by_id: Mapping[str, Turn]) -> Turn | None:
         turn: A turn of a tree.
         by_id: The tree's turns by id.
     """
-    parent = turn.parent
+    parent = turn.parent_id
     while parent is not None:
         above = by_id[parent]
         if above.grade is not None:
             return above
-        parent = above.parent
+        parent = above.parent_id
     return None
 
 
 def first_attempts(tree: Tree) -> list[Turn]:
     """The graded root turns: one in an episode, a group's worth in a grouped rollout."""
-    return [t for t in tree.turns if t.parent is None and t.grade is not None]
+    return [t for t in tree.turns if t.parent_id is None and t.grade is not None]
 
 
 def system_right(tree: Tree) -> bool | None:
@@ -161,7 +161,7 @@ def system_right(tree: Tree) -> bool | None:
     if tree.final is None:
         if any(_is_unknown(turn) for turn in tree.turns):
             return None
-        parents = [t.parent for t in tree.turns]
+        parents = [t.parent_id for t in tree.turns]
         return False if len(set(parents)) == len(parents) else None
     return next((is_right(t) for t in tree.turns if t.id == tree.final), None)
 
@@ -425,9 +425,9 @@ def rounds(tree: Tree) -> int:
         above: Turn | None = turn
         while above is not None and above.id not in depth:
             path.append(above)
-            above = by_id[above.parent] if above.parent is not None else None
+            above = by_id[above.parent_id] if above.parent_id is not None else None
         for step in reversed(path):
-            depth[step.id] = depth[step.parent] + ("verdict" in step.info)
+            depth[step.id] = depth[step.parent_id] + ("verdict" in step.info)
     return max(depth.values())
 
 

@@ -237,8 +237,8 @@ async def _answers_of(problems: Iterable[Problem], trees: Sequence[Tree]) -> Ans
     for tree in trees:
         turns = first_attempts(tree)
         votes = await answers(by_id[tree.problem.id], [turn.text for turn in turns])
-        found.update(((turn.tree, turn.id), vote) for turn, vote in zip(turns, votes, strict=True))
-    return lambda turn: found.get((turn.tree, turn.id))
+        found.update(((turn.tree_id, turn.id), vote) for turn, vote in zip(turns, votes, strict=True))
+    return lambda turn: found.get((turn.tree_id, turn.id))
 
 
 def _voted_by(problems: Iterable[Problem]) -> str:

@@ -207,7 +207,7 @@ def _steps(tree: Tree, max_characters: int, max_turns: int) -> Iterator[_Step]:
     by_id = {turn.id: turn for turn in tree.turns}
     children: dict[str | None, list[Turn]] = {}
     for turn in tree.turns:
-        children.setdefault(turn.parent, []).append(turn)
+        children.setdefault(turn.parent_id, []).append(turn)
     stack: list[_Step | Turn] = []
 
     def push(turns: list[Turn]) -> None:

@@ -42,7 +42,7 @@ def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
     """
     states: dict[str | None, Any] = {None: game.rules.start(tree.problem)}
     for turn in tree.turns:
-        state = states[turn.parent]
+        state = states[turn.parent_id]
         yield turn, game.rules.observe(state, turn.agent)
         states[turn.id] = follow(game, state, turn)
 
@@ -196,8 +196,8 @@ _COLUMNS = (
 def _flat(tree: Tree, turn: Turn, number: int, completion: Completion) -> dict[str, Any]:
     grade = turn.grade
     values = (
-        turn.tree, turn.id, turn.parent, turn.group, turn.agent, turn.role, turn.policy, turn.problem,
-        tree.problem.statement, turn.id == tree.final, turn.text,
+        turn.tree_id, turn.id, turn.parent_id, turn.group_id, turn.agent, turn.role, turn.policy,
+        turn.problem_id, tree.problem.statement, turn.id == tree.final, turn.text,
         None if grade is None else str(grade.verdict), None if grade is None else grade.score,
         None if grade is None else grade.reason, turn.search_score, turn.reward,
         json.dumps(dict(turn.info), allow_nan=False), turn.seconds,
@@ -239,4 +239,4 @@ def _answer(turn: Turn, prompt: str | list[Message]) -> str | list[Message]:
 
 
 def _origin(turn: Turn) -> dict[str, Any]:
-    return {"role": turn.role, "problem": turn.problem, "tree": turn.tree, "turn": turn.id}
+    return {"role": turn.role, "problem": turn.problem_id, "tree": turn.tree_id, "turn": turn.id}

@@ -25,7 +25,7 @@ def groups_of(trees: Iterable[Tree]) -> list[Group]:
     groups: dict[str, list[Turn]] = {}
     for tree in trees:
         for turn in tree.turns:
-            groups.setdefault(turn.group, []).append(turn)
+            groups.setdefault(turn.group_id, []).append(turn)
     return [Group(id, tuple(turns)) for id, turns in groups.items()]
 
 

@@ -303,7 +303,7 @@ class _Schedule:
         Raises:
             ConfigError: They are not a whole group.
         """
-        group, key = Group(turns[0].group, tuple(turns)), _key(turns[0].tree, turns[0].id)
+        group, key = Group(turns[0].group_id, tuple(turns)), _key(turns[0].tree_id, turns[0].id)
         begun = self._under_way.pop(key, self.version)  # one that was stored is as old as it tells
         if self._size is None or group.id in self._trained:
             return
@@ -312,7 +312,7 @@ class _Schedule:
                 f"the group {group.id} grows with its tree and cannot be trained before that is finished: "
                 "leave groups_per_update out, or grow the trees in groups (mars_env.envs.grouped)"
             )
-        ready = _Ready(group, begun, self._trees[turns[0].tree])
+        ready = _Ready(group, begun, self._trees[turns[0].tree_id])
         if self._is_stale(ready):
             return
         ready.tree.untrained += 1

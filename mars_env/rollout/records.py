@@ -15,6 +15,7 @@ from mars_env.envs.rewards import REWARD_FAULTS
 from mars_env.types import Action, Completion, Grade, Problem, Turn, Verdict
 
 _TURN_FIELDS = [f.name for f in fields(Turn) if f.name not in ("action", "grade")]
+_TURN_COLUMNS = [name.removesuffix("_id") for name in _TURN_FIELDS]  # files say "tree" for `tree_id`
 _COMPLETION_FIELDS = [f.name for f in fields(Completion)]
 _GRADE_FIELDS = [f.name for f in fields(Grade)]
 _turn_values, _completion_values, _grade_values = (  # several times faster than getattr for each field
@@ -40,7 +41,7 @@ def turn_to_row(turn: Turn) -> dict[str, Any]:
         >>> turn_from_row(turn_to_row(turn)) == turn
         True
     """
-    row: dict[str, Any] = dict(zip(_TURN_FIELDS, _turn_values(turn), strict=True))
+    row: dict[str, Any] = dict(zip(_TURN_COLUMNS, _turn_values(turn), strict=True))
     row["info"] = dict(turn.info)
     row["text"] = turn.action.text
     row["completions"] = [
@@ -70,9 +71,8 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
         grade = Grade(**{**grade, "verdict": Verdict(grade["verdict"])})
     completions = tuple(_completion(completion) for completion in row["completions"])
     check_plain(row["info"])
-    return Turn(
-        action=Action(row["text"], completions), grade=grade, **{name: row[name] for name in _TURN_FIELDS}
-    )
+    values = {name: row[column] for name, column in zip(_TURN_FIELDS, _TURN_COLUMNS, strict=True)}
+    return Turn(action=Action(row["text"], completions), grade=grade, **values)
 
 
 def _completion(row: Mapping[str, Any]) -> Completion:

@@ -27,7 +27,7 @@ async def regrade(tree: Tree, game: Game) -> Tree:
     nodes: dict[str | None, Node] = {None: Node(None, game.rules.start(tree.problem))}
     paths: dict[str | None, tuple[Turn, ...]] = {None: ()}
     for turn in tree.turns:
-        state, path = nodes[turn.parent].state, paths[turn.parent]
+        state, path = nodes[turn.parent_id].state, paths[turn.parent_id]
         grade = await game.grade(tree.problem, state, turn.action)
         search_score = turn.search_score
         if game.evidence is not None and game.evidence.grader is None:  # the search sees the grade itself

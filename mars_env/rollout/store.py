@@ -90,7 +90,7 @@ class Store:
         for row in _recovered_rows(self.path / TURNS):
             if not isinstance(row.get("tree"), str) or row["tree"] not in self.finished:
                 turn = _read(self.path / TURNS, row, turn_from_row)
-                self._earlier.setdefault(turn.tree, {})[turn.id] = turn
+                self._earlier.setdefault(turn.tree_id, {})[turn.id] = turn
         self._turns = _open(self.path / TURNS, "a")
         self._trees = _open(self.path / TREES, "a")
 
@@ -177,7 +177,7 @@ def read_run(path: str | Path) -> Run:
     for _, row in _rows(path / TURNS):
         if not isinstance(row.get("tree"), str) or row["tree"] in turns:
             turn = _read(path / TURNS, row, turn_from_row)
-            turns[turn.tree][turn.id] = turn
+            turns[turn.tree_id][turn.id] = turn
     trees = [_tree(path / TREES, row, problems, turns[tree]) for tree, row in finished.items()]
     order = {problem: i for i, problem in enumerate(problems)}
     trees.sort(key=lambda tree: (order[tree.problem.id], int(tree.id.rpartition("#")[2])))
@@ -188,7 +188,7 @@ def _tree(
     path: Path, row: Mapping[str, Any], problems: Mapping[str, Problem], turns: Mapping[str, Turn]
 ) -> Tree:
     """The tree of a row, its problem and its turns, whose parents must be among them."""
-    lost = next((t for t in turns.values() if t.parent is not None and t.parent not in turns), None)
+    lost = next((t for t in turns.values() if t.parent_id is not None and t.parent_id not in turns), None)
     if row["problem"] not in problems:
         raise StoreError(f"{path}: the problem {row['problem']!r} of tree {row['tree']!r} is not stored")
     if lost is not None:

@@ -63,7 +63,7 @@ def turn_key(turn: Turn) -> TurnKey:
         >>> turn_key(_example_group("g", [1.0]).turns[0])
         ('g', '0')
     """
-    return turn.tree, turn.id
+    return turn.tree_id, turn.id
 
 
 def group_normalised(
@@ -166,7 +166,7 @@ def known_turns(group: Group) -> tuple[Turn, ...]:
     for turn in group.turns:
         if turn.reward is not None and not np.isfinite(turn.reward):
             raise ConfigError(
-                f"turn {turn.id} of tree {turn.tree} ({turn.agent}) has the reward {turn.reward!r}: "
+                f"turn {turn.id} of tree {turn.tree_id} ({turn.agent}) has the reward {turn.reward!r}: "
                 "rewards are finite numbers, or None where unknown"
             )
     return tuple(turn for turn in group.turns if turn.reward is not None)
@@ -241,8 +241,8 @@ def _refuse_repeats(groups: Sequence[Group]) -> None:
         for turn in group.turns:
             if turn_key(turn) in keys:
                 raise ConfigError(
-                    f"turn {turn.id} of tree {turn.tree} occurs twice in one batch, the second time in group "
-                    f"{group.id!r}: a turn belongs to one group"
+                    f"turn {turn.id} of tree {turn.tree_id} occurs twice in one batch, the second time "
+                    f"in group {group.id!r}: a turn belongs to one group"
                 )
             keys.add(turn_key(turn))
 

@@ -110,7 +110,7 @@ def trained_turns(
 
 
 def _refuse_untrainable(turn: Turn, policies: Collection[str] | None) -> None:
-    where = f"turn {turn.id} of tree {turn.tree} ({turn.agent})"
+    where = f"turn {turn.id} of tree {turn.tree_id} ({turn.agent})"
     freeze = "or leave its role out of train_roles"
     if policies is not None and turn.policy not in policies:
         raise ConfigError(
@@ -132,13 +132,13 @@ def _refuse_untrainable(turn: Turn, policies: Collection[str] | None) -> None:
 def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:
     if turn.reward is None:  # an estimator of the user's own may be at fault
         raise ConfigError(
-            f"turn {turn.id} of tree {turn.tree} has an advantage, but its reward is unknown (None): "
+            f"turn {turn.id} of tree {turn.tree_id} has an advantage, but its reward is unknown (None): "
             "an estimator leaves such turns out"
         )
     return TurnSample(
-        tree=turn.tree,
+        tree=turn.tree_id,
         turn=turn.id,
-        group=turn.group,
+        group=turn.group_id,
         agent=turn.agent,
         role=turn.role,
         policy=turn.policy,

@@ -73,9 +73,9 @@ def _shaped(
     if turn.reward is None:
         return turn
     # Differences first, averages then: where all rewards are equal, the difference is exactly zero.
-    siblings = [turn.reward - r for id, r in families[turn.tree, turn.parent].items() if id != turn.id]
+    siblings = [turn.reward - r for id, r in families[turn.tree_id, turn.parent_id].items() if id != turn.id]
     to_siblings = sum(siblings) / len(siblings) if siblings else None
-    parent = None if turn.parent is None else raw[turn.tree, turn.parent]
+    parent = None if turn.parent_id is None else raw[turn.tree_id, turn.parent_id]
     to_parent = None if parent is None else turn.reward - parent
     if to_parent is None or to_siblings is None:
         gap = to_siblings if to_parent is None else to_parent
@@ -89,7 +89,7 @@ def _families(groups: Sequence[Group]) -> Mapping[_Family, Mapping[str, float]]:
     families: defaultdict[_Family, dict[str, float]] = defaultdict(dict)
     for group in groups:
         for turn in known_turns(group):
-            families[turn.tree, turn.parent][turn.id] = cast(float, turn.reward)
+            families[turn.tree_id, turn.parent_id][turn.id] = cast(float, turn.reward)
     return families
 
 
@@ -97,10 +97,10 @@ def _refuse_orphans(groups: Sequence[Group], raw: Mapping[TurnKey, float | None]
     """Refuse turns that would pass for children of the root because their parent was lost on the way."""
     for group in groups:
         for turn in group.turns:
-            if turn.parent is not None and (turn.tree, turn.parent) not in raw:
+            if turn.parent_id is not None and (turn.tree_id, turn.parent_id) not in raw:
                 raise ConfigError(
-                    f"turn {turn.id} of tree {turn.tree} has the parent {turn.parent}, which is in no group: "
-                    "tree-shaped credit needs whole trees"
+                    f"turn {turn.id} of tree {turn.tree_id} has the parent {turn.parent_id}, which is in no "
+                    "group: tree-shaped credit needs whole trees"
                 )
 
 

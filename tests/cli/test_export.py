@@ -62,7 +62,7 @@ def exported(stored, tmp_path, *options, code=0):
 
 
 def turns_by_place(path):
-    return {(turn.tree, turn.id): turn for tree in read_run(path).trees for turn in tree.turns}
+    return {(turn.tree_id, turn.id): turn for tree in read_run(path).trees for turn in tree.turns}
 
 
 def test_supervised_rows_are_the_right_turns_with_the_prompts_that_were_asked(stored, tmp_path):
@@ -151,7 +151,7 @@ def test_the_table_holds_all_turns(stored, tmp_path):
         assert (row["verdict"], row["score"]) == (
             (str(grade.verdict), grade.score) if grade else (None, None)
         )
-        assert (row["reward"], row["role"], row["parent"]) == (turn.reward, turn.role, turn.parent)
+        assert (row["reward"], row["role"], row["parent"]) == (turn.reward, turn.role, turn.parent_id)
         assert row["completion_text"] == turn.action.completions[0].text
         assert json.loads(row["info"]) == dict(turn.info)
     assert sum(row["final"] for row in rows) == 24

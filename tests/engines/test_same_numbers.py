@@ -410,5 +410,5 @@ def test_group_normalisations_differ_only_in_what_is_added_to_the_deviation(grou
         for eps, allowed in ((1e-9, 1e-5), (1e-4, 5e-4)):
             theirs = (rewards - rewards.mean()) / (rewards.std() + eps)
             for turn, value in zip(group.turns, theirs.tolist(), strict=True):
-                advantage = ours.get((turn.tree, turn.id), 0.0)
+                advantage = ours.get((turn.tree_id, turn.id), 0.0)
                 assert value == pytest.approx(advantage, abs=allowed)

@@ -125,10 +125,12 @@ def test_advantages_are_the_local_trainers_and_each_policy_sees_its_own_turns(ru
         expected = {"one": {}, "two": {}}
         for turn in tree.turns:
             assert turn.policy == {"coder_0": "one", "coder_1": "two"}[turn.agent]
-            if (turn.tree, turn.id) in advantages:
+            if (turn.tree_id, turn.id) in advantages:
                 [completion] = turn.action.completions
                 ids = (*completion.prompt_ids, *completion.token_ids)
-                expected[turn.policy].setdefault(ids, []).append((advantages[turn.tree, turn.id], completion))
+                expected[turn.policy].setdefault(ids, []).append(
+                    (advantages[turn.tree_id, turn.id], completion)
+                )
         for policy, turns in expected.items():
             found = {}
             for experience in update["experiences"].get(policy, ()):

@@ -13,13 +13,13 @@ PROBLEM = Problem("p", "What is 2 + 2?", "4")
 def turn_of(expansion, index, text, reward):
     parent = expansion.parent.turn
     return Turn(
-        tree="p#0",
+        tree_id="p#0",
         id=expansion.turn_ids[index],
-        parent=parent and parent.id,
-        group=expansion.group,
+        parent_id=parent and parent.id,
+        group_id=expansion.group,
         agent=expansion.agent,
         policy="",
-        problem="p",
+        problem_id="p",
         action=Action(text),
         reward=reward,
     )

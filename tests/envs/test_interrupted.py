@@ -113,7 +113,7 @@ async def test_cut_turns_leave_their_groups_and_are_counted_by_role():
     groups = groups_of([tree])
     solver = next(group for group in groups if group.turns[0].role == "solver")
     assert [turn.reward for turn in solver.turns] == [1.0, 0.0, None, None]
-    carried_on = {turn.parent for turn in tree.turns if turn.role == "verifier"}
+    carried_on = {turn.parent_id for turn in tree.turns if turn.role == "verifier"}
     assert not carried_on & {"2", "3"}  # a known solution is preferred
     assert role_metrics(groups, frozenset())["solver"]["interrupted"] == 2.0
     assert role_metrics(groups, frozenset())["solver"]["truncated"] == 0.0
@@ -141,7 +141,7 @@ async def test_a_search_is_told_that_a_cut_node_is_lost_and_an_empty_one_is_not_
     [tree] = await collect(searching, some, [Job(PROBLEM)], seed=0)
     cut = [turn for turn in tree.turns if turn.action.interrupted]
     assert len(cut) == 2 and all(turn.search_score is None and turn.reward is None for turn in cut)
-    assert not {turn.parent for turn in tree.turns} & {turn.id for turn in cut}  # nothing grows on it
+    assert not {turn.parent_id for turn in tree.turns} & {turn.id for turn in cut}  # nothing grows on it
     assert system_right(tree) is True
     none = {"solver_0": Solver(Model(("\\boxed{5}", "context")))}
     [empty] = await collect(searching, none, [Job(PROBLEM)], seed=0)

@@ -80,7 +80,7 @@ def test_an_observation_is_one_node():
     by_call = sorted(tree.turns, key=lambda turn: turn.info["call"])
     assert {s["mode"] for s in seen} == {"generate", "refine"}
     for turn, observation in zip(by_call, seen, strict=True):
-        parent = by_id.get(turn.parent)
+        parent = by_id.get(turn.parent_id)
         assert observation["problem"] == PROBLEM.statement and observation["kind"] == "math"
         assert observation["mode"] == turn.info["mode"] == ("refine" if parent else "generate")
         assert observation["solution"] == (parent.text if parent else "")
@@ -123,13 +123,13 @@ def test_what_the_search_cannot_judge_is_lost_to_it():
     assert lost and lost == {turn.id for turn in tree.turns if len(turn.text) == 3}
     assert all(turn.reward is None and turn.info["search_unknown"] == "no verdict" for turn in tree.turns
                if turn.id in lost)  # fmt: skip
-    assert not any(turn.parent in lost for turn in tree.turns)
+    assert not any(turn.parent_id in lost for turn in tree.turns)
     assert len(tree.turns) == 40
 
 
 def test_an_unknown_grade_is_lost_in_training():
     tree = played(game_of(schedule="training"), lambda observation: "unknown")
-    assert all(turn.reward is None and turn.parent is None for turn in tree.turns)
+    assert all(turn.reward is None and turn.parent_id is None for turn in tree.turns)
     assert tree.final is None
 
 
@@ -181,8 +181,10 @@ def test_the_environment_plays_the_same_tree_as_the_engine():
         observation, _, over, _, _ = env.last()
         env.step(None if over else longer(observation))
     engine = played(env.game, seed=env.tree_seed)
-    shown = [(t.id, t.agent, t.text, t.reward, t.group) for t in sorted(env.tree.turns, key=lambda t: t.id)]
-    assert shown == [(t.id, t.agent, t.text, t.reward, t.group) for t in engine.turns]
+    shown = [
+        (t.id, t.agent, t.text, t.reward, t.group_id) for t in sorted(env.tree.turns, key=lambda t: t.id)
+    ]
+    assert shown == [(t.id, t.agent, t.text, t.reward, t.group_id) for t in engine.turns]
     assert env.tree.final == engine.final is not None
 
 

@@ -37,13 +37,13 @@ def episode(problem, sample, script, *, final=None, tokens=10, fault="", truncat
         )
         turns.append(
             Turn(
-                tree=f"{problem}#{sample}",
+                tree_id=f"{problem}#{sample}",
                 id="0" + ".0" * i,
-                parent="0" + ".0" * (i - 1) if i else None,
-                group="",
+                parent_id="0" + ".0" * (i - 1) if i else None,
+                group_id="",
                 agent=ROLES[kind],
                 policy="policy",
-                problem=problem,
+                problem_id=problem,
                 action=Action(text, (completion,)),
                 grade=GRADES[mark] if kind != "V" else None,
                 reward=1.0 if mark == "+" else 0.0,

@@ -89,7 +89,7 @@ async def test_a_team_on_one_model_plays_in_groups(calibration):
         ("assessor", 4),
         ("assessor", 4),
     ]
-    judged = {turn.parent for group in groups[1:] for turn in group.turns}
+    judged = {turn.parent_id for group in groups[1:] for turn in group.turns}
     grades = {turn.id: turn.reward for turn in groups[0].turns}
     assert {grades[id] for id in judged} == {0.0, 1.0}, "balanced: one right and one wrong solution"
     assert len(group_normalised(groups)) == 12

@@ -39,7 +39,7 @@ class Recorded(LocalTrainer):
             {
                 "attempt": os.getpid(),
                 "step": self.steps + 1,
-                "tree": turn.tree,
+                "tree": turn.tree_id,
                 "turn": turn.id,
                 "policy": turn.policy,
                 "age": self.policies[turn.policy].version - min(version for version, _ in c.versions),

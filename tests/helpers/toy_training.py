@@ -84,13 +84,13 @@ def toy_groups(model: torch.nn.Module, step: int, *, problems: int = 2, size: in
         seed = derive_seed("toy", step, problem)
         turns = tuple(
             Turn(
-                tree=f"{step}/{problem}#0",
+                tree_id=f"{step}/{problem}#0",
                 id=str(i),
-                parent=None,
-                group=f"{step}/{problem}",
+                parent_id=None,
+                group_id=f"{step}/{problem}",
                 agent="solver_0",
                 policy="mars",
-                problem=str(problem),
+                problem_id=str(problem),
                 action=Action(c.text, (c,)),
                 reward=sum(token > 5 for token in c.token_ids) / len(c.token_ids),
             )

@@ -73,7 +73,7 @@ async def test_rewards_are_the_papers():
         by_id = {turn.id: turn for turn in tree.turns}
         for turn in tree.turns:
             if turn.role == "verifier":
-                right = by_id[turn.parent].grade.score == 1.0
+                right = by_id[turn.parent_id].grade.score == 1.0
                 assert turn.reward == float((turn.info["verdict"] == "Correct") == right)
                 assert turn.grade is None
             else:
@@ -86,7 +86,7 @@ async def test_groups_share_one_input():
     assert sum(len(group.turns) for group in groups) == sum(len(tree.turns) for tree in trees)
     for group in groups:
         assert len(group.turns) == 4
-        assert len({(turn.tree, turn.parent, turn.agent) for turn in group.turns}) == 1
+        assert len({(turn.tree_id, turn.parent_id, turn.agent) for turn in group.turns}) == 1
 
 
 async def test_finished_groups_are_handed_on_at_once():
@@ -197,7 +197,7 @@ async def test_a_team_reward_is_the_mean_over_branches():
     tree = await play(game, cast(game.rules, Guesser()), Job(PROBLEMS[4]), seed=1)
     children = {}
     for turn in tree.turns:
-        children.setdefault(turn.parent, []).append(turn)
+        children.setdefault(turn.parent_id, []).append(turn)
     assert any(turn.id in children for turn in tree.turns)
     for turn in tree.turns:
         below = children.get(turn.id)

@@ -48,7 +48,9 @@ def kill_when(directory, turns):
 
 
 def timeless(tree):
-    turns = [(t.id, t.parent, t.agent, t.action, t.reward, t.grade and t.grade.verdict) for t in tree.turns]
+    turns = [
+        (t.id, t.parent_id, t.agent, t.action, t.reward, t.grade and t.grade.verdict) for t in tree.turns
+    ]
     return tree.id, tree.final, tree.fault, turns
 
 

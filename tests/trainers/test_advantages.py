@@ -82,7 +82,7 @@ def test_advantages_have_mean_zero_and_unit_deviation_in_each_group(table):
     groups = [group(str(i), rewards) for i, rewards in enumerate(table)]
     advantages = group_normalised(groups)
     for g in groups:
-        own = [advantages[t.tree, t.id] for t in g.turns if (t.tree, t.id) in advantages]
+        own = [advantages[t.tree_id, t.id] for t in g.turns if (t.tree_id, t.id) in advantages]
         if own:
             assert sum(own) == pytest.approx(0, abs=1e-9)
             assert sum(a * a for a in own) / (len(own) - 1) == pytest.approx(1, rel=1e-4)

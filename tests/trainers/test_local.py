@@ -31,7 +31,7 @@ def renamed(groups, agent, policy):
     return [
         Group(
             f"{g.id}/{agent}",
-            tuple(replace(t, tree=f"{t.tree}/{agent}", agent=agent, policy=policy) for t in g.turns),
+            tuple(replace(t, tree_id=f"{t.tree_id}/{agent}", agent=agent, policy=policy) for t in g.turns),
         )
         for g in groups
     ]
@@ -343,7 +343,7 @@ def test_fit_refreshes_logs_and_closes_also_when_a_rollout_fails(toy, groups):
 
 
 def test_an_estimator_of_ones_own(toy, groups):
-    chosen = {(groups[0].turns[0].tree, "0"): 1.0}
+    chosen = {(groups[0].turns[0].tree_id, "0"): 1.0}
     tiny = LocalTrainer({"mars": Policy(toy.tiny_model())}, estimator=lambda _: chosen)
     metrics = tiny.step(groups)
     assert metrics.policies["mars"]["completions"] == 1

@@ -138,11 +138,11 @@ async def test_rollouts_are_trees_with_parents_versions_and_the_nodes_of_all_age
         groups = (await anext(batches)).groups
     turns: list[Turn] = [turn for group in groups for turn in group.turns]
     assert {turn.policy for turn in turns} == {"a", "b"}
-    assert {turn.group for turn in turns} == {group.id for group in groups} == {t.tree for t in turns}
+    assert {turn.group_id for turn in turns} == {group.id for group in groups} == {t.tree_id for t in turns}
     for group in groups:
         ids = {turn.id for turn in group.turns}
-        assert all(turn.parent is None or turn.parent in ids for turn in group.turns)
-    assert any(turn.parent is not None for turn in turns)
+        assert all(turn.parent_id is None or turn.parent_id in ids for turn in group.turns)
+    assert any(turn.parent_id is not None for turn in turns)
     for turn in turns:
         (completion,) = turn.action.completions
         assert completion.versions == ((4 if turn.policy == "a" else 0, len(completion.token_ids)),)

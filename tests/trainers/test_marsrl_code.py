@@ -71,10 +71,10 @@ def test_each_prompt_to_be_trained_on_tells_what_came_of_its_own_program():
             return (await anext(batches)).groups
 
     groups = asyncio.run(first())
-    solutions = {(turn.tree, turn.id): turn for group in groups for turn in group.turns}
+    solutions = {(turn.tree_id, turn.id): turn for group in groups for turn in group.turns}
     told = set()
     for turn in (turn for turn in solutions.values() if turn.role == "verifier"):
-        judged = solutions[turn.tree, turn.parent]
+        judged = solutions[turn.tree_id, turn.parent_id]
         (completion,) = turn.action.completions
         prompt = model.tokenizer.decode(completion.prompt_ids)
         assert judged.info["feedback"] in prompt and "<feedback>" in prompt

@@ -65,7 +65,7 @@ def test_advantages_are_those_of_the_local_trainer():
     """Credit along the tree and overlong penalty change the advantage; the reward stays the recorded one."""
     long = replace(GOOD, token_ids=(3,) * 8, logprobs=(-0.5,) * 8)
     turns = [turn("0", 1.0), turn("1", 0.0, long), turn("0.0", 1.0), turn("0.1", 0.0)]
-    tree = Group("g", tuple(replace(t, parent=t.id.rpartition(".")[0] or None) for t in turns))
+    tree = Group("g", tuple(replace(t, parent_id=t.id.rpartition(".")[0] or None) for t in turns))
     config = TrainConfig(tree_credit=TreeCredit(), overlong=Overlong(limit=8, buffer=4))
     samples = turn_samples([tree], config)
     expected = collect([tree], estimator_of(config)([tree]), ["mars"])["mars"]
