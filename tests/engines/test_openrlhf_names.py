@@ -58,7 +58,8 @@ def _parameters(value):
 
 def test_every_name_that_is_touched_is_where_it_was():
     """In a process of its own: OpenRLHF imports flash_attn, which only the shim has here."""
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent / "openrlhf_shim")}
+    shim = str(Path(__file__).parent / "openrlhf_shim")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([shim, os.environ.get("PYTHONPATH", "")])}
     env |= {"MARS_ENV_OPENRLHF_ON_CPU": "1", "DS_ACCELERATOR": "cpu"}
     code = CHECK.format(here=str(Path(__file__).parent))
     told = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)

@@ -33,7 +33,7 @@ HELPERS = str(Path(sums.__file__).parent)
 def running():
     """One Ray for the tests of this module, with more CPUs than the machine has: they mostly wait."""
     patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", HELPERS)  # for its processes
+    patch.setenv("PYTHONPATH", HELPERS, prepend=os.pathsep)  # for its processes
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     patch.setenv("RAY_SCHEDULER_EVENTS", "0")
     ray.init(
@@ -226,10 +226,7 @@ def evaluation(directory, *more):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
 def test_a_stopped_driver_leaves_no_process_and_its_run_goes_on(how, tmp_path):
     """The command line starts a Ray of its own; resumed in one process, the run is as it would have been."""
-    environment = {**os.environ, "PYTHONPATH": HELPERS}
-    run = partial(
-        subprocess.Popen, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    run = partial(subprocess.Popen, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     whole = run(evaluation(tmp_path / "whole"))
     process = run(evaluation(tmp_path / "run", "--workers", "ray:2"), start_new_session=True)
     turns, until = tmp_path / "run" / "turns.jsonl", time.monotonic() + 90
@@ -267,7 +264,6 @@ def test_the_command_line_joins_a_cluster_and_leaves_it_as_it_was(tmp_path):
             ),
             *("--out", tmp_path, "--workers", "ray:2", "--ray-address", address, "--json"),
         ),
-        env={**os.environ, "PYTHONPATH": HELPERS},
         capture_output=True,
         text=True,
         timeout=100,

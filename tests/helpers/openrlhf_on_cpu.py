@@ -37,10 +37,11 @@ MINIATURE = {
 
 def environment(address, paths=()):
     """Of the processes of a run, which can import what lies in `paths`."""
+    found = [*map(str, (SHIM, *paths)), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **ENGINES,
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, (SHIM, *paths))),
+        "PYTHONPATH": os.pathsep.join(found),
         "MARS_ENV_OPENRLHF_ON_CPU": "1",
         "DS_ACCELERATOR": "cpu",
         "RAY_ADDRESS": address,
