@@ -6,7 +6,7 @@
 # Hardware   8 GPUs of 80 GB on one node, 256 GB of host memory. Engines and trainer share the GPUs in turn: engines
 #            sleep while the policy is trained, optimiser and gradients go to the host while they sample. --dry-run
 #            prints the estimate: about 52 GiB while rolling out, 62 GiB while training.
-# To change  --train.micro_batch_size stays 1 at this length: --mars.overflow unknown --data.max_len decides the memory of training. With GPUs
+# To change  --train.micro_batch_size stays 1 at this length: --data.max_len decides the memory of training. With GPUs
 #            to spare, 4 for training and 4 for engines overlap (see marsrl_multinode.sh).
 #
 # Before and after (AIME 2025, 32 samples; the Solver alone at the same number of tokens beside it):
@@ -27,7 +27,7 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --vllm.gpu_memory_utilization 0.6 --vllm.enable_sleep --vllm.sync_backend nccl \
     --train.colocate_all --ds.enable_sleep --ds.zero_stage 3 \
     --actor.gradient_checkpointing_enable \
-    --data.max_len 24576 --rollout.max_new_tokens 16384 --rollout.temperature 0.85 \
+    --mars.overflow unknown --data.max_len 24576 --rollout.max_new_tokens 16384 --rollout.temperature 0.85 \
     --rollout.batch_size 64 --rollout.micro_batch_size 1 \
     --train.batch_size 1024 --train.micro_batch_size 1 \
     --actor.adam.lr 1e-6 --actor.lr_scheduler constant \

@@ -6,7 +6,7 @@
 #            24 GB: about 13 GiB while rolling out, 19 GiB while training. Engine and trainer share the GPU; the engine
 #            sleeps while the policy is trained.
 # To change  With a second GPU, PLACEMENT= (empty) in the environment gives engine and trainer one each.
-#            --actor.model_name_or_path for another model; --mars.overflow unknown --data.max_len and --rollout.max_new_tokens for longer
+#            --actor.model_name_or_path for another model; --data.max_len and --rollout.max_new_tokens for longer
 #            outputs (logits take 12 bytes x vocabulary a token); --mars.problems for a longer run. Any flag that is
 #            given to this script comes last and wins.
 #
@@ -31,7 +31,7 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --vllm.gpu_memory_utilization 0.4 --vllm.sync_backend nccl \
     $PLACEMENT --ds.zero_stage 2 \
     --actor.gradient_checkpointing_enable \
-    --data.max_len 4096 --rollout.max_new_tokens 2048 --rollout.temperature 0.85 \
+    --mars.overflow unknown --data.max_len 4096 --rollout.max_new_tokens 2048 --rollout.temperature 0.85 \
     --rollout.batch_size 8 --rollout.micro_batch_size 2 \
     --train.batch_size 32 --train.micro_batch_size 1 \
     --actor.adam.lr 1e-6 --algo.kl.init_coef 0 \
