@@ -277,5 +277,6 @@ def test_the_team_is_evaluated_and_logged_beside_each_policy(run, resumed):
         assert update == 4
         assert figures["eval_num_samples"] == 2
         assert figures["eval_faults"] == 0
-        assert figures["eval_programs_pass1"] == 0, "random models solve nothing"
+        assert figures.get("eval_programs_pass1", 0) == 0, "random models solve nothing"
+        assert "eval_programs_pass1" in figures or figures["eval_unknown"], figures  # a sandbox too slow
         assert logged(board, "train")[4]["team/coder/turns"] == 8
