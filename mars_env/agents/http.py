@@ -6,16 +6,14 @@ import asyncio
 import json
 import random
 import time
-import weakref
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
-from yarl import URL
 
 from mars_env.agents.endpoint import Endpoint
+from mars_env.agents.links import Link, Links
 from mars_env.agents.openai_dialect import (
     completions_of,
     context_of,
@@ -27,7 +25,7 @@ from mars_env.agents.openai_dialect import (
 )
 from mars_env.agents.prompts import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.agents.secrets import Secrets, api_key
-from mars_env.agents.wire import MOST_HEADERS, Answer, AnswerTooLong, Wire
+from mars_env.agents.wire import Answer, AnswerTooLong
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.text import logger, one_line
@@ -151,7 +149,7 @@ class HTTPModel:
         self.context: int | None = None
         self._model = model
         self._attempts, self._backoff = attempts, backoff
-        self._timeout, self._max_answer = aiohttp.ClientTimeout(total=timeout), max_answer
+        self._timeout = timeout
         self._health_interval, self._health_checks = health_interval, set[asyncio.Task[None]]()
         self._samples_per_call, self._limit_field = samples_per_call, limit_field
         clash = {"model", "messages", "prompt", "n", "seed", "stop", "stream", limit_field} & {
@@ -167,7 +165,7 @@ class HTTPModel:
         self._secrets = Secrets([self._key, *(headers or {}).values()])
         for endpoint in self._endpoints:
             self._secrets.add(*endpoint.secrets)
-        self._links: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Link] = weakref.WeakKeyDictionary()
+        self._links = Links(self._headers, timeout, max_answer, concurrency)
         self._jitter = random.Random()
         self._turn = 0
 
@@ -182,9 +180,7 @@ class HTTPModel:
 
     async def aclose(self) -> None:
         """Close this event loop's connections. The model can be used again afterwards."""
-        link = self._links.pop(asyncio.get_running_loop(), None)
-        if link is not None:
-            await link.keeper.aclose()
+        await self._links.aclose()
 
     @property
     def endpoints(self) -> list[str]:
@@ -193,14 +189,11 @@ class HTTPModel:
 
     async def learn_context(self) -> int | None:
         """Ask the servers what the model can hold, and keep it as `context`; None where no one tells."""
-        link = self._links.get(asyncio.get_running_loop()) or await self._connect()
-        limit = aiohttp.ClientTimeout(total=self._health_interval)
+        link = self._links.open or await self._links.connect()
         told = []
         for endpoint in self._endpoints:
-            url = endpoint.base / "models"
             try:
-                async with link.session.get(url, timeout=limit, allow_redirects=False) as response:
-                    body = await response.content.read(_LIST_BYTES) if response.status == 200 else b""
+                _, body = await link.get(endpoint.base / "models", self._health_interval, _LIST_BYTES)
             except (*_NETWORK, RuntimeError):
                 continue  # the first request will say what is wrong with it
             told.append(context_of(body, self._model))
@@ -309,14 +302,14 @@ class HTTPModel:
         )
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         body = f"{head}{tail}{seed}}}".encode()
-        link = self._links.get(asyncio.get_running_loop()) or await self._connect()
+        link = self._links.open or await self._links.connect()
         try:
             return await self._attempt(link, chat, body, n, sampling)
         except _Fault as fault:
             return await self._again(link, chat, body, n, sampling, fault)
 
     async def _again(
-        self, link: _Link, chat: bool, body: bytes, n: int, sampling: Sampling, first: _Fault
+        self, link: Link, chat: bool, body: bytes, n: int, sampling: Sampling, first: _Fault
     ) -> list[Completion]:
         """The attempts after the first one, which failed."""
         pending: _Fault | None = first
@@ -346,7 +339,7 @@ class HTTPModel:
         return max(backoff, told)
 
     async def _attempt(
-        self, link: _Link, chat: bool, body: bytes, n: int, sampling: Sampling
+        self, link: Link, chat: bool, body: bytes, n: int, sampling: Sampling
     ) -> list[Completion]:
         self.under_way += 1
         try:
@@ -363,13 +356,11 @@ class HTTPModel:
             self.under_way -= 1
 
     async def _send(
-        self, link: _Link, endpoint: Endpoint, chat: bool, body: bytes, n: int, sampling: Sampling
+        self, link: Link, endpoint: Endpoint, chat: bool, body: bytes, n: int, sampling: Sampling
     ) -> list[Completion]:
         try:
             url = endpoint.chat if chat else endpoint.completions
-            plain = url.scheme == "http"
-            most = self._max_answer
-            answer = await (link.wire.post(url, body) if plain else _post(link.session, url, body, most))
+            answer = await link.post(url, body)
             if answer.status != 200:
                 raise self._refusal(endpoint, answer)
             completions = completions_of(
@@ -398,7 +389,7 @@ class HTTPModel:
         endpoint.failures, endpoint.reachable = 0, True
         return completions
 
-    def _choose(self, link: _Link) -> Endpoint | None:
+    def _choose(self, link: Link) -> Endpoint | None:
         """The least busy endpoint that is well and does not rest, in turn among equals.
 
         If there is none, the one whose rest ends first; None if all are drained.
@@ -421,21 +412,20 @@ class HTTPModel:
             return min(awake, key=_busy)
         return min(order, key=_rested_at, default=None)
 
-    async def _admitted(self, link: _Link) -> Endpoint:
+    async def _admitted(self, link: Link) -> Endpoint:
         """An endpoint, as soon as one is admitted."""
-        limit = time.monotonic() + (self._timeout.total or 0.0)
+        limit = time.monotonic() + self._timeout
         while (endpoint := self._choose(link)) is None:
             if time.monotonic() > limit:
                 raise ModelError(f"{self.name}: every endpoint is drained; admit one")
             await asyncio.sleep(0.02)
         return endpoint
 
-    async def _check(self, link: _Link, endpoint: Endpoint) -> None:
+    async def _check(self, link: Link, endpoint: Endpoint) -> None:
         """Ask a server for its health; any answer that is no fault of its own will do."""
-        limit = aiohttp.ClientTimeout(total=self._health_interval)
         try:
-            async with link.session.get(endpoint.health, timeout=limit, allow_redirects=False) as response:
-                alive = response.status < 500
+            status, _ = await link.get(endpoint.health, self._health_interval)
+            alive = status < 500
         except (*_NETWORK, RuntimeError):  # RuntimeError: the session closed meanwhile
             alive = False
         if not alive:
@@ -456,62 +446,6 @@ class HTTPModel:
     def _fault(self, endpoint: Endpoint, words: str) -> _Fault:
         """What went wrong, without secrets. Its cause, which may hold them, must not be kept."""
         return _Fault(f"{endpoint.base}: {one_line(self._secrets.mask(words), 300)}")
-
-    async def _connect(self) -> _Link:
-        """This event loop's session and semaphore, made on first use."""
-        loop = asyncio.get_running_loop()
-        for other in [other for other in self._links if other.is_closed()]:
-            del self._links[other]  # its session closed with it, and would keep it alive
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # the semaphore is the limit
-            timeout=self._timeout,
-            headers={**self._headers, "Accept-Encoding": "identity"},
-            auto_decompress=False,  # a small answer may unpack to a huge one
-        )
-        wire = Wire(self._headers, self._timeout.total, self._max_answer)
-        keeper = _keep(session, wire)
-        link = _Link(session, wire, asyncio.Semaphore(self.capacity), keeper)
-        self._links[loop] = link
-        await keeper.__anext__()  # does not suspend, so two first calls cannot both come here
-        return link
-
-
-async def _post(session: aiohttp.ClientSession, url: URL, body: bytes, most: int = 1 << 26) -> Answer:
-    """What `Wire.post` does, by aiohttp: for servers that are reached by TLS."""
-    async with session.post(url, data=body, allow_redirects=False) as response:
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        if len(response.raw_headers) > MOST_HEADERS:
-            raise aiohttp.ClientPayloadError(f"it has more than {MOST_HEADERS} headers")
-        if (response.content_length or 0) > most:
-            raise AnswerTooLong(most)
-        whole = bytearray()
-        async for part in response.content.iter_any():
-            whole += part
-            if len(whole) > most:
-                raise AnswerTooLong(most)
-        return Answer(response.status, headers, bytes(whole))
-
-
-async def _keep(session: aiohttp.ClientSession, wire: Wire) -> AsyncGenerator[None, None]:
-    """Holds a session and a wire until this generator is closed.
-
-    Event loops close the asynchronous generators that still run in them: all of them when
-    `asyncio.run` ends, and one that is no longer referenced at once. So the session closes with its
-    loop, or with its model, whichever goes first.
-    """
-    try:
-        yield
-    finally:
-        wire.close()
-        await session.close()
-
-
-@dataclass(eq=False, slots=True)
-class _Link:
-    session: aiohttp.ClientSession
-    wire: Wire
-    semaphore: asyncio.Semaphore
-    keeper: AsyncGenerator[None, None]
 
 
 class _Fault(Exception):

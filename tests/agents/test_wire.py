@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from mars_env.agents.http import _post
+from mars_env.agents.links import post_by_aiohttp
 from mars_env.agents.wire import AnswerTooLong, Wire
 from mars_env.errors import ConfigError
 
@@ -191,7 +191,7 @@ def test_headers_cannot_smuggle_lines():
 
 async def test_aiohttp_answers_alike():
     async with Script([sized(b"a", "X-Y: z")], [CHUNKED]) as server, aiohttp.ClientSession() as session:
-        first, second = [await _post(session, server.url, b"1") for _ in range(2)]
+        first, second = [await post_by_aiohttp(session, server.url, b"1") for _ in range(2)]
     assert (first.status, first.body, first.headers["x-y"]) == (200, b"a", "z")
     assert second.body == b"abc0123456789"
 
@@ -282,7 +282,7 @@ async def by_tls(certificate, pieces, most=1000):
 
     connector = aiohttp.TCPConnector(ssl=False)
     async with Secure(pieces) as server, aiohttp.ClientSession(connector=connector) as session:
-        return await _post(session, server.url, b"", most)
+        return await post_by_aiohttp(session, server.url, b"", most)
 
 
 async def test_the_same_bounds_hold_by_tls(certificate):

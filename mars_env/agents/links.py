@@ -1,0 +1,119 @@
+"""The connections of one model to its servers: a `Link` for each event loop that uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from mars_env.agents.wire import MOST_HEADERS, Answer, AnswerTooLong, Wire
+
+
+@dataclass(eq=False, slots=True)
+class Link:
+    """What one event loop reaches the servers by: plain HTTP by a `Wire`, TLS by an aiohttp session."""
+
+    session: aiohttp.ClientSession
+    wire: Wire
+    most: int
+    semaphore: asyncio.Semaphore
+    keeper: AsyncGenerator[None, None]
+
+    async def post(self, url: URL, body: bytes) -> Answer:
+        """Send a request; its answer holds at most `most` bytes.
+
+        Raises:
+            AnswerTooLong: The body is longer.
+            aiohttp.ClientError: The server cannot be reached, or its answer cannot be read.
+        """
+        if url.scheme == "http":
+            return await self.wire.post(url, body)
+        return await post_by_aiohttp(self.session, url, body, self.most)
+
+    async def get(self, url: URL, seconds: float, most: int = 0) -> tuple[int, bytes]:
+        """The status of a page, and at most so many bytes of it where the status is 200."""
+        limit = aiohttp.ClientTimeout(total=seconds)
+        async with self.session.get(url, timeout=limit, allow_redirects=False) as response:
+            body = await response.content.read(most) if most and response.status == 200 else b""
+            return response.status, body
+
+
+class Links:
+    """A link for each event loop, made on first use; it closes with its loop, with `aclose`, or with this.
+
+    Args:
+        headers: Of each request.
+        timeout: Seconds that one request may take; None for no limit.
+        most: Longest body of an answer, in bytes.
+        capacity: Most requests under way in one event loop.
+    """
+
+    def __init__(self, headers: Mapping[str, str], timeout: float | None, most: int, capacity: int) -> None:
+        self._headers, self._timeout = dict(headers), timeout
+        self._most, self._capacity = most, capacity
+        self._links: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = weakref.WeakKeyDictionary()
+
+    @property
+    def open(self) -> Link | None:
+        """The running event loop's link, if it has one."""
+        return self._links.get(asyncio.get_running_loop())
+
+    async def connect(self) -> Link:
+        """Make the running event loop's link."""
+        loop = asyncio.get_running_loop()
+        for other in [other for other in self._links if other.is_closed()]:
+            del self._links[other]  # its session closed with it, and would keep it alive
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # the semaphore is the limit
+            timeout=aiohttp.ClientTimeout(total=self._timeout),
+            headers={**self._headers, "Accept-Encoding": "identity"},
+            auto_decompress=False,  # a small answer may unpack to a huge one
+        )
+        wire = Wire(self._headers, self._timeout, self._most)
+        keeper = _keep(session, wire)
+        link = Link(session, wire, self._most, asyncio.Semaphore(self._capacity), keeper)
+        self._links[loop] = link
+        await keeper.__anext__()  # does not suspend, so two first calls cannot both come here
+        return link
+
+    async def aclose(self) -> None:
+        """Close the running event loop's link; the next request makes a new one."""
+        link = self._links.pop(asyncio.get_running_loop(), None)
+        if link is not None:
+            await link.keeper.aclose()
+
+
+async def post_by_aiohttp(
+    session: aiohttp.ClientSession, url: URL, body: bytes, most: int = 1 << 26
+) -> Answer:
+    """What `Wire.post` does, by aiohttp: for servers that are reached by TLS."""
+    async with session.post(url, data=body, allow_redirects=False) as response:
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        if len(response.raw_headers) > MOST_HEADERS:
+            raise aiohttp.ClientPayloadError(f"it has more than {MOST_HEADERS} headers")
+        if (response.content_length or 0) > most:
+            raise AnswerTooLong(most)
+        whole = bytearray()
+        async for part in response.content.iter_any():
+            whole += part
+            if len(whole) > most:
+                raise AnswerTooLong(most)
+        return Answer(response.status, headers, bytes(whole))
+
+
+async def _keep(session: aiohttp.ClientSession, wire: Wire) -> AsyncGenerator[None, None]:
+    """Holds a session and a wire until this generator is closed.
+
+    Event loops close the asynchronous generators that still run in them: all of them when
+    `asyncio.run` ends, and one that is no longer referenced at once. So the session closes with its
+    loop, or with its model, whichever goes first.
+    """
+    try:
+        yield
+    finally:
+        wire.close()
+        await session.close()
