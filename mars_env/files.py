@@ -20,7 +20,7 @@ _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK
 def whole(path: Path) -> Iterator[Path]:
     r"""A draft beside a file that takes its place when all is written: the file is old or new, never half.
 
-    A link in its place is replaced; what it points to stays as it is.
+    A link in its place is replaced; what it points to stays as it is. A folder, pipe or device is refused.
 
     Raises:
         OSError: It cannot be written.
@@ -33,6 +33,7 @@ def whole(path: Path) -> Iterator[Path]:
         >>> page.read_text(), len(list(page.parent.iterdir()))
         ('all of it', 1)
     """
+    _require_replaceable(path)
     draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.draft")
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _GUARDED, 0o666))
     try:
@@ -53,6 +54,27 @@ def write_whole(path: Path, text: str) -> None:
     """
     with whole(path) as draft:
         draft.write_bytes(text.encode("utf-8", "replace"))
+
+
+def open_new(path: Path) -> IO[str]:
+    """A new text file in the place of what is there, for one that is written bit by bit.
+
+    A link in its place is replaced; what it points to stays as it is.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    _require_replaceable(path)
+    path.unlink(missing_ok=True)
+    return path.open("x", encoding="utf-8")  # no link is followed by "x"
+
+
+def _require_replaceable(path: Path) -> None:
+    """A folder, pipe or device is not replaced: root would lose ``/dev/null`` to a file."""
+    with suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            raise OSError(f"{path} is no regular file")
 
 
 def open_regular(path: Path, mode: str = "rb") -> IO[Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 _SCORE = re.compile(
-    r"^[ \t*_#>`-]*score[ \t*_`]*:[ \t*_`]*(\d{1,3})(?:[ \t]*/[ \t]*10)?[ \t.*_`]*$", re.I | re.M
+    r"^[ \t*_#>`-]*score[ \t*_`]*:[ \t*_`]*(\d{1,3})(?:[ \t]*/[ \t]*10)?[ \t.*_`]*$", re.I | re.M | re.A
 )
 
 _JUDGE = (

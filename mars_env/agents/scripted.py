@@ -13,6 +13,7 @@ from typing import Any
 
 from mars_env.agents.prompts import check_request, is_messages, is_token_ids, prompt_text
 from mars_env.errors import ConfigError, ModelError
+from mars_env.files import write_whole
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
 
@@ -177,7 +178,7 @@ class ReplayModel:
 def save_records(path: str | Path, records: Iterable[Record]) -> None:
     """Write a recording as JSON lines, one record a line."""
     lines = [json.dumps(asdict(record), allow_nan=False) + "\n" for record in records]
-    Path(path).write_text("".join(lines), encoding="utf-8")
+    write_whole(Path(path), "".join(lines))
 
 
 def load_records(path: str | Path) -> list[Record]:

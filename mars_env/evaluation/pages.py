@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mars_env.errors import ConfigError
+from mars_env.files import write_whole
 
 
 def write_part(page: Path, name: str, text: str) -> None:
@@ -37,4 +38,4 @@ def write_part(page: Path, name: str, text: str) -> None:
     _, closed, after = rest.partition(end)
     if not found or not closed or begin in rest or end in before + after:
         raise ConfigError(f"{page} must hold the lines {begin.strip()!r} and {end.strip()!r}, once each")
-    page.write_text(f"{before}{begin}{text.rstrip()}\n{end}{after}", encoding="utf-8")
+    write_whole(page, f"{before}{begin}{text.rstrip()}\n{end}{after}")

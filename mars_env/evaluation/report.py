@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -20,6 +21,8 @@ from mars_env.text import one_line
 from mars_env.types import Tree
 
 SHOWN_REASONS = 5
+
+_MARKUP = re.compile(r"[\\`*~|\[$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])", re.IGNORECASE)
 
 
 class Figure(BaseModel):
@@ -308,13 +311,13 @@ def _rich(report: Report) -> Group:
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    r"""A Markdown table; bars and HTML in the cells are escaped.
+    r"""A Markdown table; bars, HTML, links and other markup in the cells are escaped.
 
     Example:
-        >>> print(markdown_table(["a"], [["x|<b>"]]))
+        >>> print(markdown_table(["a"], [["x|<b> [2](u)"]]))
         | a |
         |---|
-        | x\|&lt;b> |
+        | x\|&lt;b> \[2](u) |
     """
     lines = [list(heads), *rows]
     texts = ["| " + " | ".join(_cell(c) for c in row) + " |" for row in lines]
@@ -323,7 +326,9 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return one_line(text, 300).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    """A text that Markdown shows as it is: no link, image, emphasis, code, formula, HTML or bare address."""
+    shown = _MARKUP.sub(r"\\\g<0>", one_line(text, 300))
+    return shown.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _markdown(report: Report) -> str:

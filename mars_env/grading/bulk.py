@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mars_env.errors import ConfigError
+from mars_env.files import whole
 from mars_env.grading import grader_for
 from mars_env.sync import run_sync
 from mars_env.text import described
@@ -67,8 +68,7 @@ def grade_file(
         on_progress(0, total)
     at_once = concurrency or 4 * (os.cpu_count() or 1)
     counts: Counter[str] = Counter()
-    partial = out.with_name(out.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
+    with whole(out) as draft, draft.open("w", encoding="utf-8") as file:
 
         def write(problem: Problem, grade: Grade) -> None:
             counts[grade.verdict.value] += 1
@@ -77,7 +77,6 @@ def grade_file(
                 on_progress(counts.total(), total)
 
         run_sync(_grade_rows(read_rows(completions, problems), problems, grader, at_once, write))
-    partial.replace(out)
     return dict(counts)
 
 

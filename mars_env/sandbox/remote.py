@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
@@ -21,6 +22,13 @@ _TRIALS = 3  # of a program with which the executor fails, each beside an empty 
 DATA_FILE = "mars_env_data"
 """Where a program leaves what elsewhere it writes to file descriptor 3."""
 
+MOST_ANSWER = 20 * 2**20
+"""Most bytes of an answer that is read: 16 MiB of plain text and some more. JSON is decoded in one piece, and
+everything else in this process waits meanwhile: below 0.1 s for texts."""
+
+SMALL = 2**20
+"""Answers of more bytes are read in a thread."""
+
 _GUARANTEED = frozenset({Guarantee.WALL, Guarantee.HOST_FILES, Guarantee.ENVIRONMENT, Guarantee.SIGNALS})
 
 
@@ -29,7 +37,8 @@ class Remote:
     """A remote executor. What it does to contain programs is its own business: of ours, it reaches nothing.
 
     The executor reports no CPU time and no memory, and counts its own time-out on the clock; so a
-    verdict may depend on its load. It runs Python source alone.
+    verdict may depend on its load. It runs Python source alone. An answer of more than 20 MiB of JSON counts
+    as too much output, whatever ``Limits.output_bytes`` allows; there, a control character takes 6 bytes.
 
     Attributes:
         address: ``http://host:port``; ``/run_code`` is added.
@@ -132,9 +141,11 @@ class RemoteBox:
                 body = bytearray()
                 async for chunk in response.content.iter_chunked(1 << 16):
                     body += chunk
-                    if len(body) > 16 * limits.output_bytes + 65536:
+                    if len(body) > min(16 * limits.output_bytes + 65536, MOST_ANSWER):
                         return self._lost("it answered without end"), Ended.OUTPUT
-                return self._read(json.loads(body), limits), None
+                if len(body) > SMALL:
+                    return await asyncio.to_thread(self._read, body, limits), None
+                return self._read(body, limits), None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
             connected = not isinstance(error, aiohttp.ClientConnectorError)
             lost = self._lost(f"{type(error).__name__}: {error}"[:300])
@@ -143,7 +154,8 @@ class RemoteBox:
     async def close(self) -> None:
         """Nothing is kept."""
 
-    def _read(self, answer: Any, limits: Limits) -> Result:
+    def _read(self, body: bytearray, limits: Limits) -> Result:
+        answer: Any = json.loads(body)
         run = answer.get("run_result") if isinstance(answer, dict) else None
         if not isinstance(run, dict) or answer.get("status") == "SandboxError":
             message = answer.get("message") if isinstance(answer, dict) else None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the layout; another one is refused."""
 
-_NAME = re.compile(r"step-(\d{8})")
+_NAME = re.compile(r"step-([0-9]{8})")
 _SCRATCH = ".scratch-"
 _log = logger(__name__)
 

@@ -24,6 +24,7 @@ from typing import Any
 from mars_env.envs import Game, grouped
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
+from mars_env.files import write_whole
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs
@@ -307,9 +308,7 @@ class _Ledger:
             groups += row["groups"]
             trees += row["trees"]
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(LEDGER + ".draft")
-        draft.write_text(kept, encoding="utf-8")
-        draft.replace(path)
+        write_whole(path, kept)
         return cls(path, frozenset(groups), frozenset(trees))
 
     def note(self, batch: UpdateBatch) -> None:

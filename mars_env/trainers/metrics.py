@@ -13,7 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 
+from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.errors import MissingExtra, StoreError
+from mars_env.files import write_whole
 from mars_env.trainers.advantages import AdvantageStats, TurnKey, turn_key
 from mars_env.types import Group, Turn
 
@@ -28,7 +30,8 @@ class StepMetrics:
         advantages: How many turns got an advantage, and why the others did not.
         roles: By role: ``turns``, ``trained`` (turns that entered the loss), ``reward`` (mean of the known
             ones), ``truncated`` (fraction cut off by their own limit), ``tokens`` (sampled, a turn); where
-            there are any, ``interrupted`` (turns cut off by the context or a filter, which are not trained).
+            there are any, ``interrupted`` (turns cut off by the context or a filter, which are not trained),
+            ``reward_faults`` (turns without a reward because the reward failed, which are not trained).
         policies: By policy: ``loss``, ``grad_norm``, ``learning_rate``, ``updates``, ``completions``,
             ``tokens``, and means over trained tokens: ``ratio``, ``clipped``, ``entropy``, ``rollout_gap``
             (absolute difference of the rollout's and the trainer's log-probabilities), and what the settings
@@ -83,6 +86,8 @@ def role_metrics(groups: Sequence[Group], trained: frozenset[TurnKey]) -> dict[s
         }
         if interrupted := sum(bool(turn.action.interrupted) for turn in own):
             table[role]["interrupted"] = float(interrupted)
+        if failed := sum(REWARD_FAULT in turn.info for turn in own):
+            table[role]["reward_faults"] = float(failed)
         if rewards:
             table[role]["reward"] = sum(rewards) / len(rewards)
     return table
@@ -134,6 +139,8 @@ class ConsoleLogger:
                 parts.append(f"{owner} {what.replace('_', ' ')} {value:.3f}")
             elif what == "interrupted" and value:
                 parts.append(f"{owner} {value:.0f} turns CUT OFF by the context or a filter")
+            elif what == "reward_faults" and value:
+                parts.append(f"{owner} {value:.0f} turns WITHOUT A REWARD because it failed")
         if "advantages/kept" in values:
             parts.append(f"kept {values['advantages/kept']:.0f} of {values['advantages/turns']:.0f} turns")
         if "seconds/waited" in values:
@@ -157,9 +164,7 @@ class JsonlLogger:
         """Keep the rows up to `step`, drop the others (which a resumed run writes again)."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         rows = [row for row in read_jsonl(self.path) if row["step"] <= step] if self.path.exists() else []
-        scratch = self.path.with_name(self.path.name + ".tmp")
-        scratch.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        scratch.replace(self.path)
+        write_whole(self.path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append one row."""

@@ -67,7 +67,14 @@ def test_it_is_rendered_for_the_console_and_as_markdown_and_json(run, episode):
 def test_names_cannot_break_a_table_or_a_terminal(run):
     comparison = compare(run, run, ("a|b[red]", "c\x1b[31m"))
     assert "\x1b" not in console_text(comparison)
-    assert "a\\|b[red]" in comparison.markdown()
+    assert "a\\|b\\[red]" in comparison.markdown()
+
+
+def test_foreign_texts_are_no_markup_in_a_report(run):
+    names = ("[x](javascript:1)", "![i](http://e) `c` *b* ~s~ $m$ <b> www.e.org _u_ solver_0")
+    text = compare(run, run, names).markdown()
+    assert "\\[x](javascript:1)" in text
+    assert "!\\[i](http\\://e) \\`c\\` \\*b\\* \\~s\\~ \\$m\\$ &lt;b> www\\.e.org \\_u\\_ solver_0" in text
 
 
 def test_differences_of_amounts_are_not_percentages(run, episode):

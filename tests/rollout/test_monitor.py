@@ -280,9 +280,12 @@ def test_turns_of_other_processes_are_seen(tmp_path):
 
 async def test_the_pool_of_sandboxes_tells_what_is_under_way():
     pool = Pool(slots=1)
-    runs = [asyncio.create_task(pool.run("import time; time.sleep(0.4)")) for _ in range(3)]
-    await asyncio.sleep(0.2)
-    assert (pool.capacity, pool.under_way) == (1, 3)
+    runs = [asyncio.create_task(pool.run("print(1)")) for _ in range(3)]
+    seen = {pool.under_way}
+    while not all(run.done() for run in runs):
+        await asyncio.sleep(0)
+        seen.add(pool.under_way)
+    assert pool.capacity == 1 and seen == {0, 1, 2, 3}
     await asyncio.gather(*runs)
     assert pool.under_way == 0
     await pool.aclose()

@@ -13,7 +13,7 @@ from mars_env.envs import Game, Solve
 from mars_env.errors import ConfigError, MarsError, StoreError
 from mars_env.evaluation import write_page
 from mars_env.evaluation.viewer import render_page
-from mars_env.files import open_regular, whole
+from mars_env.files import open_new, open_regular, whole
 from mars_env.grading import grader_for
 from mars_env.rollout import Job, Store, play_all, read_run
 from mars_env.rollout.store import finished_trees
@@ -165,6 +165,20 @@ def test_a_draft_that_failed_leaves_the_file_as_it_was(tmp_path):
     assert page.read_text() == "old" and list(tmp_path.iterdir()) == [page]
     with pytest.raises(OSError, match="regular"):
         open_regular(tmp_path)
+
+
+def test_what_is_written_anew_replaces_links_alone(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "trace").symlink_to(victim)
+    with open_new(tmp_path / "trace") as file:
+        file.write("new")
+    assert victim.read_text() == "precious" and (tmp_path / "trace").read_text() == "new"
+    os.mkfifo(tmp_path / "pipe")
+    for writes in (whole, open_new):
+        with pytest.raises(OSError, match="no regular file"), writes(tmp_path / "pipe"):
+            pass
+    assert (tmp_path / "pipe").is_fifo()
 
 
 async def test_no_module_is_imported_because_a_run_names_it(run, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """The remote backend against a small server of the same protocol, which runs programs plainly."""
 
 import base64
+import functools
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from mars_env import sandbox
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems.code import code_problem_from_row
-from mars_env.sandbox import Ended, Limits, Remote
+from mars_env.sandbox import Ended, Limits, Remote, remote
 from mars_env.testing import sandbox_suite
 from mars_env.types import Verdict
 
@@ -160,6 +161,13 @@ async def test_a_program_that_breaks_the_executor_each_time_has_failed(address, 
     grader = CodeGrader(backend=f"remote:{address}", limits=limits)
     assert (await grader.grade(code_problem_from_row(row), program)).verdict is Verdict.WRONG
     await grader.aclose()
+
+
+async def test_an_answer_is_bounded_whatever_was_asked_for(address, monkeypatch):
+    monkeypatch.setattr(remote, "MOST_ANSWER", 1 << 17)
+    run = functools.partial(sandbox.run, limits=Limits(output_bytes=1 << 24), backend=f"remote:{address}")
+    assert (await run("print('a' * 100_000)")).ended is Ended.EXITED
+    assert (await run("print('a' * 200_000)")).ended is Ended.OUTPUT
 
 
 async def test_an_executor_that_fails_with_an_empty_program_too_is_lost():

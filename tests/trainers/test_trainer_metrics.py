@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.errors import MissingExtra, StoreError
 from mars_env.trainers.advantages import AdvantageStats
 from mars_env.trainers.metrics import (
@@ -57,6 +58,17 @@ def test_role_metrics_by_hand():
         "solver": {"turns": 2.0, "trained": 1.0, "truncated": 0.5, "tokens": 6.5, "reward": 1.0},
         "verifier": {"turns": 1.0, "trained": 0.0, "truncated": 0.0, "tokens": 0.0},
     }
+
+
+def test_rewards_that_failed_are_counted_by_role():
+    failed = Turn("t", "0", None, "g", "solver_0", "mars", "p", Action(""), info={REWARD_FAULT: "it raised"})
+    left = Turn("t", "1", None, "g", "solver_1", "mars", "p", Action(""), reward=1.0)
+    judged = Turn("t", "2", None, "g", "verifier_0", "mars", "p", Action(""))  # None for another reason
+    roles = role_metrics([Group("g", (failed, left, judged))], frozenset())
+    assert roles["solver"]["reward_faults"] == 1.0 and "reward_faults" not in roles["verifier"]
+    stream = io.StringIO()
+    ConsoleLogger(Console(file=stream, width=200)).log(1, StepMetrics(1, roles=roles).flat())
+    assert "solver 1 turns WITHOUT A REWARD because it failed" in stream.getvalue()
 
 
 def test_console_prints_one_line_a_step():

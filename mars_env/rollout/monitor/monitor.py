@@ -268,4 +268,4 @@ def _short(reason: str) -> str:
         >>> _short("a worker was lost (signal 9)")
         'a worker was lost (signal N)'
     """
-    return re.sub(r"\d+(\.\d+)?", "N", " ".join(reason.split()))[:80] or "no reason given"
+    return re.sub(r"[0-9]+(\.[0-9]+)?", "N", " ".join(reason.split()))[:80] or "no reason given"

@@ -7,7 +7,8 @@ import json
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import IO
+
+from mars_env.files import open_new
 
 
 class Trace:
@@ -17,7 +18,10 @@ class Trace:
     the run was killed. Use it as a context manager.
 
     Args:
-        path: The file, written anew.
+        path: The file, written anew; a link there is replaced, and what it points to stays as it is.
+
+    Raises:
+        OSError: It cannot be written.
 
     Example:
         >>> import tempfile
@@ -31,7 +35,7 @@ class Trace:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._file: IO[str] = self.path.open("w", encoding="utf-8")
+        self._file = open_new(self.path)
         self._separator = "[\n"
         self._agents: dict[str, int] = {}
         self._lanes: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)  # free from, number

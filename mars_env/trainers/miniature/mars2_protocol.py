@@ -45,8 +45,8 @@ PATTERN: Final = "|".join(re.escape(p) for p in sorted(PIECES, key=lambda p: (-l
 LIMIT: Final = 10
 """Most tokens of one completion."""
 
-_EXAMPLE: Final = re.compile(r"f\((\d{1,2}), ([01])\) = (\d{1,2})\b")
-_CALL: Final = re.compile(r"^Call: f\((\d{1,2}), ([01])\)$", re.MULTILINE)
+_EXAMPLE: Final = re.compile(r"f\((\d{1,2}), ([01])\) = (\d{1,2})\b", re.ASCII)
+_CALL: Final = re.compile(r"^Call: f\((\d{1,2}), ([01])\)$", re.MULTILINE | re.ASCII)
 _HEAD: Final = ("def f(x, r):", "u = v = x")
 _LAST: Final = "return (u, v)[r]"
 _LONGEST: Final = 100

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.errors import ConfigError, StoreError
+from mars_env.files import write_whole
 from mars_env.problems import ProblemSet
 from mars_env.rollout.engine import Job
 from mars_env.rollout.pipeline import UpdateBatch
@@ -34,10 +35,8 @@ def write_ids(problems: ProblemSet, path: str | Path) -> Path:
         raise ConfigError(f"the problem set {problems.name!r} has an id twice")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".draft")
     rows = (json.dumps({INPUT: id, SOURCE: problems.name}) for id in ids)
-    draft.write_text("".join(row + "\n" for row in rows), encoding="utf-8")
-    draft.replace(path)
+    write_whole(path, "".join(row + "\n" for row in rows))
     return path
 
 

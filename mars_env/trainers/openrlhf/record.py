@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from mars_env.files import write_whole
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.samples import TurnSample
 
@@ -39,9 +40,7 @@ class Record:
         for name in (UPDATES, SAMPLES):
             path = self._directory / name
             kept = [row for row in read_lines(path) if row["update"] <= updates] if path.exists() else []
-            draft = path.with_name(name + ".draft")
-            draft.write_text("".join(map(_line, kept)), encoding="utf-8")
-            draft.replace(path)
+            write_whole(path, "".join(map(_line, kept)))
 
     def note(
         self, update: int, versions: Mapping[str, int], batch: UpdateBatch, samples: Sequence[TurnSample]

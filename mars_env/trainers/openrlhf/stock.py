@@ -16,6 +16,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from mars_env.errors import ConfigError, MarsError
+from mars_env.files import write_whole
 from mars_env.problems import ProblemSet
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
@@ -61,7 +62,7 @@ def write_prompts(problems: ProblemSet, path: str | Path, label: str) -> Path:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [{INPUT: problem.id, LABEL: label, SOURCE: problems.name} for problem in problems]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
