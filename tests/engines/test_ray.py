@@ -125,6 +125,8 @@ async def test_a_worker_that_is_lost_in_mid_run_changes_nothing(how, tmp_path):
                     lost.append(fleet.pids()[0])
                     os.kill(lost[0], how)
 
+            while len(fleet.pids()) < 2:  # else one may have played all before the other is there
+                await asyncio.sleep(0.05)
             trees = await play(fleet, wanted, concurrency=8, journal=store, on_turns=strike)
             assert lost and ended(lost[0])
     assert trees == await alone(wanted)
