@@ -36,11 +36,11 @@ from mars_env.types import Problem
 MAX_UNPACKED = 1 << 30
 """Bytes that a compressed field may grow to."""
 
-MOST_SECONDS = 3600.0
-"""A longer time limit of a test is set aside."""
+LEAST_SECONDS, MOST_SECONDS = 0.01, 3600.0
+"""A shorter or longer time limit of a test is set aside."""
 
-MOST_BYTES = 1 << 40
-"""So is a larger memory limit."""
+LEAST_BYTES, MOST_BYTES = 4 << 20, 1 << 40
+"""So is a smaller or larger memory limit."""
 
 MAX_SOLUTIONS = 3
 """Reference solutions that are kept."""
@@ -406,9 +406,14 @@ def _listed(row: Row, tests: list[Any]) -> dict[str, Any]:
     """DeepCoder's rows: a list of tests that say their own type."""
     if all(isinstance(t, Mapping) and "fn_name" in t for t in tests):
         name = str(tests[0]["fn_name"])
+        given = [_parsed(t.get("input")) for t in tests]
+        if (
+            wrong := next((i for i, each in enumerate(given) if not isinstance(each, list)), None)
+        ) is not None:
+            raise BadField("tests", f"[{wrong}].input must be a list of arguments")
         cases = [
-            {"arguments": _parsed(t.get("input")), "accept": _alternatives(t.get("output")), "public": False}
-            for t in tests
+            {"arguments": arguments, "accept": _alternatives(t.get("output")), "public": False}
+            for arguments, t in zip(given, tests, strict=True)
         ]
         form = {"form": "function_call", "fn_name": name, "method": True, "tests": cases, "tolerance": None}
         return {**form, "prelude": True}
@@ -452,7 +457,8 @@ def _tolerance(row: Row) -> float | None:
 def _time_limit(value: Any) -> float | None:
     """Seconds, also from CodeContests' seconds and nanoseconds; limits of other forms are set aside.
 
-    So are those that are none: infinite ones, and those above `MOST_SECONDS`.
+    So are those that cannot be meant: infinite ones, those above `MOST_SECONDS`, and those below
+    `LEAST_SECONDS`, in which no program of Python ends.
 
     Example:
         >>> _time_limit({"seconds": 1, "nanos": 500_000_000}), _time_limit(float("inf")), _time_limit("2 s")
@@ -461,12 +467,12 @@ def _time_limit(value: Any) -> float | None:
     if isinstance(value, Mapping):
         seconds, nanos = (value.get(name) or 0 for name in ("seconds", "nanos"))
         value = seconds + nanos / 1e9 if _is_number(seconds) and _is_number(nanos) else None
-    return float(value) if _is_number(value) and 0 < value <= MOST_SECONDS else None
+    return float(value) if _is_number(value) and LEAST_SECONDS <= value <= MOST_SECONDS else None
 
 
 def _memory_limit(row: Row) -> int | None:
     value = row.get("memory_limit_bytes")
-    return int(value) if _is_number(value) and 1 <= value <= MOST_BYTES else None
+    return int(value) if _is_number(value) and LEAST_BYTES <= value <= MOST_BYTES else None
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:

@@ -78,8 +78,61 @@ def test_a_limit_in_a_file_is_one_that_can_hold_or_is_set_aside(tmp_path, field,
     row = f'{{"id": "a", "prompt": "p", "mode": "stdin", "{field}": {limit}, '
     file.write_text(row + '"tests": [{"input": "1", "output": "1"}]}\n')
     reference = mars_env.load_problems(file)[0].reference
-    assert reference["time_limit"] is None or 0 < reference["time_limit"] <= 3600
-    assert reference["memory_limit"] is None or 1 <= reference["memory_limit"] <= 2**40
+    assert reference["time_limit"] is None or 0.01 <= reference["time_limit"] <= 3600
+    assert reference["memory_limit"] is None or 2**22 <= reference["memory_limit"] <= 2**40
+
+
+STDIN = {
+    "form": "stdin", "exact": False, "tolerance": None, "checker": None, "prelude": False, "solutions": [],
+    "time_limit": None, "memory_limit": None, "tests": [{"input": "1", "output": "1", "public": False}],
+}  # fmt: skip
+ASSERTS = {
+    "form": "asserts", "entry_point": "f", "imports": [], "prompt": "", "prelude": False, "solutions": [],
+    "time_limit": None, "memory_limit": None, "tests": [{"code": "assert f(1) == 1", "public": False}],
+}  # fmt: skip
+RIGHT = {
+    "function_call": "def f(x):\n    return 1\n",
+    "stdin": "print(1)\n",
+    "asserts": "def f(x):\n    return 1\n",
+}
+VALUES = [None, True, 5, -1, 1.5, math.nan, math.inf, "\ud800", "a\0b", [], [1], {}, {"a": 1}, 10**400]
+OTHER_TASKS = {  # other tasks, which the right program of this one does not solve
+    "function_call tests.arguments []", "stdin tests.output 'a\\x00b'",
+}  # fmt: skip
+
+
+def poisoned(reference):
+    """A reference with each field of it, and of its test, missing or of another kind."""
+    test = reference["tests"][0]
+    for field in reference:
+        yield f"without {field}", {key: value for key, value in reference.items() if key != field}
+        for value in VALUES:
+            yield f"{field} {value!r}", {**reference, field: value}
+    for field in test:
+        rest = {key: value for key, value in test.items() if key != field}
+        yield f"without tests.{field}", {**reference, "tests": [rest]}
+        for value in VALUES:
+            yield f"tests.{field} {value!r}", {**reference, "tests": [{**test, field: value}]}
+
+
+@pytest.mark.parametrize("reference", [GOOD, STDIN, ASSERTS], ids=lambda reference: reference["form"])
+def test_no_poison_in_a_reference_makes_a_right_program_wrong(tmp_path, reference):
+    form = reference["form"]
+    problems = {
+        f"{form} {name}": Problem(f"{form} {name}", "?", each, "code") for name, each in poisoned(reference)
+    }
+    problems[form] = Problem(form, "?", reference, "code")
+    completions = tmp_path / "c.jsonl"
+    rows = ({"problem_id": name, "completion": f"```python\n{RIGHT[form]}```"} for name in problems)
+    completions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    grade_file(problems, completions, tmp_path / "v.jsonl")
+    verdicts = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert [row["problem_id"] for row in verdicts] == list(problems)
+    assert {row["problem_id"] for row in verdicts if row["verdict"] == "WRONG"} <= OTHER_TASKS
+    unknown = [row for row in verdicts if row["verdict"] == "UNKNOWN"]
+    assert len(unknown) > 50 and verdicts[-1]["verdict"] == "CORRECT"
+    for row in unknown:
+        assert row["score"] is None and row["reason"].startswith("the problem's ")
 
 
 DEEP = "[" * 900 + "]" * 900
@@ -89,6 +142,7 @@ UNFIT = {
     '"tests": [{"input": "1", "output": "1"}]}',
     "examples": '{"id": "a", "prompt": "x", "entry_point": "f", "examples": 5, '
     '"tests": "def check(c): pass"}',
+    "arguments": '{"id": "a", "prompt": "x", "tests": [{"fn_name": "f", "input": 5}]}',
 }
 
 

@@ -35,6 +35,7 @@ from mars_env.grading.code.outcomes import (
     run_job,
     said,
 )
+from mars_env.grading.code.reference import check_reference
 from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool
 from mars_env.text import described
 from mars_env.types import Grade, Problem
@@ -202,6 +203,7 @@ def _task(problem: Problem, which: str, run_all: bool, limits: Limits) -> Task:
     reference = problem.reference
     if problem.kind != "code":
         raise ConfigError(f"CodeGrader judges code problems; {problem.id!r} is of the kind {problem.kind!r}")
+    check_reference(reference)
     tests = sorted(reference["tests"], key=lambda test: not test["public"])
     if which == "public":
         tests = [test for test in tests if test["public"]]

@@ -1,0 +1,90 @@
+"""References of code problems, checked before a program runs: an unfit one makes no answer wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any
+
+from mars_env.checks import shown
+from mars_env.errors import ProblemError
+from mars_env.problems.code import LEAST_BYTES, LEAST_SECONDS, MOST_BYTES, MOST_SECONDS
+
+_Kinds = Mapping[str, type | tuple[type, ...]]
+_LIST = (list, tuple)
+_FIELDS: Mapping[str, _Kinds] = {
+    "stdin": {},
+    "function_call": {"fn_name": str, "method": bool, "prelude": bool},
+    "asserts": {"entry_point": (str, NoneType), "imports": _LIST, "prompt": str, "prelude": bool},
+}
+_TESTS: Mapping[str, _Kinds] = {
+    "stdin": {"input": str, "output": str},
+    "function_call": {"arguments": _LIST, "accept": _LIST},
+    "asserts": {"code": str},
+}
+
+
+def check_reference(reference: Any) -> None:
+    """Refuse a reference that no program could be judged by.
+
+    Raises:
+        ProblemError: It is of no known form, lacks a field, or holds a value that cannot be used; says which.
+
+    Example:
+        >>> check_reference({"form": "stdin", "tests": [{"input": "", "output": "1", "public": True}]})
+        >>> check_reference({"form": "stdin", "tests": [{"input": "", "output": 1, "public": True}]})
+        Traceback (most recent call last):
+        mars_env.errors.ProblemError: tests[0].output cannot be 1
+    """
+    if not isinstance(reference, Mapping):
+        raise ProblemError(f"the reference cannot be {shown(reference)}")
+    form = reference.get("form")
+    if not isinstance(form, str) or form not in _FIELDS:
+        raise ProblemError(f"form cannot be {shown(form)}")
+    _check(reference, {**_FIELDS[form], "tests": _LIST}, "")
+    for index, test in enumerate(reference["tests"]):
+        where = f"tests[{index}]"
+        if not isinstance(test, Mapping):
+            raise ProblemError(f"{where} cannot be {shown(test)}")
+        _check(test, {**_TESTS[form], "public": bool}, f"{where}.")
+        if form == "function_call" and not test["accept"]:
+            raise ProblemError(f"{where}.accept is empty")
+        if form == "stdin":
+            _check_text(test["input"], f"{where}.input")
+            _check_text(test["output"], f"{where}.output")
+    if not reference["tests"]:
+        raise ProblemError("tests is empty")
+    if form == "function_call" and not reference["fn_name"].isidentifier():
+        raise ProblemError(f"fn_name cannot be {shown(reference['fn_name'])}")
+    if not isinstance(reference.get("checker"), str | NoneType):
+        raise ProblemError(f"checker cannot be {shown(reference['checker'])}")
+    for name in ("checker", "prompt"):
+        if "\0" in (reference.get(name) or ""):
+            raise ProblemError(f"{name} holds a NUL")
+        _check_text(reference.get(name) or "", name)
+    _check_limit(reference, "time_limit", LEAST_SECONDS, MOST_SECONDS)
+    _check_limit(reference, "memory_limit", LEAST_BYTES, MOST_BYTES)
+
+
+def _check(row: Mapping[str, Any], kinds: _Kinds, where: str) -> None:
+    for name, kind in kinds.items():
+        if name not in row:
+            raise ProblemError(f"{where}{name} is missing")
+        if not isinstance(row[name], kind):
+            raise ProblemError(f"{where}{name} cannot be {shown(row[name])}")
+
+
+def _check_text(text: str, where: str) -> None:
+    if not text.isascii():  # which is known without reading it
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ProblemError(f"{where} holds a lone surrogate, which is no character") from None
+
+
+def _check_limit(reference: Mapping[str, Any], name: str, least: float, most: float) -> None:
+    value = reference.get(name)
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ProblemError(f"{name} cannot be {shown(value)}: it must be from {least} to {most}")
