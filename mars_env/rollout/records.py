@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from types import NoneType
@@ -60,6 +60,7 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
         KeyError, TypeError, ValueError: The row is not one of a turn.
     """
     _check(row, _TURN_KINDS)
+    _require(row, _TURN_COLUMNS)
     if _TURN_ID.fullmatch(row["id"]) is None or not _comes_first(row["parent"], row["id"]):
         raise ValueError(f"the turn {shown(row['id'])} of the parent {shown(row['parent'])} has no place")
     for name in ("reward", "search_score"):
@@ -68,6 +69,8 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
     finite(row["seconds"])
     grade = row["grade"]
     if grade is not None:
+        _known(grade, _GRADE_FIELDS, "a grade")
+        _require(grade, ["verdict"])
         grade = Grade(**{**grade, "verdict": Verdict(grade["verdict"])})
     completions = tuple(_completion(completion) for completion in row["completions"])
     check_plain(row["info"])
@@ -77,6 +80,8 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
 
 def _completion(row: Mapping[str, Any]) -> Completion:
     sequences = ("prompt_ids", "token_ids", "logprobs")
+    _known(row, _COMPLETION_FIELDS, "a completion")
+    _require(row, [*sequences, "versions", "text"])
     values = {**row, **{name: tuple(row[name]) for name in sequences}}
     values["versions"] = tuple((version, count) for version, count in row["versions"])
     return check_completion(Completion(**values))
@@ -127,9 +132,22 @@ def _levels(value: object) -> Iterator[list[Any]]:
 
 
 def _check(row: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]]) -> None:
+    _require(row, kinds)
     for name, kind in kinds.items():
         if not isinstance(row[name], kind):
             raise TypeError(f"the field {name!r} is {shown(row[name])}")
+
+
+def _require(row: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if name not in row:
+            raise ValueError(f"the field {name!r} is missing")
+
+
+def _known(row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+    for name in row:
+        if name not in names:
+            raise ValueError(f"{what} has no field {shown(name)}")
 
 
 def _comes_first(parent: str | None, turn_id: str) -> bool:

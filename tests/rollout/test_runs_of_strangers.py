@@ -121,6 +121,26 @@ async def test_a_manifest_that_is_none_is_refused(run, text):
             reads()
 
 
+async def test_a_row_that_lacks_a_field_or_has_another_says_which(run):
+    for name in FILES:
+        rows = rows_of(run, name)
+        for field in {"turns": ["seconds", "reward", "text"], "trees": ["problem"], "problems": ["kind"]}[
+            name
+        ]:
+            write_rows(run, name, [{key: v for key, v in rows[0].items() if key != field}, *rows[1:]])
+            with pytest.raises(StoreError, match=f"the field '{field}' is missing$"):
+                read_run(run)
+        write_rows(run, name, rows)
+    turns = rows_of(run, "turns")
+    for wrong, what in (
+        ({"grade": {**turns[0]["grade"], "evil": 1}}, "a grade has no field 'evil'"),
+        ({"completions": [{**turns[0]["completions"][0], "evil": 1}]}, "a completion has no field 'evil'"),
+    ):
+        write_rows(run, "turns", [{**turns[0], **wrong}, *turns[1:]])
+        with pytest.raises(StoreError, match=f"{what}$"):
+            read_run(run)
+
+
 async def test_trees_of_problems_and_turns_that_are_not_stored_are_refused(run):
     trees = rows_of(run, "trees")
     for wrong in ({"problem": "other"}, {"final": "9.9"}, {"tree": "p0#x"}, {"tree": "p0"}):
