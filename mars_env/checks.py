@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
+from pydantic import ValidationError
+
 from mars_env.types import Action, Completion
 
 MOST_TOKENS = 2**40
@@ -158,6 +160,19 @@ def check_completion(completion: object) -> Completion:
         count(pair[0])
         count(pair[1])
     return completion
+
+
+def unfit(error: ValueError) -> str:
+    """What settings lack, on one line; of pydantic's words those that say where and what.
+
+    Example:
+        >>> unfit(ValueError("too many rounds"))
+        'too many rounds'
+    """
+    if not isinstance(error, ValidationError):
+        return str(error)
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in faults[:5])
 
 
 def shown(value: object) -> str:

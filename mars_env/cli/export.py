@@ -83,6 +83,8 @@ def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
         )
     settings = config.get("settings", {}) if env_id is None else {}
     told = {key: _read(value) for key, value in settings.items()} if isinstance(settings, dict) else {}
+    if "env_id" in told:  # the name of the environment itself, and of no setting
+        raise ConfigError("the run's settings name an 'env_id', which is no setting: give --env, and --set")
     try:
         return made_game(spec(name, **{**told, **given}), run.trees[0].problem.kind)
     except ConfigError as error:

@@ -14,6 +14,7 @@ from gymnasium import Space
 from gymnasium.spaces import Discrete
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
+from mars_env.checks import unfit
 from mars_env.envs.evidence import Evidence, public_grader
 from mars_env.envs.rules import Rules
 from mars_env.envs.spaces import UnicodeText
@@ -263,7 +264,7 @@ def solve_verify_correct(
     try:
         return SolveVerifyCorrect(Schedule(**{**base, **numbers}), public_feedback)
     except ValueError as error:
-        raise ConfigError(f"these settings do not fit solve-verify-correct: {error}") from error
+        raise ConfigError(f"these settings do not fit solve-verify-correct: {unfit(error)}") from error
 
 
 RULES = {

@@ -17,6 +17,7 @@ from gymnasium import Space
 from gymnasium.spaces import Discrete
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PositiveInt
 
+from mars_env.checks import unfit
 from mars_env.envs.evidence import (
     AnswerGrader,
     Evidence,
@@ -271,7 +272,7 @@ def tree_search(
     try:
         made = TreeSearchSettings(**{**base, **settings})
     except ValueError as error:
-        raise ConfigError(f"these settings do not fit tree-search: {error}") from error
+        raise ConfigError(f"these settings do not fit tree-search: {unfit(error)}") from error
     if not isinstance(agents, int) or agents < 1:
         raise ConfigError(f"a tree search needs at least one agent, got agents={agents!r}")
     names = tuple(f"{_ROLES.get(kind, 'solver')}_{i}" for i in range(agents))

@@ -80,3 +80,17 @@ def test_foreign_texts_are_no_markup_in_a_report(run):
 def test_differences_of_amounts_are_not_percentages(run, episode):
     row = compare(run, run).rows["tokens"]
     assert difference_text(row) == "+0.00 [+0.00, +0.00]"
+
+
+def test_runs_on_code_are_compared_without_votes_on_texts(episode):
+    def coded(trees):
+        return [replace(t, problem=replace(t.problem, kind="code")) for t in trees]
+
+    runs = [
+        coded(episode(f"p{i}", k, "S+" if k < right else "S-") for i in range(4) for k in range(4))
+        for right in (1, 3)
+    ]
+    rows = compare(*runs).rows
+    assert rows["solver_accuracy"].difference.value == pytest.approx(0.5)
+    assert not [name for name in rows if "maj" in name]
+    assert [name for name in compare(*runs, answer_of=lambda turn: turn.text).rows if "maj" in name]

@@ -222,3 +222,21 @@ async def test_settings_of_a_manifest_are_data(run, settings):
         assert _game(read_run(run), None, {}).rules
     except MarsError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("title", "settings"),
+    [
+        ("arithmetic-solve-verify-correct", {"schedule": {"a": 1}}),
+        ("arithmetic-tree-search", {"budget": "x"}),
+        ("arithmetic-tree-search", {"reward_model": {"a": 1}}),
+        ("arithmetic-self-refine", {"env_id": 2}),
+    ],
+)
+async def test_settings_that_do_not_fit_are_one_sentence(run, title, settings):
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["config"] = {"title": title, "settings": settings}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ConfigError) as raised:
+        _game(read_run(run), None, {})
+    assert "\n" not in str(raised.value) and "http" not in str(raised.value)
