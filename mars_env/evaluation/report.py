@@ -22,7 +22,10 @@ from mars_env.types import Tree
 
 SHOWN_REASONS = 5
 
-_MARKUP = re.compile(r"[\\`*~|\[$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])", re.IGNORECASE)
+_INTERVAL = r"\[(?=[-+]?[\d.,]+, [-+]?[\d.,]+\](?![(\[:]))"
+_MARKUP = re.compile(
+    rf"[\\`*~|$]|(?!{_INTERVAL})\[|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])", re.IGNORECASE
+)
 
 
 class Figure(BaseModel):

@@ -102,10 +102,12 @@ def make_team(
         )
     sampled = {name: _segmented(model, settings) for name, model in trained.items()}
     make = agent or (lambda name, model: as_agent(model, name, sampling=sampling))
+    agents = {name: make(name, sampled[model.name]) for name, model in playing.items()}
+    called = {player.policy for player in agents.values()}
+    if len(trained) == 1 and len(called) == 1:  # one model, which agents of your own may call as they like
+        trained = dict(zip(called, trained.values(), strict=True))
     return Team(
-        {name: make(name, sampled[model.name]) for name, model in playing.items()},
-        {name: _policy(model, settings) for name, model in trained.items()},
-        refresher(trained),
+        agents, {name: _policy(model, settings) for name, model in trained.items()}, refresher(trained)
     )
 
 

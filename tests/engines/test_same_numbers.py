@@ -131,10 +131,10 @@ def tree(groups):
     nodes = [
         replace(
             turn,
-            tree=f"p{i // 8}#0",
+            tree_id=f"p{i // 8}#0",
             id=id,
-            parent=id.rpartition(".")[0] or None,
-            group=f"p{i // 8}#0",
+            parent_id=id.rpartition(".")[0] or None,
+            group_id=f"p{i // 8}#0",
             reward=reward,
         )
         for i, (turn, id, reward) in enumerate(zip(turns, ids * 2, rewards, strict=True))

@@ -179,7 +179,7 @@ def test_the_queue_is_bounded_however_slow_the_trainer_is():
                 await asyncio.sleep(1000)
                 for group in batch.groups:  # trained: they leave the queue
                     agent = group.turns[0]
-                    order = derive_seed(7, agent.tree, agent.id)
+                    order = derive_seed(7, agent.tree_id, agent.id)
                     finished.discard(order)
 
     options = PipelineSettings(groups_per_update=5, max_staleness=2)
@@ -290,12 +290,13 @@ def test_a_journal_gives_back_what_a_stopped_run_has_played(tmp_path, size):
 
 
 def test_what_breaks_the_machinery_ends_the_pipeline_with_its_reason():
-    def broken(turn, path, problem):
-        raise RuntimeError("a reward of the user's")
+    class Broken(type(GAME.rules)):
+        def apply(self, state, action, grade):
+            raise RuntimeError("rules of the user's")
 
     async def train():
-        game = replace(GAME, rewards={"solver": broken})
-        with pytest.raises(RuntimeError, match="a reward of the user's"):
+        game = replace(GAME, rules=Broken(TRAINING))
+        with pytest.raises(RuntimeError, match="rules of the user's"):
             await all_batches(Actor([0], random.Random(11)), PipelineSettings(), steps_of(1, 2), game=game)
         return len(asyncio.all_tasks())
 

@@ -32,10 +32,10 @@ def nodes(*, turns, policy_of):
         tuple(
             replace(
                 turn,
-                tree="p#0",
-                group="p#0",
+                tree_id="p#0",
+                group_id="p#0",
                 id="0" if i == 0 else f"0.{i - 1}",
-                parent=None if i == 0 else "0",
+                parent_id=None if i == 0 else "0",
                 agent=f"coder_{i % 2}",
                 policy=policy_of[i % 2],
                 reward=float(i % 3 == 0),
