@@ -182,7 +182,7 @@ def shape_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
         for text, arm, other in SHAPE
         if arm in names and other in names
     ]
-    return markdown_table(("claim", *COMPARED.values()), lines) + "\n"
+    return markdown_table(("claim", *COMPARED.values()), lines, markup=True) + "\n"
 
 
 def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
@@ -193,7 +193,7 @@ def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
         for text, more, less in WITHIN
         if all({more, less} <= row.figures.keys() for row in rows if row.arm in arms)
     ]
-    return markdown_table(("claim", *arms), lines) + "\n"
+    return markdown_table(("claim", *arms), lines, markup=True) + "\n"
 
 
 def trained_on(rows: Sequence[LedgerRow], arm: str) -> str:
@@ -259,7 +259,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         choice=arms_table(rows, [n for n in WITHIN_ARMS if n in names], chosen) if chosen else "",
         shape=shape_table(rows, names),
         within=within_table(rows, names),
-        spent=markdown_table(("arm", "trained on, by model", *SPENT.values()), spent) + "\n",
+        spent=markdown_table(("arm", "trained on, by model", *SPENT.values()), spent, markup=True) + "\n",
         notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
         fastest=f"{min(seconds):.0f}",
         slowest=f"{max(seconds):.0f}",

@@ -279,16 +279,19 @@ def page(rows: Sequence[LedgerRow]) -> str:
         steps=joint[0].detail["steps"],
         problems=joint[0].detail["problems"],
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
-        turns=markdown_table(("arm", *map(str.capitalize, ROLES)), turns) + "\n",
+        turns=markdown_table(("arm", *map(str.capitalize, ROLES)), turns, markup=True) + "\n",
         claims=claims_table(rows, CLAIMS),
         notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
         lengths=arms_table(rows, names, lengths),
-        baselines=markdown_table(("arm", "System", *BASELINES.values()), alone) + "\n",
-        continuing=markdown_table(("arm", "seeds", "System", *CONTINUING.values()), continuing) + "\n",
+        baselines=markdown_table(("arm", "System", *BASELINES.values()), alone, markup=True) + "\n",
+        continuing=markdown_table(("arm", "seeds", "System", *CONTINUING.values()), continuing, markup=True)
+        + "\n",
         continuing_claims=claims_table(rows, beside),
         controls=arms_table(rows, [*controls, "none", "all"], COLUMNS, differences=("gain",)),
         control_titles={name: CONTROLS[name] for name in controls},
-        verdicts=markdown_table(("baseline", "tokens a problem", "difference", "System above it"), verdicts)
+        verdicts=markdown_table(
+            ("baseline", "tokens a problem", "difference", "System above it"), verdicts, markup=True
+        )
         + "\n",
         tokens=mean("all", "tokens"),
         fastest=f"{min(seconds):.0f}",

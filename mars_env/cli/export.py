@@ -18,6 +18,7 @@ from mars_env.api import made_game
 from mars_env.cli.options import settings
 from mars_env.cli.screen import say
 from mars_env.envs import Game, spec
+from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.lazy import resolve
 from mars_env.rollout import Run, read_run
@@ -86,6 +87,9 @@ def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
     if "env_id" in told:  # the name of the environment itself, and of no setting
         raise ConfigError("the run's settings name an 'env_id', which is no setting: give --env, and --set")
     try:
+        named = rules_spec(spec(name).rules).parts.keys() & told.keys() - given.keys()
+        if named:  # a model's name, say: it would be loaded
+            raise ConfigError(f"a stored run does not decide what is loaded as {', '.join(sorted(named))}")
         return made_game(spec(name, **{**told, **given}), run.trees[0].problem.kind)
     except ConfigError as error:
         raise ConfigError(

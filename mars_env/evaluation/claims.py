@@ -76,4 +76,4 @@ def claims_table(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> str:
         found = over_seeds(list(by_seed.values()))
         each = ", ".join(f"{100 * value:+.1f}" for value in by_seed.values())
         lines.append((claim.text, seed_text(found, signed=True), judge(found, claim.above), each))
-    return markdown_table(("claim", "difference", "", "seed by seed"), lines) + "\n"
+    return markdown_table(("claim", "difference", "", "seed by seed"), lines, markup=True) + "\n"

@@ -375,4 +375,4 @@ def arms_table(
             for figure, values in found.items()
         ]
         lines.append((arm, ", ".join(map(str, seeds)), *cells))
-    return markdown_table(("Arm", "Seeds", *figures.values()), lines) + "\n"
+    return markdown_table(("Arm", "Seeds", *figures.values()), lines, markup=True) + "\n"

@@ -22,10 +22,7 @@ from mars_env.types import Tree
 
 SHOWN_REASONS = 5
 
-_INTERVAL = r"\[(?=[-+]?[\d.,]+, [-+]?[\d.,]+\](?![(\[:]))"
-_MARKUP = re.compile(
-    rf"[\\`*~|$]|(?!{_INTERVAL})\[|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])", re.IGNORECASE
-)
+_MARKUP = re.compile(r"[\\`*~|\[$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])", re.IGNORECASE)
 
 
 class Figure(BaseModel):
@@ -313,8 +310,14 @@ def _rich(report: Report) -> Group:
     return Group(*parts)
 
 
-def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, markup: bool = False) -> str:
     r"""A Markdown table; bars, HTML, links and other markup in the cells are escaped.
+
+    Args:
+        heads: Of the columns.
+        rows: Their cells.
+        markup: Whether the cells are Markdown of the library's own, with bold figures and links: they are
+            left as they are, bars and HTML apart.
 
     Example:
         >>> print(markdown_table(["a"], [["x|<b> [2](u)"]]))
@@ -322,10 +325,14 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         |---|
         | x\|&lt;b> \[2](u) |
     """
-    lines = [list(heads), *rows]
-    texts = ["| " + " | ".join(_cell(c) for c in row) + " |" for row in lines]
+    lines, cell = [list(heads), *rows], _bar_free if markup else _cell
+    texts = ["| " + " | ".join(cell(c) for c in row) + " |" for row in lines]
     texts.insert(1, "|" + "---|" * len(heads))
     return "\n".join(texts)
+
+
+def _bar_free(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _cell(text: str) -> str:

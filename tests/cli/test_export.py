@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +18,8 @@ from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Problem
 
 PROBLEMS = ProblemSet("sums", [Problem(f"s{i}", f"What is {i} + {i + 1}?", str(2 * i + 1)) for i in range(6)])
+
+OLD_RUNS = Path(__file__).parents[1] / "rollout" / "runs_of_the_first_version"
 
 
 class Adder:
@@ -235,3 +239,14 @@ def test_agents_of_a_search_are_exported_with_the_prompts_of_their_places(tmp_pa
     for row in pairs:
         [chosen], [rejected] = row["chosen"], row["rejected"]
         assert prompts[chosen["content"]] == prompts[rejected["content"]] == row["prompt"]
+
+
+def test_no_model_is_loaded_because_a_run_names_it(tmp_path):
+    """A stored run is data: what it names as a verifier would else be fetched from a hub."""
+    run = tmp_path / "run"
+    shutil.copytree(OLD_RUNS / "search", run)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["config"]["settings"]["verifier"] = "hf:somebody/anything"
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    told = run_cli("export", run, tmp_path / "rows.jsonl", code=2)
+    assert "does not decide what is loaded as verifier" in " ".join(told.split())
