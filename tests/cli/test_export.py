@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from command_line import run_cli
 from typer.testing import CliRunner
 
 import mars_env
