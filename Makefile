@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test test-engines prove-openrlhf check unit distributions extras results docs clean
+.PHONY: help demo test test-engines prove-openrlhf check unit extras results docs clean
 
 help:
 	@echo "make demo     train a miniature team with MarsRL and show the table (minutes)"
@@ -18,7 +18,6 @@ help:
 	@echo "make test-engines  install vLLM for CPUs and test the real engines and servers (minutes)"
 	@echo "make prove-openrlhf  train the miniature through OpenRLHF, before and after, over seeds (an hour)"
 	@echo "make check    the same without the tests"
-	@echo "make distributions  test a clone without symbolic links, an sdist and a wheel"
 	@echo "make extras   check that every optional extra can be resolved"
 	@echo "make results  write docs/results.md from the ledgers"
 	@echo "make docs     build the documentation with its reference into site/"
@@ -54,9 +53,6 @@ prove-openrlhf: $(ENGINES)/installed
 $(ENGINES)/installed: pyproject.toml constraints-engines.txt scripts/install_engines.sh
 	scripts/install_engines.sh "$(PYTHON)" "$(ENGINES)" "$(TORCH)"
 	@touch $@
-
-distributions: $(VENV)/installed
-	scripts/check_distributions.sh $(BIN)
 
 extras: $(VENV)/installed
 	scripts/resolve_extras.sh $(BIN)
