@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
-from pydantic import ValidationError
-
 from mars_env.types import Action, Completion
 
 MOST_TOKENS = 2**40
@@ -169,6 +167,8 @@ def unfit(error: ValueError) -> str:
         >>> unfit(ValueError("too many rounds"))
         'too many rounds'
     """
+    from pydantic import ValidationError  # not for those who only import the package
+
     if not isinstance(error, ValidationError):
         return str(error)
     faults = error.errors(include_url=False, include_input=False, include_context=False)

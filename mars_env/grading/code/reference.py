@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
-from mars_env.checks import shown
 from mars_env.errors import ProblemError
 from mars_env.problems.code import LEAST_BYTES, LEAST_SECONDS, MOST_BYTES, MOST_SECONDS
 
@@ -37,15 +36,15 @@ def check_reference(reference: Any) -> None:
         mars_env.errors.ProblemError: tests[0].output cannot be 1
     """
     if not isinstance(reference, Mapping):
-        raise ProblemError(f"the reference cannot be {shown(reference)}")
+        raise ProblemError(f"the reference must be a table of tests, and is a {type(reference).__name__}")
     form = reference.get("form")
     if not isinstance(form, str) or form not in _FIELDS:
-        raise ProblemError(f"form cannot be {shown(form)}")
+        raise ProblemError("form is none that is known")
     _check(reference, {**_FIELDS[form], "tests": _LIST}, "")
     for index, test in enumerate(reference["tests"]):
         where = f"tests[{index}]"
         if not isinstance(test, Mapping):
-            raise ProblemError(f"{where} cannot be {shown(test)}")
+            raise ProblemError(f"{where} must be a table, and is a {type(test).__name__}")
         _check(test, {**_TESTS[form], "public": bool}, f"{where}.")
         if form == "function_call" and not test["accept"]:
             raise ProblemError(f"{where}.accept is empty")
@@ -55,9 +54,9 @@ def check_reference(reference: Any) -> None:
     if not reference["tests"]:
         raise ProblemError("tests is empty")
     if form == "function_call" and not reference["fn_name"].isidentifier():
-        raise ProblemError(f"fn_name cannot be {shown(reference['fn_name'])}")
+        raise ProblemError("fn_name must be the name of a function")
     if not isinstance(reference.get("checker"), str | NoneType):
-        raise ProblemError(f"checker cannot be {shown(reference['checker'])}")
+        raise ProblemError("checker must be a program")
     for name in ("checker", "prompt"):
         if "\0" in (reference.get(name) or ""):
             raise ProblemError(f"{name} holds a NUL")
@@ -71,7 +70,7 @@ def _check(row: Mapping[str, Any], kinds: _Kinds, where: str) -> None:
         if name not in row:
             raise ProblemError(f"{where}{name} is missing")
         if not isinstance(row[name], kind):
-            raise ProblemError(f"{where}{name} cannot be {shown(row[name])}")
+            raise ProblemError(f"{where}{name} cannot be a {type(row[name]).__name__} like this")
 
 
 def _check_text(text: str, where: str) -> None:
@@ -87,4 +86,4 @@ def _check_limit(reference: Mapping[str, Any], name: str, least: float, most: fl
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ProblemError(f"{name} cannot be {shown(value)}: it must be from {least} to {most}")
+        raise ProblemError(f"{name} must be from {least} to {most}")
