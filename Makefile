@@ -18,7 +18,7 @@ help:
 	@echo "make test-engines  install vLLM for CPUs and test the real engines and servers (minutes)"
 	@echo "make prove-openrlhf  train the miniature through OpenRLHF, before and after, over seeds (an hour)"
 	@echo "make check    the same without the tests"
-	@echo "make extras   check that every optional extra can be resolved"
+	@echo "make extras   check that every optional extra, and the stack for GPUs, can be resolved"
 	@echo "make results  write docs/results.md from the ledgers"
 	@echo "make docs     build the documentation with its reference into site/"
 

@@ -9,3 +9,4 @@ print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependenc
     "$bin/uv" pip compile pyproject.toml --extra "$extra" --quiet --python "$bin/python" --output-file /dev/null >/dev/null
     echo "extra $extra: resolved"
 done
+scripts/resolve_gpu.sh "$bin"

@@ -1,0 +1,108 @@
+"""The install for CUDA machines: one place for the versions, and the order that works."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?==(\S+)$")
+
+
+def pins(name):
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    return {match[1].lower(): match[2] for line in lines if (match := PIN.match(line))}
+
+
+DIRECT, ALL = pins("requirements-gpu.txt"), pins("constraints-gpu.txt")
+
+
+def test_the_direct_pins_are_among_all_that_is_installed():
+    assert set(DIRECT) == {"openrlhf", "torch", "vllm", "transformers", "deepspeed", "ray", "flash-attn"}
+    assert DIRECT.items() <= ALL.items()
+    lines = (ROOT / "constraints-gpu.txt").read_text(encoding="utf-8").splitlines()
+    assert len(ALL) == sum(not line.startswith("#") for line in lines)  # nothing but exact versions
+
+
+def test_the_extra_asks_for_the_same_versions():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert extras["optional-dependencies"]["openrlhf"] == [f"openrlhf[vllm]=={DIRECT['openrlhf']}"]
+
+
+def test_the_engines_of_the_tests_have_the_versions_that_a_cpu_can_have():
+    tested = pins("constraints-engines.txt")
+    assert {name: tested[name] for name in ("openrlhf", "deepspeed", "ray")} == {
+        name: DIRECT[name] for name in ("openrlhf", "deepspeed", "ray")
+    }
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/openrlhf.md", "docs/dependencies.md", "Dockerfile"])
+def test_pages_name_no_other_versions(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    text = re.sub(r"^## What was verified$.*?^## ", "", text, flags=re.S | re.M)  # on CPUs
+    named = re.findall(rf"\b({'|'.join(DIRECT)})(?:==| | \| )(\d+\.\d+\.\d+)", text, flags=re.I)
+    assert {(name.lower(), version) for name, version in named} <= set(DIRECT.items())
+
+
+def test_the_page_s_table_is_complete():
+    rows = re.findall(r"^\| ([a-z-]+) \| (\d+\.\d+\.\d+) \|", _text("docs/openrlhf.md"), re.M)
+    assert dict(rows) == DIRECT
+
+
+def test_the_image_s_compiler_is_of_torch_s_cuda():
+    base = re.search(r"^FROM nvidia/cuda:(\d+\.\d+)\.\d+-devel-ubuntu24\.04$", _text("Dockerfile"), re.M)
+    assert base
+    assert ALL["cuda-toolkit"].startswith(base[1] + ".")
+    for page in ("Dockerfile", "docs/openrlhf.md", "scripts/install_gpu.sh"):
+        assert re.search(r"driver\s+580 or newer", _text(page)), page
+
+
+def test_the_image_copies_all_that_its_steps_read():
+    copied = " ".join(re.findall(r"^COPY (.+)$", _text("Dockerfile"), re.M)).split()
+    kept = re.findall(r"^!(\S+)$", _text(".dockerignore"), re.M)
+    named = [name for name in copied if name in kept]
+    assert set(named) == set(kept)
+    assert all((ROOT / name).exists() for name in named)
+    assert "scripts/install_gpu.sh" in named
+
+
+def test_flash_attn_is_built_last_against_the_torch_that_vllm_brought(tmp_path):
+    venv, told = tmp_path / "venv", tmp_path / "told"
+    (venv / "bin").mkdir(parents=True)
+    for python in (tmp_path / "python3.12", venv / "bin" / "python"):
+        python.write_text(f'#!/bin/sh\necho "$@" >>{told}\n', encoding="utf-8")
+        python.chmod(0o755)
+    subprocess.run([ROOT / "scripts/install_gpu.sh", tmp_path / "python3.12", venv], check=True)
+    calls = told.read_text(encoding="utf-8").splitlines()
+    installs = [call for call in calls if " pip install " in call]
+    assert all("--constraint constraints-gpu.txt" in call for call in installs)
+    place = {
+        name: next(i for i, call in enumerate(installs) if name in call.replace("[", " ").split())
+        for name in ("torch", "vllm", "transformers", "deepspeed", "ray", "flash-attn", '.')
+    }  # fmt: skip
+    assert place["torch"] == place["vllm"] == 0
+    before = [place[name] for name in ("torch", "vllm", "transformers", "deepspeed", "ray")]
+    assert max(before) < place["flash-attn"]
+    [isolated] = [call for call in installs if "--no-build-isolation" in call]
+    assert isolated == installs[place["flash-attn"]]
+    assert place["flash-attn"] < place["."] == len(installs) - 1
+
+
+def test_another_python_is_refused_in_a_sentence(tmp_path):
+    python = tmp_path / "python3.13"
+    python.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    python.chmod(0o755)
+    ended = subprocess.run(
+        [ROOT / "scripts/install_gpu.sh", python, tmp_path / "venv"],
+        env=os.environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "resolved for Python 3.12" in ended.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def _text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
