@@ -38,7 +38,8 @@ import aiohttp
 
 from mars_env.agents import HTTPModel, make_agents
 from mars_env.agents.roles import ROLES
-from mars_env.envs import TRAINING, Game, SolveVerifyCorrect
+from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading.math.grader import MathGrader
 from mars_env.rollout import Job, Store, play_all
 from mars_env.seeds import derive_seed

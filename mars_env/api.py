@@ -14,10 +14,10 @@ from mars_env.envs.aec import MarsEnv
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game, make_game
 from mars_env.envs.growers import MakeGrower
-from mars_env.envs.players import Player
 from mars_env.envs.registry import rules_spec, spec
 from mars_env.envs.specs import EnvSpec
 from mars_env.grading import check_reference
+from mars_env.players import Player
 from mars_env.problems import ProblemSet
 from mars_env.problems import load_problems as _load_problems
 from mars_env.rollout import read_run

@@ -366,6 +366,38 @@ class Grader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """A reward model's ratings of some texts.
+
+    Attributes:
+        scores: One for each text, in [0, 1]; None where it could not tell.
+        tokens: Tokens that it sampled for them: a judge's reasoning counts as part of a search's cost.
+    """
+
+    scores: tuple[float | None, ...]
+    tokens: int = 0
+
+
+@runtime_checkable
+class RewardModel(Protocol):
+    """Rates solutions without knowing the reference: a classifier, a judge, a function of the text."""
+
+    async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
+        """Rate some solutions of one problem.
+
+        Args:
+            statement: The problem, as the agents read it.
+            texts: The solutions.
+            seed: The only source of randomness.
+
+        Raises:
+            mars_env.errors.ModelError: It could not answer. The tree then has a fault, and a resumed run
+                plays it again.
+        """
+        ...
+
+
 class Reward(Protocol):
     """The reward of one turn, a pure function of the stored tree; sync or async.
 

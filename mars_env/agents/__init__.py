@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from mars_env.agents.scripted import ScriptedModel as ScriptedModel
     from mars_env.agents.thinking import Thinking as Thinking
     from mars_env.agents.vllm import VLLMModel as VLLMModel
-    from mars_env.envs.players import FunctionAgent as FunctionAgent
+    from mars_env.players import FunctionAgent as FunctionAgent
+    from mars_env.players import assign_agents as assign_agents
 
 # Each model brings a library of its own (torch, aiohttp).
 __getattr__, __dir__, __all__ = lazy_names(
@@ -33,7 +34,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "Coder": "mars_env.agents.coder",
         "Corrector": "mars_env.agents.roles",
-        "FunctionAgent": "mars_env.envs.players",
+        "FunctionAgent": "mars_env.players",
         "GenerativeJudge": "mars_env.agents.reward_model",
         "HFModel": "mars_env.agents.hf",
         "HFRewardModel": "mars_env.agents.reward_model",
@@ -47,6 +48,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "VLLMModel": "mars_env.agents.vllm",
         "Verifier": "mars_env.agents.roles",
         "as_agent": "mars_env.agents.registry",
+        "assign_agents": "mars_env.players",
         "make_agents": "mars_env.agents.registry",
         "make_reward_model": "mars_env.agents.reward_model",
     },

@@ -16,8 +16,8 @@ from mars_env.agents.roles import ROLES as TEAM_ROLES
 from mars_env.agents.roles import RoleAgent
 from mars_env.agents.scripted import ScriptedModel
 from mars_env.agents.thinking import THINKING, Thinking
-from mars_env.envs.players import FunctionAgent, Player
 from mars_env.errors import ConfigError
+from mars_env.players import FunctionAgent, Player, by_name
 from mars_env.types import Agent, Model, Sampling, role_of
 
 ENTRY_POINTS = "mars_env.agents"
@@ -102,7 +102,10 @@ def make_agents(
         if len(listed) != len(names):
             raise ConfigError(f"{len(listed)} agents are given for {len(names)} places: {', '.join(names)}")
         spec = dict(zip(names, listed, strict=True))
-    given = _by_name(_by_role(spec) if isinstance(spec, str) else spec, names)
+    told = _by_role(spec) if isinstance(spec, str) else spec
+    given: Mapping[str, Any] = (
+        by_name(told, names) if isinstance(told, Mapping) else dict.fromkeys(names, told)
+    )
     shared: dict[str, _Loaded] = {}
     agents = {}
     for name, one in given.items():
@@ -240,20 +243,6 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
             raise ConfigError(f"{name!r} is given twice in {spec!r}")
         given[name] = value.strip()
     return given
-
-
-def _by_name(given: Any, names: list[str]) -> dict[str, Any]:
-    """What is given for each place."""
-    if not isinstance(given, Mapping):
-        return dict.fromkeys(names, given)
-    known = {*names, *map(role_of, names)}
-    for name in given:
-        if name not in known:
-            raise ConfigError(f"nobody is called {name!r} here; the agents are {', '.join(names)}")
-    for name in names:
-        if name not in given and role_of(name) not in given:
-            raise ConfigError(f"no agent is given for {name}: add {role_of(name)}=...")
-    return {name: given[name] if name in given else given[role_of(name)] for name in names}
 
 
 def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:

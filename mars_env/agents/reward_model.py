@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mars_env.agents.registry import make_model
-from mars_env.envs.selection import Ratings, RewardModel
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.lazy import resolve
 from mars_env.seeds import derive_seed
-from mars_env.types import INTERRUPTIONS, Message, Model, Sampling
+from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
 
 if TYPE_CHECKING:
     import torch

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from mars_env.api import make
 from mars_env.cli.options import pairs, settings
-from mars_env.envs import MarsEnv, cast, spec
+from mars_env.envs import MarsEnv, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
+from mars_env.players import assign_agents
 from mars_env.sync import run_sync
 from mars_env.types import Agent, role_of
 
@@ -214,7 +215,7 @@ def _members(env: MarsEnv, make_members: Callable[[Any], Any]) -> Callable[[str,
 
     def member(name: str, model: Any) -> Agent:
         if id(model) not in made:
-            made[id(model)] = cast(env.game.rules, make_members(model))
+            made[id(model)] = assign_agents(env, make_members(model))
         return made[id(model)][name]
 
     return member

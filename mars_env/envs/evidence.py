@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from mars_env.envs.selection import First, RewardModel, Selection, answer_key, rated
+from mars_env.envs.selection import First, Selection, answer_key, rated
 from mars_env.envs.verdicts import bug_report, read_judgement
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
-from mars_env.types import Agent, Grade, Grader, Problem
+from mars_env.types import Agent, Grade, Grader, Problem, RewardModel
 
 Sees = Literal["grade", "public", "grader", "verifier", "reward-model", "answers"]
 
@@ -166,7 +166,7 @@ class VerifierGrader:
         seed: With the solution, the only source of its randomness: equal texts are judged alike.
 
     Example:
-        >>> from mars_env.envs.players import FunctionAgent
+        >>> from mars_env.players import FunctionAgent
         >>> from mars_env.sync import run_sync
         >>> verifier = FunctionAgent(lambda seen: "2 + 2 is 4.\nCorrectness: Wrong")
         >>> grade = run_sync(VerifierGrader(verifier, 3).grade(Problem("p", "2 + 2?", None), "5"))
@@ -209,7 +209,7 @@ class RewardModelGrader:
     """Scores a solution by a reward model's rating; there is no feedback in it.
 
     Example:
-        >>> from mars_env.envs.selection import Ratings
+        >>> from mars_env.types import Ratings
         >>> from mars_env.sync import run_sync
         >>> class Brief:
         ...     async def rate(self, statement, texts, seed):

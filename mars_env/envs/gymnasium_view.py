@@ -8,8 +8,8 @@ from typing import Any, SupportsFloat
 import gymnasium
 
 from mars_env.envs.aec import MarsEnv
-from mars_env.envs.players import Player, cast
 from mars_env.errors import ConfigError
+from mars_env.players import Player, assign_agents
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
 from mars_env.types import Action, role_of
@@ -41,7 +41,7 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
         self.render_mode = env.render_mode
         self.observation_space = env.observation_space(learner)
         self.action_space = env.action_space(learner)
-        self._agents = cast(env.game.rules, {**partners, **stand_in})
+        self._agents = assign_agents(env, {**partners, **stand_in})
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

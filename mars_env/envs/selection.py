@@ -11,46 +11,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from mars_env.checks import count, finite, shown
 from mars_env.errors import ModelError, SandboxError
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.integers import read_integer
-from mars_env.types import Problem, Turn
-
-
-@dataclass(frozen=True, slots=True)
-class Ratings:
-    """What a reward model thinks of some texts.
-
-    Attributes:
-        scores: One for each text, in [0, 1]; None where it could not say.
-        tokens: Tokens that it sampled for them: a judge's reasoning counts as part of a search's cost.
-    """
-
-    scores: tuple[float | None, ...]
-    tokens: int = 0
-
-
-@runtime_checkable
-class RewardModel(Protocol):
-    """Rates solutions without knowing the reference: a classifier, a judge, a function of the text."""
-
-    async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-        """Rate some solutions of one problem.
-
-        Args:
-            statement: The problem, as the agents read it.
-            texts: The solutions.
-            seed: The only source of randomness.
-
-        Raises:
-            mars_env.errors.ModelError: It could not answer; the tree is given up, and a resumed run
-                takes it up again.
-        """
-        ...
+from mars_env.types import Problem, Ratings, RewardModel, Turn
 
 
 @dataclass(frozen=True, slots=True)

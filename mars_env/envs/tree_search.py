@@ -27,11 +27,11 @@ from mars_env.envs.evidence import (
     public_grader,
 )
 from mars_env.envs.rules import Rules
-from mars_env.envs.selection import First, Highest, RewardModel, Selection, Vote
+from mars_env.envs.selection import First, Highest, Selection, Vote
 from mars_env.envs.spaces import UnicodeText
 from mars_env.errors import ConfigError
 from mars_env.search import Search, SearchSettings
-from mars_env.types import Action, Agent, Grade, Grader, Observation, Problem, Reward, Turn
+from mars_env.types import Action, Agent, Grade, Grader, Observation, Problem, Reward, RewardModel, Turn
 
 T = TypeVar("T")
 

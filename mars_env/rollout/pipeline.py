@@ -130,10 +130,11 @@ async def pipeline(
     Example:
         >>> import asyncio, mars_env
         >>> from dataclasses import replace
-        >>> from mars_env.envs import cast, grouped, GroupedSettings
+        >>> from mars_env.envs import grouped, GroupedSettings
+        >>> from mars_env.players import assign_agents
         >>> env = mars_env.make("arithmetic-solve-verify-correct", schedule="training")
         >>> game = replace(env.game, grower=grouped(GroupedSettings(group=2, branches=1)))
-        >>> players = cast(game.rules, lambda observation: "Correctness: Correct")
+        >>> players = assign_agents(game.rules, lambda observation: "Correctness: Correct")
         >>> steps = [[Job(problem)] for problem in env.problems[:3]]
         >>> async def train():
         ...     batches = pipeline(game, players, steps, PipelineSettings(groups_per_update=4), seed=0)

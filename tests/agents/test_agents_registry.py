@@ -57,7 +57,7 @@ def test_roles_may_differ():
         "solver=http://a/v1+http://b:8000/v1#m?top_k=5,max_tokens=9,"
         "verifier=scripted:x, y,corrector=scripted:x, y"
     )
-    with pytest.raises(ConfigError, match="nobody is called 'max_tokens'"):
+    with pytest.raises(ConfigError, match="there is no agent 'max_tokens'"):
         make_agents(spec, TEAM)
     team = make_agents(spec.replace(",max_tokens", "&max_tokens"), TEAM, sampling=Sampling(temperature=0.3))
     assert [str(e.base) for e in team["solver_0"].model._endpoints] == ["http://a/v1", "http://b:8000/v1"]
@@ -119,7 +119,7 @@ def test_entry_points(monkeypatch, my_module):
         ("http://localhost/v1#m?concurrency=many", "cannot be 'many'"),
         ("solver=scripted:x", "no agent is given for verifier_0"),
         ("solver=scripted:x,solver=scripted:y", "given twice"),
-        ("judge=scripted:x", "nobody is called 'judge'"),
+        ("judge=scripted:x", "there is no agent 'judge'"),
         ("", "no agents are called ''"),
         ("hf:/no/such/path", "no model could be loaded"),
     ],

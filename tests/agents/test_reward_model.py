@@ -4,9 +4,8 @@ import pytest
 
 from mars_env.agents import GenerativeJudge, HFRewardModel, RecordingModel, ScriptedModel, make_reward_model
 from mars_env.agents.reward_model import read_score
-from mars_env.envs import Ratings
 from mars_env.errors import ConfigError
-from mars_env.types import Sampling
+from mars_env.types import Ratings, Sampling
 
 
 class Constant:

@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect, grouped
+from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading import grader_for
 from mars_env.problems import load_problems
 from mars_env.rollout import collect, groups_of

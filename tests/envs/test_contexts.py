@@ -7,8 +7,9 @@ import pytest
 import mars_env
 from mars_env.agents import ScriptedModel
 from mars_env.agents.roles import Corrector, Solver, Verifier
-from mars_env.envs import TRAINING, Solve, SolveVerifyCorrect
+from mars_env.envs import Solve, SolveVerifyCorrect
 from mars_env.envs.contexts import Need, needs, require_room
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.envs.tree_search import tree_search
 from mars_env.errors import ConfigError
 from mars_env.types import Problem, Sampling

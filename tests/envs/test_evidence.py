@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 import mars_env
-from mars_env.envs import Highest, Ratings, cast, make_game, spec
+from mars_env.envs import make_game, spec
 from mars_env.envs.evidence import Evidence, RewardModelGrader, VerifierGrader, public_tests
+from mars_env.envs.selection import Highest
 from mars_env.errors import ConfigError
+from mars_env.players import assign_agents
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, collect
-from mars_env.types import Action, Completion, Problem, Verdict
+from mars_env.types import Action, Completion, Problem, Ratings, Verdict
 
 MATHS = [Problem(f"m{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
 CODE = [
@@ -61,7 +63,9 @@ class ByText:
 def choices(problems, **settings):
     """Everything that a search decided, and the grades, which may change."""
     game = make_game(spec("arithmetic-tree-search", agents=2, nodes=12, **settings), kind=problems[0].kind)
-    trees = asyncio.run(collect(game, cast(game.rules, Guesser()), [Job(p) for p in problems], seed=2))
+    trees = asyncio.run(
+        collect(game, assign_agents(game.rules, Guesser()), [Job(p) for p in problems], seed=2)
+    )
     decided = [
         ([(t.id, t.agent, t.text, t.search_score, t.reward, dict(t.info)) for t in tree.turns], tree.final)
         for tree in trees
@@ -127,7 +131,7 @@ def test_selections_see_neither_grades_nor_rewards():
 
     game = make_game(spec("arithmetic-tree-search", nodes=3))
     game = replace(game, evidence=replace(game.evidence, selection=Peeking()))
-    (tree,) = asyncio.run(collect(game, cast(game.rules, Guesser()), [Job(MATHS[1])], seed=0))
+    (tree,) = asyncio.run(collect(game, assign_agents(game.rules, Guesser()), [Job(MATHS[1])], seed=0))
     assert tree.fault == "the final choice: RuntimeError: seen" and tree.final is None
     assert len(tree.turns) == 3
 
@@ -246,7 +250,7 @@ def test_t_plus_spends_its_budget_and_leaves_its_reward_model_a_choice():
         game = make_game(
             spec("arithmetic-tree-search", reward_model=model, nodes=12, **settings), kind="code"
         )
-        (tree,) = asyncio.run(collect(game, cast(game.rules, Right()), [Job(CODE[0])], seed=2))
+        (tree,) = asyncio.run(collect(game, assign_agents(game.rules, Right()), [Job(CODE[0])], seed=2))
         return tree, model
 
     tree, model = played(schedule="t-plus")

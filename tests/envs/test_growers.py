@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mars_env.envs import TRAINING, Grouped, GroupedSettings, Linear, Node, SolveVerifyCorrect
+from mars_env.envs import GroupedSettings, SolveVerifyCorrect
+from mars_env.envs.growers import Grouped, Linear, Node
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.types import Action, Problem, Turn
 
 PROBLEM = Problem("p", "What is 2 + 2?", "4")

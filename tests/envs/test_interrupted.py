@@ -3,16 +3,10 @@
 import pytest
 
 from mars_env.agents.roles import Corrector, Solver, Verifier
-from mars_env.envs import (
-    TRAINING,
-    Game,
-    GroupedSettings,
-    SolveVerifyCorrect,
-    grouped,
-    team_outcome,
-)
+from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
 from mars_env.envs.evidence import VerifierGrader
 from mars_env.envs.search_grower import SearchGrower
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.envs.tree_search import search_evidence, tree_search
 from mars_env.errors import ContextError
 from mars_env.evaluation import build_report

@@ -8,19 +8,11 @@ import pytest
 from pettingzoo.test import api_test
 
 import mars_env
-from mars_env.envs import (
-    TRAINING,
-    GroupedSettings,
-    SolveVerifyCorrect,
-    cast,
-    grouped,
-    make_game,
-    registry,
-    spec,
-)
+from mars_env.envs import GroupedSettings, SolveVerifyCorrect, grouped, make_game, registry, spec
 from mars_env.envs.evidence import public_tests
-from mars_env.envs.solve_verify_correct import public_evidence
+from mars_env.envs.solve_verify_correct import TRAINING, public_evidence
 from mars_env.errors import ConfigError
+from mars_env.players import assign_agents
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, Store, collect, play
 from mars_env.testing import check_rules
@@ -67,7 +59,10 @@ class Watched:
         return PASS if observation["feedback"].startswith("All") else FAIL
 
     def agents(self, game):
-        return cast(game.rules, {"solver": self.write, "verifier": self.verify, "corrector": self.write})
+        return assign_agents(
+            game.rules,
+            {"solver": self.write, "verifier": self.verify, "corrector": self.write},
+        )
 
 
 def game_of(**settings):

@@ -2,7 +2,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from mars_env.envs import INFERENCE, TRAINING, Schedule, Solve, SolveVerifyCorrect
+from mars_env.envs import Solve, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import INFERENCE, TRAINING, Schedule
 from mars_env.testing import check_rules
 from mars_env.types import Problem
 

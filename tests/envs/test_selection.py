@@ -1,12 +1,12 @@
 import pytest
 
 from mars_env.envs.evidence import Evidence
-from mars_env.envs.selection import Choice, First, Highest, Ratings, Vote, answer_key, candidates
+from mars_env.envs.selection import Choice, First, Highest, Vote, answer_key, candidates
 from mars_env.errors import ModelError, SandboxError
 from mars_env.grading import grader_for
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems.code import code_problem_from_row
-from mars_env.types import Action, Problem, Turn
+from mars_env.types import Action, Problem, Ratings, Turn
 
 PROBLEM = Problem("p", "What is 2 + 2?", None)
 

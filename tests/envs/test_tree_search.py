@@ -4,9 +4,11 @@ from dataclasses import replace
 import pytest
 
 import mars_env
-from mars_env.envs import Vote, cast, make_game, spec
+from mars_env.envs import make_game, spec
+from mars_env.envs.selection import Vote
 from mars_env.envs.tree_search import TRAINING, tree_search
 from mars_env.errors import ConfigError
+from mars_env.players import assign_agents
 from mars_env.rollout import Job, groups_of, play
 from mars_env.rollout.regrade import regrade
 from mars_env.testing import check_env, check_rules
@@ -47,7 +49,7 @@ def game_of(**settings):
 
 
 def played(game, agent=longer, seed=0, **kwargs):
-    agents = cast(game.rules, agent)
+    agents = assign_agents(game.rules, agent)
     return asyncio.run(play(game, agents, Job(PROBLEM), seed=seed, **kwargs))
 
 

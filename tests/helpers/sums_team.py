@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import mars_env
 from mars_env.agents import ScriptedModel, make_agents
-from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect, grouped
+from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading import grader_for
 from mars_env.rollout import Job
 from mars_env.types import Problem

@@ -4,17 +4,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from mars_env.envs import (
-    TRAINING,
-    Game,
-    GroupedSettings,
-    Solve,
-    SolveVerifyCorrect,
-    cast,
-    grouped,
-    team_outcome,
-)
+from mars_env.envs import Game, GroupedSettings, Solve, SolveVerifyCorrect, grouped, team_outcome
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ModelError
+from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect, groups_of, play, play_all
 from mars_env.rollout.regrade import regrade
 from mars_env.types import Action, Grade, Problem
@@ -57,7 +50,7 @@ async def trees_of(game, agent, concurrency):
     jobs = [Job(problem, sample) for sample in range(3) for problem in PROBLEMS]
     return [
         timeless(t)
-        for t in await collect(game, cast(game.rules, agent), jobs, seed=5, concurrency=concurrency)
+        for t in await collect(game, assign_agents(game.rules, agent), jobs, seed=5, concurrency=concurrency)
     ]
 
 
@@ -98,7 +91,13 @@ async def test_finished_groups_are_handed_on_at_once():
                 assert seen  # the Solver's group came before any Verifier acted
             return await super().act(observation, n, seed)
 
-    await play(GROUPED, cast(GROUPED.rules, Watching()), Job(PROBLEMS[1]), seed=0, on_turns=seen.append)
+    await play(
+        GROUPED,
+        assign_agents(GROUPED.rules, Watching()),
+        Job(PROBLEMS[1]),
+        seed=0,
+        on_turns=seen.append,
+    )
     assert all(len(turns) == 4 for turns in seen)
 
 
@@ -120,7 +119,7 @@ async def test_an_agent_that_cannot_act_costs_its_own_tree_only():
 
 
 async def test_a_bug_in_an_agent_is_logged_and_noted(caplog):
-    tree = await play(GAME, cast(GAME.rules, lambda observation: 1 / 0), Job(PROBLEMS[0]), seed=0)
+    tree = await play(GAME, assign_agents(GAME.rules, lambda observation: 1 / 0), Job(PROBLEMS[0]), seed=0)
     assert "ZeroDivisionError" in tree.fault
     assert "division by zero" in caplog.text
 
@@ -130,7 +129,7 @@ async def test_a_wrong_number_of_actions_is_a_fault():
         async def act(self, observation, n, seed):
             return (await super().act(observation, n, seed))[:-1]
 
-    tree = await play(GROUPED, cast(GROUPED.rules, TooFew()), Job(PROBLEMS[0]), seed=0)
+    tree = await play(GROUPED, assign_agents(GROUPED.rules, TooFew()), Job(PROBLEMS[0]), seed=0)
     assert "returned 3 actions where 4 were asked for" in tree.fault
 
 
@@ -140,7 +139,7 @@ async def test_a_grader_that_raises_gives_unknown_and_null_rewards():
             raise RuntimeError("no such host")
 
     game = replace(GAME, grader=Broken())
-    tree = await play(game, cast(game.rules, Guesser()), Job(PROBLEMS[0]), seed=0)
+    tree = await play(game, assign_agents(game.rules, Guesser()), Job(PROBLEMS[0]), seed=0)
     assert tree.turns[0].grade.verdict == "UNKNOWN"
     assert "no such host" in tree.turns[0].grade.reason
     assert all(turn.reward is None for turn in tree.turns)
@@ -153,7 +152,7 @@ async def test_rules_that_raise_end_the_run_and_nothing_hangs():
 
     game = replace(GAME, rules=Broken(TRAINING))
     with pytest.raises(KeyError, match="my bug"):
-        async for _ in play_all(game, cast(game.rules, Guesser()), map(Job, PROBLEMS), seed=0):
+        async for _ in play_all(game, assign_agents(game.rules, Guesser()), map(Job, PROBLEMS), seed=0):
             pass
 
 
@@ -170,7 +169,7 @@ async def test_closing_early_cancels_what_is_under_way():
                 cancelled.append(1)
                 raise
 
-    played = play_all(GAME, cast(GAME.rules, Slow()), map(Job, PROBLEMS), seed=0)
+    played = play_all(GAME, assign_agents(GAME.rules, Slow()), map(Job, PROBLEMS), seed=0)
     assert (await anext(played)).problem.id == "p0"
     await played.aclose()
     assert len(cancelled) == 5
@@ -182,7 +181,7 @@ async def test_async_rewards_and_the_path_that_led_there():
         return float(len(path))
 
     game = replace(GAME, rewards={"solver": length, "verifier": length, "corrector": length})
-    tree = await play(game, cast(game.rules, Guesser()), Job(PROBLEMS[2]), seed=3)
+    tree = await play(game, assign_agents(game.rules, Guesser()), Job(PROBLEMS[2]), seed=3)
     assert [turn.reward for turn in tree.turns] == [float(i) for i in range(len(tree.turns))]
 
 
@@ -194,7 +193,7 @@ async def test_a_team_reward_takes_the_place_of_the_step_rewards():
 
 async def test_a_team_reward_is_the_mean_over_branches():
     game = replace(GROUPED, team_reward=team_outcome)
-    tree = await play(game, cast(game.rules, Guesser()), Job(PROBLEMS[4]), seed=1)
+    tree = await play(game, assign_agents(game.rules, Guesser()), Job(PROBLEMS[4]), seed=1)
     children = {}
     for turn in tree.turns:
         children.setdefault(turn.parent_id, []).append(turn)
@@ -208,7 +207,7 @@ async def test_a_team_reward_is_the_mean_over_branches():
 
 
 async def test_grading_again_gives_the_same_tree_and_another_grader_another():
-    tree = await play(GAME, cast(GAME.rules, Guesser()), Job(PROBLEMS[3]), seed=2)
+    tree = await play(GAME, assign_agents(GAME.rules, Guesser()), Job(PROBLEMS[3]), seed=2)
     assert await regrade(tree, GAME) == tree
 
     class Strict:
@@ -221,7 +220,7 @@ async def test_grading_again_gives_the_same_tree_and_another_grader_another():
 
 async def test_one_agent_alone():
     game = Game(Solve(), ExactGrader())
-    [tree] = await collect(game, cast(game.rules, lambda o: "2"), [Job(PROBLEMS[1])], seed=0)
+    [tree] = await collect(game, assign_agents(game.rules, lambda o: "2"), [Job(PROBLEMS[1])], seed=0)
     assert tree.final == "0"
     assert tree.turns[0].grade.score == 1.0
     assert not tree.turns[0].trainable

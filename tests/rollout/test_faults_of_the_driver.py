@@ -12,7 +12,8 @@ import pytest
 
 import mars_env
 from mars_env.agents import ScriptedModel, make_agents
-from mars_env.envs import TRAINING, Game, SolveVerifyCorrect
+from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, StoreError
 from mars_env.grading.math.grader import MathGrader
 from mars_env.grading.math.pool import Limits

@@ -9,9 +9,11 @@ import pytest
 from rich.console import Console
 
 from mars_env.agents import HTTPModel, make_agents
-from mars_env.envs import TRAINING, Game, SolveVerifyCorrect, cast
+from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ModelError
 from mars_env.grading.math.grader import MathGrader
+from mars_env.players import assign_agents
 from mars_env.rollout import Job, Slots, Store, collect, play_all
 from mars_env.rollout.monitor import Monitor, Trace, live_view, prometheus_text, reporting
 from mars_env.rollout.store import finished_trees
@@ -51,7 +53,7 @@ JOBS = [Job(problem, sample) for sample in range(3) for problem in PROBLEMS]
 
 
 async def played(monitor, concurrency=4, on_tree=lambda tree: None):
-    agents = monitor.watch(cast(GAME.rules, Player()))
+    agents = monitor.watch(assign_agents(GAME.rules, Player()))
     trees = []
     async for tree in play_all(GAME, agents, JOBS, seed=2, concurrency=concurrency):
         monitor.tell(tree)
@@ -88,7 +90,7 @@ async def test_watching_changes_nothing():
     watched = sorted(
         await played(Monitor()), key=lambda tree: JOBS.index(Job(tree.problem, int(tree.id[-1])))
     )
-    plain = await collect(GAME, cast(GAME.rules, Player()), JOBS, seed=2)
+    plain = await collect(GAME, assign_agents(GAME.rules, Player()), JOBS, seed=2)
     assert timeless(watched) == timeless(plain)
 
 
@@ -202,7 +204,7 @@ def test_a_trace_of_nothing_can_be_read(tmp_path):
 async def test_what_an_earlier_run_finished_counts(tmp_path):
     assert finished_trees(tmp_path) == set()
     with Store(tmp_path, {}, PROBLEMS) as store:
-        async for _ in play_all(GAME, cast(GAME.rules, Player()), JOBS[:8], seed=2, journal=store):
+        async for _ in play_all(GAME, assign_agents(GAME.rules, Player()), JOBS[:8], seed=2, journal=store):
             pass
     finished = finished_trees(tmp_path)
     assert finished == {f"p{i}#0" for i in range(7)}  # the eighth was given up

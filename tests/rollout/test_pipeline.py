@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect, cast, grouped, team_outcome
+from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, MarsError, ModelError
+from mars_env.players import assign_agents
 from mars_env.rollout import Job, Store, collect, groups_of
 from mars_env.rollout.pipeline import PipelineSettings, pipeline
 from mars_env.rollout.segments import SegmentedModel
@@ -66,7 +68,9 @@ def plain(groups):
 async def all_batches(actor, options, steps, *, train_time=2.0, game=GAME, late=(), **kwargs):
     """Train on a virtual clock; checks on the way what must hold at every moment."""
     batches, size = [], options.groups_per_update
-    async with aclosing(pipeline(game, cast(game.rules, actor), steps, options, seed=7, **kwargs)) as due:
+    async with aclosing(
+        pipeline(game, assign_agents(game.rules, actor), steps, options, seed=7, **kwargs)
+    ) as due:
         async for batch in due:
             assert batch.version == len(batches)
             assert all(age <= options.max_staleness for age in batch.ages)
@@ -86,7 +90,7 @@ async def all_batches(actor, options, steps, *, train_time=2.0, game=GAME, late=
 def everything(actor, steps, game=GAME):
     """What a run without a pipeline plays."""
     jobs = [job for step in steps for job in step]
-    return groups_of(run_virtual(collect(game, cast(game.rules, actor), jobs, seed=7)))
+    return groups_of(run_virtual(collect(game, assign_agents(game.rules, actor), jobs, seed=7)))
 
 
 OPTIONS = st.builds(
@@ -149,7 +153,7 @@ def test_rollouts_of_later_steps_go_on_while_the_trainer_works():
 
 def test_a_group_is_trained_before_its_tree_is_finished():
     async def first_batch():
-        players = cast(GAME.rules, Actor([0], random.Random(4)))
+        players = assign_agents(GAME.rules, Actor([0], random.Random(4)))
         options = PipelineSettings(groups_per_update=2, max_staleness=3)
         async with aclosing(pipeline(GAME, players, steps_of(1, 4), options, seed=7)) as due:
             return await anext(due)
@@ -173,7 +177,7 @@ def test_the_queue_is_bounded_however_slow_the_trainer_is():
             return actions
 
     async def train(options):
-        players = cast(GAME.rules, Watched([0], random.Random(5), told=False))
+        players = assign_agents(GAME.rules, Watched([0], random.Random(5), told=False))
         async with aclosing(pipeline(GAME, players, steps_of(40, 1), options, seed=7)) as due:
             async for batch in due:
                 await asyncio.sleep(1000)
@@ -230,7 +234,7 @@ def test_policies_that_are_not_trained_do_not_age():
     actor = Actor([0], random.Random(8), policy="frozen")
 
     async def train():
-        players, batches = cast(GAME.rules, actor), []
+        players, batches = assign_agents(GAME.rules, actor), []
         due = pipeline(GAME, players, steps_of(3, 2), options, seed=7, policy_version={"mars": 9}.get)
         async with aclosing(due):
             async for batch in due:
@@ -269,7 +273,7 @@ def test_a_journal_gives_back_what_a_stopped_run_has_played(tmp_path, size):
 
     async def train(journal, owed, limit):
         seen = []
-        players = cast(GAME.rules, Quick([0], random.Random(10), told=False))
+        players = assign_agents(GAME.rules, Quick([0], random.Random(10), told=False))
         due = pipeline(GAME, players, owed, options, seed=7, journal=journal)
         async with aclosing(due):
             async for batch in due:
@@ -305,7 +309,7 @@ def test_what_breaks_the_machinery_ends_the_pipeline_with_its_reason():
 
 def test_closing_early_leaves_nothing_behind():
     async def train():
-        players = cast(GAME.rules, Actor([0], random.Random(12)))
+        players = assign_agents(GAME.rules, Actor([0], random.Random(12)))
         options = PipelineSettings(groups_per_update=1)
         due = pipeline(GAME, players, steps_of(5, 3), options, seed=7)
         await anext(due)
@@ -360,7 +364,14 @@ def test_slots_are_never_overdrawn_and_older_trees_come_first():
                 return [Action(rng.choice(texts)) for _ in range(n)]
 
         options = PipelineSettings(groups_per_update=3, max_staleness=3)
-        due = pipeline(GAME, cast(GAME.rules, Player()), steps_of(9, 1), options, seed=7, slots=slots)
+        due = pipeline(
+            GAME,
+            assign_agents(GAME.rules, Player()),
+            steps_of(9, 1),
+            options,
+            seed=7,
+            slots=slots,
+        )
         done = []
         async with aclosing(due):
             async for batch in due:

@@ -14,13 +14,13 @@ from mars_env.agents import ScriptedModel, make_agents
 from mars_env.envs import Game, Solve, SolveVerifyCorrect
 from mars_env.envs.evidence import Evidence, RewardModelGrader
 from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS
-from mars_env.envs.selection import Highest, Ratings, rated
+from mars_env.envs.selection import Highest, rated
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.report import build_report, console_text
 from mars_env.grading import grader_for
 from mars_env.rollout import Job, Store, collect, play_all, read_run
 from mars_env.rollout.regrade import regrade
-from mars_env.types import Action, Completion, Grade, Problem, Verdict
+from mars_env.types import Action, Completion, Grade, Problem, Ratings, Verdict
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
 GAME = Game(Solve(), grader_for("math"))

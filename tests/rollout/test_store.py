@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect, cast, grouped, team_outcome
+from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import StoreError
+from mars_env.players import assign_agents
 from mars_env.rollout import Job, Store, collect, play_all, read_run
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.types import Action, Completion, Grade, Problem, Turn
@@ -64,12 +66,14 @@ def timeless(trees):
 async def run(path, agent):
     with Store(path, CONFIG, PROBLEMS) as store:
         owed = [job for job in JOBS if job.tree not in store.finished]
-        async for _ in play_all(GAME, cast(GAME.rules, agent), owed, seed=1, concurrency=3, journal=store):
+        async for _ in play_all(
+            GAME, assign_agents(GAME.rules, agent), owed, seed=1, concurrency=3, journal=store
+        ):
             pass
 
 
 async def expected():
-    trees = timeless(await collect(GAME, cast(GAME.rules, Guesser()), JOBS, seed=1))
+    trees = timeless(await collect(GAME, assign_agents(GAME.rules, Guesser()), JOBS, seed=1))
     return sorted(trees, key=lambda tree: (tree.problem.id, tree.id))
 
 

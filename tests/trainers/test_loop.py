@@ -5,7 +5,8 @@ import pytest
 import torch
 from alternating import alternating
 
-from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect
+from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, StoreError
 from mars_env.grading import grader_for
 from mars_env.problems import load_problems

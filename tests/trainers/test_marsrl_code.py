@@ -9,7 +9,8 @@ from tiny_team import flat, tiny
 
 import mars_env
 from mars_env.agents import Verifier
-from mars_env.envs import GroupedSettings, cast
+from mars_env.envs import GroupedSettings
+from mars_env.players import assign_agents
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import rollouts, train
@@ -47,7 +48,7 @@ def team():
     )
     model = tiny("checker", positions=4096)
     verifier = Verifier(model, sampling=Sampling(max_tokens=6))
-    agents = cast(env.game.rules, {"solver": write, "verifier": verifier, "corrector": write})
+    agents = assign_agents(env, {"solver": write, "verifier": verifier, "corrector": write})
     return env, model, Team(agents, {"checker": Policy(model.module, model.tokenizer)})
 
 

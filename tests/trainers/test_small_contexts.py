@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from mars_env.envs import TRAINING, Game, GroupedSettings, SolveVerifyCorrect
+from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.contexts import needs
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ContextError
 from mars_env.evaluation.metrics import count
 from mars_env.grading import grader_for

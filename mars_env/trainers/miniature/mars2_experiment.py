@@ -15,7 +15,7 @@ from typing import Final, Literal
 from mars_env.agents.hf import HFModel
 from mars_env.envs import Game
 from mars_env.envs.search_grower import SearchGrower
-from mars_env.envs.selection import First, Highest, Ratings, Selection, Vote, candidates
+from mars_env.envs.selection import First, Highest, Selection, Vote, candidates
 from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearchSettings, tree_search
 from mars_env.evaluation.metrics import estimates, is_right, measure, sampled_tokens
 from mars_env.problems import ProblemSet, load_problems
@@ -30,7 +30,7 @@ from mars_env.trainers.miniature.mars2_recipe import RECIPE, Mars2Recipe
 from mars_env.trainers.miniature.mars2_warm_start import warm_start
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Playing, make_team
-from mars_env.types import Agent, Tree, Turn
+from mars_env.types import Agent, Ratings, Tree, Turn
 
 Stage = Literal["single", "homogeneous", "heterogeneous"]
 """One agent; several agents that share their weights; several agents with weights of their own."""

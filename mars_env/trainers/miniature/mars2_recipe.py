@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from mars_env.envs.selection import RewardModel
 from mars_env.envs.tree_search import TreeSearchSettings, tree_search
 from mars_env.trainers.config import TrainConfig, TreeCredit
 from mars_env.trainers.miniature.mars2_warm_start import WarmStart
+from mars_env.types import RewardModel
 
 
 class Mars2Recipe(BaseModel):

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, field_serializer
 
-from mars_env.envs import GroupedSettings, Schedule
-from mars_env.envs.solve_verify_correct import TRAINING
+from mars_env.envs import GroupedSettings
+from mars_env.envs.solve_verify_correct import TRAINING, Schedule
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.recipes import RunSettings
 

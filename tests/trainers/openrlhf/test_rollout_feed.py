@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from mars_env.envs import cast
 from mars_env.errors import ModelError
+from mars_env.players import assign_agents
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.trainers.openrlhf.feed import RolloutFeed
 from mars_env.trainers.openrlhf.problems import DrawnProblems, by_id
@@ -38,7 +38,9 @@ def feed_of(act, pipeline, size=2):
     problems = by_id(SETTINGS.training_problems())
     drawn = DrawnProblems(Loader([None, [id], [""], [None]] for id in problems), problems, 1)
     game = SETTINGS.game()
-    return RolloutFeed(game, cast(game.rules, act), drawn, size, pipeline, lambda policy: None, 0), drawn
+    return RolloutFeed(
+        game, assign_agents(game.rules, act), drawn, size, pipeline, lambda policy: None, 0
+    ), drawn
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def test_an_evaluation_plays_beside_what_is_under_way(closing):
     closing(feed)
     assert feed.next() is not None
     game = SETTINGS.evaluation_game()
-    team = cast(game.rules, lambda observation: r"\boxed{1} Correctness: Correct")
+    team = assign_agents(game.rules, lambda observation: r"\boxed{1} Correctness: Correct")
     trees = feed.play(game, team, SETTINGS.training_problems()[:3], samples=2, concurrency=4)
     assert len(trees) == 6
     assert feed.next() is not None

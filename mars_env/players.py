@@ -1,0 +1,132 @@
+"""Who plays: functions as agents, and an agent for every name, from agents given by name or by role."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from mars_env.errors import ConfigError
+from mars_env.seeds import derive_seed
+from mars_env.sync import maybe_await
+from mars_env.types import Action, Agent, Observation, role_of
+
+T = TypeVar("T")
+
+AgentFunction = Callable[..., str | Action | Awaitable[str | Action]]
+"""``observation -> text`` (or an `Action`), sync or async; may take ``seed`` as a keyword, too."""
+
+Player = Agent | AgentFunction
+
+
+class FunctionAgent:
+    """An agent that calls a function from an observation to a text, sync or async.
+
+    The function is called once for each of the n actions. If it has a parameter ``seed``, it gets a
+    different seed each time. A sync function runs in the event loop and blocks everything else until it
+    returns: write one that waits (for a network, say) as async. Its turns cannot be trained on, unless it
+    returns actions with completions.
+
+    Args:
+        function: The function.
+        policy: Its name in stored turns; by default the function's.
+
+    Example:
+        >>> from mars_env.sync import run_sync
+        >>> agent = FunctionAgent(lambda observation: observation["problem"].upper())
+        >>> run_sync(agent.act({"problem": "x"}, 2, seed=0))
+        [Action(text='X', completions=()), Action(text='X', completions=())]
+    """
+
+    def __init__(self, function: AgentFunction, *, policy: str = "") -> None:
+        if not callable(function):
+            raise ConfigError(f"a function is expected, got {function!r}")
+        self.function = function
+        self.policy = policy or getattr(function, "__name__", type(function).__name__)
+        self._seeded = _takes_seed(function)
+
+    def __repr__(self) -> str:
+        return f"FunctionAgent({self.policy!r})"
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Call the function n times.
+
+        Raises:
+            ConfigError: It returns something other than a text or an `Action`.
+        """
+        actions = []
+        for i in range(n):
+            extra = {"seed": derive_seed(seed, i)} if self._seeded else {}
+            value = await maybe_await(self.function(observation, **extra))
+            if isinstance(value, str):
+                value = Action(value)
+            if not isinstance(value, Action):
+                raise ConfigError(
+                    f"the agent function {self.policy} returned {type(value).__name__}; return a text"
+                )
+            actions.append(value)
+        return actions
+
+
+class Named(Protocol):
+    """Whatever names its agents: rules, or an environment."""
+
+    @property
+    def possible_agents(self) -> Sequence[str]:
+        """Their names, such as ``"solver_0"``."""
+        ...
+
+
+def assign_agents(team: Named, players: Player | Mapping[str, Player]) -> dict[str, Agent]:
+    """An agent for every name: what `mars_env.rollout.play` takes.
+
+    Args:
+        team: Rules or an environment, which name their agents.
+        players: One for all, or a mapping by agent (``"solver_0"``) or role (``"solver"``).
+
+    Raises:
+        ConfigError: A name has no player, a player no name, or one is neither an agent nor a function.
+
+    Example:
+        >>> from mars_env.envs import Solve
+        >>> sorted(assign_agents(Solve(), {"solver": lambda observation: "4"}))
+        ['solver_0']
+    """
+    names = team.possible_agents
+    given = by_name(players, names) if isinstance(players, Mapping) else dict.fromkeys(names, players)
+    return {name: _agent(player) for name, player in given.items()}
+
+
+def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
+    """What is given for each agent, by its name or by its role.
+
+    Raises:
+        ConfigError: Something is given for a name that does not exist, or nothing for one that does.
+
+    Example:
+        >>> by_name({"solver": 1, "solver_1": 2}, ["solver_0", "solver_1"])
+        {'solver_0': 1, 'solver_1': 2}
+    """
+    known = {*names, *map(role_of, names)}
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"there is no agent {name!r}; the agents are {', '.join(names)}")
+    for name in names:
+        if name not in given and role_of(name) not in given:
+            raise ConfigError(f"no agent is given for {name}: give one for {name!r} or {role_of(name)!r}")
+    return {name: given[name] if name in given else given[role_of(name)] for name in names}
+
+
+def _agent(player: Player) -> Agent:
+    if isinstance(player, Agent):
+        return player
+    if callable(player):
+        return FunctionAgent(player)
+    raise ConfigError(f"an agent or a function of an observation is expected, got {player!r}")
+
+
+def _takes_seed(function: Callable[..., Any]) -> bool:
+    try:
+        return "seed" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # builtins have no signature
+        return False
