@@ -139,7 +139,7 @@ class Bubblewrap:
             folders=list(_WRITABLE),
             mounts=_mounts(),
             shown=_kept(self.read_only),
-            seccomp=seccomp.build(namespaces=True),
+            asks=seccomp.build(namespaces=True),
             # Before 5.14 the kernel counts processes by user of the host, not of the name space.
             count_processes=root or _kernel() >= (5, 14),
             modules=modules,
@@ -199,6 +199,7 @@ class Landlock:
         config = _config(
             namespaces=False,
             landlock={"abi": abi, "read": [*_visible_files(), *packages.values(), *self.read_only]},
+            asks=seccomp.build_for_threads(),
             seccomp=seccomp.build(namespaces=False),
             modules=modules,
             packages=packages,
@@ -232,7 +233,7 @@ class Unsafe:
 
 
 def _config(*, modules: Mapping[str, str], **settings: Any) -> dict[str, Any]:
-    defaults = {"landlock": None, "seccomp": None, "confine": True, "count_processes": False}
+    defaults = {"landlock": None, "asks": None, "seccomp": None, "confine": True, "count_processes": False}
     code = {name: compiled_module(name, source) for name, source in modules.items()}
     return {**defaults, **settings, "modules": code}
 

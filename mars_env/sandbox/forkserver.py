@@ -45,7 +45,7 @@ def interpreter() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
-_INSIDE = ("folders", "kernel", "watch", "children", "program", "boot")
+_INSIDE = ("folders", "kernel", "watch", "questions", "program", "boot")
 """The modules of `mars_env.sandbox.inside`, each after those that it imports."""
 
 

@@ -16,6 +16,8 @@ class How(StrEnum):
 
     KERNEL = "kernel"
     """The kernel refuses what goes beyond."""
+    ASKED = "asked"
+    """The kernel asks the box before each one, and the box refuses what goes beyond."""
     WATCHED = "watched"
     """The box looks every 4 to 20 ms and kills: a program may be above for that long."""
     CLOSED = "closed"
@@ -48,7 +50,7 @@ class Row:
         return self.how[COLUMNS.index(f"{backend}, {'root' if root else 'user'}")]
 
 
-_K, _W, _C, _S = How.KERNEL, How.WATCHED, How.CLOSED, How.SHARED
+_K, _A, _W, _C, _S = How.KERNEL, How.ASKED, How.WATCHED, How.CLOSED, How.SHARED
 
 ROWS = (
     Row(
@@ -75,8 +77,13 @@ ROWS = (
     Row("memory in sockets (charged as memory)", (_W, _W, _W, _W), ("counts_memory_in_sockets",)),
     Row(
         "processes and threads",
-        (_K, _K, _W, _W),
-        ("stops_a_fork_bomb", "stops_a_thread_bomb", "counts_threads_whose_first_has_ended"),
+        (_K, _K, _A, _A),
+        (
+            "stops_a_fork_bomb",
+            "stops_a_thread_bomb",
+            "counts_threads_whose_first_has_ended",
+            "bounds_threads_that_are_started_all_at_once",
+        ),
     ),
     Row(
         "bytes in files, deleted ones too",

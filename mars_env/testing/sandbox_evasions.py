@@ -207,6 +207,39 @@ async def counts_threads_whose_first_has_ended(backend: Backend) -> None:
     await _must_hold(backend, source, 64, Ended.PROCESSES)
 
 
+@proves(Guarantee.PROCESSES)
+async def bounds_threads_that_are_started_all_at_once(backend: Backend) -> None:
+    one_after_the_other = """
+        import _thread, os, time
+        _thread.stack_size(65536)
+        n = 1
+        try:
+            while n < 3000: _thread.start_new_thread(time.sleep, (9,)); n += 1
+        except RuntimeError: pass
+        print("held", n)
+    """
+    each_starts_more = """
+        import _thread, os, threading, time
+        _thread.stack_size(65536)
+        go, started = threading.Event(), []
+        def more():
+            go.wait()
+            try:
+                while len(started) < 3000:
+                    _thread.start_new_thread(time.sleep, (9,)); started.append(1)
+            except RuntimeError: pass
+            time.sleep(9)
+        for _ in range(30): _thread.start_new_thread(more, ())
+        go.set()
+        time.sleep(1)
+        print("held", 31 + len(started))
+    """
+    for source in (one_after_the_other, each_starts_more):
+        result = await run_python(backend, source, TIGHT)
+        held = _most_held(result)
+        assert result.ended is Ended.EXITED and 0 < held <= TIGHT.processes, result
+
+
 @proves(Guarantee.DISK)
 async def counts_files_that_are_in_no_folder(backend: Backend) -> None:
     for opened in (

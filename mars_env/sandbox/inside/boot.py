@@ -32,7 +32,7 @@ import struct
 import sys
 from time import monotonic as clock
 
-from mars_env.sandbox.inside import children, folders
+from mars_env.sandbox.inside import folders, questions
 from mars_env.sandbox.inside.kernel import (
     CLONE_NEWPID,
     PR_SET_CHILD_SUBREAPER,
@@ -176,6 +176,7 @@ class Box:
         self.folders = config["folders"] if self.namespaces else [self.workdir]
         self.confine = config["confine"]
         self.filter = config["seccomp"]
+        self.asks = config["asks"]
         self.count_processes = config["count_processes"]
         self.ruleset = None
         self.listener = -1
@@ -191,9 +192,9 @@ class Box:
                 self.ruleset = landlock_ruleset(config["landlock"], self.workdir)
             drop_capabilities()
             prctl(PR_SET_DUMPABLE, 0)
-        if self.filter is not None and self.namespaces:
+        if self.asks is not None:
             # Once: it names no process, and each child inherits it.
-            fd = load_asking_filter(self.filter)
+            fd = load_asking_filter(self.asks)
             self.listener = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
             os.close(fd)
         os.environ["HOME"] = os.environ["TMPDIR"] = self.workdir
@@ -274,6 +275,7 @@ class Box:
     def supervise(self, pid: int, limits: dict[str, Any], started: float) -> tuple[int, Usage, str]:
         """Wait for the program's end, or kill it at a limit: its status, usage and the limit's name."""
         usage, slept, before, reason = Usage(), 0.0, started, ""
+        decide = questions.set_action if self.namespaces else questions.Threads(limits["processes"]).start
         doubtful, wait = "", float(CALM_MS)
         pidfd = open_pidfd(pid)
         self.poll.register(pidfd, select.POLLIN)
@@ -290,7 +292,7 @@ class Box:
                 if reason:
                     self.kill_all()  # whatever was started since
                 if self.listener in events:
-                    children.answer(self.listener)
+                    questions.answer(self.listener, decide)
                 now = clock()
                 if reason or pidfd in events or (events and now - before < wait / 1000):
                     continue

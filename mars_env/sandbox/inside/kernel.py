@@ -160,7 +160,12 @@ def load_asking_filter(program: bytes) -> int:
     buffer = array.array("B", program)
     header = struct.pack("HxxxxxxP", len(program) // 8, buffer.buffer_info()[0])
     number = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
-    return call("syscall", number, 1, SECCOMP_NEW_LISTENER, header)
+    try:
+        return call("syscall", number, 1, SECCOMP_NEW_LISTENER, header)
+    except OSError:
+        raise OSError(
+            "a filter of system calls that asks cannot be loaded: one outside does already"
+        ) from None
 
 
 def set_limit(which: int, value: float) -> None:

@@ -141,7 +141,7 @@ def enter(box: Box, request: dict[str, Any], last_fd: int) -> None:
     if request["argv"] is None:
         resource.setrlimit(resource.RLIMIT_STACK, (112 << 20 if hard == -1 else min(hard, 112 << 20), hard))
     set_limit(resource.RLIMIT_AS, limits["memory_bytes"] * 5 // 4 + (64 << 20))
-    if box.filter is not None and not box.namespaces:
+    if box.filter is not None:
         load_filter(box.filter)
 
 
