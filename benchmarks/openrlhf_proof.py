@@ -25,7 +25,7 @@ from mars_env.evaluation import Ledger, LedgerRow, Provenance, compare, provenan
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.experiment import Trained, evaluate_team, figures_of
 from mars_env.trainers.miniature.recipe import RECIPE
-from mars_env.trainers.openrlhf.record import UPDATES, read_lines
+from mars_env.trainers.openrlhf.rollouts.record import UPDATES, read_lines
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))

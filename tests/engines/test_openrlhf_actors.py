@@ -28,7 +28,7 @@ async def engine(checkpoint):
         patch.setenv("DS_ACCELERATOR", "cpu")
         patch.setenv("RAY_ADDRESS", "nowhere")  # OpenRLHF asks Ray for it otherwise
         patch.setenv("VLLM_ALLOW_INSECURE_SERIALIZATION", "1")  # OpenRLHF sets it: undone in the end
-        from mars_env.trainers.openrlhf.actors import TeamRolloutActor
+        from mars_env.trainers.openrlhf.workers.actors import TeamRolloutActor
 
         made = TeamRolloutActor.__new__(TeamRolloutActor)
         await made.__init__(

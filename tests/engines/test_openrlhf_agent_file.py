@@ -1,4 +1,4 @@
-"""The agent file under OpenRLHF's stock command line, on a CPU: one launch."""
+"""The agent file under OpenRLHF's own command line, on a CPU: one launch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import openrlhf_on_cpu
 import pytest
 
-from mars_env.trainers.openrlhf.agent_file import SETTINGS
+from mars_env.trainers.openrlhf.agent_file.executor import SETTINGS
+from mars_env.trainers.openrlhf.agent_file.prompts import agent_file_flags
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.stock import stock_flags
 
 pytest.importorskip("openrlhf")
 
@@ -49,10 +49,10 @@ FLAGS = {
 @pytest.fixture(scope="module")
 def run(checkpoint, tmp_path_factory):
     """The folder of a run."""
-    folder = tmp_path_factory.mktemp("stock")
+    folder = tmp_path_factory.mktemp("agent_file")
     settings = folder / "team.json"
     settings.write_text(TEAM.model_dump_json(exclude_defaults=True), encoding="utf-8")
-    flags = [*stock_flags(TEAM, folder / "prompts"), "--actor.model_name_or_path", str(checkpoint)]
+    flags = [*agent_file_flags(TEAM, folder / "prompts"), "--actor.model_name_or_path", str(checkpoint)]
     own = {
         "--ckpt.output_dir": str(folder / "model"),
         "--ckpt.path": str(folder / "checkpoints"),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from mars_env.errors import MarsError, ModelError
-from mars_env.trainers.openrlhf.engines import RayEngine, Sampled, refuse_dead
+from mars_env.trainers.openrlhf.rollouts.engines import RayEngine, Sampled, refuse_dead
 
 exceptions = pytest.importorskip("ray.exceptions")
 

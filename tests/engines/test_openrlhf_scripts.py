@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.dry_run import GPU_GIB, asked, dry_run
+from mars_env.trainers.openrlhf.planning.dry_run import GPU_GIB, asked, dry_run
 
 pytest.importorskip("openrlhf")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import openrlhf_on_cpu
 import pytest
 
-from mars_env.trainers.openrlhf.record import SAMPLES, UPDATES, read_lines
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES, read_lines
 
 pytest.importorskip("openrlhf")
 

@@ -26,8 +26,8 @@ from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
-from mars_env.trainers.openrlhf.responses import BatchShape, responses
-from mars_env.trainers.openrlhf.siblings import training_rows
+from mars_env.trainers.openrlhf.agent_file.rows import training_rows
+from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Tree
 
@@ -224,7 +224,7 @@ def arguments(n):
 
 def by_the_launcher(samples):
     """Rows and experience maker of the launcher: rows of padding, advantages from the rows."""
-    from mars_env.trainers.openrlhf.experience import TeamExperienceMaker
+    from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
 
     shape = BatchShape(ranks=1, rollout_micro=3, train_micro=4, batch=120)
     rows = responses(samples, shape, temperature=TEMPERATURE, padding_token=0, ages={})

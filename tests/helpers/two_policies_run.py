@@ -20,12 +20,12 @@ def reward(turn, path, problem):
 def main(out, flags):
     import ray
 
-    from mars_env.trainers.openrlhf import several
-    from mars_env.trainers.openrlhf.experience import TeamExperienceMaker
     from mars_env.trainers.openrlhf.launch import launch
+    from mars_env.trainers.openrlhf.workers import multi_policy
+    from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
 
     updates = []
-    samples_of, make = several.turn_samples, TeamExperienceMaker.compute_advantages_and_returns
+    samples_of, make = multi_policy.turn_samples, TeamExperienceMaker.compute_advantages_and_returns
 
     def turn_samples(groups, config):
         updates.append({"groups": groups, "experiences": {}})
@@ -36,7 +36,7 @@ def main(out, flags):
         updates[-1]["experiences"][Path(self.strategy.args.ckpt.path).name] = made
         return made
 
-    several.turn_samples = turn_samples
+    multi_policy.turn_samples = turn_samples
     TeamExperienceMaker.compute_advantages_and_returns = compute_advantages_and_returns
     ray.init(num_gpus=6, num_cpus=12, include_dashboard=False)
     launch(flags)

@@ -3,8 +3,8 @@
 import sys
 
 from mars_env.errors import MarsError
-from mars_env.trainers.openrlhf.dry_run import asked, dry_run
 from mars_env.trainers.openrlhf.launch import launch
+from mars_env.trainers.openrlhf.planning.dry_run import asked, dry_run
 
 if __name__ == "__main__":
     try:

@@ -1,6 +1,6 @@
 """Several policies in one run: who plays with which, and how the run's arguments differ among them.
 
-Pure functions; `mars_env.trainers.openrlhf.several` trains.
+Pure functions; `mars_env.trainers.openrlhf.workers.multi_policy` trains.
 """
 
 from __future__ import annotations

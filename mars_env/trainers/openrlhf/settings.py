@@ -118,7 +118,7 @@ class TeamSettings(BaseModel):
     seed: int = 0
     """Of problems and rollouts."""
     record: str | None = None
-    """A directory for a record of what was trained (`mars_env.trainers.openrlhf.record`)."""
+    """A directory for a record of what was trained (`mars_env.trainers.openrlhf.rollouts.record`)."""
 
     @field_validator("train_roles", mode="before")
     @classmethod

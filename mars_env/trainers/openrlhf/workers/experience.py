@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 
-from mars_env.trainers.openrlhf.responses import ADVANTAGE
+from mars_env.trainers.openrlhf.rollouts.responses import ADVANTAGE
 
 
 class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]

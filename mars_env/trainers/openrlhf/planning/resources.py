@@ -22,7 +22,7 @@ from types import SimpleNamespace
 from typing import Final
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.sizes import Architecture
+from mars_env.trainers.openrlhf.planning.sizes import Architecture
 
 GIB: Final = 2**30
 

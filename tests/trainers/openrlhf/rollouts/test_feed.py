@@ -9,8 +9,8 @@ import pytest
 from mars_env.errors import ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout.pipeline import PipelineSettings
-from mars_env.trainers.openrlhf.feed import RolloutFeed
-from mars_env.trainers.openrlhf.problems import DrawnProblems, by_id
+from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
+from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems, by_id
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 SETTINGS = TeamSettings(

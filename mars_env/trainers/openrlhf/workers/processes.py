@@ -15,7 +15,7 @@ from openrlhf.utils.utils import get_tokenizer
 from ray.util.placement_group import placement_group
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.plan import placement
+from mars_env.trainers.openrlhf.planning.resources import placement
 from mars_env.types import Model
 
 

@@ -12,12 +12,12 @@ from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers.advantages import advantage_stats
 from mars_env.trainers.estimators import estimator_of
-from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine, refuse_dead
-from mars_env.trainers.openrlhf.feed import RolloutFeed
-from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures
-from mars_env.trainers.openrlhf.problems import DrawnProblems, by_id
-from mars_env.trainers.openrlhf.record import Record
-from mars_env.trainers.openrlhf.responses import responses, shape_of
+from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, refuse_dead
+from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
+from mars_env.trainers.openrlhf.rollouts.figures import evaluation_figures, training_figures
+from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems, by_id
+from mars_env.trainers.openrlhf.rollouts.record import Record
+from mars_env.trainers.openrlhf.rollouts.responses import responses, shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, make_team
 from mars_env.trainers.samples import TurnSample, turn_samples
@@ -49,7 +49,7 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         prompts: The ledger around OpenRLHF's loader.
         eval_dataloader: OpenRLHF's; says that there is an evaluation.
         tokenizer: Of the policy.
-        vllm_engines: Handles of `mars_env.trainers.openrlhf.actors.TeamRolloutActor`.
+        vllm_engines: Handles of `mars_env.trainers.openrlhf.workers.actors.TeamRolloutActor`.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.sizes import PRESETS, architecture, architecture_of, require_context
+from mars_env.trainers.openrlhf.planning.sizes import PRESETS, architecture, architecture_of, require_context
 
 SMALL = {
     "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,

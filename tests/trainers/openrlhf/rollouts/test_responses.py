@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.responses import BatchShape, response, responses
+from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, response, responses
 from mars_env.trainers.samples import TurnSample
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace as S
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.plan import (
+from mars_env.trainers.openrlhf.planning.resources import (
     CONTEXT,
     GIB,
     LIVE_PARAMETERS,
@@ -21,7 +21,7 @@ from mars_env.trainers.openrlhf.plan import (
     memory,
     placement,
 )
-from mars_env.trainers.openrlhf.sizes import PRESETS, Architecture
+from mars_env.trainers.openrlhf.planning.sizes import PRESETS, Architecture
 
 TINY = Architecture(8, 3, 2, 2, 4, 16, vocabulary=10)
 BASE = S(

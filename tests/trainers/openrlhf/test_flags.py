@@ -5,7 +5,7 @@ from types import SimpleNamespace as S
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.launch import REFUSED, complete, dataset_path, refuse
+from mars_env.trainers.openrlhf.flags import REFUSED, complete, dataset_path, refuse
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 SETTINGS = TeamSettings(env="arithmetic-solve-verify-correct", options={"schedule": "training"})

@@ -1,4 +1,4 @@
-"""The agent file with the miniature in the place of vLLM; tests/engines has the stock command line itself."""
+"""The agent file with the miniature in the place of vLLM; tests/engines has the own command line itself."""
 
 import asyncio
 import json
@@ -11,9 +11,10 @@ import torch
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.miniature import load
-from mars_env.trainers.openrlhf import agent_file, stock
-from mars_env.trainers.openrlhf.agent_file import AgentExecutor
-from mars_env.trainers.openrlhf.engines import Sampled
+from mars_env.trainers.openrlhf.agent_file import executor
+from mars_env.trainers.openrlhf.agent_file.__main__ import main
+from mars_env.trainers.openrlhf.agent_file.executor import AgentExecutor
+from mars_env.trainers.openrlhf.rollouts.engines import Sampled
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Grade, Sampling
 
@@ -32,7 +33,7 @@ ROWS = 12
 
 
 class MiniatureEngine:
-    """Samples with the miniature, as `StockEngine` does with vLLM."""
+    """Samples with the miniature, as `AgentFileEngine` does with vLLM."""
 
     def __init__(self, engine):
         self.model = engine
@@ -53,7 +54,7 @@ def model():
 @pytest.fixture
 def ask(model, monkeypatch):
     """What OpenRLHF's engine does with an agent file: n calls with one object of sampling parameters."""
-    monkeypatch.setattr(agent_file, "StockEngine", MiniatureEngine)
+    monkeypatch.setattr(executor, "AgentFileEngine", MiniatureEngine)
 
     async def ask(executor, prompt, label, n, **changes):
         params = SimpleNamespace(
@@ -143,19 +144,19 @@ async def test_what_does_not_fit_is_refused(ask, prompt, label, n, changes, mess
 
 
 def test_settings_are_read_from_the_file_that_the_environment_names(tmp_path, monkeypatch):
-    monkeypatch.delenv(agent_file.SETTINGS, raising=False)
+    monkeypatch.delenv(executor.SETTINGS, raising=False)
     with pytest.raises(ConfigError, match="MARS_ENV_OPENRLHF_SETTINGS"):
         AgentExecutor()
     path = tmp_path / "team.json"
     path.write_text(SETTINGS.model_dump_json(exclude_defaults=True), encoding="utf-8")
-    monkeypatch.setenv(agent_file.SETTINGS, str(path))
+    monkeypatch.setenv(executor.SETTINGS, str(path))
     assert AgentExecutor()._settings == SETTINGS
 
 
 def test_the_command_writes_prompts_and_prints_flags(tmp_path, capsys):
     path = tmp_path / "team.json"
     path.write_text(SETTINGS.model_dump_json(exclude_defaults=True), encoding="utf-8")
-    assert stock.main([str(path), str(tmp_path)]) == 0
+    assert main([str(path), str(tmp_path)]) == 0
     flags = capsys.readouterr().out.split()
     given = dict(zip(flags[::2], flags[1::2], strict=True))
     assert given["--rollout.n_samples_per_prompt"] == str(ROWS)
@@ -166,9 +167,9 @@ def test_the_command_writes_prompts_and_prints_flags(tmp_path, capsys):
 
 
 def test_the_command_says_what_is_wrong(tmp_path, capsys):
-    assert stock.main(["only one"]) == 2
-    assert stock.main([str(tmp_path / "nowhere.json"), str(tmp_path)]) == 1
+    assert main(["only one"]) == 2
+    assert main([str(tmp_path / "nowhere.json"), str(tmp_path)]) == 1
     path = tmp_path / "team.json"
     path.write_text('{"env": "arithmetic-solve", "staleness": 2}', encoding="utf-8")
-    assert stock.main([str(path), str(tmp_path)]) == 1
+    assert main([str(path), str(tmp_path)]) == 1
     assert "staleness has no effect with the agent file" in capsys.readouterr().err

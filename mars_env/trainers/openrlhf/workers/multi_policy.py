@@ -33,18 +33,18 @@ from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers.advantages import advantage_stats
 from mars_env.trainers.estimators import estimator_of
-from mars_env.trainers.openrlhf.engines import EnginesModel, RayEngine, refuse_dead
-from mars_env.trainers.openrlhf.feed import RolloutFeed
-from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures
-from mars_env.trainers.openrlhf.generator import Rollouts, drawn_problems
 from mars_env.trainers.openrlhf.policies import arguments_of, plays, tag_of, take_common_checkpoint
-from mars_env.trainers.openrlhf.problems import DrawnProblems
-from mars_env.trainers.openrlhf.processes import Trained, load_models, placed, require_gpus
-from mars_env.trainers.openrlhf.record import Record
-from mars_env.trainers.openrlhf.responses import responses, shape_of
+from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, refuse_dead
+from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
+from mars_env.trainers.openrlhf.rollouts.figures import evaluation_figures, training_figures
+from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
+from mars_env.trainers.openrlhf.rollouts.record import Record
+from mars_env.trainers.openrlhf.rollouts.responses import responses, shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import make_team
-from mars_env.trainers.openrlhf.trainer import TeamTraining, scheduled_steps
+from mars_env.trainers.openrlhf.workers.generator import Rollouts, drawn_problems
+from mars_env.trainers.openrlhf.workers.processes import Trained, load_models, placed, require_gpus
+from mars_env.trainers.openrlhf.workers.trainer import TeamTraining, scheduled_steps
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.types import Agent, Model, Sampling
 

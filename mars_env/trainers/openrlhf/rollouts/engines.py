@@ -65,7 +65,7 @@ class Engine(Protocol):
 
 
 class RayEngine:
-    """An engine that lives in a Ray actor (`mars_env.trainers.openrlhf.actors.TeamRolloutActor`).
+    """An engine that lives in a Ray actor (`mars_env.trainers.openrlhf.workers.actors.TeamRolloutActor`).
 
     Attributes:
         dead: Why nothing can be sampled any more; empty while it lives. A turn that fails costs its tree; a

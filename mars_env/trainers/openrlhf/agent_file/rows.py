@@ -1,4 +1,4 @@
-"""What the stock agent path of OpenRLHF needs: n calls for one prompt that share one tree of turns.
+"""The rows that an agent file returns: n calls for one prompt share one tree of turns.
 
 OpenRLHF asks an agent file n times for a prompt, each time for one row of a batch, and compares the n rows
 with each other. Here one of the n calls plays, and each takes one of the samples. The advantages are known by
@@ -13,26 +13,26 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.responses import response
+from mars_env.trainers.openrlhf.rollouts.responses import response
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Completion
 
 T = TypeVar("T")
 
 
-class Siblings(Generic[T]):
+class SharedCalls(Generic[T]):
     """Calls of one key, made at the same time, share what one of them makes.
 
     Example:
-        >>> siblings = Siblings()
+        >>> calls = SharedCalls()
         >>> async def make(n): return list("abc")[:n]
-        >>> async def both(): return await asyncio.gather(*(siblings.share("key", make) for _ in range(2)))
+        >>> async def both(): return await asyncio.gather(*(calls.share("key", make) for _ in range(2)))
         >>> asyncio.run(both())
         ['a', 'b']
     """
 
     def __init__(self) -> None:
-        self._families: dict[Hashable, _Family[T]] = {}
+        self._running: dict[Hashable, _Calls[T]] = {}
 
     async def share(self, key: Hashable, make: Callable[[int], Awaitable[Sequence[T]]]) -> T:
         """This call's part of what `make` makes, given how many calls of the key there are.
@@ -43,19 +43,19 @@ class Siblings(Generic[T]):
         Raises:
             ConfigError: `make` made another number of parts.
         """
-        family = self._families.setdefault(key, _Family())
-        place, family.calls = family.calls, family.calls + 1
-        await asyncio.sleep(0)  # by now every sibling is counted
-        self._families.pop(key, None)  # later calls of the key are another family
-        if family.parts is None:
-            family.parts = asyncio.ensure_future(make(family.calls))
-        parts = await family.parts
-        if len(parts) != family.calls:
-            raise ConfigError(f"{family.calls} calls share {len(parts)} parts: make one for each")
+        group = self._running.setdefault(key, _Calls())
+        place, group.calls = group.calls, group.calls + 1
+        await asyncio.sleep(0)  # by now every call is counted
+        self._running.pop(key, None)  # later calls of the key form another group
+        if group.parts is None:
+            group.parts = asyncio.ensure_future(make(group.calls))
+        parts = await group.parts
+        if len(parts) != group.calls:
+            raise ConfigError(f"{group.calls} calls share {len(parts)} parts: make one for each")
         return parts[place]
 
 
-class _Family(Generic[T]):
+class _Calls(Generic[T]):
     """The calls of one key, and what they share."""
 
     def __init__(self) -> None:

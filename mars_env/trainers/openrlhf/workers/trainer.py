@@ -17,10 +17,10 @@ from openrlhf.trainer.ppo_trainer_async import GenerateSamplesActor, TrainingAct
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 from openrlhf.utils.logging_utils import init_logger
 
-from mars_env.trainers.openrlhf.actors import optimizer_steps, plain
-from mars_env.trainers.openrlhf.experience import TeamExperienceMaker
-from mars_env.trainers.openrlhf.generator import TeamSamplesGenerator, drawn_problems
 from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.workers.actors import optimizer_steps, plain
+from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
+from mars_env.trainers.openrlhf.workers.generator import TeamSamplesGenerator, drawn_problems
 
 log = init_logger(__name__)
 

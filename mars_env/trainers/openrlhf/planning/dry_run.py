@@ -12,13 +12,13 @@ from mars_env.errors import ConfigError
 from mars_env.problems.code_hub import CODE_HUB_SETS
 from mars_env.problems.hub import HUB_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
-from mars_env.trainers.openrlhf.launch import complete, refuse
-from mars_env.trainers.openrlhf.plan import GIB, describe, memory, placement
+from mars_env.trainers.openrlhf.flags import complete, refuse
+from mars_env.trainers.openrlhf.planning.resources import GIB, describe, memory, placement
+from mars_env.trainers.openrlhf.planning.room import require_room_for
+from mars_env.trainers.openrlhf.planning.sizes import architecture_of, require_context
 from mars_env.trainers.openrlhf.policies import arguments_of, plays
-from mars_env.trainers.openrlhf.responses import shape_of
-from mars_env.trainers.openrlhf.room import require_room_for
+from mars_env.trainers.openrlhf.rollouts.responses import shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
-from mars_env.trainers.openrlhf.sizes import architecture_of, require_context
 
 FLAG: Final = "--dry-run"
 """``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.siblings import Siblings, evaluation_row, training_rows
+from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Completion
 
@@ -16,47 +16,47 @@ SAMPLE = TurnSample(
 
 
 async def test_calls_of_one_gather_share_in_their_order_and_others_do_not():
-    siblings, made = Siblings(), []
+    calls, made = SharedCalls(), []
 
     async def make(name, n):
         made.append((name, n))
         await asyncio.sleep(0.01)
         return [f"{name}{i}" for i in range(n)]
 
-    def family(name, n):
-        return asyncio.gather(*(siblings.share(name, lambda k: make(name, k)) for _ in range(n)))
+    def group(name, n):
+        return asyncio.gather(*(calls.share(name, lambda k: make(name, k)) for _ in range(n)))
 
-    assert await asyncio.gather(family("a", 3), family("b", 2)) == [["a0", "a1", "a2"], ["b0", "b1"]]
+    assert await asyncio.gather(group("a", 3), group("b", 2)) == [["a0", "a1", "a2"], ["b0", "b1"]]
     assert made == [("a", 3), ("b", 2)]
-    assert await family("a", 2) == ["a0", "a1"]
+    assert await group("a", 2) == ["a0", "a1"]
 
 
-async def test_a_second_family_of_a_key_may_begin_while_the_first_plays():
-    siblings = Siblings()
+async def test_a_second_group_of_a_key_may_begin_while_the_first_plays():
+    calls = SharedCalls()
     going_on = asyncio.Event()
 
     async def make(n):
         await going_on.wait()
         return list(range(n))
 
-    first = asyncio.gather(*(siblings.share("key", make) for _ in range(3)))
+    first = asyncio.gather(*(calls.share("key", make) for _ in range(3)))
     await asyncio.sleep(0.01)
-    second = asyncio.gather(*(siblings.share("key", make) for _ in range(2)))
+    second = asyncio.gather(*(calls.share("key", make) for _ in range(2)))
     await asyncio.sleep(0.01)
     going_on.set()
     assert (await first, await second) == ([0, 1, 2], [0, 1])
 
 
-async def test_a_failure_reaches_all_siblings():
-    siblings = Siblings()
+async def test_a_failure_reaches_all_calls():
+    calls = SharedCalls()
 
     async def fail(n):
         raise RuntimeError("lost")
 
-    results = await asyncio.gather(*(siblings.share("key", fail) for _ in range(3)), return_exceptions=True)
+    results = await asyncio.gather(*(calls.share("key", fail) for _ in range(3)), return_exceptions=True)
     assert [str(error) for error in results] == ["lost"] * 3
     with pytest.raises(ConfigError, match="2 calls share 1 parts"):
-        await asyncio.gather(*(siblings.share("key", lambda n: _one()) for _ in range(2)))
+        await asyncio.gather(*(calls.share("key", lambda n: _one()) for _ in range(2)))
 
 
 async def _one():

@@ -4,7 +4,7 @@ import pytest
 
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.advantages import advantage_stats, group_normalised, turn_key
-from mars_env.trainers.openrlhf.figures import evaluation_figures, training_figures, verifier_figures
+from mars_env.trainers.openrlhf.rollouts.figures import evaluation_figures, training_figures, verifier_figures
 from mars_env.types import Action, Completion, Grade, Group, Problem, Tree, Turn
 
 

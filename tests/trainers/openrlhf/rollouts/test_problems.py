@@ -7,7 +7,7 @@ import pytest
 from mars_env.errors import ConfigError, StoreError
 from mars_env.problems import ProblemSet
 from mars_env.rollout.pipeline import UpdateBatch
-from mars_env.trainers.openrlhf.problems import DrawnProblems, by_id, write_ids
+from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems, by_id, write_ids
 from mars_env.types import Group, Problem
 
 PROBLEMS = ProblemSet("sums", [Problem(f"p{i}", f"{i} + {i}?", str(2 * i)) for i in range(5)])

@@ -1,8 +1,8 @@
-"""For OpenRLHF's stock command line, without the launcher: a file for ``--train.agent_func_path``.
+"""For OpenRLHF's own command line, without the launcher: a file for ``--train.agent_func_path``.
 
-The environment variable `SETTINGS` names a JSON file of `TeamSettings`; ``python -m
-mars_env.trainers.openrlhf.stock`` writes the prompts and prints the flags. docs/openrlhf-mapping.md says what
-this path can do and what it cannot.
+The environment variable `SETTINGS` names a JSON file of `TeamSettings`. The command
+``python -m mars_env.trainers.openrlhf.agent_file`` writes the prompts and prints the flags.
+docs/openrlhf-mapping.md says what this way can do and what it cannot.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
 from mars_env.trainers.batches import require_trainable
-from mars_env.trainers.openrlhf.engines import EnginesModel, Sampled
+from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings, refuse
+from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
+from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.siblings import Siblings, evaluation_row, training_rows
-from mars_env.trainers.openrlhf.stock import EVALUATE, TRAIN, read_settings, refuse
 from mars_env.trainers.openrlhf.team import make_team
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Agent, Completion, Problem, Sampling, Tree
@@ -57,7 +57,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         self._games = {TRAIN: self._settings.game(), EVALUATE: self._settings.evaluation_game()}
         self._teams: dict[tuple[str, Sampling, int], dict[str, Agent]] = {}
         self._problems: dict[str, Mapping[str, Problem]] = {}
-        self._siblings: Siblings[dict[str, Any]] = Siblings()
+        self._calls: SharedCalls[dict[str, Any]] = SharedCalls()
         self._played = 0
 
     async def execute(
@@ -70,12 +70,12 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         llm_engine: Any,
         **_: Any,
     ) -> dict[str, Any]:
-        """One row of a batch: of the tree that siblings share, or of an evaluated episode.
+        """One row of a batch: of the tree that a prompt's calls share, or of an evaluated episode.
 
         Args:
             prompt: A problem's id.
             label: What is asked for: `TRAIN` or `EVALUATE`.
-            sampling_params: vLLM's, one object for all siblings.
+            sampling_params: vLLM's, one object for all calls of a prompt.
             max_length: Most tokens of a row.
             hf_tokenizer: The policy's tokenizer.
             llm_engine: The actor that this runs in; its `generate` takes and gives token ids.
@@ -86,7 +86,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         if label not in (TRAIN, EVALUATE):
             raise ConfigError(
                 f"the label {label!r} of prompt {prompt!r} says neither {TRAIN!r} nor {EVALUATE!r}: write "
-                "the prompts with mars_env.trainers.openrlhf.stock, and give --data.label_key label"
+                "the prompts with mars_env.trainers.openrlhf.agent_file, and give --data.label_key label"
             )
         problem = self._problem(prompt, label)
         sampling = Sampling(
@@ -100,14 +100,14 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         if label == TRAIN:
             require_trainable(sampling)
         if (label, sampling, max_length) not in self._teams:  # others' models keep their connections
-            model = EnginesModel([StockEngine(llm_engine)], hf_tokenizer, max_length)
+            model = EnginesModel([AgentFileEngine(llm_engine)], hf_tokenizer, max_length)
             names = self._games[label].rules.possible_agents
             self._teams[label, sampling, max_length] = make_team(self._settings, names, model, sampling)
         team = self._teams[label, sampling, max_length]
         if label == EVALUATE:
             row = await self._evaluate(problem, team, filler)
         else:
-            row = await self._siblings.share(
+            row = await self._calls.share(
                 id(sampling_params), lambda n: self._train(problem, n, team, sampling.temperature, filler)
             )
         if sampling_params.logprobs is None:  # OpenRLHF does not correct with them, and refuses them then
@@ -151,14 +151,14 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         if id not in self._problems[label]:
             raise ConfigError(
                 f"the prompt {id!r} is no problem of these settings: write the prompts again with "
-                "mars_env.trainers.openrlhf.stock, and leave --data.apply_chat_template and "
+                "mars_env.trainers.openrlhf.agent_file, and leave --data.apply_chat_template and "
                 "--data.input_template out"
             )
         return self._problems[label][id]
 
 
-class StockEngine:
-    """The engine that OpenRLHF hands to an agent file; see `mars_env.trainers.openrlhf.engines.Engine`.
+class AgentFileEngine:
+    """The engine that OpenRLHF hands to an agent file, as an `Engine` of `rollouts.engines`.
 
     It does not tell which version of the weights drew a token.
     """

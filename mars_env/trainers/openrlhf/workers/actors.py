@@ -16,7 +16,7 @@ from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
 from vllm import SamplingParams, TokensPrompt
 from vllm.sampling_params import RequestOutputKind
 
-from mars_env.trainers.openrlhf.engines import streamed
+from mars_env.trainers.openrlhf.rollouts.engines import streamed
 
 
 def plain(actor: Any) -> Any:
@@ -37,7 +37,7 @@ class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
     async def sample(
         self, ids: list[int], requests: Sequence[Mapping[str, Any]]
     ) -> list[tuple[tuple[int, ...], tuple[float, ...], str, tuple[tuple[int, int], ...]]]:
-        """The fields of `mars_env.trainers.openrlhf.engines.Sampled`, one for each request."""
+        """The fields of `mars_env.trainers.openrlhf.rollouts.engines.Sampled`, one for each request."""
         return await asyncio.gather(*(self._one(ids, request) for request in requests))
 
     async def hold(self, midway: bool) -> None:

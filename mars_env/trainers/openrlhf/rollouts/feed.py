@@ -12,7 +12,7 @@ from mars_env.envs import Game
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
 from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch, pipeline
-from mars_env.trainers.openrlhf.problems import DrawnProblems
+from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
 from mars_env.types import Agent, Tree
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
-"""What OpenRLHF's stock command line needs for the agent file: problems as prompts, and its flags.
+"""What OpenRLHF's own command line needs for the agent file: problems as prompts, and its flags.
 
-    python -m mars_env.trainers.openrlhf.stock team.json prompts/
+    python -m mars_env.trainers.openrlhf.agent_file team.json prompts/
 
 writes ``prompts/train.jsonl``, and ``prompts/evaluate.jsonl`` if the settings evaluate, and prints the flags.
 """
@@ -8,14 +8,12 @@ writes ``prompts/train.jsonl``, and ``prompts/evaluate.jsonl`` if the settings e
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
-from mars_env.errors import ConfigError, MarsError
+from mars_env.errors import ConfigError
 from mars_env.files import write_whole
 from mars_env.problems import ProblemSet
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -26,7 +24,7 @@ INPUT, LABEL, SOURCE = "input", "label", "datasource"
 TRAIN, EVALUATE = "train", "evaluate"
 """What the label asks for. OpenRLHF does not tell an agent file whether it trains or evaluates."""
 
-AGENT_FILE: Final = Path(__file__).with_name("agent_file.py")
+AGENT_FILE: Final = Path(__file__).with_name("executor.py")
 """For ``--train.agent_func_path``."""
 
 
@@ -66,7 +64,7 @@ def write_prompts(problems: ProblemSet, path: str | Path, label: str) -> Path:
     return path
 
 
-def stock_flags(settings: TeamSettings, directory: str | Path) -> list[str]:
+def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]:
     """Write the prompts, and say the flags of OpenRLHF that go with them.
 
     The number of samples of a prompt is that of the largest tree; smaller ones are filled up.
@@ -77,7 +75,7 @@ def stock_flags(settings: TeamSettings, directory: str | Path) -> list[str]:
     Example:
         >>> import tempfile
         >>> settings = TeamSettings(env="arithmetic-solve", problems=4, group=8)
-        >>> flags = stock_flags(settings, tempfile.mkdtemp())
+        >>> flags = agent_file_flags(settings, tempfile.mkdtemp())
         >>> flags[flags.index("--rollout.n_samples_per_prompt") + 1]
         '8'
     """
@@ -111,21 +109,3 @@ def refuse(settings: TeamSettings) -> None:
                 f"{name} has no effect with the agent file, which plays one policy's trees as OpenRLHF asks "
                 "for them: leave it out, or use the launcher (python -m mars_env.trainers.openrlhf)"
             )
-
-
-def main(arguments: Sequence[str]) -> int:
-    """The command."""
-    if len(arguments) != 2:
-        sys.stderr.write("usage: python -m mars_env.trainers.openrlhf.stock SETTINGS.json DIRECTORY\n")
-        return 2
-    try:
-        flags = stock_flags(read_settings(arguments[0]), arguments[1])
-    except MarsError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    sys.stdout.write(" ".join(flags) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

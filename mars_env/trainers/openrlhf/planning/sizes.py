@@ -202,7 +202,7 @@ def architecture_of(model: str) -> Architecture:
         return architecture(json.loads(cached.read_text(encoding="utf-8")))
     raise ConfigError(
         f"the sizes of {model!r} are not known: it is no directory with a config.json, not in Hugging Face's "
-        "cache, and none of the presets of mars_env.trainers.openrlhf.sizes"
+        "cache, and none of the presets of mars_env.trainers.openrlhf.planning.sizes"
     )
 
 
