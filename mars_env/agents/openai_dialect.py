@@ -195,10 +195,21 @@ def _index(choice: Mapping[str, Any]) -> int:
 
 
 def _text(choice: Mapping[str, Any]) -> str:
-    """The text of a choice; where the server parts the thinking from it, put together again."""
     message = choice.get("message")
-    content = choice["text"] if message is None else message.get("content")
-    thinking = message and (message.get("reasoning") or message.get("reasoning_content"))
+    return text_of({"content": choice["text"]} if message is None else message)
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """The text of a message; where the server parts the thinking from it, put together again.
+
+    Raises:
+        TypeError: The content is not a text.
+
+    Example:
+        >>> text_of({"content": "4", "reasoning": "2 + 2"})
+        '<think>2 + 2</think>4'
+    """
+    content, thinking = message.get("content"), message.get("reasoning") or message.get("reasoning_content")
     if not isinstance(content, str | None) or not isinstance(thinking, str | None):
         raise TypeError("the content is not a text")
     if thinking:

@@ -8,10 +8,16 @@ from aiohttp import web
 
 
 class Server:
-    """Serves chat completions in a thread of its own and counts what it served."""
+    """Serves chat completions in a thread of its own and counts what it served.
 
-    def __init__(self, delay=0.0):
+    Args:
+        delay: Seconds that each answer takes.
+        answers: By a problem's statement, the answer that is given half of the time.
+    """
+
+    def __init__(self, delay=0.0, answers=None):
         self.delay = delay
+        self.answers = answers or {}
         self.calls = self.prompt_tokens = self.completion_tokens = 0
         self.most_at_once = self._now = 0
         self._loop = asyncio.new_event_loop()
@@ -51,7 +57,8 @@ class Server:
         self._now -= 1
         rng = random.Random(f"{body.get('seed')} {body['messages'][-1]['content']}")
         judging = "Correctness:" in str(body["messages"])
-        texts = [self._text(rng, judging) for _ in range(body.get("n") or 1)]
+        known = [a for problem, a in self.answers.items() if problem in str(body["messages"][-1]["content"])]
+        texts = [self._text(rng, judging, known) for _ in range(body.get("n") or 1)]
         self.calls += 1
         prompt = sum(len(m["content"].split()) for m in body["messages"])
         completion = sum(len(text.split()) for text in texts)
@@ -66,10 +73,13 @@ class Server:
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
         }
-        return web.json_response({"object": "chat.completion", "choices": choices, "usage": usage})
+        head = {"id": f"chat-{self.calls}", "object": "chat.completion", "created": 0, "model": body["model"]}
+        return web.json_response({**head, "choices": choices, "usage": usage})
 
     @staticmethod
-    def _text(rng, judging):
+    def _text(rng, judging, known):
         if judging and rng.random() < 0.9:
             return f"Step {rng.randrange(9)} needs a look.\nCorrectness: {rng.choice(['Correct', 'Wrong'])}"
-        return f"<think>{'hm ' * rng.randrange(20)}</think>So the answer is \\boxed{{{rng.randrange(1000)}}}."
+        thinking = f"<think>{'hm ' * rng.randrange(20)}</think>"
+        answer = known[0] if known and rng.random() < 0.5 else rng.randrange(1000)
+        return f"{thinking}So the answer is \\boxed{{{answer}}}."

@@ -1,0 +1,362 @@
+"""verifiers: our teams as environments that ``vf-eval`` plays and prime-rl trains. Imports verifiers (0.4).
+
+    vf-eval mars-env-verifiers --env.taskset.env-id aime-solve-verify-correct -n 30 ...
+
+verifiers finds an environment as an installed top-level package whose ``__all__`` names its parts: the
+package `mars_env_verifiers` exports those of this module. A turn of a team is a run of one of verifiers'
+agents, and so a trace of its own, with the turn's reward. docs/verifiers.md describes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import aiohttp
+import verifiers.v1 as vf
+from pydantic import Field, PositiveInt
+
+from mars_env.agents.context import finish_reason
+from mars_env.agents.openai_dialect import text_of
+from mars_env.agents.parts import with_parts
+from mars_env.agents.prompts import is_messages, plain_chat
+from mars_env.agents.registry import ROLES, role_agent
+from mars_env.envs import Game, GroupedSettings, grouped, spec
+from mars_env.envs.game import make_game
+from mars_env.errors import ConfigError, ModelError
+from mars_env.grading import check_reference
+from mars_env.problems import ProblemSet, load_problems
+from mars_env.rollout import Job, groups_of
+from mars_env.rollout.engine import play
+from mars_env.seeds import derive_seed
+from mars_env.trainers.advantages import turn_key
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.estimators import estimator_of
+from mars_env.types import Completion, Message, Prompt, Sampling, Tree, Turn, role_of
+
+Advantage = Literal["group_normalised", "mean_centred", "leave_one_out"]
+
+PLUGIN = "mars-env-verifiers"
+"""The id under which verifiers finds the package that exports this module's parts."""
+
+
+class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
+    """What is played: ``--env.taskset.*``."""
+
+    id: vf.ID = PLUGIN
+    env_id: str = "aime-solve-verify-correct"
+    """Id of an environment of ours; ``my_module:my-set-my-rules`` imports my_module first."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings of its rules, as for `mars_env.make`."""
+    problems: str | None = None
+    """Another problem set, or a problem file, than the id names."""
+    problem_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the set's loader."""
+    samples: PositiveInt = 1
+    """Playings of each problem, each a task of its own: the n of avg@n."""
+    seed: int | None = None
+    """With a seed, an episode is that of `mars_env.evaluate` with the same seed, and each request carries a
+    seed; None draws anew each time, which training needs."""
+
+
+class TeamData(vf.TaskData):  # type: ignore[misc]
+    """A playing of a problem. The reference is not part of it, so no trace can show it.
+
+    Attributes:
+        place: Index of the problem in its set.
+        sample: Which playing of the problem it is.
+    """
+
+    place: int
+    sample: int
+
+
+class TeamTask(vf.Task[TeamData]):  # type: ignore[misc]
+    """A playing of a problem; `TeamEnv` judges it."""
+
+
+class TeamTaskset(vf.Taskset[TeamTask, TeamTasksetConfig]):  # type: ignore[misc]
+    """The problems of an environment.
+
+    Raises:
+        ConfigError: There is no such environment or problem set.
+    """
+
+    def __init__(self, config: TeamTasksetConfig) -> None:
+        super().__init__(config)
+        self.problems: ProblemSet = load_problems(
+            config.problems or spec(config.env_id).problems, check=check_reference, **config.problem_options
+        )
+        self.INFINITE = self.problems.endless
+
+    def load(self) -> Iterator[TeamTask]:
+        """A task for every sample of every problem."""
+        for place, problem in enumerate(self.problems):
+            for sample in range(self.config.samples):
+                data = TeamData(id=problem.id, prompt=problem.statement, place=place, sample=sample)
+                yield TeamTask(data, self.config.task)
+
+
+class TurnData(vf.TaskData):  # type: ignore[misc]
+    """What an agent reads in one turn, and the seed of its answer."""
+
+    seed: int | None = None
+
+
+class TurnHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
+    """Plays a turn: one chat completion, asked for in this process, through verifiers' interception."""
+
+    APPENDS_SYSTEM_PROMPT = True
+    EXECUTES_CODE = False
+    NEEDS_CONTAINER = False
+
+    async def launch(
+        self,
+        ctx: vf.ModelContext,
+        trace: vf.Trace,
+        runtime: vf.Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: vf.TaskData,
+    ) -> vf.ProgramResult:
+        """Ask for the completion; the interception notes it in the trace."""
+        system, prompt = self.resolve_prompt(data)
+        messages = [{"role": "system", "content": system}] if system else []
+        if isinstance(prompt, str):
+            messages.append({"role": "user", "content": prompt})
+        else:
+            messages += [message.model_dump(exclude_none=True) for message in prompt or ()]
+        body: dict[str, Any] = {"model": ctx.model, "messages": messages}
+        if isinstance(data, TurnData) and data.seed is not None:
+            body["seed"] = data.seed
+        headers = {"Authorization": f"Bearer {secret}"}
+        unlimited = aiohttp.ClientTimeout(total=None)  # the agent's own timeouts hold
+        async with (
+            aiohttp.ClientSession(headers=headers, timeout=unlimited) as session,
+            session.post(f"{endpoint}/chat/completions", json=body) as response,
+        ):
+            text = await response.text()
+            failed = response.status != 200
+        return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=text[:2000] if failed else "")
+
+
+def _seat() -> vf.AgentConfig:
+    return vf.AgentConfig(runtime=vf.SubprocessConfig())
+
+
+class TeamConfig(vf.EnvConfig):  # type: ignore[misc]
+    """The seats of a team, one a role, and how its trees grow: ``--env.*``.
+
+    A role that the rules do not have is not played. Each seat takes a model, a client, sampling and limits of
+    its own (``--env.verifier.model``); by default all are the run's.
+    """
+
+    solver: vf.AgentConfig = _seat()
+    verifier: vf.AgentConfig = _seat()
+    corrector: vf.AgentConfig = _seat()
+    coder: vf.AgentConfig = _seat()
+    group: PositiveInt = 1
+    """Samples of one agent on one input; above 1 an episode is a tree of grouped rollouts (MarsRL)."""
+    branches: PositiveInt = 1
+    """Outputs of each group that are continued, where `group` is above 1."""
+    advantage: Advantage = "group_normalised"
+    """How the turns of a group are compared; a turn without a group of two gets no advantage."""
+
+
+class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
+    """A team of ours as an environment of verifiers: an episode is a tree of turns, a turn a trace.
+
+    Raises:
+        ConfigError: The rules have a role without a seat, or a setting does not fit.
+    """
+
+    def __init__(self, config: TeamConfig) -> None:
+        super().__init__(config)
+        taskset: Any = self.taskset
+        if not isinstance(taskset, TeamTaskset):
+            raise ConfigError(f"TeamEnv plays the tasks of {PLUGIN}, not those of {config.taskset.id!r}")
+        self._tasks = taskset
+        self.game = _game(taskset, config)
+        self.roles = tuple(dict.fromkeys(map(role_of, self.game.rules.possible_agents)))
+        if strangers := [role for role in self.roles if role not in type(config).model_fields]:
+            raise ConfigError(
+                f"the role {strangers[0]!r} has no seat: there are seats for {', '.join(ROLES)}; give a "
+                "subclass of TeamConfig one more AgentConfig of that name"
+            )
+
+    def slots(self, task: vf.Task, n: int = 1) -> list[Any]:
+        """Plan n episodes of a task; with a seed they would all be the same one."""
+        if n > 1 and self._tasks.config.seed is not None:
+            raise ConfigError(
+                "with --env.taskset.seed every rollout of a task is the same: use --env.taskset.samples "
+                f"{n} in place of -r {n}"
+            )
+        slots: list[Any] = super().slots(task, n)
+        return slots
+
+    async def run(self, task: vf.Task, agents: vf.Agents) -> None:
+        """Play one tree, and write rewards and advantages to the traces of its turns.
+
+        Raises:
+            ModelError: A turn could not be played: the episode failed, and has no score.
+        """
+        seed = self._tasks.config.seed
+        models = {role: SeatModel(getattr(agents, role), seeded=seed is not None) for role in self.roles}
+        names = self.game.rules.possible_agents
+        team = {name: role_agent(models[role_of(name)], name) for name in names}
+        job = Job(self._tasks.problems[task.data.place], task.data.sample)
+        tree = await play(self.game, team, job, seed=secrets.randbits(62) if seed is None else seed)
+        record(tree, {key: trace for model in models.values() for key, trace in model.traces.items()},
+               self.config.advantage)  # fmt: skip
+        if tree.fault:
+            raise ModelError(tree.fault)
+
+
+class SeatModel:
+    """A seat of a verifiers environment as a `mars_env.types.Model`: a sample is a run of its agent.
+
+    Args:
+        seat: The agent.
+        seeded: Whether the requests carry seeds.
+
+    Attributes:
+        traces: The trace of each completion, by the completion's `id`.
+    """
+
+    def __init__(self, seat: vf.Agent, *, seeded: bool) -> None:
+        self.name = str(seat.config.model)
+        self._seat, self._seeded = seat, seeded
+        self._kept: list[Completion] = []
+        self.traces: dict[int, vf.Trace] = {}
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Run the agent n times on one prompt. How it samples is the run's affair, but for the seed.
+
+        Raises:
+            ModelError: A run failed; its trace says why.
+        """
+        runs = [self._seat.run(self._task(prompt, sample, sampling)) for sample in range(n)]
+        return [self._completion(trace) for trace in await asyncio.gather(*runs)]
+
+    def _task(self, prompt: Prompt, sample: int, sampling: Sampling) -> vf.Task:
+        if isinstance(prompt, str):
+            messages: Sequence[Message] = [{"role": "user", "content": prompt}]
+        elif is_messages(prompt):
+            messages = prompt
+        else:
+            raise ModelError(f"{self.name}: verifiers asks for chats, so token ids cannot be a prompt")
+        kinds = {"system": vf.SystemMessage, "user": vf.UserMessage, "assistant": vf.AssistantMessage}
+        seed = None
+        if self._seeded and sampling.seed is not None:
+            seed = derive_seed(sampling.seed, sample) >> 32  # as HTTPModel: a server's seeds have 31 bits
+        typed = [kinds[message["role"]](content=message["content"]) for message in messages]
+        return vf.Task(TurnData(name=plain_chat(messages)[-60:], prompt=typed, seed=seed))
+
+    def _completion(self, trace: vf.Trace) -> Completion:
+        if not trace.ok or not trace.assistant_messages:
+            why = trace.last_error.message if trace.last_error else f"it stopped: {trace.stop_condition}"
+            raise ModelError(f"{self.name}: {why}"[:500])
+        completion = completion_of(trace)
+        self._kept.append(completion)  # an id is unique as long as its object lives
+        self.traces[id(completion)] = trace
+        return completion
+
+
+def completion_of(trace: vf.Trace) -> Completion:
+    """The completion of a trace of one turn; with token ids where the client tells them (prime-rl's does)."""
+    message, call = trace.assistant_messages[-1], trace.calls[-1]
+    text = text_of({"content": message.content, "reasoning": message.reasoning_content})
+    usage = call.usage
+    sampled = usage.completion_tokens if usage else 0
+    branch = trace.branches[-1]
+    read = branch.sampled_mask.index(True) if any(branch.sampled_mask) else len(branch.token_ids)
+    ids = tuple(branch.token_ids[read:])
+    settings = call.sampling
+    limit = settings.max_tokens if settings is not None else None
+    told = call.finish_reason or "stop"
+    return Completion(
+        text=text,
+        finish_reason=finish_reason(told, len(ids) or sampled, Sampling(max_tokens=limit or 0)),
+        prompt_ids=tuple(branch.token_ids[:read]) if ids else (),
+        token_ids=ids,
+        logprobs=tuple(branch.logprobs[read:]),
+        temperature=1.0 if settings is None or settings.temperature is None else settings.temperature,
+        prompt_tokens=usage.input_tokens if usage else read,
+        completion_tokens=len(ids) or sampled,
+    )
+
+
+def record(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage) -> None:
+    """Write what is known of a tree's turns to their traces.
+
+    The reward is the turn's own. One that is unknown makes the trace, and with it the episode, a failed one:
+    verifiers would count its absence as 0. The advantage goes to each sampled token of the trace (as
+    `MessageNode.advantages` has it) and, like the turn's place in the tree, to ``trace.info["mars_env"]``.
+
+    Args:
+        tree: What was played.
+        traces: By the `id` of the completion.
+        advantage: Name of the estimator.
+    """
+    estimate = estimator_of(TrainConfig(advantage=advantage))
+    advantages = estimate(groups_of([tree]))
+    answer = next((turn for turn in tree.turns if turn.id == tree.final), None)
+    score = answer.grade.score if answer is not None and answer.grade is not None else None
+    for turn in tree.turns:
+        for completion in turn.action.completions:
+            trace = traces[id(completion)]
+            credit = advantages.get(turn_key(turn))
+            trace.info["mars_env"] = {**_place(turn), "advantage": credit}
+            if score is not None:
+                trace.record_metric("team_score", score)
+            if turn.reward is None:
+                reason = "" if turn.grade is None else f": {turn.grade.reason}"
+                trace.record_error(vf.TaskError(f"the reward of turn {turn.id} is unknown{reason}"))
+                continue
+            trace.record_reward("reward", turn.reward)
+            if credit is not None:
+                for node in trace.nodes:
+                    if any(node.mask):
+                        node.advantages = [credit] * sum(node.mask)
+
+
+def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **taskset: Any) -> TeamEnv:
+    """An environment of ours for verifiers.
+
+    Args:
+        env_id: As for `mars_env.make`.
+        config: More of `TeamConfig`, e.g. ``{"group": 8, "branches": 2}``.
+        **taskset: More of `TeamTasksetConfig`, e.g. ``samples=4``.
+
+    Raises:
+        ConfigError: There is no such environment, or a setting that does not fit.
+
+    Example:
+        >>> env = load_environment("aime-solve-verify-correct", seed=0)
+        >>> env.roles, next(iter(env.taskset)).data.id == env.taskset.problems[0].id
+        (('solver', 'verifier', 'corrector'), True)
+    """
+    tasks = TeamTasksetConfig(env_id=env_id, **taskset)
+    return TeamEnv(TeamConfig(taskset=tasks, **(config or {})))
+
+
+def _game(taskset: TeamTaskset, config: TeamConfig) -> Game:
+    env_spec = spec(taskset.config.env_id, **taskset.config.settings)
+    game = make_game(with_parts(env_spec), kind=taskset.problems[0].kind)
+    if config.group == 1:
+        return game
+    return replace(game, grower=grouped(GroupedSettings(group=config.group, branches=config.branches)))
+
+
+def _place(turn: Turn) -> dict[str, Any]:
+    verdict = None if turn.grade is None else str(turn.grade.verdict)
+    note = json.loads(json.dumps(dict(turn.info), default=str))
+    return {
+        "tree": turn.tree_id, "turn": turn.id, "parent": turn.parent_id, "group": turn.group_id,
+        "agent": turn.agent, "problem": turn.problem_id, "verdict": verdict, "note": note,
+    }  # fmt: skip

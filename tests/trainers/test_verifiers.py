@@ -1,0 +1,193 @@
+"""Our environments in verifiers, by its own command and its own classes, against a server on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import openai_server
+import pytest
+
+import mars_env
+from mars_env.errors import ConfigError
+from mars_env.rollout import groups_of, read_run
+from mars_env.trainers.advantages import group_normalised
+
+pytest.importorskip("verifiers", reason="verifiers is not installed: pip install 'mars-env[verifiers]'")
+
+import verifiers.v1 as vf
+
+from mars_env.trainers.verifiers import (
+    TeamConfig,
+    TeamEnv,
+    TeamTasksetConfig,
+    completion_of,
+    load_environment,
+    record,
+)
+from mars_env.types import Action, Grade, Problem, Tree, Turn
+
+ENV = "arithmetic-solve-verify-correct"
+
+
+def answers(limit=20):
+    return {problem.statement: problem.reference for problem in mars_env.make(ENV).problems[:limit]}
+
+
+def turns_of(tree):
+    return [(turn.id, turn.agent, turn.reward, str(turn.grade and turn.grade.verdict)) for turn in tree.turns]
+
+
+def shown(trace):
+    place, reward = trace["info"]["mars_env"], trace["rewards"]["reward"]["score"]
+    return place["turn"], place["agent"], reward, str(place["verdict"])
+
+
+async def played(env, server, tasks):
+    """The episodes of some tasks, as `vf-eval` plays them."""
+    client = vf.EvalClientConfig(base_url=server.url, api_key_var="NO_KEY_AT_ALL")
+    ctx = vf.ModelContext(client=client, model="tiny", sampling=vf.SamplingConfig())
+    async with env.serving():
+        return [await env.run_slot(slot, ctx) for task in tasks for slot in env.slots(task)]
+
+
+@pytest.mark.slow
+def test_its_own_command_plays_an_environment_with_the_same_scores(tmp_path):
+    with openai_server.Server(answers=answers()) as server:
+        run = subprocess.run(
+            [
+                Path(sys.executable).with_name("vf-eval"), "mars-env-verifiers", "--env.taskset.env-id", ENV,
+                "--env.taskset.seed", "5", "--env.taskset.samples", "2", "-n", "16", "-m", "tiny",
+                "--client.base-url", server.url, "--client.api-key-var", "NO_KEY_AT_ALL",
+                "--no-push", "--no-rich", "-o", tmp_path, "--run.dir", "theirs",
+            ],
+            capture_output=True, text=True, timeout=240, check=False,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr[-2000:]
+        report = mars_env.evaluate(
+            ENV, agents=f"{server.url}#tiny", limit=8, samples=2, seed=5, out=tmp_path / "ours"
+        )
+    lines = (tmp_path / "theirs" / "traces.jsonl").read_text().splitlines()
+    episodes = {row["traces"][0]["info"]["mars_env"]["tree"]: row for row in map(json.loads, lines)}
+    trees = {tree.id: tree for tree in read_run(tmp_path / "ours").trees}
+    assert len(trees) == 16
+    assert all(row["ok"] for row in episodes.values())
+    assert {id: [shown(t) for t in row["traces"]] for id, row in episodes.items()} == {
+        id: turns_of(tree) for id, tree in trees.items()
+    }
+    scores = [row["traces"][0]["metrics"]["team_score"] for row in episodes.values()]
+    assert 0 < sum(scores) < 16
+    assert sum(scores) / 16 == pytest.approx(report.figures["system_accuracy"].estimate.value)
+
+
+async def test_seats_rewards_and_advantages_of_grouped_rollouts():
+    env = load_environment(ENV, config={"group": 4, "branches": 2}, seed=3)
+    with openai_server.Server(answers=answers()) as server:
+        [episode] = await played(env, server, list(env.taskset.take(1)))
+    assert episode.ok, episode.errors
+    assert {trace.agent.name for trace in episode.traces} >= {"solver", "verifier"}
+    known = [trace.info["mars_env"]["advantage"] for trace in episode.traces]
+    assert any(known)
+    groups = {}
+    for trace in episode.traces:
+        groups.setdefault(trace.info["mars_env"]["group"], []).append(trace)
+    assert {len(members) for members in groups.values()} == {4}
+    for members in groups.values():
+        credits = [trace.info["mars_env"]["advantage"] for trace in members]
+        rewards = {trace.reward for trace in members}
+        assert (None in credits) == (len(rewards) == 1)
+        if None not in credits:
+            assert sum(credits) == pytest.approx(0, abs=1e-5)
+
+
+async def test_an_unknown_reward_fails_the_episode_and_is_no_zero():
+    env = load_environment("arithmetic-solve", seed=0)
+
+    class Lost:
+        async def grade(self, problem, text):
+            return Grade.unknown("the machine was lost")
+
+    env.game = replace(env.game, grader=Lost())
+    with openai_server.Server() as server:
+        [episode] = await played(env, server, list(env.taskset.take(1)))
+    assert not episode.ok
+    [trace] = episode.traces
+    assert not trace.ok
+    assert trace.rewards == {}
+    assert "the machine was lost" in trace.last_error.message
+
+
+async def test_a_server_that_fails_fails_the_episode():
+    env = load_environment("arithmetic-solve", seed=0)
+
+    class Nowhere:
+        url = "http://127.0.0.1:9/v1"
+
+    [episode] = await played(env, Nowhere, list(env.taskset.take(1)))
+    assert not episode.ok
+    assert "solver_0 at turn 0" in episode.last_error.message
+
+
+def test_no_reference_is_in_a_task():
+    env = load_environment(ENV)
+    for task in env.taskset.take(3):
+        problem = env.taskset.problems[task.data.place]
+        assert task.data.prompt == problem.statement
+        assert problem.reference not in json.dumps(task.data.model_dump(mode="json", exclude={"prompt"}))
+
+
+def test_what_makes_no_sense_is_refused():
+    env = load_environment(ENV, seed=1)
+    with pytest.raises(ConfigError, match=r"use --env.taskset.samples 2 in place of -r 2"):
+        env.slots(next(iter(env.taskset)), 2)
+    assert len(load_environment(ENV).slots(next(iter(env.taskset)), 2)) == 2
+    with pytest.raises(ConfigError, match="not of the form"):
+        load_environment("nonsense")
+    other = TeamConfig(taskset=vf.TasksetConfig(id="mars-env-verifiers"))
+    assert isinstance(other.taskset, TeamTasksetConfig)
+    assert isinstance(vf.load_environment(other), TeamEnv)
+
+
+async def test_token_ids_of_a_trace_become_the_completion_and_its_advantages():
+    """What prime-rl's client leaves in a trace: nodes with ids, a mask and log-probabilities."""
+
+    def trace(reply):
+        node = vf.MessageNode
+        task = vf.TraceTask(type="Task", data=vf.TaskData())
+        return vf.Trace(
+            task=task,
+            agent=vf.AgentInfo(config=vf.AgentConfig(runtime=vf.SubprocessConfig())),
+            nodes=[
+                node(message=vf.UserMessage(content="2 + 2?"), token_ids=[1, 2], mask=[False, False]),
+                node(
+                    parent=0, sampled=True, message=vf.AssistantMessage(content=reply),
+                    token_ids=[9, 7, 8], mask=[False, True, True], logprobs=[-0.5, -0.25],
+                ),
+            ],
+            calls=[
+                vf.ModelCall(
+                    node=1, finish_reason="length", sampling=vf.Sampling(temperature=0.7, max_tokens=2)
+                )
+            ],
+            ok=True,
+        )  # fmt: skip
+
+    traces = [trace("4"), trace("5")]
+    completions = [completion_of(one) for one in traces]
+    first = completions[0]
+    assert (first.prompt_ids, first.token_ids, first.logprobs) == ((1, 2, 9), (7, 8), (-0.5, -0.25))
+    assert (first.temperature, first.finish_reason, first.trainable) == (0.7, "length", True)
+    grades = (Grade.correct(), Grade.wrong("no"))
+    turns = tuple(
+        Turn("p#0", str(i), None, "g", "solver_0", "m", "p", Action("", (c,)), grade, reward=grade.score)
+        for i, (c, grade) in enumerate(zip(completions, grades, strict=True))
+    )
+    tree = Tree("p#0", Problem("p", "2 + 2?", "4"), turns)
+    record(tree, {id(c): t for c, t in zip(completions, traces, strict=True)}, "group_normalised")
+    expected = group_normalised(groups_of([tree]))
+    for turn, one in zip(turns, traces, strict=True):
+        assert one.branches[-1].advantages == [0.0, 0.0, 0.0, *[expected["p#0", turn.id]] * 2]
+        assert one.reward == turn.reward
