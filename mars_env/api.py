@@ -114,8 +114,8 @@ def make_env(
     if problems is None and chosen.generated:
         log.info("%s: the problems are generated; pass problems= to play a real set", env_spec.id)
     game = made_game(env_spec, chosen[0].kind)
-    if game.evidence is not None and not game.evidence.searched:
-        game.evidence.refuse_unfit(chosen[:1] if chosen.endless else chosen)
+    if game.visibility is not None and not game.visibility.searched:
+        game.visibility.refuse_unfit(chosen[:1] if chosen.endless else chosen)
     return MarsEnv(game, chosen, name=env_spec.id, render_mode=render_mode)
 
 

@@ -40,11 +40,11 @@ class GraderHost(Host):
         """What the game's grader says."""
         return await self._loaded().grader.grade(problem, text)
 
-    async def evidence(self, problem: Problem, text: str) -> Grade:
-        """What the grader of the game's evidence says."""
-        evidence = self._loaded().evidence
-        assert evidence is not None and evidence.grader is not None
-        return await evidence.grader.grade(problem, text)
+    async def search_grade(self, problem: Problem, text: str) -> Grade:
+        """What the grader of a search says."""
+        visibility = self._loaded().visibility
+        assert visibility is not None and visibility.grader is not None
+        return await visibility.grader.grade(problem, text)
 
     def _loaded(self) -> Game:
         if self._game is None:
@@ -191,10 +191,10 @@ class GradedElsewhere:
     def __call__(self) -> Game:
         """The game."""
         game = self.make_game()
-        evidence = game.evidence
-        if evidence is not None and evidence.grader is not None:
-            evidence = replace(evidence, grader=RemoteGrader(self.pool, "evidence"))
-        return replace(game, grader=RemoteGrader(self.pool), evidence=evidence)
+        visibility = game.visibility
+        if visibility is not None and visibility.grader is not None:
+            visibility = replace(visibility, grader=RemoteGrader(self.pool, "search_grade"))
+        return replace(game, grader=RemoteGrader(self.pool), visibility=visibility)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 from mars_env.checks import finite
-from mars_env.envs.evidence import Evidence
 from mars_env.envs.growers import Linear, MakeGrower
 from mars_env.envs.registry import rules_spec
 from mars_env.envs.rewards import (
@@ -24,6 +23,7 @@ from mars_env.envs.rewards import (
 from mars_env.envs.rules import Rules
 from mars_env.envs.selection import Choice, candidates
 from mars_env.envs.specs import EnvSpec
+from mars_env.envs.visibility import Visibility, shown_problem, shown_turns
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import resolve
@@ -41,8 +41,8 @@ class Game:
         rewards: Step rewards by role; a role that is not named gets the score of its own grade.
         team_reward: Rewards that need the whole tree, given when it is finished.
         grower: Makes what decides how a tree grows in play and evaluation.
-        evidence: What agents may read of their submissions' judgements, and a search may see and choose
-            by; None where it is nothing. Its rules are `mars_env.envs.rules.Informed`.
+        visibility: What agents and searches may see of judgements; None for nothing. The rules must then have
+            `mars_env.envs.rules.TakesFeedback.with_feedback`.
         grading_timeout: Seconds after which a grader that does not answer is given up: the grade is
             UNKNOWN. Generous, since a verdict may have to wait its turn among thousands.
         turn_timeout: Seconds after which an agent that does not act is given up, and its tree with it; None
@@ -54,7 +54,7 @@ class Game:
     rewards: Mapping[str, Reward] = field(default_factory=lambda: PAPER_REWARDS)
     team_reward: TeamReward | None = None
     grower: MakeGrower = Linear
-    evidence: Evidence | None = None
+    visibility: Visibility | None = None
     grading_timeout: float = 3600.0
     turn_timeout: float | None = None
 
@@ -65,10 +65,10 @@ class Game:
             refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {role!r}")
         if self.team_reward is not None:
             refuse_misfit(self.team_reward, ("tree",), "the team reward")
-        if self.evidence is not None and not hasattr(self.rules, "informed"):
+        if self.visibility is not None and not hasattr(self.rules, "with_feedback"):
             raise ConfigError(
-                f"{type(self.rules).__name__} has no method informed(), so its agents cannot read the "
-                "feedback that evidence= would give"
+                f"{type(self.rules).__name__} has no method with_feedback(), so its agents cannot read the "
+                "feedback that visibility= would give"
             )
 
     async def grade(self, problem: Problem, state: Any, action: Action) -> Grade | None:
@@ -85,33 +85,27 @@ class Game:
         return await self._judged(self.grader, problem, text)
 
     async def grades(self, problem: Problem, state: Any, action: Action) -> tuple[Grade | None, Grade | None]:
-        """The grade of an action, and what agents and searches may see of it: the same, or other evidence.
-
-        The evidence's grader gets the problem without its reference, public tests apart.
-        """
+        """The grade of an action, and its search grade (see `mars_env.envs.visibility`)."""
         text = self.rules.submission(state, action)
         if text is None:
             return None, None
         if action.interrupted:
             unknown = Grade.unknown(action.interrupted)
-            return unknown, None if self.evidence is None else unknown
-        if self.evidence is None or self.evidence.grader is None:
+            return unknown, None if self.visibility is None else unknown
+        if self.visibility is None or self.visibility.grader is None:
             grade = await self._judged(self.grader, problem, text)
-            return grade, None if self.evidence is None else grade
+            return grade, None if self.visibility is None else grade
         return await asyncio.gather(
             self._judged(self.grader, problem, text),
-            self._judged(self.evidence.grader, self.evidence.shown(problem, action.truncated), text),
+            self._judged(self.visibility.grader, shown_problem(problem, action.truncated), text),
         )
 
     async def choose(self, problem: Problem, turns: Sequence[Turn], first: str | None, seed: int) -> Choice:
-        """The final choice, for which the grower proposes `first`; a search's evidence may choose another.
-
-        Grades and rewards are taken off the turns before they are shown.
-        """
-        if self.evidence is None or self.evidence.selection is None or first is None:
+        """The final choice: the selection's among a search's best nodes, else what the grower proposes."""
+        if self.visibility is None or self.visibility.selection is None or first is None:
             return Choice(first)
-        blind = [replace(turn, grade=None, reward=None) for turn in candidates(turns)]
-        return await self.evidence.selection.choose(self.evidence.shown(problem), blind, seed)
+        shown = shown_turns(candidates(turns))
+        return await self.visibility.selection.choose(shown_problem(problem), shown, seed)
 
     async def reward(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> tuple[float | None, str]:
         """The step reward of a turn, given the turns that led to it; and why there is none, if it failed.
@@ -211,7 +205,7 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         rewards=MappingProxyType({**found.rewards, **own}),
         team_reward=_part(env_spec.team_reward),
         grower=env_spec.grower or found.grower or Linear,
-        evidence=found.evidence(rules, kind) if found.evidence else None,
+        visibility=found.visibility(rules, kind) if found.visibility else None,
         turn_timeout=env_spec.turn_timeout,
     )
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from mars_env.checks import count, shown
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.rewards import REWARD_FAULT
-from mars_env.envs.rules import Informed
+from mars_env.envs.visibility import next_state, record
 from mars_env.errors import MarsError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.text import described, logger
-from mars_env.types import Action, Grade, Problem, Tree, Turn, Verdict
+from mars_env.types import Action, Problem, Tree, Turn
 
 log = logger(__name__)
 
@@ -45,13 +45,9 @@ async def judge(
     """
     state = expansion.parent.state
     info = {**game.rules.note(state, action), **expansion.note}
-    search_score = None
-    if game.evidence is None:
-        grade = await game.grade(problem, state, action)
-    else:
-        grade, seen = await game.grades(problem, state, action)
-        search_score = seen.score if seen is not None and game.evidence.searched else None
-        info |= what_was_seen(seen)
+    grade, search_grade = await game.grades(problem, state, action)
+    search_score, visible = record(game.visibility, search_grade)
+    info |= visible
     known: dict[str, Any] = {
         "tree_id": tree,
         "id": expansion.turn_ids[index],
@@ -71,38 +67,7 @@ async def judge(
         log.warning("turn %s of tree %s has no reward: %s", known["id"], tree, why)
         known["info"] = {**info, REWARD_FAULT: why}
     turn = Turn(**known, reward=reward)
-    return Node(turn, follow(game, state, turn))
-
-
-def follow(game: Game, state: Any, turn: Turn) -> Any:
-    """The state after a turn, its agents told what the game's evidence shows of it.
-
-    Example:
-        >>> from mars_env.envs.solve import Solve
-        >>> from mars_env.grading import grader_for
-        >>> rules = Solve()
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
-        >>> follow(Game(rules, grader_for("math")), rules.start(Problem("p", "2 + 2?", "4")), turn).solution
-        '4'
-    """
-    after = game.rules.apply(state, turn.action, turn.grade)
-    if game.evidence is None:
-        return after
-    return cast(Informed[Any], game.rules).informed(after, str(turn.info.get("feedback", "")))
-
-
-def what_was_seen(seen: Grade | None) -> dict[str, Any]:
-    """What is recorded of the evidence's view of a turn, besides its score: feedback, cost, why unknown.
-
-    Example:
-        >>> what_was_seen(Grade.wrong("1 of 2 tests", feedback="The first failure: ...", tokens=5))
-        {'feedback': 'The first failure: ...', 'search_tokens': 5}
-    """
-    if seen is None:
-        return {}
-    unknown = seen.reason if seen.verdict is Verdict.UNKNOWN else ""
-    noted = {"feedback": seen.feedback, "search_tokens": seen.tokens, "search_unknown": unknown}
-    return {name: value for name, value in noted.items() if value}
+    return Node(turn, next_state(game.rules, game.visibility, state, turn))
 
 
 async def conclude(
@@ -122,7 +87,7 @@ async def conclude(
         problem: The problem of the tree.
         tree: Its id.
         turns: All of it.
-        proposed: The grower's answer; a search's evidence may choose another.
+        proposed: The grower's answer; a search's selection may choose another.
         seed: The tree's own; the only source of the choice's randomness.
         fault: Why the tree could not be finished; there is no answer then.
     """

@@ -28,9 +28,9 @@ from mars_env.problems.registry import Loader, list_problem_sets, register_probl
 from mars_env.types import Reward
 
 if TYPE_CHECKING:
-    from mars_env.envs.evidence import Evidence
     from mars_env.envs.growers import MakeGrower
     from mars_env.envs.rules import Rules
+    from mars_env.envs.visibility import Visibility
 
 _BUILT_IN = {
     "solve-verify-correct": "mars_env.envs.solve_verify_correct",
@@ -54,7 +54,7 @@ def register_rules(
     rewards: Mapping[str, Reward] = PAPER_REWARDS,
     grower: MakeGrower | None = None,
     training: Mapping[str, Any] | None = None,
-    evidence: Callable[[Rules[Any], str], Evidence | None] | None = None,
+    visibility: Callable[[Rules[Any], str], Visibility | None] | None = None,
     recipe: str = "MARSRL",
 ) -> None:
     """Register rules by name, so that ``<any set>-<name>`` can be made.
@@ -67,8 +67,8 @@ def register_rules(
         rewards: Step rewards by role, unless the user gives others.
         grower: What grows a tree in play and evaluation; None for one that plays an episode.
         training: Settings that `mars-env train` takes unless told otherwise.
-        evidence: What agents may read of the judgements of their submissions, given the rules and the kind of
-            the problems; the rules are then `mars_env.envs.rules.Informed`.
+        visibility: What agents and searches may see of judgements, given the rules and the kind of the
+            problems; the rules must then have `mars_env.envs.rules.TakesFeedback.with_feedback`.
         recipe: What `mars-env train` starts from: ``"MARSRL"``, ``"MARS2"`` for rules whose trees grow
             themselves, or ``"module:attribute"`` of your own `mars_env.trainers.RunSettings`.
 
@@ -77,7 +77,7 @@ def register_rules(
     """
     if not name or any(mark in name for mark in ":/ "):
         raise ConfigError(f"the name of rules must be a word without ':', '/' or spaces, got {name!r}")
-    _RULES[name] = RulesSpec(make, rewards, grower, training or {}, evidence, recipe=recipe)
+    _RULES[name] = RulesSpec(make, rewards, grower, training or {}, visibility, recipe=recipe)
 
 
 def register(

@@ -62,12 +62,12 @@ class Rules(Protocol[S]):
         ...
 
 
-class Informed(Rules[S], Protocol[S]):
-    """Rules whose agents may read what came of a submission, as far as a `Game.evidence` shows it."""
+class TakesFeedback(Rules[S], Protocol[S]):
+    """Rules whose agents may read feedback on their submissions, as far as `Game.visibility` allows."""
 
-    def informed(self, state: S, feedback: str) -> S:
-        """The state after a submission, with its feedback; the same state for an empty one.
+    def with_feedback(self, state: S, feedback: str) -> S:
+        """The state after a submission, with its feedback; the same state if the feedback is empty.
 
-        Called after each `apply`. The feedback is the evidence's, never the grade's own.
+        Called after each `apply`. `mars_env.envs.visibility` says where feedback comes from.
         """
         ...

@@ -9,11 +9,12 @@ from typing import Any
 from mars_env.envs.growers import Expansion, Node, child_ids
 from mars_env.envs.rules import Rules
 from mars_env.envs.specs import RulesSpec
-from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearch, search_evidence, tree_search
+from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearch, search_visibility, tree_search
+from mars_env.envs.visibility import search_result
 from mars_env.errors import ConfigError
 from mars_env.search import Search
 from mars_env.seeds import derive_seed
-from mars_env.types import Problem, Turn
+from mars_env.types import Problem
 
 
 class SearchGrower:
@@ -71,18 +72,12 @@ class SearchGrower:
         if turn is None:
             raise ConfigError(f"the expansion {expansion.id} came back without its turn")
         self._nodes[ask] = node
-        self._search.tell(ask, turn.search_score, _tokens(turn))
+        self._search.tell(ask, *search_result(turn))
 
     def final(self) -> str | None:
         """The node with the highest search score, the first asked for among equals, once all is told."""
         best = None if self._broken or self._under_way else self._search.best()
         return None if best is None else self._nodes[best].id
-
-
-def _tokens(turn: Turn) -> int:
-    """Tokens sampled for a node: by its agent, and by who judged it for the search."""
-    sampled = sum(c.completion_tokens or len(c.token_ids) for c in turn.action.completions)
-    return sampled + int(turn.info.get("search_tokens", 0))
 
 
 RULES = {
@@ -91,7 +86,7 @@ RULES = {
         SEARCH_REWARDS,
         SearchGrower,
         {"schedule": "training"},
-        search_evidence,
+        search_visibility,
         parts={"verifier": "agent", "reward_model": "reward model", "search_grader": "grader"},
         team_size="agents",
         recipe="MARS2",

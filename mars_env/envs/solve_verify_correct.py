@@ -15,11 +15,12 @@ from gymnasium.spaces import Discrete
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from mars_env.checks import unfit
-from mars_env.envs.evidence import Evidence, public_grader
 from mars_env.envs.rules import Rules
+from mars_env.envs.search_graders import public_grader
 from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.specs import RulesSpec
 from mars_env.envs.verdicts import bug_report, read_judgement
+from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Grade, Observation, Problem
 
@@ -67,7 +68,7 @@ class State:
         solutions: All solutions so far, the current one last, each with whether it was cut off.
         judgements: All verifications so far: (index of the solution judged, passed).
         report: The last Verifier's text, as the Corrector reads it.
-        feedback: What came of the current solution's public tests, where they are run.
+        feedback: Results of the current solution's public tests, where they are run.
     """
 
     problem: Problem
@@ -108,7 +109,7 @@ class SolveVerifyCorrect:
 
     Attributes:
         schedule: Who acts how often.
-        public_feedback: Whether the Verifier reads what came of a program's public tests (`informed`).
+        public_feedback: Whether the Verifier reads the results of a program's public tests (`with_feedback`).
         possible_agents: Solver, Verifier, Corrector.
 
     Example:
@@ -194,7 +195,7 @@ class SolveVerifyCorrect:
         solutions = (*state.solutions, (action.text, action.truncated))
         return State(state.problem, solutions, state.judgements, state.report)
 
-    def informed(self, state: State, feedback: str) -> State:
+    def with_feedback(self, state: State, feedback: str) -> State:
         """The state with the feedback of the current solution's public tests."""
         return replace(state, feedback=feedback) if feedback else state
 
@@ -211,16 +212,16 @@ class SolveVerifyCorrect:
         return max(range(len(state.solutions)), key=lambda index: (passes[index], -index))
 
 
-def public_evidence(rules: Rules[Any], kind: str) -> Evidence | None:
+def public_feedback_visibility(rules: Rules[Any], kind: str) -> Visibility | None:
     """Feedback by public tests, where the rules ask for it: from a grader that is given no others.
 
     Raises:
         ConfigError: The problems are not code.
 
     Example:
-        >>> public_evidence(SolveVerifyCorrect(public_feedback=True), "code").sees
+        >>> public_feedback_visibility(SolveVerifyCorrect(public_feedback=True), "code").sees
         'public'
-        >>> public_evidence(SolveVerifyCorrect(), "code") is None
+        >>> public_feedback_visibility(SolveVerifyCorrect(), "code") is None
         True
     """
     if not isinstance(rules, SolveVerifyCorrect) or not rules.public_feedback:
@@ -230,7 +231,7 @@ def public_evidence(rules: Rules[Any], kind: str) -> Evidence | None:
             f"public_feedback=True runs the public tests of programs, and problems of {kind} have none: "
             "leave it out, or choose a problem set of code"
         )
-    return Evidence("public", public_grader("all"), selection=None)
+    return Visibility("public", public_grader("all"), selection=None)
 
 
 def solve_verify_correct(
@@ -243,7 +244,7 @@ def solve_verify_correct(
 
     Args:
         schedule: ``"inference"``, ``"training"`` or numbers of one's own.
-        public_feedback: Whether the Verifier reads what came of a program's public tests.
+        public_feedback: Whether the Verifier reads the results of a program's public tests.
         **numbers: Single numbers of `Schedule` that take the place of the schedule's.
 
     Raises:
@@ -269,7 +270,7 @@ def solve_verify_correct(
 
 RULES = {
     "solve-verify-correct": RulesSpec(
-        solve_verify_correct, training={"schedule": "training"}, evidence=public_evidence
+        solve_verify_correct, training={"schedule": "training"}, visibility=public_feedback_visibility
     )
 }
 """The rules by their name, for the registry."""

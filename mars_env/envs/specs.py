@@ -11,9 +11,9 @@ from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.types import Grader, Reward, TeamReward
 
 if TYPE_CHECKING:
-    from mars_env.envs.evidence import Evidence
     from mars_env.envs.growers import MakeGrower
     from mars_env.envs.rules import Rules
+    from mars_env.envs.visibility import Visibility
 
 Part = Literal["agent", "reward model", "grader"]
 """What a setting of rules may name in a text: the library makes the object before the rules see it."""
@@ -70,7 +70,7 @@ class RulesSpec:
         rewards: Step rewards by role, unless the user gives others.
         grower: What grows a tree in play and evaluation; None for one that plays an episode.
         training: Settings that training takes unless told otherwise.
-        evidence: What agents may read of judgements, and a search may see, given the rules and the kind.
+        visibility: What agents and searches may see of judgements, given the rules and the problems' kind.
         parts: Settings that may name an agent, a reward model or a grader.
         team_size: The setting that says how many agents play, where that is the user's choice.
         recipe: What `mars-env train` starts from: a name of `mars_env.trainers.recipes.RECIPES`, or
@@ -81,7 +81,7 @@ class RulesSpec:
     rewards: Mapping[str, Reward] = field(default_factory=lambda: PAPER_REWARDS)
     grower: MakeGrower | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    evidence: Callable[[Rules[Any], str], Evidence | None] | None = None
+    visibility: Callable[[Rules[Any], str], Visibility | None] | None = None
     parts: Mapping[str, Part] = field(default_factory=dict)
     team_size: str | None = None
     recipe: str = "MARSRL"

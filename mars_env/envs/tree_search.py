@@ -11,40 +11,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from gymnasium import Space
 from gymnasium.spaces import Discrete
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, PositiveInt
+from pydantic import Field, JsonValue, PositiveInt
 
 from mars_env.checks import unfit
-from mars_env.envs.evidence import (
-    AnswerGrader,
-    Evidence,
-    RewardModelGrader,
-    Sees,
-    VerifierGrader,
-    public_grader,
-)
 from mars_env.envs.rules import Rules
-from mars_env.envs.selection import First, Highest, Selection, Vote
 from mars_env.envs.spaces import UnicodeText
+from mars_env.envs.visibility import Visibility, VisibilitySettings
 from mars_env.errors import ConfigError
 from mars_env.search import Search, SearchSettings
-from mars_env.types import Action, Agent, Grade, Grader, Observation, Problem, Reward, RewardModel, Turn
+from mars_env.types import Action, Grade, Observation, Problem, Reward, Turn
 
 T = TypeVar("T")
 
 
-class TreeSearchSettings(BaseModel):
+class TreeSearchSettings(VisibilitySettings):
     """How a tree is searched, what the search may see, and how it chooses its answer.
 
     Example:
         >>> EVALUATION.nodes, TRAINING.nodes
         (60, 8)
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     nodes: PositiveInt = 60
     """Expansions in all (the paper: 60 in evaluation, 8 in training)."""
@@ -61,71 +51,9 @@ class TreeSearchSettings(BaseModel):
     early_stop: bool = True
     """Stop once a node has the search score 1."""
     feedback: bool = True
-    """Whether who refines a solution reads what came of it (MARS2-T+)."""
+    """Whether an agent that refines a solution reads feedback on it (MARS2-T+)."""
     depth_decay: float | None = None
     """Depth-guided exploration (MARS2-T+ takes 0.98); an option of AB-MCTS-A."""
-    sees: Literal["auto"] | Sees = "auto"
-    """Where search scores come from. ``auto``: whatever of `search_grader`, `verifier`, `reward_model` is
-    given; else public tests for code, and for mathematics the answers alone. Code takes the public tests
-    whatever is given, but for a `search_grader`."""
-    score: Literal["all", "fraction"] = "all"
-    """Search score by public tests: 1 if all pass, else 0 (the paper); or the share that passes."""
-    search_grader: Grader | None = None
-    """Judges what the search may see; gets problems without references, but with public tests."""
-    verifier: Agent | None = None
-    """Judges solutions without a reference."""
-    verdicts: PositiveInt = 1
-    """Verdicts of the verifier on each solution; their share of passes is the search score."""
-    reward_model: RewardModel | None = None
-    """Rates solutions without a reference."""
-    final: Literal["auto", "first", "vote", "reward-model"] = "auto"
-    """The choice among the nodes with the highest search score. ``auto``: by the reward model if there is
-    one (MARS2-T+), else a vote in mathematics and the first one in code."""
-    oracle: bool = False
-    """Let an evaluation see the grade: an upper bound, and the report says so."""
-
-    def evidence(self, kind: str) -> Evidence:
-        """What the search may see on problems of this kind, and how it makes its final choice.
-
-        Raises:
-            ConfigError: What it is to see is not given, or does not exist for the kind.
-        """
-        sees = self._sees(kind)
-        return Evidence(sees, self._grader(sees, kind), self._selection(sees, kind), self.oracle)
-
-    def _sees(self, kind: str) -> Sees:
-        if self.oracle:
-            return "grade"
-        if self.sees != "auto":
-            return self.sees
-        if self.search_grader is not None:
-            return "grader"
-        if kind == "code":
-            return "public"
-        if self.verifier is not None:
-            return "verifier"
-        return "answers" if self.reward_model is None else "reward-model"
-
-    def _grader(self, sees: Sees, kind: str) -> Grader | None:
-        if sees == "public" and kind != "code":
-            raise ConfigError(f"sees='public' means public tests, which problems of {kind} do not have")
-        if sees == "public":
-            return public_grader(self.score)
-        if sees == "grader":
-            return _given(self.search_grader, "sees='grader'", "search_grader")
-        if sees == "verifier":
-            return VerifierGrader(_given(self.verifier, "sees='verifier'", "verifier"), self.verdicts)
-        if sees == "reward-model":
-            return RewardModelGrader(_given(self.reward_model, "sees='reward-model'", "reward_model"))
-        return AnswerGrader() if sees == "answers" else None
-
-    def _selection(self, sees: Sees, kind: str) -> Selection:
-        final = self.final
-        if final == "auto":
-            final = "reward-model" if self.reward_model else "vote" if kind == "math" else "first"
-        if final == "reward-model":
-            return Highest(_given(self.reward_model, "final='reward-model'", "reward_model"))
-        return Vote() if final == "vote" else First()
 
     def search(self) -> SearchSettings:
         """The settings of the search itself."""
@@ -178,7 +106,7 @@ class TreeSearch:
         >>> rules.possible_agents
         ('solver_0', 'solver_1')
         >>> node = rules.apply(rules.start(Problem("p", "2 + 2?", "4")), Action("5"), None)
-        >>> seen = rules.observe(rules.informed(node, "No final answer could be read."), "solver_1")
+        >>> seen = rules.observe(rules.with_feedback(node, "No final answer could be read."), "solver_1")
         >>> seen["mode"], seen["solution"], seen["feedback"]
         ('refine', '5', 'No final answer could be read.')
     """
@@ -231,7 +159,7 @@ class TreeSearch:
         """The new node, as yet without feedback; the grade plays no part."""
         return State(state.problem, action.text, action.truncated, "", state.depth + 1)
 
-    def informed(self, state: State, feedback: str) -> State:
+    def with_feedback(self, state: State, feedback: str) -> State:
         """The node with what the search saw of it, for who refines it; the same where feedback is off."""
         return replace(state, feedback=feedback) if feedback and self.settings.feedback else state
 
@@ -293,23 +221,19 @@ SEARCH_REWARDS: Mapping[str, Reward] = MappingProxyType({"coder": searched, "sol
 """The step rewards of a tree search by role."""
 
 
-def search_evidence(rules: Rules[Any], kind: str) -> Evidence:
+def search_visibility(rules: Rules[Any], kind: str) -> Visibility:
     """What searches by these rules may see on problems of a kind.
 
     Example:
-        >>> search_evidence(tree_search(), "math").sees, search_evidence(tree_search("training"), "code").sees
-        ('answers', 'grade')
+        >>> search_visibility(tree_search(), "math").sees
+        'answers'
+        >>> search_visibility(tree_search("training"), "math").sees
+        'grade'
     """
     if not isinstance(rules, TreeSearch):
         raise ConfigError(f"only the rules of tree-search are searched, not {type(rules).__name__}")
-    return rules.settings.evidence(kind)
+    return rules.settings.visibility(kind)
 
 
 def _explicit(settings: TreeSearchSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in settings.model_fields_set}
-
-
-def _given(value: T | None, wanted: str, name: str) -> T:
-    if value is None:
-        raise ConfigError(f"{wanted} needs {name}=")
-    return value

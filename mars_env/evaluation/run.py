@@ -166,8 +166,8 @@ async def run(
         StoreError: `out` holds a run of another configuration.
         ModelError: Not a single episode could be finished.
     """
-    if game.evidence is not None:
-        game.evidence.refuse_unfit(plan.problems)
+    if game.visibility is not None:
+        game.visibility.refuse_unfit(plan.problems)
     trees = await _play(play, _unchanged, plan.jobs, plan.identity, plan, out, on_tree)
     if all(tree.fault for tree in trees):
         raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
@@ -181,7 +181,7 @@ async def run(
         seed=plan.seed,
         answer_of=answers_of_grading() if plan.problems[0].kind == "math" else None,
         baselines=baselines,
-        notes=game.evidence.notes if game.evidence is not None else (),
+        notes=game.visibility.notes if game.visibility is not None else (),
     )
     if out is not None:
         write_whole(out / "report.json", report.json_text())
@@ -198,7 +198,7 @@ async def _baselines(
     on_tree: OnTree | None,
 ) -> tuple[Baseline, ...]:
     """The Solver alone, at the System's mean tokens a problem: one sample, a vote, self-refinement."""
-    if game.evidence is not None and game.evidence.searched:
+    if game.visibility is not None and game.visibility.searched:
         raise ConfigError(
             "the baselines of a search are searches: compare with runs of algorithm='best-of-n' and "
             "'refinement' at the same tokens"
@@ -255,7 +255,7 @@ def _unchanged(game: Game) -> Game:
 
 def _solver_alone(game: Game, revisions: int) -> Game:
     """The game that the Solver plays alone."""
-    return replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, evidence=None)
+    return replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, visibility=None)
 
 
 async def _play(

@@ -17,8 +17,9 @@ from typing import Protocol
 from mars_env.checks import check_action
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
-from mars_env.envs.play import conclude, follow, judge
+from mars_env.envs.play import conclude, judge
 from mars_env.envs.rewards import with_rewards
+from mars_env.envs.visibility import next_state
 from mars_env.errors import ContextError, MarsError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.text import described, logger
@@ -224,7 +225,7 @@ class _Player:
         return nodes
 
     def _replay(self, order: Expansion, turn: Turn) -> Node:
-        return Node(turn, follow(self._game, order.parent.state, turn))
+        return Node(turn, next_state(self._game.rules, self._game.visibility, order.parent.state, turn))
 
     async def _play(self, order: Expansion, path: tuple[Turn, ...]) -> list[Node] | None:
         game, problem, n = self._game, self._job.problem, len(order.turn_ids)

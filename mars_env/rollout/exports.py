@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.envs.game import Game
-from mars_env.envs.play import follow
+from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, MissingExtra, StoreError
 from mars_env.files import whole
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
@@ -44,7 +44,7 @@ def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
     for turn in tree.turns:
         state = states[turn.parent_id]
         yield turn, game.rules.observe(state, turn.agent)
-        states[turn.id] = follow(game, state, turn)
+        states[turn.id] = next_state(game.rules, game.visibility, state, turn)
 
 
 def is_right(turn: Turn, least: float = 1.0) -> bool | None:

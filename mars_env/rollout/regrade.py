@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Node
-from mars_env.envs.play import follow
 from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS, with_rewards
+from mars_env.envs.visibility import next_state
 from mars_env.types import Problem, Tree, Turn
 
 
@@ -30,11 +30,11 @@ async def regrade(tree: Tree, game: Game) -> Tree:
         state, path = nodes[turn.parent_id].state, paths[turn.parent_id]
         grade = await game.grade(tree.problem, state, turn.action)
         search_score = turn.search_score
-        if game.evidence is not None and game.evidence.grader is None:  # the search sees the grade itself
+        if game.visibility is not None and game.visibility.grader is None:  # the search sees the grade itself
             search_score = None if grade is None else grade.score
         graded = replace(turn, grade=grade, search_score=search_score)
         graded = await _rewarded(graded, path, tree.problem, game)
-        nodes[turn.id] = Node(graded, follow(game, state, graded))
+        nodes[turn.id] = Node(graded, next_state(game.rules, game.visibility, state, graded))
         paths[turn.id] = (*path, graded)
     turns = tuple(node.turn for node in nodes.values() if node.turn is not None)
     info = {key: value for key, value in tree.info.items() if key != REWARD_FAULTS}

@@ -43,7 +43,7 @@ def check_rules(
     Pure functions over values: the same call gives the same result and changes no state, so that
     branching costs nothing. Observations fit their spaces, hold nothing of the reference, and do
     not depend on grades. Episodes end within `max_turns`, and name a graded turn as the answer. Feedback
-    changes what is observed at most (`mars_env.envs.rules.Informed`).
+    changes what is observed at most (`mars_env.envs.rules.TakesFeedback`).
 
     Args:
         rules: The rules.
@@ -106,14 +106,14 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
 
 def _informed(rules: Rules[Any], state: Any, feedback: str) -> Any:
     """The state with some feedback, where the rules take any."""
-    inform = getattr(rules, "informed", None)
+    inform = getattr(rules, "with_feedback", None)
     if inform is None:
         return state
     before = copy.deepcopy(state)
     told = inform(state, feedback)
-    assert state == before, "informed() changed the state it was given: states must be values"
-    assert told == inform(state, feedback), "informed() gave two results for one input"
-    assert inform(state, "") == state, "informed() changed the state without feedback"
+    assert state == before, "with_feedback() changed the state it was given: states must be values"
+    assert told == inform(state, feedback), "with_feedback() gave two results for one input"
+    assert inform(state, "") == state, "with_feedback() changed the state without feedback"
     assert rules.current_agent(told) == rules.current_agent(state), "feedback changed whose turn it is"
     assert rules.final(told) == rules.final(state), "feedback changed the answer"
     return told

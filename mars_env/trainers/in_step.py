@@ -27,7 +27,7 @@ class InStep:
 
 def graded_in_step(game: Game) -> Game:
     """The same game, graded `InStep`: what is rolled out is then bitwise the same in every run on a CPU."""
-    evidence = game.evidence
-    if evidence is not None and evidence.grader is not None:
-        evidence = replace(evidence, grader=InStep(evidence.grader))
-    return replace(game, grader=InStep(game.grader), evidence=evidence)
+    visibility = game.visibility
+    if visibility is not None and visibility.grader is not None:
+        visibility = replace(visibility, grader=InStep(visibility.grader))
+    return replace(game, grader=InStep(game.grader), visibility=visibility)

@@ -232,7 +232,7 @@ def _figures(batch: UpdateBatch, waited: float) -> dict[str, float]:
 
 def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
     """Refuse what would train something else than the settings say."""
-    if settings.rollouts is not None and game.evidence is not None and game.evidence.searched:
+    if settings.rollouts is not None and game.visibility is not None and game.visibility.searched:
         raise ConfigError(
             "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
         )

@@ -10,7 +10,9 @@ from mars_env.types import Action, Problem
 def observations(kind):
     rules = tree_search("training", kind=kind, agents=2)
     root = rules.start(Problem("p", "Echo a line.", None, kind))
-    node = rules.informed(rules.apply(root, Action("print({{ x }})"), None), "It failed: {% raw %} {0} %s")
+    node = rules.with_feedback(
+        rules.apply(root, Action("print({{ x }})"), None), "It failed: {% raw %} {0} %s"
+    )
     return rules.possible_agents[0], rules.observe(root, "x"), rules.observe(node, "x")
 
 

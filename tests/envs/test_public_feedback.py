@@ -9,8 +9,8 @@ from pettingzoo.test import api_test
 
 import mars_env
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect, grouped, make_game, registry, spec
-from mars_env.envs.evidence import public_tests
-from mars_env.envs.solve_verify_correct import TRAINING, public_evidence
+from mars_env.envs.solve_verify_correct import TRAINING, public_feedback_visibility
+from mars_env.envs.visibility import public_tests
 from mars_env.errors import ConfigError
 from mars_env.players import assign_agents
 from mars_env.problems.code import code_problem_from_row
@@ -89,7 +89,7 @@ def test_without_being_asked_for_it_is_not_there():
     env = mars_env.make(ID, problems=[DOUBLE])
     env.reset(seed=0)
     env.step(WRONG)
-    assert "feedback" not in env.observe("verifier_0") and env.game.evidence is None
+    assert "feedback" not in env.observe("verifier_0") and env.game.visibility is None
     assert "feedback" not in env.tree.turns[0].info
 
 
@@ -135,8 +135,8 @@ def test_its_grader_never_gets_private_tests_and_its_faults_say_nothing():
             return Grade.unknown("no sandbox could be had", feedback="")
 
     game = game_of()
-    assert game.evidence.grader is not game.grader
-    game = replace(game, evidence=replace(game.evidence, grader=Recording()))
+    assert game.visibility.grader is not game.grader
+    game = replace(game, visibility=replace(game.visibility, grader=Recording()))
     watched = Watched((WRONG,))
     watched.verify = lambda observation: watched.seen.append(observation) or PASS
     (tree,) = asyncio.run(collect(game, watched.agents(game), [Job(DOUBLE)], seed=0))
@@ -208,7 +208,9 @@ def test_own_rules_may_take_feedback(monkeypatch):
 
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))  # registered for this test alone
     name = "told-solve-verify-correct"
-    mars_env.register_rules(name, lambda: SolveVerifyCorrect(TRAINING, True), evidence=public_evidence)
+    mars_env.register_rules(
+        name, lambda: SolveVerifyCorrect(TRAINING, True), visibility=public_feedback_visibility
+    )
     env = mars_env.make(f"programs-{name}", problems=[DOUBLE])
     env.reset(seed=0)
     env.step(RIGHT)
@@ -219,8 +221,8 @@ def test_own_rules_may_take_feedback(monkeypatch):
 
 def test_feedback_needs_rules_that_take_it():
     game = make_game(spec("programs-solve"), kind="code")
-    with pytest.raises(ConfigError, match=r"Solve has no method informed\(\)"):
-        replace(game, evidence=game_of().evidence)
+    with pytest.raises(ConfigError, match=r"Solve has no method with_feedback\(\)"):
+        replace(game, visibility=game_of().visibility)
 
 
 def test_a_problem_in_hand_without_public_tests_has_empty_feedback():

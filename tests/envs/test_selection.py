@@ -1,7 +1,7 @@
 import pytest
 
-from mars_env.envs.evidence import Evidence
 from mars_env.envs.selection import Choice, First, Highest, Vote, answer_key, candidates
+from mars_env.envs.visibility import shown_problem
 from mars_env.errors import ModelError, SandboxError
 from mars_env.grading import grader_for
 from mars_env.grading.code.grader import CodeGrader
@@ -92,7 +92,7 @@ GIVEN_TWICE = [
 async def test_programs_vote_by_what_they_give_for_public_inputs(row, texts):
     """Programs that do the same vote alike however they are written; those that fail have no vote."""
     problem = code_problem_from_row(row)
-    shown = Evidence("public").shown(problem)
+    shown = shown_problem(problem)
     try:
         assert (await Vote().choose(shown, turns(*texts), 0)).turn == "2"
     except ModelError as error:

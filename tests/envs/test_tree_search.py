@@ -258,4 +258,4 @@ def test_bad_settings_get_one_sentence(settings, message):
 
 
 def test_the_default_for_mathematics_is_a_vote():
-    assert isinstance(mars_env.make("aime-tree-search").game.evidence.selection, Vote)
+    assert isinstance(mars_env.make("aime-tree-search").game.visibility.selection, Vote)

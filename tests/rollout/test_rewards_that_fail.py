@@ -12,9 +12,10 @@ import pytest
 import mars_env
 from mars_env.agents import ScriptedModel, make_agents
 from mars_env.envs import Game, Solve, SolveVerifyCorrect
-from mars_env.envs.evidence import Evidence, RewardModelGrader
 from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS
+from mars_env.envs.search_graders import RewardModelGrader
 from mars_env.envs.selection import Highest, rated
+from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.report import build_report, console_text
 from mars_env.grading import grader_for
@@ -280,7 +281,7 @@ async def test_a_rating_that_is_none_is_never_a_score(name):
         with pytest.raises(ModelError):
             await rated(model, "2 + 2?", ["4"], 0)
     game = replace(
-        GAME, rules=SolveVerifyCorrect(), evidence=Evidence("reward-model", RewardModelGrader(model))
+        GAME, rules=SolveVerifyCorrect(), visibility=Visibility("reward-model", RewardModelGrader(model))
     )
     _, seen = await game.grades(PROBLEMS[0], game.rules.start(PROBLEMS[0]), Action("4"))
     assert seen.verdict is Verdict.UNKNOWN and seen.score is None

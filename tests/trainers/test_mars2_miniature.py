@@ -226,8 +226,8 @@ def test_every_arm_gives_each_model_the_same_nodes_but_the_control_that_has_twic
         nodes = game.rules.settings.nodes / len(arm.models)
         assert nodes == (16 if arm.name == "homogeneous x2" else 8)
         assert len(game.rules.possible_agents) == (1 if arm.stage == "single" else 2)
-        assert game.evidence.sees == "grade" and not game.rules.settings.early_stop
-    assert evaluation_game(RECIPE.searched(), 2).evidence.sees == "grader"
+        assert game.visibility.sees == "grade" and not game.rules.settings.early_stop
+    assert evaluation_game(RECIPE.searched(), 2).visibility.sees == "grader"
 
 
 def test_a_search_at_test_time_is_blind_to_private_tests():
@@ -321,9 +321,10 @@ def test_t_plus_is_the_preset_that_users_run():
     assert game.rules.possible_agents == users.rules.possible_agents
     assert game.rules.settings.model_copy(update={"search_grader": None}) == users.rules.settings
     assert (
-        isinstance(game.evidence.selection, Highest) and game.evidence.selection == users.evidence.selection
+        isinstance(game.visibility.selection, Highest)
+        and game.visibility.selection == users.visibility.selection
     )
-    assert users.evidence.sees == "public"  # which `NibbleGrader` judges as the sandbox does
+    assert users.visibility.sees == "public"  # which `NibbleGrader` judges as the sandbox does
 
 
 def test_the_study_runs_t_plus_with_its_own_final_choice():

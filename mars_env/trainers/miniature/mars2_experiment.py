@@ -17,6 +17,7 @@ from mars_env.envs import Game
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.selection import First, Highest, Selection, Vote, candidates
 from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearchSettings, tree_search
+from mars_env.envs.visibility import shown_turns
 from mars_env.evaluation.metrics import estimates, is_right, measure, sampled_tokens
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, collect
@@ -121,8 +122,8 @@ def evaluation_game(settings: TreeSearchSettings, agents: int) -> Game:
 
 def _game(settings: TreeSearchSettings, agents: int, grader: NibbleGrader) -> Game:
     rules = tree_search(settings, kind="code", agents=agents)
-    evidence = settings.evidence("code")
-    return Game(rules, grader, rewards=SEARCH_REWARDS, grower=SearchGrower, evidence=evidence)
+    visibility = settings.visibility("code")
+    return Game(rules, grader, rewards=SEARCH_REWARDS, grower=SearchGrower, visibility=visibility)
 
 
 def _agents_of(arm: Mars2Arm) -> int:
@@ -216,8 +217,8 @@ async def chosen_by(selection: Selection, trees: Sequence[Tree]) -> list[Tree]:
     """The same searches with their final choice made again, by another rule."""
     chosen = []
     for tree in trees:
-        blind = [replace(turn, grade=None, reward=None) for turn in candidates(tree.turns)]
-        choice = await selection.choose(replace(tree.problem, reference=None), blind, 0)
+        shown = shown_turns(candidates(tree.turns))
+        choice = await selection.choose(replace(tree.problem, reference=None), shown, 0)
         chosen.append(replace(tree, final=choice.turn))
     return chosen
 

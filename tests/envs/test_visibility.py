@@ -1,20 +1,24 @@
 """No reference leaks into a search at test time."""
 
+import ast
 import asyncio
+import json
 import random
-from dataclasses import replace
+from dataclasses import asdict, is_dataclass, replace
+from pathlib import Path
 
 import pytest
 
 import mars_env
 from mars_env.envs import make_game, spec
-from mars_env.envs.evidence import Evidence, RewardModelGrader, VerifierGrader, public_tests
-from mars_env.envs.selection import Highest
+from mars_env.envs.search_graders import RewardModelGrader, VerifierGrader
+from mars_env.envs.selection import Choice, Highest
+from mars_env.envs.visibility import public_tests, search_result, shown_problem
 from mars_env.errors import ConfigError
 from mars_env.players import assign_agents
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, collect
-from mars_env.types import Action, Completion, Problem, Ratings, Verdict
+from mars_env.types import Action, Completion, Grade, Problem, Ratings, Turn, Verdict, role_of
 
 MATHS = [Problem(f"m{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
 CODE = [
@@ -114,11 +118,10 @@ def test_an_oracle_does_depend_on_references():
 
 
 def test_graders_of_searches_never_get_references():
-    evidence = Evidence("public")
-    shown = evidence.shown(CODE[0])
+    shown = shown_problem(CODE[0])
     assert [test["arguments"] for test in shown.reference["tests"]] == [[0], [1]]
     assert shown.reference["solutions"] == [] and shown.metadata == {}
-    assert evidence.shown(MATHS[0]) == Problem("m0", "What is 0 + 0?", None)
+    assert shown_problem(MATHS[0]) == Problem("m0", "What is 0 + 0?", None)
     assert public_tests(Problem("x", "?", "garbage", "code")) == []
 
 
@@ -130,10 +133,122 @@ def test_selections_see_neither_grades_nor_rewards():
             raise RuntimeError("seen")
 
     game = make_game(spec("arithmetic-tree-search", nodes=3))
-    game = replace(game, evidence=replace(game.evidence, selection=Peeking()))
+    game = replace(game, visibility=replace(game.visibility, selection=Peeking()))
     (tree,) = asyncio.run(collect(game, assign_agents(game.rules, Guesser()), [Job(MATHS[1])], seed=0))
     assert tree.fault == "the final choice: RuntimeError: seen" and tree.final is None
     assert len(tree.turns) == 3
+
+
+SECRET = "4711-is-secret"
+SECRETIVE = Problem("s", "What is 1 + 1?", SECRET, metadata={"solution": SECRET})
+SECRETIVE_CODE = replace(
+    CODE[0],
+    reference={
+        **CODE[0].reference,
+        "tests": [*public_tests(CODE[0]), {"arguments": [SECRET], "accept": [SECRET], "public": False}],
+        "solutions": [f"# {SECRET}"],
+        "editorial": SECRET,
+    },
+    metadata={"source": SECRET},
+)
+
+
+class Eavesdropper:
+    """Stands in every place that acts, judges for a search or chooses, and keeps all that it is given."""
+
+    policy = "eavesdropper"
+
+    def __init__(self):
+        self.heard = []
+
+    def hear(self, what, *values):
+        plain = json.dumps([asdict(v) if is_dataclass(v) else v for v in values], default=repr)
+        self.heard.append((what, plain))
+
+    async def act(self, observation, n, seed):
+        self.hear("verifier" if "round" in observation else "agent", dict(observation))
+        return [Action("```python\ndef f(x):\n    return x\n``` \\boxed{2} Correctness: Wrong")] * n
+
+    async def grade(self, problem, text):
+        self.hear("grader", problem)
+        return Grade.wrong("no", score=0.5, feedback="Look again.")
+
+    async def rate(self, statement, texts, seed):
+        self.hear("reward model", statement, *texts)
+        return Ratings((0.5,) * len(texts))
+
+    async def choose(self, problem, candidates, seed):
+        self.hear("selection", problem, *candidates)
+        return Choice(candidates[0].id)
+
+
+def failing_reward(turn, path, problem):
+    raise ValueError(f"expected {problem.reference}")
+
+
+@pytest.mark.parametrize("problem", [SECRETIVE, SECRETIVE_CODE], ids=["math", "code"])
+@pytest.mark.parametrize("sees", ["grader", "verifier", "reward-model"])
+def test_no_secret_reaches_anything_that_acts_searches_or_chooses(problem, sees):
+    ear = Eavesdropper()
+    settings = {
+        "verifier": ear,
+        "reward_model": ear,
+        "search_grader": ear,
+        "sees": sees,
+        "nodes": 4,
+        "wave": 1,
+    }
+    game = make_game(spec("arithmetic-tree-search", **settings), kind=problem.kind)
+    game = replace(
+        game,
+        grader=Truth(),
+        rewards={role_of(agent): failing_reward for agent in game.rules.possible_agents},
+        visibility=replace(game.visibility, selection=ear),
+    )
+    (tree,) = asyncio.run(collect(game, assign_agents(game.rules, ear), [Job(problem)], seed=2))
+    assert tree.final is not None and all(SECRET in turn.grade.reason for turn in tree.turns)
+    assert all(SECRET in turn.info["reward_fault"] for turn in tree.turns)
+    places = {"grader": "grader", "verifier": "verifier", "reward-model": "reward model"}
+    assert {what for what, _ in ear.heard} == {"agent", "selection", places[sees]}
+    assert not [what for what, plain in ear.heard if SECRET in plain]
+
+
+class Truth:
+    """A grader whose words give the secret away, as a user's may."""
+
+    async def grade(self, problem, text):
+        return Grade.wrong(f"it is {SECRET}", feedback=f"It is {SECRET}.")
+
+
+def test_a_search_is_told_a_score_and_a_cost_and_the_grade_changes_neither():
+    known = Turn("p#0", "0", None, "", "a_0", "", "p", Action("4", (Completion("4", completion_tokens=3),)))
+    found = [
+        search_result(replace(known, grade=grade, reward=reward, search_score=0.5, info={"search_tokens": 4}))
+        for grade, reward in ((None, None), (Grade.correct(), 1.0), (Grade.wrong("no", tokens=9), 0.0))
+    ]
+    assert found == [(0.5, 7)] * 3
+
+
+def test_one_module_is_all_that_a_reviewer_of_leaks_has_to_read():
+    """References are read, and judgements shown, in `visibility` alone; searches know neither."""
+    envs, search = (
+        sorted((Path(mars_env.__file__).parent / name).glob("*.py")) for name in ("envs", "search")
+    )
+
+    def reads(path):
+        return {
+            node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+        }
+
+    assert [path.stem for path in envs if "reference" in reads(path)] == ["visibility"]
+    assert [path.stem for path in envs if "with_feedback" in reads(path)] == ["visibility"]
+    secrets = {"grade", "reward", "reference", "metadata"}
+    assert not [path.stem for path in search if reads(path) & secrets]
+    blind = {"search_grower", "selection", "search_graders", "tree_search", "solve_verify_correct", "solve"}
+    assert blind <= {path.stem for path in envs}
+    found = {path.stem: reads(path) & {"grade", "reward", "reference"} for path in envs if path.stem in blind}
+    # A grader is asked by `.grade(...)`; nothing here reads that of a turn.
+    assert found == {name: set() for name in blind}
 
 
 def evaluated(problems, **settings):
@@ -154,7 +269,7 @@ BARE = [CODE[0], replace(CODE[1], reference={**CODE[1].reference, "tests": HIDDE
         (BARE, {}, "1 problems have none, such as 'c1'"),
     ],
 )
-def test_an_evaluation_without_evidence_is_refused(problems, settings, message):
+def test_an_evaluation_that_sees_the_truth_or_nothing_is_refused(problems, settings, message):
     with pytest.raises(ConfigError, match=message):
         evaluated(problems, **settings)
     report = evaluated(problems, **{**settings, "oracle": True})
@@ -211,13 +326,13 @@ def test_the_parts_of_t_plus_can_be_switched_alone():
         return make_game(spec("arithmetic-tree-search", reward_model=ByText(), **settings), kind="code")
 
     whole = game(schedule="t-plus")
-    assert isinstance(whole.evidence.selection, Highest) and whole.evidence.sees == "public"
+    assert isinstance(whole.visibility.selection, Highest) and whole.visibility.sees == "public"
     assert whole.rules.settings.feedback and whole.rules.settings.search().options == {"depth_decay": 0.98}
     assert whole.rules.settings.search().stop_at is None  # the reward model is to have a choice
     assert game(schedule="t-plus", early_stop=True).rules.settings.search().stop_at == 1.0
     assert game(schedule="t-plus", feedback=False).rules.settings.depth_decay == 0.98
     assert game(schedule="t-plus", depth_decay=None).rules.settings.search().options == {}
-    assert not isinstance(game(schedule="t-plus", final="first").evidence.selection, Highest)
+    assert not isinstance(game(schedule="t-plus", final="first").visibility.selection, Highest)
 
 
 class Keeping:

@@ -1,0 +1,112 @@
+"""Graders of a search: each judges without the problem's secrets (see `mars_env.envs.visibility`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from mars_env.envs.selection import answer_key, rated
+from mars_env.envs.verdicts import bug_report, read_judgement
+from mars_env.seeds import derive_seed
+from mars_env.types import Agent, Grade, Grader, Problem, RewardModel
+
+
+@cache
+def public_grader(score: Literal["all", "fraction"]) -> Grader:
+    """The shared grader by public tests; ``"fraction"`` scores the share of them that pass."""
+    from mars_env.grading.code.grader import CodeGrader  # brings the sandbox
+
+    return CodeGrader(tests="public", score=score)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerGrader:
+    """Scores 0.5 for a solution that holds an answer and 0 for one that does not: all that is known.
+
+    Example:
+        >>> from mars_env.sync import run_sync
+        >>> run_sync(AnswerGrader().grade(Problem("p", "2 + 2?", None), "It is 5. The answer is 5.")).score
+        0.5
+    """
+
+    async def grade(self, problem: Problem, text: str) -> Grade:
+        """WRONG in any case: nothing here can tell that an answer is right."""
+        if answer_key(problem.kind, text) is None:
+            return Grade.wrong("no answer was found", feedback="No final answer could be read.")
+        return Grade.wrong("nothing is known of the answer", score=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierGrader:
+    r"""Scores a solution by the share of an agent's verdicts that pass; feedback is a report that failed it.
+
+    Attributes:
+        verifier: Sees ``{"problem", "solution", "truncated", "round"}``, as a Verifier of MarsRL does.
+        verdicts: How many verdicts it gives on each solution.
+        seed: With the solution, the only source of its randomness: equal texts are judged alike.
+
+    Example:
+        >>> from mars_env.players import FunctionAgent
+        >>> from mars_env.sync import run_sync
+        >>> verifier = FunctionAgent(lambda seen: "2 + 2 is 4.\nCorrectness: Wrong")
+        >>> grade = run_sync(VerifierGrader(verifier, 3).grade(Problem("p", "2 + 2?", None), "5"))
+        >>> grade.score, grade.feedback.splitlines()[0]
+        (0.0, '2 + 2 is 4.')
+    """
+
+    verifier: Agent
+    verdicts: int = 1
+    seed: int = 0
+
+    async def grade(self, problem: Problem, text: str) -> Grade:
+        """The share of passes; CORRECT if all pass. UNKNOWN if the set-up has cut every report off."""
+        seen: dict[str, str | int] = {"problem": problem.statement, "solution": text}
+        seed = derive_seed(self.seed, problem.id, text)
+        seen["truncated"] = int(bool(problem.metadata.get("truncated")))  # see `visibility.shown_problem`
+        reports = await self.verifier.act({**seen, "round": 0}, self.verdicts, seed)
+        tokens = sum(c.completion_tokens or len(c.token_ids) for r in reports for c in r.completions)
+        cut = next((report.interrupted for report in reports if report.interrupted), "")
+        reports = [report for report in reports if not report.interrupted]
+        if cut and not reports:
+            return Grade.unknown(
+                f"the verifier's report was cut off: {cut}", tokens=tokens, backend="verifier"
+            )
+        passed = [read_judgement(report.text).passed for report in reports]
+        if passed and all(passed):
+            return Grade.correct(tokens=tokens, backend="verifier")
+        failed = next((r.text for r, ok in zip(reports, passed, strict=True) if not ok), "")
+        return Grade.wrong(
+            f"{sum(passed)} of {len(passed)} verdicts passed",
+            score=sum(passed) / max(1, len(passed)),
+            feedback=bug_report(failed),
+            tokens=tokens,
+            backend="verifier",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RewardModelGrader:
+    """Scores a solution by a reward model's rating; there is no feedback in it.
+
+    Example:
+        >>> from mars_env.types import Ratings
+        >>> from mars_env.sync import run_sync
+        >>> class Brief:
+        ...     async def rate(self, statement, texts, seed):
+        ...         return Ratings(tuple(1 / (1 + len(text)) for text in texts))
+        >>> run_sync(RewardModelGrader(Brief()).grade(Problem("p", "2 + 2?", None), "4")).score
+        0.5
+    """
+
+    model: RewardModel
+    seed: int = 0
+
+    async def grade(self, problem: Problem, text: str) -> Grade:
+        """The rating as a score; UNKNOWN where the model could not say."""
+        seed = derive_seed(self.seed, problem.id, text)
+        ratings = await rated(self.model, problem.statement, [text], seed)
+        (score,) = ratings.scores
+        if score is None:
+            return Grade.unknown("the reward model could not rate it", tokens=ratings.tokens)
+        return Grade.wrong("a rating is no proof", score=score, tokens=ratings.tokens, backend="reward model")

@@ -1,0 +1,309 @@
+"""What agents and searches may see of a judgement. To look for leaks, read this module from top to bottom.
+
+**The rule.** Nothing that acts, searches or chooses gets a grade, a reward, a reference or a private test.
+The one exception is a search that is told to see the grade: to train, or as an oracle. An evaluation refuses
+the first, and its report names the second. (MarsRL's `Grouped` rollouts choose by rewards too. They are for
+training alone: their trees have no answer.)
+
+A submission is judged twice. Its *grade* is the truth: the reference, all tests. Its *search grade* is what
+may be seen: from a second grader that gets the problem without its secrets, or, under the exception, the
+grade itself. Five values go from a judgement to something that decides, each through one function here:
+
+| goes to | what | function |
+|---|---|---|
+| the second grader | the problem, of its reference the public tests alone | `shown_problem` |
+| the record | score, feedback and cost of the search grade | `record` |
+| the search | search score and cost of a turn | `search_result` |
+| the final choice | turns without grades and rewards | `shown_turns` |
+| the next agent | the feedback | `next_state` |
+
+`Visibility` says what is visible in a game; `VisibilitySettings` is how a user says it. Where nothing is
+searched, feedback alone is visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+from mars_env.checks import shown
+from mars_env.envs.rewards import REWARD_FAULT
+from mars_env.envs.rules import Rules, TakesFeedback
+from mars_env.envs.search_graders import AnswerGrader, RewardModelGrader, VerifierGrader, public_grader
+from mars_env.envs.selection import First, Highest, Selection, Vote
+from mars_env.errors import ConfigError
+from mars_env.types import Agent, Grade, Grader, Problem, RewardModel, Turn, Verdict
+
+T = TypeVar("T")
+
+Sees = Literal["grade", "public", "grader", "verifier", "reward-model", "answers"]
+
+_NAMES: Mapping[Sees, str] = {
+    "grade": "the grade itself",
+    "public": "the public tests",
+    "grader": "a grader of its own",
+    "verifier": "a verifier's verdicts",
+    "reward-model": "a reward model's ratings",
+    "answers": "whether an answer can be read",
+}
+
+_HOW_TO_RUN = frozenset(
+    {"form", "time_limit", "memory_limit", "exact", "tolerance", "checker", "prelude"}
+    | {"fn_name", "method", "entry_point", "imports", "prompt"}
+)
+"""Fields of a code problem's reference that say how its tests are run; all others are secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """What is visible in a game beside the agents' own texts.
+
+    Attributes:
+        sees: Where search scores and feedback come from.
+        grader: Gives the search grade; None where that is the grade itself.
+        selection: Makes the final choice among the nodes with the highest search score; None where nothing is
+            searched, and only feedback is visible.
+        oracle: Whether an evaluation may see the grade.
+
+    Example:
+        >>> Visibility("answers", AnswerGrader()).searched, Visibility("public", selection=None).searched
+        (True, False)
+    """
+
+    sees: Sees
+    grader: Grader | None = None
+    selection: Selection | None = field(default_factory=First)
+    oracle: bool = False
+
+    @property
+    def searched(self) -> bool:
+        """Whether a search sees it."""
+        return self.selection is not None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of a report must know."""
+        if self.sees == "grade":
+            return ("ORACLE: the search saw the grades of its nodes; this is no result at test time",)
+        if not self.searched:
+            return (f"The agents read the results of {_NAMES[self.sees]}; grades only score it",)
+        final = type(self.selection).__name__.lower()
+        return (f"The search saw {_NAMES[self.sees]}; final choice: {final}; grades only score it",)
+
+    def refuse_unfit(self, problems: Iterable[Problem]) -> None:
+        """Refuse an evaluation in which agents would see the truth, or have nothing to see.
+
+        Raises:
+            ConfigError: Says what to do instead.
+        """
+        if self.sees == "grade" and not self.oracle:
+            raise ConfigError(
+                "this search sees the grade of its nodes, which is right for training but not for an "
+                "evaluation: leave out schedule='training', or set oracle=True, which the report then says"
+            )
+        if self.sees == "answers" and isinstance(self.selection, First):
+            raise ConfigError(
+                "nothing tells this search how good an answer is: set final='vote', verifier=, "
+                "reward_model= or search_grader=, or oracle=True, which the report then says"
+            )
+        if self.sees != "public":
+            return
+        bare = [problem.id for problem in problems if not public_tests(problem)]
+        if not bare:
+            return
+        none = f"{len(bare)} problems have none, such as {shown(bare[0])}"
+        if not self.searched:
+            raise ConfigError(
+                f"agents are to read the results of public tests, and {none}: leave out public_feedback, or "
+                "choose problems with public tests"
+            )
+        raise ConfigError(
+            f"a search may see public tests alone, and {none}: set sees='verifier' or 'reward-model', or "
+            "oracle=True, which the report then says"
+        )
+
+
+def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
+    """The problem as a search may know it: of its reference the public tests alone, and no metadata.
+
+    So a search cannot depend on answers or private tests: it never gets them.
+
+    Args:
+        problem: The whole problem.
+        truncated: Whether the submission was cut off at its length limit; noted in the metadata.
+
+    Example:
+        >>> shown_problem(Problem("p", "2 + 2?", "4", metadata={"solution": "4"}))
+        Problem(id='p', statement='2 + 2?', kind='math', metadata={})
+        >>> shown_problem(Problem("p", "2 + 2?", "4")).reference is None
+        True
+    """
+    tests = public_tests(problem)
+    reference = None
+    if tests:
+        how = {name: value for name, value in problem.reference.items() if name in _HOW_TO_RUN}
+        reference = {**how, "tests": tests, "solutions": []}
+    return Problem(
+        problem.id, problem.statement, reference, problem.kind, {"truncated": True} if truncated else {}
+    )
+
+
+def public_tests(problem: Problem) -> list[Mapping[str, object]]:
+    """The public tests of a code problem.
+
+    Example:
+        >>> tests = [{"input": "1", "public": True}, {"input": "2", "public": False}]
+        >>> len(public_tests(Problem("p", "...", {"tests": tests}, "code")))
+        1
+    """
+    reference = problem.reference
+    tests = reference.get("tests") if problem.kind == "code" and isinstance(reference, Mapping) else None
+    if not isinstance(tests, list | tuple):
+        return []
+    return [test for test in tests if isinstance(test, Mapping) and test.get("public") is True]
+
+
+def record(visibility: Visibility | None, search_grade: Grade | None) -> tuple[float | None, dict[str, Any]]:
+    """What a turn records of its search grade: the score, and in its info feedback, cost, and why UNKNOWN.
+
+    Example:
+        >>> grade = Grade.wrong("1 of 2 tests", score=0.5, feedback="The first failure: ...", tokens=5)
+        >>> record(Visibility("public"), grade)
+        (0.5, {'feedback': 'The first failure: ...', 'search_tokens': 5})
+    """
+    if visibility is None or search_grade is None:
+        return None, {}
+    unknown = search_grade.reason if search_grade.verdict is Verdict.UNKNOWN else ""
+    feedback, tokens = search_grade.feedback, search_grade.tokens
+    info = {"feedback": feedback, "search_tokens": tokens, "search_unknown": unknown}
+    score = search_grade.score if visibility.searched else None
+    return score, {name: value for name, value in info.items() if value}
+
+
+def search_result(turn: Turn) -> tuple[float | None, int]:
+    """What a search is told of a turn: its search score (None if unknown), and its tokens, judging included.
+
+    Example:
+        >>> from mars_env.types import Action
+        >>> graded = {"grade": Grade.correct(), "search_score": 0.5, "info": {"search_tokens": 5}}
+        >>> search_result(Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), **graded))
+        (0.5, 5)
+    """
+    sampled = sum(c.completion_tokens or len(c.token_ids) for c in turn.action.completions)
+    return turn.search_score, sampled + int(turn.info.get("search_tokens", 0))
+
+
+def shown_turns(turns: Sequence[Turn]) -> list[Turn]:
+    """The turns as a final choice may know them: no grade, no reward, nor why a reward failed.
+
+    Example:
+        >>> from mars_env.types import Action
+        >>> graded = Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), Grade.correct(), 0.5, 1.0)
+        >>> [turn] = shown_turns([graded])
+        >>> turn.grade, turn.search_score, turn.reward
+        (None, 0.5, None)
+    """
+    infos = [{key: value for key, value in turn.info.items() if key != REWARD_FAULT} for turn in turns]
+    return [replace(t, grade=None, reward=None, info=info) for t, info in zip(turns, infos, strict=True)]
+
+
+def next_state(rules: Rules[Any], visibility: Visibility | None, state: Any, turn: Turn) -> Any:
+    """The state after a turn, with its feedback where that is visible.
+
+    Feedback comes from the search grade by `record`. `Rules.apply` gets the grade too, and its contract
+    (`mars_env.testing.check_rules`) forbids that any observation depends on it.
+
+    Example:
+        >>> from mars_env.envs.tree_search import tree_search
+        >>> from mars_env.types import Action
+        >>> rules = tree_search()
+        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("5"), info={"feedback": "No."})
+        >>> state = next_state(rules, Visibility("answers"), rules.start(Problem("p", "2 + 2?", "4")), turn)
+        >>> rules.observe(state, "solver_0")["feedback"]
+        'No.'
+    """
+    after = rules.apply(state, turn.action, turn.grade)
+    if visibility is None:
+        return after
+    return cast(TakesFeedback[Any], rules).with_feedback(after, str(turn.info.get("feedback", "")))
+
+
+class VisibilitySettings(BaseModel):
+    """What a search may see, and how it makes its final choice, as a user says it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    sees: Literal["auto"] | Sees = "auto"
+    """Where search scores come from. ``auto``: a `search_grader` if there is one; else public tests for code;
+    for mathematics the `verifier`, else the `reward_model`, else the answers alone."""
+    score: Literal["all", "fraction"] = "all"
+    """Search score by public tests: 1 if all pass, else 0 (the paper); or the share that passes."""
+    search_grader: Grader | None = None
+    """Judges what the search may see; gets problems without references, but with public tests."""
+    verifier: Agent | None = None
+    """Judges solutions without a reference."""
+    verdicts: PositiveInt = 1
+    """Verdicts of the verifier on each solution; the share that passes is the search score."""
+    reward_model: RewardModel | None = None
+    """Rates solutions without a reference."""
+    final: Literal["auto", "first", "vote", "reward-model"] = "auto"
+    """The choice among the nodes with the highest search score. ``auto``: by the reward model if there is
+    one (MARS2-T+), else a vote in mathematics and the first one in code."""
+    oracle: bool = False
+    """Let an evaluation see the grade: an upper bound, and the report says so."""
+
+    def visibility(self, kind: str) -> Visibility:
+        """What the search may see on problems of this kind, and how it makes its final choice.
+
+        Raises:
+            ConfigError: What it is to see is not given, or does not exist for the kind.
+
+        Example:
+            >>> VisibilitySettings().visibility("math").sees, VisibilitySettings().visibility("code").sees
+            ('answers', 'public')
+        """
+        sees = self._sees(kind)
+        return Visibility(sees, self._grader(sees, kind), self._selection(kind), self.oracle)
+
+    def _sees(self, kind: str) -> Sees:
+        if self.oracle:
+            return "grade"
+        if self.sees != "auto":
+            return self.sees
+        if self.search_grader is not None:
+            return "grader"
+        if kind == "code":
+            return "public"
+        if self.verifier is not None:
+            return "verifier"
+        return "answers" if self.reward_model is None else "reward-model"
+
+    def _grader(self, sees: Sees, kind: str) -> Grader | None:
+        if sees == "public" and kind != "code":
+            raise ConfigError(f"sees='public' means public tests, which problems of {kind} do not have")
+        if sees == "public":
+            return public_grader(self.score)
+        if sees == "grader":
+            return _given(self.search_grader, "sees='grader'", "search_grader")
+        if sees == "verifier":
+            return VerifierGrader(_given(self.verifier, "sees='verifier'", "verifier"), self.verdicts)
+        if sees == "reward-model":
+            return RewardModelGrader(_given(self.reward_model, "sees='reward-model'", "reward_model"))
+        return AnswerGrader() if sees == "answers" else None
+
+    def _selection(self, kind: str) -> Selection:
+        final = self.final
+        if final == "auto":
+            final = "reward-model" if self.reward_model else "vote" if kind == "math" else "first"
+        if final == "reward-model":
+            return Highest(_given(self.reward_model, "final='reward-model'", "reward_model"))
+        return Vote() if final == "vote" else First()
+
+
+def _given(value: T | None, wanted: str, name: str) -> T:
+    if value is None:
+        raise ConfigError(f"{wanted} needs {name}=")
+    return value
