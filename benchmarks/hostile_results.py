@@ -1,17 +1,18 @@
 """How long an honest verdict takes beside one hostile result of 16 MB.
 
-    python benchmarks/hostile_results.py [BACKEND]      # half a minute
+    python benchmarks/hostile_results.py [SANDBOX]      # half a minute
 
 Each line: the median and the longest of 40 honest verdicts alone, and while hostile programs are judged.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
-import sys
 import time
 
+from mars_env.errors import ConfigError, SandboxError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems.code import code_problem_from_row
 
@@ -61,4 +62,11 @@ async def main(backend: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "auto"))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "sandbox", nargs="?", default="auto", help="auto, a sandbox's name, or remote:<address>"
+    )
+    try:
+        asyncio.run(main(parser.parse_args().sandbox))
+    except (ConfigError, SandboxError) as error:
+        parser.error(str(error))

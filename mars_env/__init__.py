@@ -3,14 +3,13 @@
     import mars_env
     env = mars_env.make("aime-solve-verify-correct")
 
-Importing the package registers its environments with PettingZoo; the rest is imported on first use.
+Importing the package registers its environments with PettingZoo, which may be imported before or after it.
+Everything else is imported on first use.
 """
 
 from typing import TYPE_CHECKING
 
-from mars_env.envs.registry import list_envs as list_envs
-from mars_env.envs.registry import register_with_pettingzoo
-from mars_env.lazy import lazy_names
+from mars_env.lazy import after_import, lazy_names
 
 if TYPE_CHECKING:
     from mars_env.api import compare as compare
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from mars_env.api import make as make
     from mars_env.envs.aec import MarsEnv as MarsEnv
     from mars_env.envs.gymnasium_view import as_gymnasium as as_gymnasium
+    from mars_env.envs.registry import list_envs as list_envs
     from mars_env.envs.registry import register as register
     from mars_env.envs.registry import register_rules as register_rules
     from mars_env.envs.registry import spec as spec
@@ -52,4 +52,11 @@ __getattr__, __dir__, __all__ = lazy_names(
     },
 )
 
-register_with_pettingzoo(list_envs())
+
+def _register() -> None:
+    from mars_env.envs.registry import list_envs, register_with_pettingzoo
+
+    register_with_pettingzoo(list_envs())
+
+
+after_import("pettingzoo", _register)

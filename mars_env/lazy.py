@@ -1,19 +1,25 @@
-"""Imports on first use: names of packages, and objects that a text names."""
+"""Imports on first use: names of packages, objects that a text names, work that waits for another package."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mars_env.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 
 def lazy_names(
     package: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names live in its modules (PEP 562).
+
+    The package's own modules are found too, whether or not somebody has imported them.
 
     Args:
         package: The package's ``__name__``.
@@ -27,13 +33,74 @@ def lazy_names(
     names = sorted(places)
 
     def find(name: str) -> Any:
-        if name not in places:
-            raise AttributeError(f"{package} has no attribute {name!r}; it has {', '.join(names)}")
-        found = getattr(import_module(places[name]), name)
-        setattr(sys.modules[package], name, found)  # found at once from now on
-        return found
+        if name in places:
+            found = getattr(import_module(places[name]), name)
+            setattr(sys.modules[package], name, found)  # found at once from now on
+            return found
+        try:
+            if not name.startswith("_"):
+                return import_module(f"{package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{package}.{name}":
+                raise
+        raise AttributeError(f"{package} has no attribute {name!r}; it has {', '.join(names)}")
 
     return find, lambda: names, names
+
+
+def after_import(module: str, then: Callable[[], None]) -> None:
+    """Call a function as soon as a module has been imported: now, or right after somebody imports it.
+
+    Args:
+        module: Its full name.
+        then: What to do. Its errors reach whoever imports the module.
+
+    Example:
+        >>> after_import("sys", lambda: print("sys is there"))
+        sys is there
+    """
+    if module in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _Watch(module, then))
+
+
+class _Watch:
+    """A finder of one module, which the finders after it find; it only wraps their loader."""
+
+    def __init__(self, module: str, then: Callable[[], None]) -> None:
+        self.module = module
+        self.then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.module or self not in sys.meta_path:
+            return None
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                wrapped: Any = spec.loader and _Loader(spec.loader, self)
+                spec.loader = wrapped
+                return spec
+        return None
+
+
+class _Loader:
+    """Loads a module as its own loader does, puts that one back in its place, and calls the function."""
+
+    def __init__(self, loader: Any, watch: _Watch) -> None:
+        self._loader = loader
+        self._watch = watch
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        sys.meta_path.remove(self._watch)
+        self._watch.then()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
 
 def resolve(name: str) -> Any:

@@ -11,14 +11,12 @@ without an import by the user.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-import pettingzoo
-from pettingzoo.env_registry.registration import aec_registry
 
 from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.envs.specs import EnvSpec, RulesSpec
@@ -119,11 +117,15 @@ def register(
         register_rules(env_id, rules, rewards=rewards, grower=grower)
         rules = env_id
     _IDS[env_id] = (problems, rules)
-    register_with_pettingzoo([env_id])
+    if "pettingzoo" in sys.modules:  # otherwise all ids are registered once it is imported
+        register_with_pettingzoo([env_id])
 
 
 def register_with_pettingzoo(env_ids: Iterable[str]) -> None:
     """Make ids known to PettingZoo: ``pettingzoo.make("aec", "mars_env/<id>-v0")``."""
+    import pettingzoo
+    from pettingzoo.env_registry.registration import aec_registry
+
     for env_id in env_ids:
         name = f"mars_env/{env_id}-v0"
         aec_registry.pop(name, None)  # registering again, as a reloaded module must, is no clash

@@ -5,12 +5,14 @@ import importlib
 import inspect
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
 
 from mars_env import cli
 from mars_env.envs import registry as rules_registry
+from mars_env.lazy import after_import
 from mars_env.problems import registry as problem_registry
 
 PACKAGES = ["mars_env", "mars_env.agents", "mars_env.envs", "mars_env.problems", "mars_env.trainers"]
@@ -59,18 +61,70 @@ def test_a_command_says_in_the_list_what_it_says_itself(name):
     assert " ".join(first.split()) == cli._COMMANDS[name][1]
 
 
+def fresh(code):
+    """What a new interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_the_package_and_the_list_of_commands_import_what_they_need_and_no_more():
     """Speed is measured by benchmarks/import_time.py; this holds what makes it."""
-    code = (
+    printed = fresh(
         "import sys; from typer.testing import CliRunner; from mars_env.cli import app; "
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
         "print(sorted({name for name in sys.modules if name.startswith('mars_env.') or name in "
-        "('pydantic', 'aiohttp', 'jinja2', 'scipy', 'torch')}))"
+        "('pettingzoo', 'numpy', 'pydantic', 'aiohttp', 'jinja2', 'scipy', 'torch')}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    imported = set(ast.literal_eval(done.stdout))
-    assert imported <= {
-        "mars_env.checks", "mars_env.cli", "mars_env.envs", "mars_env.envs.registry", "mars_env.envs.rewards",
-        "mars_env.envs.specs", "mars_env.errors", "mars_env.lazy", "mars_env.problems",
-        "mars_env.problems.problem_set", "mars_env.problems.registry", "mars_env.text", "mars_env.types",
-    }, done.stderr  # fmt: skip
+    assert ast.literal_eval(printed) == ["mars_env.cli", "mars_env.errors", "mars_env.lazy", "mars_env.text"]
+
+
+REGISTERED = """
+from mars_env.envs.solve import Solve
+mars_env.register("own-sums", problems="arithmetic", rules=Solve)
+import pettingzoo
+missing = {f"mars_env/{env_id}-v0" for env_id in mars_env.list_envs()} - set(pettingzoo.aec_registry)
+assert "own-sums" in mars_env.list_envs() and not missing, missing
+pettingzoo.make("aec", "mars_env/own-sums-v0").reset(seed=0)
+"""
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import pettingzoo, mars_env",
+        "import mars_env, pettingzoo",
+        "import mars_env",
+        "import mars_env; from pettingzoo.env_registry.registration import aec_registry",
+        "import mars_env, importlib.util; assert importlib.util.find_spec('pettingzoo')",
+        "import mars_env, pettingzoo, importlib; [importlib.reload(m) for m in (mars_env, pettingzoo)]",
+    ],
+)
+def test_pettingzoo_knows_the_environments_in_whatever_order_the_two_are_imported(order):
+    fresh(f"{order}{REGISTERED}")
+
+
+def test_a_module_that_was_waited_for_is_as_its_own_loader_left_it(tmp_path, monkeypatch):
+    (tmp_path / "waited_for.py").write_text("value = 1\n")
+    (tmp_path / "not_importable.py").write_text("raise ValueError('as it is')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    finders, seen = list(sys.meta_path), []
+    for name in "first", "second":
+        after_import("waited_for", lambda name=name: seen.append((name, sys.modules["waited_for"].value)))
+    module = importlib.import_module("waited_for")
+    assert seen == [("first", 1), ("second", 1)] and sys.meta_path == finders
+    assert isinstance(module.__loader__, SourceFileLoader) and module.__spec__.loader is module.__loader__
+    after_import("not_importable", lambda: seen.append("never"))
+    after_import("not_there_at_all", lambda: seen.append("never"))
+    for name, error in ("not_importable", ValueError), ("not_there_at_all", ModuleNotFoundError):
+        with pytest.raises(error):
+            importlib.import_module(name)
+    assert len(seen) == 2
+    monkeypatch.setattr(sys, "meta_path", finders)
+
+
+def test_modules_of_the_package_are_found_without_an_import_of_their_own():
+    fresh("import mars_env; assert mars_env.types.Problem and mars_env.agents.Solver and mars_env.envs.Solve")
+    fresh(
+        "import mars_env; assert not hasattr(mars_env, 'typos') and not hasattr(mars_env.cli, '__wrapped__')"
+    )
