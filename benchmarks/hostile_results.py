@@ -1,4 +1,4 @@
-"""How long an honest verdict takes beside one hostile result of 16 MB.
+"""How long an honest verdict takes beside one hostile result of 16 MB, of a program or a remote executor.
 
     python benchmarks/hostile_results.py [SANDBOX]      # half a minute
 
@@ -10,11 +10,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
+import subprocess
+import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems.code import code_problem_from_row
+from mars_env.sandbox import Pool
 
 HONEST = "def f(x): return 2 * x"
 CALL = code_problem_from_row(
@@ -33,6 +38,10 @@ HOSTILE = {
     "14 MB of words": (READ, "print('1 ' * (7 << 20))"),
     "15 MB that are no text": (READ, "import os\nos.write(1, b'\\xff' * (15 << 20))"),
 }
+ANSWERS = {
+    "16 MB of nested lists": b"[" + b"[]," * (16 * 2**20 // 3) + b"[]]",
+    "16 MB of escapes": b'{"run_result": {"return_code": 0, "stdout": "%s"}}' % (b"x\\n" * (16 * 2**20 // 3)),
+}
 
 
 async def honest(grader: CodeGrader) -> float:
@@ -44,6 +53,37 @@ async def honest(grader: CodeGrader) -> float:
 
 def show(name: str, seconds: list[float]) -> None:
     print(f"{name}: median {1000 * statistics.median(seconds):.0f} ms, longest {1000 * max(seconds):.0f} ms")
+
+
+@asynccontextmanager
+async def executor(answer: bytes) -> AsyncIterator[str]:
+    """The address of a remote executor, in a process of its own, that always gives one answer."""
+    command = [sys.executable, "-c", EXECUTOR]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(answer)
+    process.stdin.close()
+    try:
+        yield f"http://127.0.0.1:{int(await asyncio.to_thread(process.stdout.readline))}"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+EXECUTOR = """
+import http.server, sys
+answer = sys.stdin.buffer.read()
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200); self.send_header("Content-Length", str(len(answer))); self.end_headers()
+        self.wfile.write(answer)
+    def log_message(self, *arguments): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
 
 
 async def main(backend: str) -> None:
@@ -58,6 +98,16 @@ async def main(backend: str) -> None:
                 seconds.append(await honest(grader))
             assert str((await hostile).verdict) == "WRONG"
         show(f"beside {name}", seconds)
+    for name, answer in ANSWERS.items():
+        async with executor(answer) as address:
+            pool, seconds = Pool(f"remote:{address}", slots=1), []
+            while len(seconds) < 40:
+                hostile = asyncio.create_task(pool.run("print(1)"))
+                while not hostile.done() and len(seconds) < 40:
+                    seconds.append(await honest(grader))
+                await hostile
+            await pool.aclose()
+        show(f"beside a remote executor that answers {name}", seconds)
     await grader.aclose()
 
 

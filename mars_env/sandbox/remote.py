@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
-import json
+import math
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from mars_env.errors import ConfigError
+from mars_env.sandbox.answers import read_json
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 
@@ -23,8 +23,7 @@ DATA_FILE = "mars_env_data"
 """Where a program leaves what elsewhere it writes to file descriptor 3."""
 
 MOST_ANSWER = 20 * 2**20
-"""Most bytes of an answer that is read: 16 MiB of plain text and some more. JSON is decoded in one piece, and
-everything else in this process waits meanwhile: below 0.1 s for texts."""
+"""Most bytes of an answer that is read: 16 MiB of plain text and some more."""
 
 SMALL = 2**20
 """Answers of more bytes are read in a thread."""
@@ -155,35 +154,40 @@ class RemoteBox:
         """Nothing is kept."""
 
     def _read(self, body: bytearray, limits: Limits) -> Result:
-        answer: Any = json.loads(body)
+        """The result that an answer tells.
+
+        Raises:
+            ValueError: The answer is no JSON, or of another form.
+        """
+        answer: Any = read_json(body.decode())
         run = answer.get("run_result") if isinstance(answer, dict) else None
         if not isinstance(run, dict) or answer.get("status") == "SandboxError":
             message = answer.get("message") if isinstance(answer, dict) else None
             return self._lost(f"it reported a fault of its own: {str(message)[:200]}")
-        stdout, stderr = (str(run.get(k) or "").encode("utf-8", "replace") for k in ("stdout", "stderr"))
-        try:
-            data = base64.b64decode((answer.get("files") or {}).get(DATA_FILE) or "")
-        except (binascii.Error, TypeError, AttributeError):
-            return self._lost("it sent a file that is not base64")
+        stdout, stderr = (_text(run, name).encode("utf-8", "replace") for name in ("stdout", "stderr"))
+        files = answer.get("files") or {}
+        if not isinstance(files, dict):
+            raise ValueError("its files are no object")
+        data = base64.b64decode(_text(files, DATA_FILE))
         code = run.get("return_code")
         ended = Ended.EXITED
         if run.get("status") == "TimeLimitExceeded":
             ended = Ended.WALL
         elif max(len(stdout), len(stderr), len(data)) > limits.output_bytes:
             ended = Ended.OUTPUT
-        elif not isinstance(code, int):
+        elif type(code) is not int or not -64 <= code <= 255:
             return self._lost(f"it gave no exit status ({str(run.get('status'))[:50]})")
         elif code < 0:
             ended = Ended.KILLED
-        seconds = run.get("execution_time")
+        seconds: Any = run.get("execution_time")
         return Result(
             ended=ended,
             exit_code=code if ended is Ended.EXITED else None,
-            signal=-code if isinstance(code, int) and ended is Ended.KILLED else None,
+            signal=-code if code is not None and ended is Ended.KILLED else None,
             stdout=stdout[: limits.output_bytes],
             stderr=stderr[: limits.output_bytes],
             data=data[: limits.output_bytes],
-            wall_seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
+            wall_seconds=float(seconds) if type(seconds) in (int, float) and math.isfinite(seconds) else 0.0,
             backend=self._backend.name,
             missing=frozenset(Guarantee) - self._backend.guarantees,
         )
@@ -193,3 +197,15 @@ class RemoteBox:
         return Result(
             Ended.LOST, backend=self._backend.name, missing=missing, detail=f"the remote sandbox: {detail}"
         )
+
+
+def _text(values: Mapping[str, Any], name: str) -> str:
+    """A text among an answer's values, empty where it is missing.
+
+    Raises:
+        ValueError: It is no text.
+    """
+    value = values.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"its {name!r} is a {type(value).__name__}")
+    return value or ""

@@ -1,0 +1,138 @@
+r"""JSON of strangers, read in proportion to what it may hold: few values, and long texts in pieces.
+
+`json.loads` reads in one go, in which no other thread runs: 20 MiB of nested lists take seconds. Here the
+structure is read step by step and ends at a number of values; each step decodes a piece of a text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+MOST_VALUES, MOST_DEPTH = 1000, 8
+"""An executor's answer has some ten values, and the files that were asked for."""
+
+PIECE = 1 << 16
+"""Characters of a text that are decoded at a time."""
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_SCALAR = re.compile(r"[-+.0-9A-Za-z]{1,64}")
+_WITHIN = re.compile(r'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+')
+_FIRST_HALF = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})\Z")
+"""The first of two escapes that are one character, at the end of a piece."""
+
+
+def read_json(text: str, most: int = MOST_VALUES, depth: int = MOST_DEPTH) -> Any:
+    r"""The value of a JSON text.
+
+    Args:
+        text: The whole text.
+        most: How many values it may hold, keys included.
+        depth: How deeply they may be nested.
+
+    Raises:
+        ValueError: It is no JSON, or holds more.
+
+    Example:
+        >>> read_json('{"status": "Success", "run_result": {"stdout": "a\\n", "return_code": 0}}')
+        {'status': 'Success', 'run_result': {'stdout': 'a\n', 'return_code': 0}}
+        >>> read_json("[" * 100)
+        Traceback (most recent call last):
+        ValueError: it is nested too deeply
+    """
+    reader = _Reader(text, most)
+    value = reader.value(depth)
+    if reader.next():
+        raise ValueError(f"it goes on after its end, at character {reader.at}")
+    return value
+
+
+class _Reader:
+    """Reads values from a place in a text on."""
+
+    def __init__(self, text: str, most: int) -> None:
+        self.text, self.at, self.left = text, 0, most
+
+    def next(self) -> str:
+        """The next character that is no space; an empty text at the end."""
+        found = _SPACE.match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+        return self.text[self.at : self.at + 1]
+
+    def value(self, depth: int) -> Any:
+        """The value that comes next."""
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError("it holds too many values")
+        first = self.next()
+        if first == '"':
+            return self.string()
+        if first not in ("{", "["):
+            found = _SCALAR.match(self.text, self.at)
+            if found is None:
+                raise ValueError(f"no value at character {self.at}")
+            self.at = found.end()
+            return json.loads(found.group(), parse_constant=_refuse)
+        if not depth:
+            raise ValueError("it is nested too deeply")
+        return self.members(depth) if first == "{" else self.items(depth)
+
+    def members(self, depth: int) -> dict[str, Any]:
+        """An object."""
+        found: dict[str, Any] = {}
+        for _ in self.parts("}"):
+            if self.next() != '"':
+                raise ValueError(f"no key at character {self.at}")
+            key = self.value(depth - 1)
+            self.take(":")
+            found[key] = self.value(depth - 1)
+        return found
+
+    def items(self, depth: int) -> list[Any]:
+        """A list."""
+        return [self.value(depth - 1) for _ in self.parts("]")]
+
+    def parts(self, end: str) -> Any:
+        """Stops at each part between an opening bracket and `end`."""
+        self.at += 1
+        if self.next() == end:
+            self.at += 1
+            return
+        while True:
+            yield
+            if self.next() == end:
+                self.at += 1
+                return
+            self.take(",")
+
+    def take(self, wanted: str) -> None:
+        """Pass a character that must come next."""
+        if self.next() != wanted:
+            raise ValueError(f"no {wanted!r} at character {self.at}")
+        self.at += 1
+
+    def string(self) -> str:
+        """A text, decoded piece by piece."""
+        self.at += 1
+        pieces = []
+        while True:
+            found = _WITHIN.match(self.text, self.at, self.at + PIECE)
+            assert found is not None
+            piece = found.group()
+            ended = self.text.startswith('"', found.end())
+            if not ended:
+                half = _FIRST_HALF.search(piece)
+                piece = piece if half is None else piece[: half.start(1)]
+                if not piece:
+                    raise ValueError(f"a text without end at character {self.at}")
+            pieces.append(json.loads(f'"{piece}"'))
+            self.at += len(piece)
+            if ended:
+                self.at += 1
+                return "".join(pieces)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
