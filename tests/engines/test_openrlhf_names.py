@@ -66,8 +66,9 @@ def test_every_name_that_is_touched_is_where_it_was():
     assert told.stdout.splitlines()[-1:] == ["[]"], told.stdout + told.stderr[-2000:]
 
 
-def test_the_installed_version_is_one_that_was_tested():
+def test_the_installed_versions_are_those_of_the_tests():
     assert versions.require_openrlhf() in versions.TESTED
+    assert versions.require_stack() == "CPU (tests)"
 
 
 def test_another_version_is_refused_and_told_which_were_tested(monkeypatch):
@@ -81,5 +82,5 @@ def test_no_version_is_refused_and_told_how_to_install(monkeypatch):
         raise versions.PackageNotFoundError(name)
 
     monkeypatch.setattr(versions, "version", none)
-    with pytest.raises(MissingExtra, match=r"mars-env\[openrlhf\]"):
+    with pytest.raises(MissingExtra, match=r"docs/openrlhf\.md, install"):
         versions.require_openrlhf()

@@ -13,6 +13,7 @@ import pytest
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.planning.dry_run import GPU_GIB, asked, dry_run
+from mars_env.trainers.openrlhf.settings import TeamSettings
 
 pytest.importorskip("openrlhf")
 
@@ -57,7 +58,9 @@ def test_dry_runs_and_fits_as_its_comment_says(script, tmp_path):
     comment = re.sub(r"\s+", " ", comment)
     promised = re.search(r"--dry-run(=\d+)?\S* prints .*?about (\d+) GiB .*?(\d+) GiB while", comment)
     gib, flags = asked(flags_of(script, tmp_path, f"--dry-run{(promised and promised[1]) or ''}"))
-    text = dry_run(flags, gib)
+    plan = dry_run(flags, gib)
+    text = plan.text
+    assert plan.fits
     assert "DOES NOT FIT" not in text
     assert "no estimate" not in text
     if promised:
@@ -80,7 +83,9 @@ def test_dry_runs_and_fits_as_its_comment_says(script, tmp_path):
 def test_flags_given_to_a_script_win(tmp_path):
     [script] = [s for s in SCRIPTS if s.stem == "marsrl_smoke_1gpu"]
     flags = flags_of(script, tmp_path, "--actor.model_name_or_path", "Qwen/Qwen3-4B", "--mars.group", "2")
-    text = dry_run(flags, 24)
+    plan = dry_run(flags, 24)
+    text = plan.text
+    assert not plan.fits
     assert "4.02 billion parameters" in text
     assert "DOES NOT FIT" in text
     assert "at most 6 samples each" in text
@@ -111,7 +116,7 @@ def test_wrong_flags_are_refused_in_a_sentence(more, message, tmp_path):
 
 def test_an_unknown_model_is_placed_without_an_estimate(tmp_path):
     [script] = [s for s in SCRIPTS if s.stem == "marsrl_smoke_1gpu"]
-    text = dry_run(flags_of(script, tmp_path, "--actor.model_name_or_path", "nobody/nothing"))
+    text = dry_run(flags_of(script, tmp_path, "--actor.model_name_or_path", "nobody/nothing")).text
     assert (
         "1 GPUs (actor, engines); no estimate of the memory: the sizes of 'nobody/nothing' are not known"
         in text
@@ -135,3 +140,56 @@ def test_the_command_line_prints_it_and_starts_nothing(tmp_path):
     assert wrong.returncode != 0
     assert "names the policy 'three', but there are one, two" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+BLOCKED = """
+import sys
+
+HEAVY = ("torch", "vllm", "ray", "openrlhf", "transformers", "deepspeed", "flash_attn")
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in HEAVY:
+            raise ModuleNotFoundError(f"{name} is not installed", name=name)
+
+sys.meta_path.insert(0, Blocked())
+from mars_env.trainers.openrlhf.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def light(*arguments):
+    """The command in a process that can import neither torch nor any part of OpenRLHF, Ray or vLLM."""
+    return subprocess.run(
+        [sys.executable, "-c", BLOCKED, *arguments], capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_a_light_install_is_enough_for_a_dry_run(script, tmp_path):
+    flags = flags_of(script, tmp_path)
+    fits, too_small = light(*flags, "--dry-run"), light(*flags, "--dry-run=16")
+    assert fits.returncode == 0, fits.stderr[-2000:]
+    assert "What OpenRLHF gets:" in fits.stdout
+    assert fits.stderr == too_small.stderr.partition("error:")[0] == ""
+    assert too_small.returncode == 3
+    assert "DOES NOT FIT" in too_small.stdout or "leaves an engine no room" in too_small.stderr
+
+
+def test_a_light_install_is_enough_for_help():
+    told = light("--help")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "Exit status: 0 it fits, 1 a flag is refused, 3 it does not fit" in told.stdout
+    assert "--actor.model_name_or_path" in told.stdout
+    for name, field in TeamSettings.model_fields.items():
+        assert f"  --mars.{name}\n" in told.stdout
+        assert field.description
+
+
+def test_no_environment_is_told_of_in_a_sentence():
+    told = light()
+    assert (told.returncode, told.stdout) == (1, "")
+    assert (
+        told.stderr == "error: say what is played: --mars.env, an environment's id (--help lists all flags)\n"
+    )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mars_env.trainers.openrlhf.versions import CPU_STACK, GPU_STACK
+
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?==(\S+)$")
 
@@ -37,6 +39,14 @@ def test_the_engines_of_the_tests_have_the_versions_that_a_cpu_can_have():
     assert {name: tested[name] for name in ("openrlhf", "deepspeed", "ray")} == {
         name: DIRECT[name] for name in ("openrlhf", "deepspeed", "ray")
     }
+
+
+def test_the_launcher_checks_these_versions_and_those_of_the_tests():
+    assert dict(GPU_STACK) == DIRECT
+    torch = re.search(r"^TORCH := torch==(\S+)$", _text("Makefile"), re.M)
+    assert torch
+    tested = pins("constraints-engines.txt") | {"torch": torch[1]}
+    assert {name: tested[name] for name in CPU_STACK} == dict(CPU_STACK)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/openrlhf.md", "docs/dependencies.md", "Dockerfile"])

@@ -1,17 +1,38 @@
 """``python -m mars_env.trainers.openrlhf``: see `mars_env.trainers.openrlhf.launch`."""
 
 import sys
+from collections.abc import Sequence
 
 from mars_env.errors import MarsError
+from mars_env.trainers.openrlhf.help import help_text, is_asked
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import asked, dry_run
+from mars_env.trainers.openrlhf.planning.resources import DoesNotFit
 
-if __name__ == "__main__":
+FITS_NOT = 3
+"""Exit status of a dry run whose models do not fit."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
     try:
-        gpu_gib, flags = asked(sys.argv[1:])
+        if is_asked(arguments):
+            sys.stdout.write(help_text() + "\n")
+            return 0
+        gpu_gib, flags = asked(arguments)
         if gpu_gib is None:
             launch(flags)
-        else:
-            sys.stdout.write(dry_run(flags, gpu_gib) + "\n")
+            return 0
+        plan = dry_run(flags, gpu_gib)
+        sys.stdout.write(plan.text + "\n")
+        return 0 if plan.fits else FITS_NOT
+    except DoesNotFit as error:
+        sys.stderr.write(f"error: {error}\n")
+        return FITS_NOT
     except MarsError as error:
-        sys.exit(f"error: {error}")
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,19 +1,21 @@
 """OpenRLHF's own command line as a function: flags in, its parsed and checked arguments out.
 
 OpenRLHF defines its flags in the entry block of `openrlhf.cli.train_ppo_ray`, where nothing can import them.
-Here that block alone is run, with its `train` replaced by a function that takes the arguments: no Ray, no
-vLLM, no flash-attn and no GPU are needed, so flags can be checked on any machine.
+Here that block alone is run, with its `train` replaced by a function that takes the arguments. Nothing of
+OpenRLHF is imported: its files are enough (``pip install --no-deps openrlhf==0.11.2``). So flags can be
+checked on any machine, without Ray, vLLM, torch, flash-attn or a GPU.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import importlib.util
 import io
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import SourceFileLoader
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from types import CodeType, ModuleType, SimpleNamespace
 
 from mars_env.errors import ConfigError, MissingExtra
@@ -36,13 +38,14 @@ def parse(flags: Sequence[str]) -> SimpleNamespace:
         ConfigError: A flag is unknown, or OpenRLHF refuses a value or a combination.
 
     Example:
-        With OpenRLHF installed, ``parse(["--train.batch_size", "64"]).train.batch_size`` is 64.
+        With OpenRLHF's files there, ``parse(["--train.batch_size", "64"]).train.batch_size`` is 64.
     """
     taken: list[SimpleNamespace] = []
     entry = ModuleType("__main__")
     vars(entry)["train"] = taken.append
+    vars(entry)["hierarchize"] = _hierarchize
     errors = io.StringIO()
-    loader = _EntryBlock(entry.__name__, _source())
+    loader = _EntryBlock(entry.__name__, str(_source()))
     with _command_line(flags):
         try:
             with contextlib.redirect_stderr(errors):
@@ -68,7 +71,15 @@ class _EntryBlock(SourceFileLoader):
         """Compile what is needed, past the cache of bytecode, which holds the whole module."""
         tree = ast.parse(self.get_data(self.path), self.path)
         tree.body = [node for node in tree.body if isinstance(node, ast.If) or _is_standard(node)]
-        return compile(tree, self.path, "exec")
+        return compile(_WithoutHelper().visit(tree), self.path, "exec")
+
+
+class _WithoutHelper(ast.NodeTransformer):
+    """Leaves out the import of `_hierarchize`, which would import torch on its way."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        """Keep every other import."""
+        return None if node.module == "openrlhf.utils.config" else node
 
 
 def _is_standard(node: ast.stmt) -> bool:
@@ -80,15 +91,40 @@ def _is_standard(node: ast.stmt) -> bool:
     )
 
 
-def _source() -> str:
-    """Path of the entry's source."""
+def _hierarchize(args: object) -> SimpleNamespace:
+    """OpenRLHF's own: ``openrlhf/utils/config.py`` imports nothing but the standard library."""
+    path = _source().parents[1] / "utils" / "config.py"
+    config = ModuleType("openrlhf.utils.config")
+    SourceFileLoader(config.__name__, str(path)).exec_module(config)
+    made: SimpleNamespace = config.hierarchize(args)
+    return made
+
+
+def _source() -> Path:
+    """Path of the entry's source, found without an import."""
+    path = ENTRY.replace(".", "/") + ".py"
     try:
-        spec = importlib.util.find_spec(ENTRY)
-    except ModuleNotFoundError:
-        spec = None
-    if spec is None or spec.origin is None:
-        raise MissingExtra("training with OpenRLHF needs it installed: pip install 'mars-env[openrlhf]'")
-    return spec.origin
+        found = Path(str(distribution("openrlhf").locate_file(path)))
+    except PackageNotFoundError:
+        found = None
+    if found is None or not found.exists():
+        raise MissingExtra(
+            "OpenRLHF's own parser checks the flags: pip install --no-deps openrlhf==0.11.2 is enough"
+            " here (what training needs: docs/openrlhf.md)"
+        )
+    return found
+
+
+def parser_help() -> str:
+    """What OpenRLHF's own ``--help`` says of its flags.
+
+    Raises:
+        MissingExtra: OpenRLHF's files are not there.
+    """
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
+        parse(["--help"])
+    return told.getvalue()
 
 
 @contextlib.contextmanager

@@ -73,7 +73,7 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
 def dataset_path(flags: Sequence[str], name: str) -> Path:
     """Where the ids of the problems lie: beside the checkpoints, where all nodes can read them."""
     path = "./ckpt/checkpoints_ppo_ray"  # OpenRLHF's default
-    for flag, value in zip(flags, [*flags[1:], ""], strict=True):
+    for flag, value in zip(flags, [*flags[1:], ""], strict=False):
         if flag == "--ckpt.path":
             path = value
         elif flag.startswith("--ckpt.path="):

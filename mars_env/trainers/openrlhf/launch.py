@@ -15,7 +15,7 @@ from mars_env.trainers.openrlhf.planning.sizes import require_context
 from mars_env.trainers.openrlhf.rollouts.problems import write_ids
 from mars_env.trainers.openrlhf.rollouts.responses import shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
-from mars_env.trainers.openrlhf.versions import require_openrlhf
+from mars_env.trainers.openrlhf.versions import require_stack
 
 
 def launch(argv: Sequence[str]) -> None:
@@ -25,11 +25,11 @@ def launch(argv: Sequence[str]) -> None:
         argv: The flags.
 
     Raises:
-        ConfigError: A flag is refused, here or by OpenRLHF.
+        ConfigError: A flag is refused, here or by OpenRLHF, or a version is not supported.
         MissingExtra: OpenRLHF is not installed.
     """
     settings, flags = read_flags(argv)
-    require_openrlhf()
+    require_stack()
     flags = complete(settings, flags)
     args = parse(flags)
     refuse(settings, args)

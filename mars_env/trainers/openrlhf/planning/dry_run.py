@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Final
 
@@ -19,6 +20,7 @@ from mars_env.trainers.openrlhf.planning.sizes import architecture_of, require_c
 from mars_env.trainers.openrlhf.policies import arguments_of, plays
 from mars_env.trainers.openrlhf.rollouts.responses import shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
+from mars_env.trainers.openrlhf.versions import require_openrlhf
 
 FLAG: Final = "--dry-run"
 """``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU."""
@@ -58,7 +60,20 @@ def asked(argv: Sequence[str]) -> tuple[float | None, list[str]]:
     return gib, rest
 
 
-def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> str:
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a run would do.
+
+    Attributes:
+        text: For people to read.
+        fits: Whether every model fits into its GPUs; True where its sizes are not known.
+    """
+
+    text: str
+    fits: bool
+
+
+def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
     """Check a run's flags, and describe it.
 
     Everything is checked that a run checks before it starts, but the problems: sets that would have to be
@@ -70,12 +85,14 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> str:
 
     Raises:
         ConfigError: A flag is refused, here or by OpenRLHF.
-        MissingExtra: OpenRLHF is not installed.
+        DoesNotFit: An engine cannot even hold the weights.
+        MissingExtra: OpenRLHF's files are not there.
     """
     settings, flags = read_flags(argv)
     settings_here = _without_downloads(settings)
     full = complete(settings_here, flags)
     args = parse(full)
+    require_openrlhf()
     refuse(settings_here, args)
     shape_of(args)
     lines = [_rollouts(settings_here, args), ""]
@@ -83,15 +100,14 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> str:
     if len(checkpoints) > 1:
         gpus = sum(pool.gpus for pool in placement(args))
         lines += [f"{len(checkpoints)} policies with {gpus} GPUs each: {gpus * len(checkpoints)} in all", ""]
+    fits = True
     for name, checkpoint in checkpoints:
         require_context(checkpoint, args.data.max_len)
         require_room_for(settings_here, args, checkpoint)
         own = arguments_of(args, name, checkpoint) if name else args
-        lines += [
-            f"{f'Policy {name}: ' if name else ''}{checkpoint}",
-            _placed(own, checkpoint, gpu_gib * GIB),
-            "",
-        ]
+        placed, own_fits = _placed(own, checkpoint, gpu_gib * GIB)
+        lines += [f"{f'Policy {name}: ' if name else ''}{checkpoint}", placed, ""]
+        fits = fits and own_fits
     command = ["python", "-m", "mars_env.trainers.openrlhf", *as_flags(settings), *flags]
     lines += [
         "Command:",
@@ -100,7 +116,7 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> str:
         "What OpenRLHF gets:",
         _wrapped(["python", "-m", ENTRY, *full]),
     ]
-    return "\n".join(lines)
+    return DryRun("\n".join(lines), fits)
 
 
 def _rollouts(settings: TeamSettings, args: SimpleNamespace) -> str:
@@ -128,15 +144,16 @@ def _checkpoints(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[st
     return [("", args.actor.model_name_or_path)]
 
 
-def _placed(args: SimpleNamespace, checkpoint: str, gpu: float) -> str:
+def _placed(args: SimpleNamespace, checkpoint: str, gpu: float) -> tuple[str, bool]:
+    """Who shares which GPUs and the memory it takes, and whether it fits."""
     try:
         model = architecture_of(checkpoint)
     except ConfigError as unknown:
         pools = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in placement(args))
-        return f"{pools}; no estimate of the memory: {unknown}"
-    return f"{model.parameters / 1e9:.2f} billion parameters, " + describe(
-        memory(args, model, gpu), args, gpu
-    )
+        return f"{pools}; no estimate of the memory: {unknown}", True
+    pools_memory = memory(args, model, gpu)
+    text = f"{model.parameters / 1e9:.2f} billion parameters, " + describe(pools_memory, args, gpu)
+    return text, all(pool.peak <= gpu for pool in pools_memory)
 
 
 def _without_downloads(settings: TeamSettings) -> TeamSettings:

@@ -36,6 +36,10 @@ LIVE_PARAMETERS: Final = 1_000_000_000
 """Parameters that ZeRO-3 keeps gathered at most: its default, likewise."""
 
 
+class DoesNotFit(ConfigError):
+    """The models do not fit into the GPUs at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """GPUs and what shares them: some of ``"actor"``, ``"reference"``, ``"engines"``."""
@@ -194,7 +198,7 @@ def engine(args: SimpleNamespace, model: Architecture, gpu: float) -> tuple[dict
     """What vLLM takes of one GPU, by part, and the tokens that an engine's cache holds.
 
     Raises:
-        ConfigError: The weights alone are more than it may take.
+        DoesNotFit: The weights alone are more than it may take.
 
     Example:
         >>> from types import SimpleNamespace as S
@@ -209,7 +213,7 @@ def engine(args: SimpleNamespace, model: Architecture, gpu: float) -> tuple[dict
     work = min(CONTEXT, reserved / 8)
     cache = reserved - weights - work
     if cache <= 0:
-        raise ConfigError(
+        raise DoesNotFit(
             f"--vllm.gpu_memory_utilization {args.vllm.gpu_memory_utilization} of {gpu / GIB:.0f} GiB leaves "
             f"an engine no room for its cache beside {weights / GIB:.1f} GiB of weights: raise it, or "
             "--vllm.tensor_parallel_size"

@@ -67,7 +67,10 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
 def _tokenizer(checkpoint: str) -> Any:
     if not Path(checkpoint).is_dir():
         return None
-    from transformers import AutoTokenizer
+    try:
+        from transformers import AutoTokenizer
+    except ModuleNotFoundError:
+        return None  # a light install, for dry runs
 
     try:
         return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)

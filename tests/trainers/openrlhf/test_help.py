@@ -1,0 +1,73 @@
+"""``--help`` and wrong flags without OpenRLHF: our own part is there, and sentences instead of tracebacks."""
+
+import re
+
+import pytest
+
+from mars_env.errors import ConfigError, MissingExtra
+from mars_env.trainers.openrlhf import __main__, arguments, help
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.versions import CPU_STACK, GPU_STACK, require_stack
+
+
+@pytest.fixture
+def nowhere(monkeypatch):
+    def absent(name):
+        raise arguments.PackageNotFoundError(name)
+
+    monkeypatch.setattr(arguments, "distribution", absent)
+
+
+def test_help_without_openrlhf_lists_our_flags_and_says_what_brings_the_others(nowhere, capsys):
+    assert __main__.main(["--mars.env", "aime-solve", "-h"]) == 0
+    told = capsys.readouterr().out
+    assert all(f"  --mars.{name}\n" in told for name in TeamSettings.model_fields)
+    assert "pip install --no-deps openrlhf==0.11.2" in told
+
+
+def test_every_flag_of_ours_has_a_sentence():
+    assert all(field.description for field in TeamSettings.model_fields.values())
+
+
+def test_a_dry_run_without_openrlhf_says_what_to_install(nowhere, capsys):
+    assert __main__.main(["--mars.env", "arithmetic-solve", "--dry-run"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "error: OpenRLHF's own parser checks the flags: pip install --no-deps"
+    )
+
+
+def test_no_flags_at_all_are_a_sentence(capsys):
+    assert __main__.main([]) == 1
+    assert capsys.readouterr().err == (
+        "error: say what is played: --mars.env, an environment's id (--help lists all flags)\n"
+    )
+
+
+def test_the_parser_s_help_is_no_traceback_without_it(nowhere):
+    with pytest.raises(MissingExtra):
+        arguments.parser_help()
+    assert "not known here" in help.help_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"torch": "2.15.0"}, "torch 2.15.0 is installed, but OpenRLHF 0.11.2 runs on torch 2.13.0."),
+        ({"transformers": "5.19.0"}, "transformers 5.19.0 is installed, but OpenRLHF 0.11.2 runs on"),
+        ({"flash-attn": None}, "flash-attn is not installed, but OpenRLHF 0.11.2 needs flash-attn 2.8.3."),
+        ({"openrlhf": "0.12.0"}, "openrlhf 0.12.0 is installed"),
+    ],
+)
+def test_each_version_that_is_not_supported_gets_a_sentence(changes, sentence):
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        require_stack({**GPU_STACK, **changes}.get)
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    with pytest.raises(ConfigError, match=r"deepspeed 0\.18\.0 .* ray 2\.50\.0 "):
+        require_stack({**GPU_STACK, "ray": "2.50.0", "deepspeed": "0.18.0"}.get)
+
+
+def test_a_build_of_a_supported_version_is_supported():
+    assert require_stack({**GPU_STACK, "torch": "2.13.0+cu130"}.get) == "GPU"
+    assert require_stack({**CPU_STACK, "torch": "2.13.0+cpu"}.get) == "CPU (tests)"
