@@ -101,10 +101,10 @@ def evaluated(checkpoint: Path, seed: int, problems: int) -> list:
 
 def start(path: Path) -> None:
     """The shipped checkpoint with heads that vLLM knows."""
-    from mars_env.agents.widening import widen_heads
+    from mars_env.agents.head_padding import pad_heads
 
     model = load()
-    widen_heads(model.module, HEADS).float().save_pretrained(path)
+    pad_heads(model.module, HEADS).float().save_pretrained(path)
     model.tokenizer.save_pretrained(path)
 
 

@@ -323,17 +323,17 @@ def engine_of(kind: str) -> Iterator[Player]:
         yield miniature, miniature.refresh
         return
     try:
+        from mars_env.agents.head_padding import pad_heads
         from mars_env.agents.vllm import VLLMModel
-        from mars_env.agents.widening import widen_heads
 
         with tempfile.TemporaryDirectory() as directory:  # its heads are too narrow for vLLM on CPUs
-            widen_heads(miniature.module, 32).save_pretrained(directory)
+            pad_heads(miniature.module, 32).save_pretrained(directory)
             miniature.tokenizer.save_pretrained(directory)
             # A seeded request whose prompt is read in chunks ends vLLM's engine on CPUs ("CPU Generator does
             # not use offset").
             whole = {"enable_chunked_prefill": False}
             with VLLMModel(directory, eager=True, name="miniature", options=whole) as model:
-                yield model, lambda module, version: model.refresh(widen_heads(module, 32), version)
+                yield model, lambda module, version: model.refresh(pad_heads(module, 32), version)
     except ImportError as error:
         raise SystemExit(f"no vLLM here: {error}") from error
 

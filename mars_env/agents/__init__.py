@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from mars_env.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from mars_env.agents.coder import Coder as Coder
     from mars_env.agents.hf import HFModel as HFModel
     from mars_env.agents.http import HTTPModel as HTTPModel
     from mars_env.agents.registry import as_agent as as_agent
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from mars_env.agents.reward_model import GenerativeJudge as GenerativeJudge
     from mars_env.agents.reward_model import HFRewardModel as HFRewardModel
     from mars_env.agents.reward_model import make_reward_model as make_reward_model
+    from mars_env.agents.roles import Coder as Coder
     from mars_env.agents.roles import Corrector as Corrector
     from mars_env.agents.roles import RoleAgent as RoleAgent
     from mars_env.agents.roles import Solver as Solver
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "Coder": "mars_env.agents.coder",
+        "Coder": "mars_env.agents.roles",
         "Corrector": "mars_env.agents.roles",
         "FunctionAgent": "mars_env.players",
         "GenerativeJudge": "mars_env.agents.reward_model",

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mars_env.agents.prompts import is_messages, plain_chat
+from mars_env.agents.requests import is_messages, plain_chat
 from mars_env.errors import ModelError
 from mars_env.types import Message, Prompt
 

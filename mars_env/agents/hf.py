@@ -10,7 +10,7 @@ from typing import Any
 from mars_env.agents.batching import Ticket, engine_lock, submit
 from mars_env.agents.context import finish_reason, room_for, without_room
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
-from mars_env.agents.prompts import check_request
+from mars_env.agents.requests import check_request
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.types import Completion, Prompt, Sampling
 

@@ -23,7 +23,7 @@ from mars_env.agents.openai_dialect import (
     retry_after,
     sampling_fields,
 )
-from mars_env.agents.prompts import check_request, is_messages, is_token_ids, plain_chat
+from mars_env.agents.requests import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.agents.secrets import Secrets, api_key
 from mars_env.agents.wire import Answer, AnswerTooLong
 from mars_env.errors import ConfigError, ContextError, ModelError

@@ -11,11 +11,9 @@ from importlib.metadata import entry_points
 from typing import Any
 from urllib.parse import parse_qsl
 
-from mars_env.agents.coder import Coder
-from mars_env.agents.roles import ROLES as TEAM_ROLES
-from mars_env.agents.roles import RoleAgent
+from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.scripted import ScriptedModel
-from mars_env.agents.thinking import THINKING, Thinking
+from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.errors import ConfigError
 from mars_env.players import FunctionAgent, Player, by_name
 from mars_env.types import Agent, Model, Sampling, role_of
@@ -23,15 +21,10 @@ from mars_env.types import Agent, Model, Sampling, role_of
 ENTRY_POINTS = "mars_env.agents"
 """Group of the entry points that name agents; each has the form of ``module:object`` below."""
 
-ROLES: Mapping[str, type[RoleAgent]] = {**TEAM_ROLES, Coder.role: Coder}
-"""The built-in agents by role."""
-
 _Parsers = Mapping[str, Callable[[str], Any]]
 
 _NAMED = re.compile(r"[A-Za-z_]\w*=")
 _NEXT_PLACE = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
-
-_THINKING = {"tags": THINKING, "opened": Thinking(opened=True), "off": None}
 
 _OVERFLOW = {name: name for name in ("check", "unknown", "refuse")}
 
@@ -40,7 +33,7 @@ _COMMON: _Parsers = {
     "top_p": float,
     "top_k": int,
     "max_tokens": int,
-    "thinking": _THINKING.__getitem__,
+    "thinking": THINKING_MODES.__getitem__,
     "overflow": _OVERFLOW.__getitem__,
 }
 _HTTP: _Parsers = {

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mars_env.agents.prompts import JUDGE_QUESTION, JUDGE_SYSTEM
 from mars_env.agents.registry import make_model
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.lazy import resolve
@@ -24,25 +25,6 @@ if TYPE_CHECKING:
 _SCORE = re.compile(
     r"^[ \t*_#>`-]*score[ \t*_`]*:[ \t*_`]*(\d{1,3})(?:[ \t]*/[ \t]*10)?[ \t.*_`]*$", re.I | re.M | re.A
 )
-
-_JUDGE = (
-    "You judge solutions to problems of mathematics and programming. You are strict: you follow every step "
-    "and try the solution on cases of your own, corner cases too, before you trust it."
-)
-_ASK = """\
-How likely is it that the solution below is right?
-
-<problem>
-{problem}
-</problem>
-
-<solution>
-{solution}
-</solution>
-
-Reason first. Then end with exactly one line of this form and write nothing after it, \
-0 for surely wrong and 10 for surely right:
-Score: <a whole number from 0 to 10>"""
 
 
 class GenerativeJudge:
@@ -74,7 +56,7 @@ class GenerativeJudge:
         samples: int = 1,
         sampling: Sampling | None = None,
         prompt: Callable[[str, str], str] | None = None,
-        system: str = _JUDGE,
+        system: str = JUDGE_SYSTEM,
     ) -> None:
         if samples < 1:
             raise ConfigError(f"a judge gives at least one judgement of each solution, got samples={samples}")
@@ -268,6 +250,6 @@ def make_reward_model(spec: RewardModel | str) -> RewardModel:
 
 def _question(statement: str, solution: str) -> str:
     # Not str.format: a solution is hostile input, and so is a statement from a file.
-    before, _, rest = _ASK.partition("{problem}")
+    before, _, rest = JUDGE_QUESTION.partition("{problem}")
     middle, _, after = rest.partition("{solution}")
     return f"{before}{statement}{middle}{solution}{after}"

@@ -1,4 +1,8 @@
-"""The agents of MarsRL: Solver, Verifier and Corrector, each with a prompt of its own (arXiv 2511.11373)."""
+"""The library's agents, each with the prompt of its role.
+
+Solver, Verifier and Corrector play MarsRL (arXiv 2511.11373). Solver and Coder play the tree search of
+MARTI-MARS2 (arXiv 2602.07848).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import ClassVar
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from mars_env.agents import prompts
 from mars_env.agents.thinking import THINKING, Thinking
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Message, Model, Observation, Prompt, Sampling
@@ -105,23 +110,11 @@ class RoleAgent:
         return [*messages, {"role": "user", "content": text}]
 
 
-_HOW_TO_ANSWER = """\
-{% if kind is defined and kind == "code" -%}
-Give your whole program at the end, in one block that begins with ```python and ends with ```.
-{%- elif kind is defined and kind == "math" -%}
-Give your final answer at the end, within \\boxed{}.
-{%- else -%}
-If the problem asks for an answer, give it at the end, within \\boxed{}. \
-If it asks for a program, give the whole program at the end, \
-in one block that begins with ```python and ends with ```.
-{%- endif %}"""
-
-
 class Solver(RoleAgent):
     r"""Writes a solution. Observation: ``{"problem"}``.
 
-    With the fields ``"solution"`` and ``"truncated"`` as well it revises a solution, with the help of
-    ``"feedback"`` where there is some.
+    If there are fields ``"solution"`` and ``"truncated"``, it revises that solution, with the help of
+    ``"feedback"`` if there is any.
 
     Example:
         >>> from mars_env.agents.scripted import ScriptedModel
@@ -132,47 +125,16 @@ class Solver(RoleAgent):
     """
 
     role = "solver"
-    system = (
-        "You solve problems of mathematics and programming. Work step by step and justify each step. "
-        "Do not guess: a result without a justification counts for nothing."
-    )
-    approaches = (
-        "Start with small or special cases, find the pattern, and then prove it.",
-        "Before you calculate, look for a symmetry, an invariant or a substitution that helps.",
-        "Work backwards from what is asked, and check the result in a second, independent way.",
-    )
-    template = (
-        """\
-{{ problem }}
-
-{% if solution is defined and solution -%}
-You have written this solution before:
-
-<solution>
-{{ solution }}
-</solution>
-{% if truncated %}
-It was cut off at its length limit: it is not finished.
-{% endif %}
-{%- if feedback is defined and feedback %}
-This is said about it; it can be mistaken:
-
-<feedback>
-{{ feedback }}
-</feedback>
-{% endif %}
-Check it step by step and write a better one, which must stand alone.
-{% endif -%}
-"""
-        + _HOW_TO_ANSWER
-    )
+    system = prompts.SOLVER_SYSTEM
+    approaches = prompts.SOLVER_APPROACHES
+    template = prompts.SOLVER_TEMPLATE
 
 
 class Verifier(RoleAgent):
     r"""Judges a solution. Observation: ``{"problem", "solution", "truncated", "round"}``.
 
-    With the field ``"feedback"`` as well it reads what came of the public tests of a program. Its report
-    ends in the line ``Correctness: Correct`` or ``Correctness: Wrong``, which the rules read.
+    If there is a field ``"feedback"``, it reads the results of a program's public tests. Its report ends in
+    the line ``Correctness: Correct`` or ``Correctness: Wrong``, which the rules read.
 
     Example:
         >>> from mars_env.agents.scripted import ScriptedModel
@@ -183,48 +145,8 @@ class Verifier(RoleAgent):
     """
 
     role = "verifier"
-    system = (
-        "You check solutions to problems of mathematics and programming. You are strict: you follow every "
-        "step yourself and trust nothing because it is stated. You do not repair the solution; you report."
-    )
-    template = """\
-Check the solution of the problem below, step by step.
-
-<problem>
-{{ problem }}
-</problem>
-
-<solution>
-{{ solution }}
-</solution>
-{% if truncated %}
-The solution was cut off at its length limit: it is not finished.
-{% endif %}
-{%- if feedback is defined and feedback %}
-The program was run on the public tests of the problem alone. This came of it:
-
-<feedback>
-{{ feedback }}
-</feedback>
-
-A program that fails one of them is wrong. One that passes them all can still be wrong.
-{% endif %}
-A solution is wrong if its final answer or its program is wrong or missing, \
-or if a step that it needs does not hold.
-
-Write a report in this form:
-
-Verdict: one sentence that says whether the solution is right, and if not, why.
-
-Findings: a list, empty if there is nothing to find. For each finding
-- Location: the words of the solution where it is, quoted;
-- Class: "critical error" if a statement is false or does not follow, \
-"justification gap" if it may be true but is not shown;
-- Issue: what is wrong there.
-
-Then end with exactly one of these two lines, and write nothing after it:
-Correctness: Correct
-Correctness: Wrong"""
+    system = prompts.VERIFIER_SYSTEM
+    template = prompts.VERIFIER_TEMPLATE
 
 
 class Corrector(RoleAgent):
@@ -242,38 +164,35 @@ class Corrector(RoleAgent):
     """
 
     role = "corrector"
-    system = (
-        "You correct solutions to problems of mathematics and programming with the help of a report on their "
-        "faults. A report can be mistaken: check each finding before you follow it."
-    )
-    template = (
-        """\
-Write a correct solution of the problem below. You are given an earlier solution and a report on its faults.
-
-<problem>
-{{ problem }}
-</problem>
-
-<solution>
-{{ solution }}
-</solution>
-{% if truncated %}
-The solution was cut off at its length limit: finish it, or write a shorter one.
-{% endif %}
-<report>
-{{ report }}
-</report>
-
-Your solution must stand alone: do not refer to the earlier one or to the report.
-"""
-        + _HOW_TO_ANSWER
-    )
+    system = prompts.CORRECTOR_SYSTEM
+    template = prompts.CORRECTOR_TEMPLATE
 
 
-ROLES: Mapping[str, type[RoleAgent]] = {agent.role: agent for agent in (Solver, Verifier, Corrector)}
+class Coder(RoleAgent):
+    r"""Writes a program, or improves one with the help of its test results.
+
+    Observation: ``{"problem", "mode", "solution", "truncated", "feedback", ...}``; ``mode`` is ``"generate"``
+    or ``"refine"``.
+
+    Example:
+        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> coder = Coder(ScriptedModel(["```python\nprint(input())\n```"]))
+        >>> seen = {"problem": "Echo a line.", "mode": "refine", "solution": "print()", "truncated": 0,
+        ...         "feedback": "The test failed: wrong answer."}
+        >>> "The test failed: wrong answer." in coder.prompt(seen)[-1]["content"]
+        True
+    """
+
+    role = "coder"
+    system = prompts.CODER_SYSTEM
+    approaches = prompts.CODER_APPROACHES
+    template = prompts.CODER_TEMPLATE
+
+
+ROLES: Mapping[str, type[RoleAgent]] = {agent.role: agent for agent in (Solver, Verifier, Corrector, Coder)}
 """The built-in agents by role."""
 
-# Templates are ours or the user's; what they are filled with is text of models and never compiled.
+# Templates come from the library or the user. The model's texts that fill them are never compiled.
 _environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mars_env.agents.prompts import check_request, is_messages, is_token_ids, prompt_text
+from mars_env.agents.requests import check_request, is_messages, is_token_ids, prompt_text
 from mars_env.errors import ConfigError, ModelError
 from mars_env.files import write_whole
 from mars_env.seeds import derive_seed

@@ -1,9 +1,11 @@
-"""Thinking blocks: what a model writes for itself and no other agent shall see."""
+"""Thinking blocks: what a model writes for itself, and no other agent sees."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,10 +15,10 @@ class Thinking(BaseModel):
     """How a model marks its thinking.
 
     Attributes:
-        opening: The tag that begins a block.
+        opening: The tag that starts a block.
         closing: The tag that ends it.
-        opened: Whether the chat template has opened the block already, so that a completion begins
-            inside of it, without an opening tag. One that was cut off within it is then all thought.
+        opened: Whether the chat template opens the block, so that a completion starts inside it, without an
+            opening tag. A completion that is cut off inside the block is then all thinking.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,8 +30,8 @@ class Thinking(BaseModel):
     def visible(self, text: str) -> str:
         r"""The text without its thinking blocks.
 
-        A block that is not closed goes on to the end: nothing of it counts as an answer. A closing tag
-        without an opening one ends a block that the template opened. A text without tags stays as it is.
+        A block that is not closed extends to the end: nothing in it counts as an answer. A closing tag
+        without an opening one ends a block that the template opened. A text without tags is unchanged.
 
         Example:
             >>> Thinking().visible("<think>2 + 2 ...</think>\n\nIt is 4.")
@@ -46,7 +48,7 @@ class Thinking(BaseModel):
         for tag in _tags(self.opening, self.closing).finditer(text):
             found = True
             if tag[0] == self.closing:
-                if not inside:  # all that came before was thought
+                if not inside:  # everything before it was thinking
                     kept.clear()
                 inside, begin = False, tag.end()
             elif not inside:
@@ -64,3 +66,8 @@ def _tags(opening: str, closing: str) -> re.Pattern[str]:
 
 THINKING = Thinking()
 """As Qwen3 and DeepSeek R1 mark it."""
+
+THINKING_MODES: Mapping[str, Thinking | None] = MappingProxyType(
+    {"tags": THINKING, "opened": Thinking(opened=True), "off": None}
+)
+"""How a specification or a setting says it: tagged, opened by the chat template, or not marked at all."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from mars_env.agents.context import finish_reason, room_for, without_room
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
-from mars_env.agents.prompts import check_request
+from mars_env.agents.requests import check_request
 from mars_env.agents.vllm_engines import Engine, Job, OfflineEngine, StreamingEngine, load_vllm
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.seeds import derive_seed

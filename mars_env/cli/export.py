@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mars_env.agents.prompts import is_messages
-from mars_env.agents.registry import ROLES, role_agent
-from mars_env.agents.roles import RoleAgent
+from mars_env.agents.registry import role_agent
+from mars_env.agents.requests import is_messages
+from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.scripted import ScriptedModel
 from mars_env.api import made_game
 from mars_env.cli.options import settings

@@ -23,9 +23,18 @@ OBSERVATIONS: Mapping[str, Observation] = MappingProxyType(
             "report": "The solution is not finished.\nCorrectness: Wrong",
             "round": 1,
         },
+        "coder": {
+            "problem": "Print the first line of the input.",
+            "kind": "code",
+            "mode": "refine",
+            "solution": "print()",
+            "truncated": 0,
+            "feedback": "The first failure: expected 4.",
+            "depth": 1,
+        },
     }
 )
-"""What the agents of solve-verify-correct see, by role."""
+"""What the library's agents see, by role."""
 
 
 async def check_agent(

@@ -23,8 +23,9 @@ from pydantic import Field, PositiveInt
 from mars_env.agents.context import finish_reason
 from mars_env.agents.openai_dialect import text_of
 from mars_env.agents.parts import with_parts
-from mars_env.agents.prompts import is_messages, plain_chat
-from mars_env.agents.registry import ROLES, role_agent
+from mars_env.agents.registry import role_agent
+from mars_env.agents.requests import is_messages, plain_chat
+from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
 from mars_env.errors import ConfigError, ModelError

@@ -23,11 +23,11 @@ def pytest_collection_modifyitems(items):
 
 
 def wide_miniature():
-    """The shipped miniature, its heads widened to a size that vLLM's attention for CPUs knows."""
-    from mars_env.agents.widening import widen_heads
+    """The shipped miniature, its heads padded to a size that vLLM's attention for CPUs knows."""
+    from mars_env.agents.head_padding import pad_heads
     from mars_env.trainers.miniature import load
 
-    return widen_heads(load().module, 32).float().eval()
+    return pad_heads(load().module, 32).float().eval()
 
 
 @pytest.fixture(scope="session")

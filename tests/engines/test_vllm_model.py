@@ -242,7 +242,7 @@ async def test_adapters_are_refused_where_there_can_be_none(streaming, offline, 
 
 async def test_the_local_trainer_rolls_out_on_it(model, tolerance):
     """One step of MarsRL: vLLM plays, the trainer updates, vLLM gets the new weights."""
-    from mars_env.agents.widening import widen_heads
+    from mars_env.agents.head_padding import pad_heads
     from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
     from mars_env.grading import grader_for
     from mars_env.problems import load_problems
@@ -264,7 +264,7 @@ async def test_the_local_trainer_rolls_out_on_it(model, tolerance):
             team(model),
             {"miniature": Policy(trained)},
             refresh=lambda policies: model.refresh(
-                widen_heads(policies["miniature"].model, 32), version=policies["miniature"].version
+                pad_heads(policies["miniature"].model, 32), version=policies["miniature"].version
             ),
         ),
         load_problems("arithmetic", seed=0, split="train"),

@@ -1,4 +1,4 @@
-"""The Verifier of solve-verify-correct reads what came of a program's public tests, and of no others."""
+"""The Verifier of solve-verify-correct reads the results of a program's public tests, and of no others."""
 
 import asyncio
 from dataclasses import replace

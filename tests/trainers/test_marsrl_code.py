@@ -1,4 +1,4 @@
-"""MarsRL on programs, the Verifier reading what came of their public tests."""
+"""MarsRL on programs, the Verifier reading the results of their public tests."""
 
 import asyncio
 import random

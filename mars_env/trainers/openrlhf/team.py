@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mars_env.agents.registry import as_agent, make_agents
-from mars_env.agents.thinking import THINKING, Thinking
+from mars_env.agents.thinking import THINKING_MODES
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -15,12 +15,6 @@ from mars_env.types import Agent, Model, Sampling, role_of
 
 POLICY: Final = "actor"
 """Name of the weights that are trained: OpenRLHF's actor."""
-
-_THINKING: Final[Mapping[str, Thinking | None]] = {
-    "tags": THINKING,
-    "opened": Thinking(opened=True),
-    "off": None,
-}
 
 
 def make_team(
@@ -59,7 +53,7 @@ def _ours(
 ) -> dict[str, Agent]:
     if settings.agents is None:
         named = _Named(model, policy)
-        thinking = _THINKING[settings.thinking]
+        thinking = THINKING_MODES[settings.thinking]
         return {name: as_agent(named, name, sampling=sampling, thinking=thinking) for name in names}
     given = {
         "model": model,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from mars_env.agents.encoding import encode_prompt
-from mars_env.agents.prompts import prompt_text
+from mars_env.agents.requests import prompt_text
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.settings import TeamSettings

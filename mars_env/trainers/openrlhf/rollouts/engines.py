@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from mars_env.agents.context import finish_reason, room_for, without_room
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
-from mars_env.agents.prompts import check_request
+from mars_env.agents.requests import check_request
 from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Prompt, Sampling

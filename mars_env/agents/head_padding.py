@@ -1,4 +1,4 @@
-"""Wider attention heads that compute the same: for kernels that know only some head sizes."""
+"""Attention heads padded with zeros: for kernels that support only some head sizes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ try:
     import torch
     from torch import Tensor
 except ImportError as error:  # the rest of mars_env works without it
-    raise MissingExtra("widen_heads needs torch: pip install 'mars-env[hf]'") from error
+    raise MissingExtra("pad_heads needs torch: pip install 'mars-env[hf]'") from error
 
 
-def widen_heads(module: Any, head_dim: int) -> Any:
+def pad_heads(module: Any, head_dim: int) -> Any:
     """A copy of a model whose attention heads have `head_dim` dimensions, the new ones always zero.
 
     vLLM's attention for CPUs knows heads of 32, 64, 80, 96, 112 and 128 dimensions and more. A smaller model
@@ -32,7 +32,7 @@ def widen_heads(module: Any, head_dim: int) -> Any:
     Example:
         >>> from mars_env.trainers.miniature.model import build_model
         >>> narrow = build_model(seed=0)
-        >>> wide = widen_heads(narrow, 32)
+        >>> wide = pad_heads(narrow, 32)
         >>> ids = torch.tensor([[5, 6, 7]])
         >>> torch.allclose(narrow(input_ids=ids).logits, wide(input_ids=ids).logits, atol=1e-3)
         True
@@ -44,7 +44,7 @@ def widen_heads(module: Any, head_dim: int) -> Any:
     if rest or times < 1:
         raise ConfigError(f"head_dim must be a multiple of the model's {old}, got {head_dim}")
     if kind != "default":
-        raise ConfigError(f"only default rotary embeddings can be widened, these are {kind!r}")
+        raise ConfigError(f"only default rotary embeddings can be padded, these are {kind!r}")
     config.head_dim = head_dim
     half = torch.arange(old // 2)
     places = torch.cat([half * times, head_dim // 2 + half * times])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from mars_env.agents.widening import widen_heads
+from mars_env.agents.head_padding import pad_heads
 from mars_env.errors import ConfigError
 
 SHAPE = {
@@ -38,7 +38,7 @@ def llama(tiny_module):
 @torch.no_grad()
 def test_wide_heads_compute_the_same(make, times, tiny_module):
     narrow = randomised(make(tiny_module))
-    wide = widen_heads(narrow, 8 * times)
+    wide = pad_heads(narrow, 8 * times)
     ids = torch.randint(50, (2, 40), generator=torch.Generator().manual_seed(1))
     expected = narrow(input_ids=ids).logits
     assert expected.std() > 0.3
@@ -47,9 +47,9 @@ def test_wide_heads_compute_the_same(make, times, tiny_module):
     assert getattr(narrow.config, "head_dim", 8) == 8  # unchanged
 
 
-def test_what_cannot_be_widened_is_refused(tiny_module):
+def test_what_cannot_be_padded_is_refused(tiny_module):
     with pytest.raises(ConfigError, match="multiple of the model's 8, got 12"):
-        widen_heads(tiny_module(), 12)
+        pad_heads(tiny_module(), 12)
     scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
     with pytest.raises(ConfigError, match="default rotary"):
-        widen_heads(tiny_module(rope_parameters=scaled), 16)
+        pad_heads(tiny_module(rope_parameters=scaled), 16)
