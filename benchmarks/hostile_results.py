@@ -57,7 +57,7 @@ def show(name: str, seconds: list[float]) -> None:
 
 @asynccontextmanager
 async def executor(answer: bytes) -> AsyncIterator[str]:
-    """The address of a remote executor, in a process of its own, that always gives one answer."""
+    """The address of a remote executor, in a separate process, that always gives the same answer."""
     command = [sys.executable, "-c", EXECUTOR]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
@@ -97,7 +97,7 @@ async def main(backend: str) -> None:
             while not hostile.done() and len(seconds) < 40:
                 seconds.append(await honest(grader))
             assert str((await hostile).verdict) == "WRONG"
-        show(f"beside {name}", seconds)
+        show(f"during {name}", seconds)
     for name, answer in ANSWERS.items():
         async with executor(answer) as address:
             pool, seconds = Pool(f"remote:{address}", slots=1), []
@@ -107,7 +107,7 @@ async def main(backend: str) -> None:
                     seconds.append(await honest(grader))
                 await hostile
             await pool.aclose()
-        show(f"beside a remote executor that answers {name}", seconds)
+        show(f"during a remote executor's answer of {name}", seconds)
     await grader.aclose()
 
 

@@ -1,7 +1,7 @@
-"""What users' functions, model servers and files give, checked: numbers, token ids, completions.
+"""Checks of values from users' functions, model servers and files: numbers, token ids, completions.
 
-Each function returns the value that may be used, or raises a `ValueError` that says in a few words what was
-wrong. Callers say where, and raise an error of their own kind.
+Each function returns a value that is safe to use, or raises a `ValueError` that says in a few words what is
+wrong. Callers add where it happened, and raise an error of their own type.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 from mars_env.types import Action, Completion
 
 MOST_TOKENS = 2**40
-"""A count of tokens above this is taken for nonsense."""
+"""A larger count of tokens is rejected as nonsense."""
 
 MOST_TOKEN_ID = 2**48
 """No vocabulary is larger."""
 
 SLACK = 0.01
-"""How far a log-probability may lie above 0: engines round in bfloat16."""
+"""How far a log-probability may be above 0: engines round in bfloat16."""
 
 
 def finite(value: object) -> float:
-    """A finite number as a float; booleans and numpy's scalars count as numbers, texts do not.
+    """A finite number as a float. Booleans and numpy's scalars count as numbers; texts do not.
 
     Raises:
-        ValueError: It is something else, infinite or NaN.
+        ValueError: It is not a number, or is infinite or NaN.
 
     Example:
         >>> finite(True), finite(2)
@@ -49,10 +49,10 @@ def finite(value: object) -> float:
 
 
 def count(value: object, most: int = MOST_TOKENS) -> int:
-    """A whole number from 0.
+    """A whole number, 0 or more.
 
     Raises:
-        ValueError: It is something else (a boolean, a text, a float), negative, or more than `most`.
+        ValueError: It is not a whole number (a boolean, a text, a float), is negative, or exceeds `most`.
 
     Example:
         >>> count(3)
@@ -67,10 +67,10 @@ def count(value: object, most: int = MOST_TOKENS) -> int:
 
 
 def token_ids(values: object) -> tuple[int, ...]:
-    """Token ids: whole numbers from 0.
+    """Token ids: whole numbers, 0 or more.
 
     Raises:
-        ValueError: One is something else.
+        ValueError: One of them is not a token id.
 
     Example:
         >>> token_ids([5, 0])
@@ -87,10 +87,10 @@ def token_ids(values: object) -> tuple[int, ...]:
 
 
 def logprobs(values: object) -> tuple[float, ...]:
-    """Natural logarithms of probabilities: finite and at most 0, rounding apart.
+    """Natural logarithms of probabilities: finite and, apart from rounding, at most 0.
 
     Raises:
-        ValueError: One is something else.
+        ValueError: One of them is not a log-probability.
 
     Example:
         >>> logprobs([-0.5, 0, 0.0001])
@@ -109,18 +109,18 @@ def logprobs(values: object) -> tuple[float, ...]:
 
 
 def check_action(action: object) -> Action:
-    """An agent's action: a text, and completions whose numbers can be stored and trained on.
+    """Check an agent's action: a text, and completions whose numbers can be stored and trained on.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: Says what is wrong.
 
     Example:
         >>> check_action("4")
         Traceback (most recent call last):
-        ValueError: a str stands where an Action was asked for
+        ValueError: expected an Action, got a str
     """
     if not isinstance(action, Action):
-        raise ValueError(f"a {type(action).__name__} stands where an Action was asked for")
+        raise ValueError(f"expected an Action, got a {type(action).__name__}")
     if not isinstance(action.text, str):
         raise ValueError(f"the action's text is {shown(action.text)}, not a text")
     for completion in action.completions:
@@ -129,7 +129,7 @@ def check_action(action: object) -> Action:
 
 
 def check_completion(completion: object) -> Completion:
-    """A completion whose ids, log-probabilities and counts are numbers that can be stored.
+    """Check a completion: its ids, log-probabilities and counts are numbers that can be stored.
 
     Raises:
         ValueError: Says which field is wrong.
@@ -140,7 +140,7 @@ def check_completion(completion: object) -> Completion:
         ValueError: '0.0' is not a log-probability
     """
     if not isinstance(completion, Completion):
-        raise ValueError(f"a {type(completion).__name__} stands where a Completion was asked for")
+        raise ValueError(f"expected a Completion, got a {type(completion).__name__}")
     if not isinstance(completion.text, str):
         raise ValueError(f"a completion's text is {shown(completion.text)}, not a text")
     if not isinstance(completion.finish_reason, str):
@@ -161,7 +161,7 @@ def check_completion(completion: object) -> Completion:
 
 
 def unfit(error: ValueError) -> str:
-    """What settings lack, on one line; of pydantic's words those that say where and what.
+    """What is wrong with some settings, on one line; from pydantic's report, only the place and the reason.
 
     Example:
         >>> unfit(ValueError("too many rounds"))
@@ -176,7 +176,7 @@ def unfit(error: ValueError) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as a message names it: plain values cut to a few words, others by their type.
+    """A value as it appears in a message: plain values, cut to a few words; others by their type.
 
     Example:
         >>> shown("a" * 100), shown([1, 2])

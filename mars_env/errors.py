@@ -1,4 +1,4 @@
-"""Errors, typed at the boundary they come from. Each message is one sentence: what, where, what to do."""
+"""The library's errors. Each message is one sentence: what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mars_env.text import visible
 
 
 class MarsError(Exception):
-    """Base of every error that mars_env raises on purpose; its sentence is safe to print."""
+    """Base of every error that mars_env raises on purpose. Its message is safe to print."""
 
     def __str__(self) -> str:
         return visible(super().__str__())
@@ -21,20 +21,20 @@ class ContextError(ConfigError):
 
 
 class ProblemError(MarsError, ValueError):
-    """A problem or a problem file is unfit; says file, line and field."""
+    """A problem or a problem file cannot be used; the message names file, line and field."""
 
 
 class ModelError(MarsError):
-    """A model could not answer, after the retries that make sense. The turn is given up, not scored."""
+    """A model could not answer, even after sensible retries. The turn is discarded, not scored."""
 
 
 class SandboxError(MarsError):
-    """No sandbox could be had, or one was lost. Never a fault of the program in it."""
+    """No sandbox could be started, or one was lost. Never the fault of the program in it."""
 
 
 class StoreError(MarsError):
-    """A stored run cannot be read, or was made under another configuration."""
+    """A stored run cannot be read, or was made with another configuration."""
 
 
 class MissingExtra(MarsError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed; the message names the extra that installs it."""

@@ -1,6 +1,6 @@
-"""Files that strangers may have prepared: no link is followed, nothing but a regular file is opened.
+"""Safe handling of files from strangers: links are not followed, and only regular files are opened.
 
-A run's folder may come from anywhere: a file in it may be a link, a pipe or a device.
+A run's folder may come from anywhere, so a file in it may be a link, a pipe or a device.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    r"""A draft beside a file that takes its place when all is written: the file is old or new, never half.
+    r"""A draft next to a file; it replaces the file once all is written, so the file is never half new.
 
-    A link in its place is replaced; what it points to stays as it is. A folder, pipe or device is refused.
+    If `path` is a link, the link is replaced and its target stays unchanged. A folder, pipe or device is
+    refused.
 
     Raises:
         OSError: It cannot be written.
@@ -47,7 +48,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file by `whole`; lone surrogates, which UTF-8 does not have, become question marks.
+    """Write a text file with `whole`; lone surrogates, which UTF-8 cannot encode, become question marks.
 
     Raises:
         OSError: It cannot be written.
@@ -57,9 +58,9 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def open_new(path: Path) -> IO[str]:
-    """A new text file in the place of what is there, for one that is written bit by bit.
+    """Open a new text file that will be written bit by bit; it replaces what is at `path`.
 
-    A link in its place is replaced; what it points to stays as it is.
+    If `path` is a link, the link is replaced and its target stays unchanged.
 
     Raises:
         OSError: It cannot be written.
@@ -70,18 +71,18 @@ def open_new(path: Path) -> IO[str]:
 
 
 def _require_replaceable(path: Path) -> None:
-    """A folder, pipe or device is not replaced: root would lose ``/dev/null`` to a file."""
+    """Refuse to replace a folder, pipe or device: root could otherwise overwrite ``/dev/null``."""
     with suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
 
 
 def open_regular(path: Path, mode: str = "rb") -> IO[Any]:
     """Open a regular file: ``"rb"`` to read it, ``"a"`` to append text to it, ``"r+b"`` to change it.
 
     Raises:
-        OSError: It is a link or no regular file, or cannot be opened.
+        OSError: It is a link or not a regular file, or cannot be opened.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -89,8 +90,8 @@ def open_regular(path: Path, mode: str = "rb") -> IO[Any]:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)
-        raise OSError(f"{name} is no regular file")
+        raise OSError(f"{name} is not a regular file")
 
     if path.is_symlink():
-        raise OSError(f"{path} is a link, and a link in a stored run is not followed")
+        raise OSError(f"{path} is a link, and links in a stored run are not followed")
     return open(path, mode, opener=opener, encoding=None if "b" in mode else "utf-8")

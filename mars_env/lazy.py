@@ -1,4 +1,4 @@
-"""Imports on first use: names of packages, objects that a text names, work that waits for another package."""
+"""Imports on first use: names of packages, objects named by a text, work that waits for another package."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def lazy_names(
     package: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names live in its modules (PEP 562).
+    """``__getattr__``, ``__dir__``, ``__all__`` of a package that imports its names on first use (PEP 562).
 
-    The package's own modules are found too, whether or not somebody has imported them.
+    The package's own modules are found too, whether or not they have been imported.
 
     Args:
         package: The package's ``__name__``.
-        places: The module of every public name.
+        places: Maps each public name to its module.
 
     Example:
         >>> getattr_, _, names = lazy_names("mars_env", {"Problem": "mars_env.types"})
@@ -35,7 +35,7 @@ def lazy_names(
     def find(name: str) -> Any:
         if name in places:
             found = getattr(import_module(places[name]), name)
-            setattr(sys.modules[package], name, found)  # found at once from now on
+            setattr(sys.modules[package], name, found)  # later look-ups find it directly
             return found
         try:
             if not name.startswith("_"):
@@ -49,11 +49,11 @@ def lazy_names(
 
 
 def after_import(module: str, then: Callable[[], None]) -> None:
-    """Call a function as soon as a module has been imported: now, or right after somebody imports it.
+    """Call a function once a module has been imported: now, or right after its import.
 
     Args:
         module: Its full name.
-        then: What to do. Its errors reach whoever imports the module.
+        then: The function. Its errors propagate to the code that imports the module.
 
     Example:
         >>> after_import("sys", lambda: print("sys is there"))
@@ -66,7 +66,7 @@ def after_import(module: str, then: Callable[[], None]) -> None:
 
 
 class _Watch:
-    """A finder of one module, which the finders after it find; it only wraps their loader."""
+    """A finder for one module: lets the later finders find it, and wraps the loader that they return."""
 
     def __init__(self, module: str, then: Callable[[], None]) -> None:
         self.module = module
@@ -87,7 +87,7 @@ class _Watch:
 
 
 class _Loader:
-    """Loads a module as its own loader does, puts that one back in its place, and calls the function."""
+    """Loads a module with its own loader, restores that loader, and calls the function."""
 
     def __init__(self, loader: Any, watch: _Watch) -> None:
         self._loader = loader
@@ -104,10 +104,10 @@ class _Loader:
 
 
 def resolve(name: str) -> Any:
-    """The object that ``"module:attribute"`` names: how the command line takes a user's own parts.
+    """The object named by ``"module:attribute"``; this is how the command line accepts a user's own parts.
 
     Raises:
-        ConfigError: The module or the attribute is not there.
+        ConfigError: There is no such module or attribute.
 
     Example:
         >>> resolve("mars_env.envs.rewards:outcome").__name__

@@ -1,4 +1,4 @@
-"""Who plays: functions as agents, and an agent for every name, from agents given by name or by role."""
+"""Players: functions as agents, and an agent for every name, from agents given by name or by role."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class FunctionAgent:
 
     The function is called once for each of the n actions. If it has a parameter ``seed``, it gets a
     different seed each time. A sync function runs in the event loop and blocks everything else until it
-    returns: write one that waits (for a network, say) as async. Its turns cannot be trained on, unless it
-    returns actions with completions.
+    returns, so write a function that waits (for a network, for example) as async. Its turns cannot be trained
+    on, unless it returns actions with completions.
 
     Args:
         function: The function.

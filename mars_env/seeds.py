@@ -8,8 +8,8 @@ import hashlib
 def derive_seed(*parts: int | str) -> int:
     """A 63-bit seed that depends on every part and on nothing else.
 
-    The same parts give the same seed in any process, on any machine, in any order of asking;
-    this is what makes rollouts independent of concurrency.
+    The same parts give the same seed in any process, on any machine and in any order of calls, so
+    rollouts do not depend on concurrency.
 
     Example:
         >>> derive_seed(0, "aime/3#1", "0.2") == derive_seed(0, "aime/3#1", "0.2")

@@ -1,4 +1,4 @@
-"""Calling async code from sync code, whether or not an event loop is running in this thread."""
+"""Call async code from sync code, whether or not an event loop is running in this thread."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on a background event loop and return its result.
 
     Works inside a notebook or a server, where `asyncio.run` would refuse. All calls share one
-    loop (one a process: a forked child gets its own), so that what an async object keeps
-    between calls (a connection pool, say) stays valid. Ctrl-C cancels the coroutine, and waits up to
-    five seconds until it has put its things away.
+    loop per process (a forked child gets a new one), so what an async object keeps between calls (a
+    connection pool, for example) stays valid. Ctrl-C cancels the coroutine and waits up to five seconds
+    for it to clean up.
 
     Example:
         >>> async def double(x): return 2 * x
@@ -59,7 +59,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, owner: int) -> None:
-    """At the interpreter's end: what async objects hold in the loop (connections, say) is closed with it."""
+    """At interpreter exit: stop the loop and close what async objects hold in it, such as connections."""
     if owner != os.getpid():
         return  # a forked child: the thread is its parent's
     loop.call_soon_threadsafe(loop.stop)
@@ -70,7 +70,7 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, owner: int) 
 
 
 async def maybe_await(value: T | Awaitable[T]) -> T:
-    """The value itself, or what it gives when awaited: lets users' functions be sync or async."""
+    """The value, awaited if it is awaitable: lets users' functions be sync or async."""
     if inspect.isawaitable(value):
         result: T = await value
         return result

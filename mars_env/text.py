@@ -1,7 +1,7 @@
-"""Foreign text on its way to a terminal, a log or a page: what is shown of it steers nothing.
+"""Make foreign text safe for a terminal, a log or a page: no character of it acts as a command there.
 
-Texts of models, problem files, stored runs, servers and exceptions are foreign. They pass through here:
-`visible` keeps lines, `one_line` makes one, `described` is for exceptions, and `logger` for log records.
+Texts from models, problem files, stored runs, servers and exceptions are foreign. They pass through here:
+`visible` keeps lines, `one_line` joins them, `described` is for exceptions, and `logger` for log records.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import traceback
 import unicodedata
 
 MOST_WORDS = 300
-"""How many characters of an exception's own words are shown."""
+"""How many characters of an exception's message are shown."""
 
 
 class _Visible(dict[int, str]):
-    """Shown forms by code point, worked out on first use."""
+    """Visible forms by code point, computed on first use."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -33,10 +33,10 @@ _SHOWN = _Visible()
 
 
 def visible(text: str) -> str:
-    r"""The text with every character escaped that a reader does not see but a terminal obeys.
+    r"""The text with every character escaped that a reader cannot see or that a terminal obeys.
 
     These are control characters (C0, C1, escape), bidirectional and zero-width ones, line and paragraph
-    separators, lone surrogates, private and unassigned ones. Lines, tabs and spaces stay.
+    separators, lone surrogates, private and unassigned ones. Newlines, tabs and spaces stay.
 
     Example:
         >>> print(visible("a\x1b[31mb\n\u202ec\u2028"))
@@ -58,7 +58,7 @@ def one_line(text: str, width: int = 100) -> str:
 
 
 def described(error: BaseException) -> str:
-    r"""An exception's type and the beginning of its words, on one line.
+    r"""An exception's type and the start of its message, on one line.
 
     Example:
         >>> described(ValueError("no\nanswer"))
@@ -66,14 +66,14 @@ def described(error: BaseException) -> str:
     """
     try:
         words = one_line(str(error), MOST_WORDS)
-    except Exception:  # a foreign class may have no words
+    except Exception:  # a foreign class may fail to describe itself
         words = ""
     name = type(error).__name__
     return f"{name}: {words}" if words else name
 
 
 def logger(name: str) -> logging.Logger:
-    r"""The logger of a module: its records, tracebacks too, are made visible before a handler sees them.
+    r"""A module's logger. Its records and tracebacks pass through `visible` before a handler sees them.
 
     Example:
         >>> log = logger("mars_env.example")
@@ -82,7 +82,7 @@ def logger(name: str) -> logging.Logger:
         (True, '␛[2J')
     """
     log = logging.getLogger(name)
-    log.addFilter(_show)  # added once only, however often it is asked for
+    log.addFilter(_show)  # added only once, however often this is called
     return log
 
 

@@ -1,8 +1,8 @@
 """The nouns of mars_env: frozen values, and the protocols that users implement.
 
-Every other module speaks in these. Nothing here imports anything of the library.
+Every other module uses these. Nothing here imports anything else from the library.
 A rollout is a tree of turns: a `Turn` is one action of one agent on one observation, and
-names its parent, so that an episode, a grouped rollout and a tree search are one record.
+names its parent, so that an episode, a grouped rollout and a tree search have one format.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 Observation = Mapping[str, str | int]
-"""What an agent sees: named fields of text or small integers; never a reference."""
+"""What an agent sees: named fields of text or small integers. Never the reference answer."""
 
 Message = Mapping[str, str]
 """One chat message: ``{"role": "system" | "user" | "assistant", "content": text}``."""
 
 Prompt = str | Sequence[int] | Sequence[Message]
-"""A raw text, exact token ids, or chat messages to be rendered by the model's own template."""
+"""A raw text, exact token ids, or chat messages that the model's own template renders."""
 
 
 FinishReason = Literal["stop", "length", "context", "content_filter"]
-"""Why a completion ended: by itself, at its own limit, at the end of the model's context, or by a filter."""
+"""Why a completion ended: by itself, at its token limit, at the end of the model's context, by a filter."""
 
 INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -34,11 +34,11 @@ INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
         "content_filter": "the server's content filter ended the completion",
     }
 )
-"""The finish reasons that are a fault of the set-up, each with a sentence that says so."""
+"""The finish reasons that the set-up causes, not the model, each with a sentence for messages."""
 
 
 class Verdict(StrEnum):
-    """What a grader found. UNKNOWN is a fault of the machinery, never of the answer."""
+    """A grader's finding. UNKNOWN means that the machinery failed; it says nothing about the answer."""
 
     CORRECT = "CORRECT"
     WRONG = "WRONG"
@@ -53,9 +53,9 @@ class Problem:
         id: Unique within its set.
         statement: What the agents read.
         reference: What the grader compares with, as plain data: the answer's text for
-            mathematics, the tests for code. Never part of an observation or an info.
+            mathematics, the tests for code. Never part of an observation or an info dict.
         kind: Which grader judges it.
-        metadata: Plain data: ``source``, ``licence``, ``level`` and whatever the set adds.
+        metadata: Plain data: ``source``, ``licence``, ``level`` and whatever else the set adds.
 
     Example:
         >>> Problem("p1", "What is 2 + 2?", "4").kind
@@ -76,9 +76,9 @@ class Grade:
     Attributes:
         verdict: CORRECT, WRONG or UNKNOWN.
         score: In [0, 1]; None if and only if the verdict is UNKNOWN.
-        reason: One sentence: why WRONG or UNKNOWN.
-        feedback: What a refining agent may read; holds nothing of private tests or references.
-        seconds: Time the judgement took.
+        reason: One sentence: why it is WRONG or UNKNOWN.
+        feedback: What a refining agent may read; contains nothing from private tests or references.
+        seconds: How long the judgement took.
         backend: What judged it, e.g. ``"integer"``, ``"symbolic"``, ``"bubblewrap"``.
         tokens: Tokens that a model sampled to judge it.
 
@@ -99,21 +99,21 @@ class Grade:
 
     def __post_init__(self) -> None:
         if not isinstance(self.verdict, Verdict):
-            raise ValueError(f"a grade's verdict is a Verdict, got {self.verdict!r}")
+            raise ValueError(f"a grade's verdict must be a Verdict, got {self.verdict!r}")
         if (self.score is None) != (self.verdict is Verdict.UNKNOWN):
             raise ValueError(f"a {self.verdict} grade cannot have the score {self.score!r}")
         score: Any = self.score  # a user's grader may give anything
         if score is not None:
             if not _is_number(score) or not 0.0 <= score <= 1.0:
-                raise ValueError(f"a score must lie in [0, 1], got {score!r}")
-            object.__setattr__(self, "score", float(score))  # numpy's numbers cannot be stored
+                raise ValueError(f"a score must be in [0, 1], got {score!r}")
+            object.__setattr__(self, "score", float(score))  # the store cannot write numpy's numbers
         if not all(isinstance(text, str) for text in (self.reason, self.feedback, self.backend)):
-            raise ValueError("a grade's reason, feedback and backend are texts")
+            raise ValueError("a grade's reason, feedback and backend must be texts")
         seconds: Any = self.seconds
         if not _is_number(seconds) or not -math.inf < seconds < math.inf or abs(seconds) > 1e300:
-            raise ValueError(f"a grade's seconds are a finite number, got {seconds!r}")
+            raise ValueError(f"a grade's seconds must be a finite number, got {seconds!r}")
         if type(self.tokens) is not int or self.tokens < 0:
-            raise ValueError(f"a grade's tokens are a count, got {self.tokens!r}")
+            raise ValueError(f"a grade's tokens must be a count, got {self.tokens!r}")
 
     @classmethod
     def correct(cls, **details: Any) -> Grade:
@@ -127,7 +127,7 @@ class Grade:
 
     @classmethod
     def unknown(cls, reason: str, **details: Any) -> Grade:
-        """An UNKNOWN grade: the machinery failed, nothing is known of the answer."""
+        """An UNKNOWN grade: the machinery failed, so nothing is known about the answer."""
         return cls(Verdict.UNKNOWN, None, reason, **details)
 
 
@@ -140,12 +140,12 @@ class Sampling:
         top_p: Nucleus; training refuses values below 1.
         top_k: 0 means all tokens; training refuses other values.
         max_tokens: Hard limit of one completion, in tokens.
-        stop: Texts that end a completion (they are left out of its text).
-        seed: The request's own seed; sample i of n uses ``derive_seed(seed, i)``.
-        overflow: What happens where prompt and limit together exceed the model's context. ``"check"``: a run
-            in which that can happen is refused before it starts, as far as it can be known; in play, a
+        stop: Texts that end a completion (its text excludes them).
+        seed: The request's seed; sample i of n uses ``derive_seed(seed, i)``.
+        overflow: What happens when prompt and limit together exceed the model's context. ``"check"``: a run
+            in which that can happen is refused before it starts, as far as this can be known; during play, a
             completion that the context cuts off is UNKNOWN and counted. ``"unknown"``: the same without
-            the check. ``"refuse"``: the check, and in play a `mars_env.errors.ContextError` ends the run.
+            the check. ``"refuse"``: the check, and during play a `mars_env.errors.ContextError` ends the run.
     """
 
     temperature: float = 1.0
@@ -159,19 +159,19 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled completion, as exactly as the model's server tells it.
+    """One sampled completion, as exactly as the model's server reports it.
 
     Attributes:
-        text: The decoded text, special tokens left out.
+        text: The decoded text, without special tokens.
         finish_reason: ``"stop"`` (it ended by itself), ``"length"`` (cut off at its own ``max_tokens``),
-            ``"context"`` (cut off before that, since the model's context was full) or ``"content_filter"``.
-        prompt_ids: Token ids that the model read; empty where the server does not tell.
-        token_ids: Token ids that were sampled, the stop token included; never re-tokenised.
+            ``"context"`` (cut off earlier, because the model's context was full) or ``"content_filter"``.
+        prompt_ids: Token ids that the model read; empty if the server does not report them.
+        token_ids: Token ids that were sampled, including the stop token; never re-tokenised.
         logprobs: One for each of ``token_ids``: natural logarithms under the distribution that
-            was sampled from, that is, after the temperature.
-        temperature: The one it was sampled at; a trainer divides its logits by it.
-        versions: Policy versions, run-length: ``((version, number of tokens), ...)``.
-        prompt_tokens: Number of prompt tokens (known to servers that do not tell the ids).
+            was sampled from, that is, after the temperature was applied.
+        temperature: The temperature that it was sampled at; a trainer divides its logits by it.
+        versions: Policy versions, run-length encoded: ``((version, number of tokens), ...)``.
+        prompt_tokens: Number of prompt tokens (known even if the server does not report the ids).
         completion_tokens: Number of sampled tokens, likewise.
     """
 
@@ -192,7 +192,7 @@ class Completion:
 
     @property
     def trainable(self) -> bool:
-        """Whether a policy can be trained on it: ids and log-probabilities are there."""
+        """Whether a policy can be trained on it: it has token ids and log-probabilities."""
         return bool(self.prompt_ids) and 0 < len(self.token_ids) == len(self.logprobs)
 
 
@@ -201,7 +201,7 @@ class Action:
     """What an agent does in one turn: a text, and the completions behind it (none, one or more).
 
     The text is what the other agents and the grader see. It may differ from the last
-    completion's (thinking blocks stripped, say); training uses the completions alone.
+    completion's text (thinking blocks removed, for example); training uses only the completions.
     """
 
     text: str
@@ -214,9 +214,9 @@ class Action:
 
     @property
     def interrupted(self) -> str:
-        """Why nothing is known of this action: the set-up, not the model, ended one of its completions.
+        """Why this action cannot be judged: the set-up, not the model, ended one of its completions.
 
-        Such an action is graded UNKNOWN and its turn has no reward. Empty for any other action.
+        Such an action is graded UNKNOWN and its turn has no reward. Empty for every other action.
 
         Example:
             >>> Action("So", (Completion("So", "context"),)).interrupted
@@ -235,18 +235,18 @@ class Turn:
 
     Attributes:
         tree_id: Id of the tree (one playing of one problem).
-        id: Its place in the tree: ``"0"`` for the first root turn, ``"0.2"`` for its third child.
+        id: Its position in the tree: ``"0"`` for the first root turn, ``"0.2"`` for its third child.
         parent_id: The parent turn's id; None for a root turn.
-        group_id: Id of the group that it is compared with when advantages are computed.
+        group_id: Id of its group: the turns that it is compared with when advantages are computed.
         agent: Who acted, e.g. ``"verifier_0"``.
         policy: Name of the weights that acted; turns of one policy train together.
         problem_id: Id of the problem.
         action: The text and the completions.
-        grade: The grader's judgement of the text, where the rules submit it to one.
-        search_score: What a search may see of it, in [0, 1]; None outside searches.
-        reward: None if it derives from an UNKNOWN grade; such turns leave their group.
-        info: Plain data that the rules note (round, verdict read, malformed ...).
-        seconds: Wall-clock time of the agent's act.
+        grade: The grader's judgement of the text, if the rules have it graded.
+        search_score: The score that a search may see, in [0, 1]; None outside searches.
+        reward: None if it depends on an UNKNOWN grade; such turns leave their group.
+        info: Plain data that the rules record (round, verdict read, malformed ...).
+        seconds: Wall-clock time that the agent took.
     """
 
     tree_id: str
@@ -275,14 +275,14 @@ class Turn:
 
     @property
     def trainable(self) -> bool:
-        """Whether all completions behind it carry token ids and log-probabilities."""
+        """Whether all its completions have token ids and log-probabilities."""
         completions = self.action.completions
         return bool(completions) and all(c.trainable for c in completions)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Turns that are compared with each other: of one input (MarsRL) or of one tree (MARS2)."""
+    """Turns that are compared with each other: those of one input (MarsRL) or of one tree (MARS2)."""
 
     id: str
     turns: tuple[Turn, ...]
@@ -296,9 +296,9 @@ class Tree:
         id: ``"<problem id>#<sample number>"``.
         problem: The problem that was played.
         turns: In the order of their ids.
-        final: Id of the turn whose text is the team's answer; None where there is none.
-        fault: Why it could not be finished (a lost model server, say); empty if it was.
-        info: Plain data about the whole of it (tokens that the final choice took, say).
+        final: Id of the turn whose text is the team's answer; None if there is none.
+        fault: Why it could not be finished (a lost model server, for example); empty if it was finished.
+        info: Plain data about the whole tree (tokens spent on the final choice, for example).
     """
 
     id: str
@@ -332,25 +332,25 @@ class Model(Protocol):
         """Sample n completions of one prompt.
 
         Raises:
-            mars_env.errors.ModelError: After the retries that make sense; the turn is given up.
+            mars_env.errors.ModelError: Even sensible retries failed; the turn is discarded.
         """
         ...
 
 
 @runtime_checkable
 class Agent(Protocol):
-    """Who acts in a role. Prompts live here, never in the environment."""
+    """Acts in a role. Agents hold the prompts; environments never do."""
 
     @property
     def policy(self) -> str:
-        """Name of the weights that act; turns of one policy train together."""
+        """Name of the weights that act; turns with the same policy train together."""
         ...
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Choose n actions, independent of each other, on one observation.
+        """Choose n actions on one observation, independently of each other.
 
         Args:
-            observation: The rules' named fields.
+            observation: The named fields that the rules show.
             n: How many samples (a group's size, or 1).
             seed: The only source of randomness.
         """
@@ -362,7 +362,7 @@ class Grader(Protocol):
     """Judges a text against a problem, from any thread or event loop."""
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """Judge one text. Never raises for what the text holds; a fault is an UNKNOWN grade."""
+        """Judge one text. Never raises because of the text's content; a fault gives an UNKNOWN grade."""
         ...
 
 
@@ -401,8 +401,8 @@ class RewardModel(Protocol):
 class Reward(Protocol):
     """The reward of one turn, a pure function of the stored tree; sync or async.
 
-    None means unknown (its grade is UNKNOWN): the turn then leaves its group. So does the turn of a reward
-    that raises, or gives something else than a finite number: see docs/faults.md.
+    None means unknown (the grade is UNKNOWN): the turn then leaves its group. The same happens if the reward
+    raises or returns anything but a finite number: see docs/faults.md.
     """
 
     def __call__(
@@ -416,5 +416,5 @@ class TeamReward(Protocol):
     """Rewards that need the whole tree (a shared team reward, tree-level terms); sync or async."""
 
     def __call__(self, tree: Tree) -> Mapping[str, float | None] | Awaitable[Mapping[str, float | None]]:
-        """New rewards by turn id; turns that are left out keep theirs."""
+        """New rewards by turn id; turns that it omits keep theirs."""
         ...

@@ -4,7 +4,7 @@
 # compiler (nvcc) for flash-attn, and NVIDIA's driver 580 or newer.
 #
 #   MAX_JOBS=4                     how many files flash-attn compiles at once: each takes some GB of memory
-#   FLASH_ATTN_CUDA_ARCHS=90       for Hopper alone, which takes a quarter of the time (80 Ampere, 100 and 120 Blackwell)
+#   FLASH_ATTN_CUDA_ARCHS=90       only for Hopper, in a quarter of the time (80: Ampere; 100 and 120: Blackwell)
 set -euo pipefail
 python=$1 venv=$2
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 pip="$venv/bin/python -m pip install --disable-pip-version-check --constraint constraints-gpu.txt"
 
-# 1. vLLM, which brings the one torch that its kernels are compiled for. A torch that comes first would be another one.
+# 1. vLLM, which installs the one torch that its kernels are compiled for. A torch installed first would be another one.
 $pip torch vllm
 # 2. What OpenRLHF trains with, and what flash-attn is built with.
 $pip transformers deepspeed "ray[default]" setuptools wheel packaging ninja psutil
@@ -25,6 +25,6 @@ $pip --no-build-isolation flash-attn
 # 4. OpenRLHF, and the library.
 $pip "openrlhf[vllm]"
 $pip .
-# What one of the others would have changed, or broken, is told now.
+# Report now what one of the steps changed or broke.
 "$venv/bin/python" -m pip check
 "$venv/bin/python" -c "import torch, flash_attn, vllm; print('torch', torch.__version__, 'CUDA', torch.version.cuda)"

@@ -1,4 +1,4 @@
-r"""Grading: a problem and a text in, a `Grade` out.
+r"""Grading: takes a problem and a text, returns a `Grade`.
 
 Example:
     >>> from mars_env.grading import grade
@@ -38,7 +38,7 @@ def _code() -> CodeGrader:
 
 
 def grader_for(kind: str) -> Grader:
-    """The shared grader of a kind of problem: one for each process, started when first used.
+    """The shared grader for a kind of problem: one per process, started on first use.
 
     Args:
         kind: ``"math"`` or ``"code"``.
@@ -54,7 +54,7 @@ def grader_for(kind: str) -> Grader:
         return _math()
     if kind == "code":
         return _code()
-    raise ConfigError(f"no grader judges problems of the kind {kind!r}; pass a grader of your own")
+    raise ConfigError(f"there is no grader for problems of the kind {kind!r}; pass your own")
 
 
 async def agrade(problem: Problem, text: str) -> Grade:
@@ -70,10 +70,10 @@ def grade(problem: Problem, text: str) -> Grade:
         text: What a model wrote; anything at all.
 
     Returns:
-        CORRECT, WRONG with its reason, or UNKNOWN where the machinery failed.
+        CORRECT, WRONG with its reason, or UNKNOWN if the machinery failed.
 
     Raises:
-        ConfigError: No grader judges problems of this kind.
+        ConfigError: There is no grader for problems of this kind.
 
     Example:
         >>> problem = Problem("p", "What is 5 times 5?", "25")
@@ -88,7 +88,7 @@ def grade(problem: Problem, text: str) -> Grade:
 
 
 def check_reference(problem: Problem) -> str | None:
-    """Why a problem's reference is unfit to judge by, or None; loaders refuse what is unfit.
+    """Why a problem's reference cannot be used to judge answers, or None; loaders refuse such problems.
 
     Example:
         >>> check_reference(Problem("p", "What is 5 times 5?", "25")) is None

@@ -1,4 +1,4 @@
-"""Grading stored completions in bulk: jsonl in, jsonl out, on all cores."""
+"""Grade stored completions in bulk, from jsonl to jsonl, on all cores."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def grade_file(
 
     Args:
         problems: By id.
-        completions: Rows ``{"problem_id": ..., "completion": ...}``, one JSON object a line.
-        out: Gets rows ``{"problem_id", "verdict", "score", "reason", "seconds"}`` in the order of
-            the input (``"backend"`` and ``"feedback"`` too for code). Written beside it first, and
-            put in place when complete.
-        grader: Judges every row; None takes the shared grader of each problem's kind.
-        concurrency: How many rows are judged at once; None is four for each CPU.
-        on_progress: Called with the number of rows done and of all rows.
+        completions: Rows ``{"problem_id": ..., "completion": ...}``, one JSON object per line.
+        out: Where to write rows ``{"problem_id", "verdict", "score", "reason", "seconds"}`` in the order of
+            the input (with ``"backend"`` and ``"feedback"`` for code). A draft next to it replaces it when
+            complete.
+        grader: Judges every row; None uses the shared grader for each problem's kind.
+        concurrency: How many rows are judged at once; None means four per CPU.
+        on_progress: Called with the number of rows done and the total.
 
     Returns:
         How many rows got each verdict.
 
     Raises:
-        ConfigError: A row cannot be read or names an unknown problem; says file, line and field.
+        ConfigError: A row cannot be read or names an unknown problem; the message gives file, line and field.
 
     Example:
         >>> import tempfile
@@ -84,12 +84,12 @@ def read_rows(path: Path, problems: Mapping[str, Problem]) -> Iterator[Row]:
     """The rows of a file of completions; blank lines are skipped.
 
     Raises:
-        ConfigError: The file or a row is unfit; says file, line and field.
+        ConfigError: The file or a row cannot be used; the message gives file, line and field.
     """
     try:
         file = path.open(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: the completions cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot read the completions: {error.strerror}") from error
     with file:
         lines = enumerate(file, 1)
         while True:
@@ -155,7 +155,7 @@ async def _grade_rows(
     at_once: int,
     write: Callable[[Problem, Grade], None],
 ) -> None:
-    """Judge rows concurrently and write them in order, holding no more than a few in memory."""
+    """Judge rows concurrently and write them in order, with only a few in memory at a time."""
     waiting: asyncio.Queue[tuple[Problem, asyncio.Task[Grade]] | None] = asyncio.Queue(4 * at_once)
     slots = asyncio.Semaphore(at_once)
 
@@ -163,7 +163,7 @@ async def _grade_rows(
         async with slots:
             try:
                 return await (grader or grader_for(problem.kind)).grade(problem, text)
-            except Exception as error:  # one poisoned problem costs one verdict, not those of all others
+            except Exception as error:  # one poisoned problem costs one verdict, not all the others
                 return Grade.unknown(f"the grader raised {described(error)}")
 
     async def feed() -> None:

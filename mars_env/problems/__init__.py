@@ -1,4 +1,4 @@
-"""Problem sets: embedded generators, files, and the real sets of the Hugging Face hub."""
+"""Problem sets: embedded generators, files, and the real sets from the Hugging Face hub."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
 """The embedded `arithmetic` set: chained additions and subtractions modulo 1000, with written steps.
 
-Made for the miniature: a start value, then one to six terms, each with a letter of its own, so
+Made for the miniature: a start value, then one to six terms, each with its own letter, so
 that a solution is a list of steps that can be checked, continued and repaired one by one.
 """
 
@@ -28,16 +28,16 @@ def arithmetic_problems(
 
     The start is uniform in 0 to 999, the number of terms uniform between its limits, each term's sign
     uniform and its size uniform in 0 to 99. Metadata: ``start``; ``terms``, the signed integers;
-    ``signs``, 1 or -1 for each (they tell "+ 0" from "- 0"); ``level``, the number of terms.
+    ``signs``, 1 or -1 for each term (to distinguish "+ 0" from "- 0"); ``level``, the number of terms.
 
     Args:
         seed: The set's seed.
         split: ``"train"`` (the default) or ``"test"``; no statement is in both.
-        min_terms: Fewest terms.
-        max_terms: Most terms, at most 25 (the letters b to z).
+        min_terms: The smallest number of terms.
+        max_terms: The largest number of terms, at most 25 (the letters b to z).
 
     Raises:
-        ConfigError: The limits make no sense, or the split is unknown.
+        ConfigError: The limits are invalid, or the split is unknown.
 
     Example:
         >>> problem = arithmetic_problems(seed=0)[0]
@@ -78,7 +78,7 @@ def statement(start: int, terms: Sequence[int], signs: Sequence[int]) -> str:
 
 
 def values(problem: Problem) -> tuple[int, ...]:
-    """The value of every letter, the start first; each lies in 0 to 999.
+    """The value of every letter, starting with the start value; each is in 0 to 999.
 
     Example:
         >>> values(Problem("p", "", "", metadata={"start": 882, "terms": [-27, -65, 64]}))
@@ -91,7 +91,7 @@ def values(problem: Problem) -> tuple[int, ...]:
 
 
 def written_steps(problem: Problem) -> tuple[str, ...]:
-    """The solution, one line a letter.
+    """The solution, one line per letter.
 
     Example:
         >>> example = {"start": 20, "terms": [-27, 0], "signs": [-1, 1]}
@@ -131,4 +131,4 @@ def _draw(count: int, rng: random.Random) -> Draft:
 
 
 LOADERS = {"arithmetic": arithmetic_problems}
-"""The set by its name, for the registry."""
+"""The set's loader by name, for the registry."""

@@ -1,6 +1,6 @@
-r"""Code problems from rows: of LiveCodeBench, APPS, TACO, CodeContests, DeepCoder, HumanEval, MBPP, and ours.
+r"""Code problems from rows of LiveCodeBench, APPS, TACO, CodeContests, DeepCoder, HumanEval, MBPP, our form.
 
-The reference of a code problem is plain data, the same for all of them:
+The reference of a code problem is plain data, in one format for all of them:
 
 - ``form``: ``"stdin"``, ``"function_call"`` or ``"asserts"``.
 - ``tests``: each with ``public`` and, by form: ``input`` and ``output`` texts; ``arguments`` (a list) and
@@ -8,10 +8,10 @@ The reference of a code problem is plain data, the same for all of them:
   ``check(candidate)``, to be called).
 - ``stdin``: ``exact``, ``tolerance``, ``checker`` (source of a program that decides).
 - ``function_call``: ``fn_name``, ``method`` (of a class ``Solution``), ``tolerance``.
-- ``asserts``: ``entry_point``, ``prompt`` (the beginning of the program, if it is one), ``imports``.
+- ``asserts``: ``entry_point``, ``prompt`` (the start of the program, if it is one), ``imports``.
 - ``prelude``: whether well-known names are imported for the program, as LeetCode and LiveCodeBench do.
-- ``time_limit`` (CPU seconds of one test) and ``memory_limit`` (bytes), where the row states them.
-- ``solutions``: reference solutions, for checking the problem itself.
+- ``time_limit`` (CPU seconds for one test) and ``memory_limit`` (bytes), if the row states them.
+- ``solutions``: reference solutions, to check the problem itself.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from mars_env.problems.rows import BadField, Row, plain, read_problems, text_of
 from mars_env.types import Problem
 
 MAX_UNPACKED = 1 << 30
-"""Bytes that a compressed field may grow to."""
+"""The largest size of a compressed field after unpacking, in bytes."""
 
 LEAST_SECONDS, MOST_SECONDS = 0.01, 3600.0
-"""A shorter or longer time limit of a test is set aside."""
+"""A shorter or longer time limit of a test is ignored."""
 
 LEAST_BYTES, MOST_BYTES = 4 << 20, 1 << 40
-"""So is a smaller or larger memory limit."""
+"""A smaller or larger memory limit is ignored."""
 
 MAX_SOLUTIONS = 3
-"""Reference solutions that are kept."""
+"""How many reference solutions are kept."""
 
 
 def is_code_row(row: Row) -> bool:
-    """Whether a row is a code problem's.
+    """Whether a row is a code problem.
 
     Example:
         >>> is_code_row({"id": "a", "entry_point": "f", "tests": ["assert f(1) == 1"]})
@@ -69,11 +69,11 @@ def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
     r"""A set of code problems from a jsonl or parquet file, or from all of them in a folder.
 
     Args:
-        path: Its rows are of any form that `code_problem_from_row` takes.
+        path: Its rows may have any form that `code_problem_from_row` accepts.
         licence: Recorded for reports.
 
     Raises:
-        ProblemError: A row is bad (says file, line and field), or there is none.
+        ProblemError: A row is bad (the message gives file, line and field), or there is none.
 
     Example:
         >>> import tempfile
@@ -103,12 +103,12 @@ def code_problem_from_row(
 
     Args:
         row: See `docs/code-grading.md` for the forms.
-        default_id: The id, where the row has none.
-        source: Where it comes from, for the metadata.
-        licence: Likewise.
+        default_id: The id if the row has none.
+        source: Where the row comes from, for the metadata.
+        licence: The row's licence, for the metadata.
 
     Raises:
-        BadField: A field is missing or unfit; a `ValueError`.
+        BadField: A field is missing or cannot be used; a `ValueError`.
 
     Example:
         >>> row = {"id": "twice", "prompt": "Return twice x.", "mode": "function_call", "fn_name": "twice",
@@ -118,7 +118,7 @@ def code_problem_from_row(
     """
     reference = _reference(row)
     if not reference["tests"]:
-        raise BadField("tests", "holds no test")
+        raise BadField("tests", "contains no test")
     metadata = {
         "source": source,
         "licence": licence,
@@ -154,7 +154,7 @@ def _id(row: Row, default: str | None) -> str:
 def _statement(row: Row, reference: Mapping[str, Any]) -> str:
     field = next((name for name in _STATEMENTS if row.get(name)), "prompt")
     if not isinstance(row.get(field), str) or not row[field].strip():
-        raise BadField(field, "must be a text that is not empty")
+        raise BadField(field, "must be a non-empty text")
     text: str = row[field]
     if row.get("starter_code"):
         text = (
@@ -196,7 +196,7 @@ def _reference(row: Row) -> dict[str, Any]:
         return {**common, **_inputs_and_outputs(tests, row, "tests")}
     if isinstance(tests, Sequence):
         return {**common, **_listed(row, list(tests))}
-    raise BadField("tests", "is missing: this is no code problem of a known form")
+    raise BadField("tests", "is missing: the row is not a code problem in a known form")
 
 
 def _stdin(row: Row, tests: list[Any], *, public: int = 0) -> dict[str, Any]:
@@ -226,9 +226,9 @@ def _text_lines(value: Any, field: str) -> str:
 
 
 def _inputs_and_outputs(data: Any, row: Row, field: str) -> dict[str, Any]:
-    """APPS and TACO (``{"inputs", "outputs", "fn_name"?}``), and our own function calls."""
+    """APPS and TACO (``{"inputs", "outputs", "fn_name"?}``), and function calls in our own form."""
     if not isinstance(data, Mapping):
-        raise BadField(field, "must hold 'inputs' and 'outputs'")
+        raise BadField(field, "must contain 'inputs' and 'outputs'")
     inputs, outputs = _list(data.get("inputs"), "inputs"), _list(data.get("outputs"), "outputs")
     if len(inputs) != len(outputs):
         raise BadField("outputs", f"has {len(outputs)} entries for {len(inputs)} inputs")
@@ -262,13 +262,13 @@ def _inputs_and_outputs(data: Any, row: Row, field: str) -> dict[str, Any]:
 
 
 def _parsed(value: Any) -> Any:
-    """Arguments that are given as JSON texts, one a line."""
+    """Arguments from JSON texts, one per line."""
     if not isinstance(value, str):
         return value
     try:
         return [json.loads(line) for line in value.split("\n") if line.strip()]
     except ValueError as error:
-        raise BadField("inputs", f"holds a line that is not JSON ({error})") from error
+        raise BadField("inputs", f"contains a line that is not JSON ({error})") from error
 
 
 def _live_code_bench(row: Row) -> dict[str, Any]:
@@ -323,24 +323,24 @@ def _test_cases(value: Any, field: str) -> list[Any]:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Loads texts, numbers, lists and mappings; a pickle that names any class or function is refused."""
+    """Loads texts, numbers, lists and mappings; refuses a pickle that names any class or function."""
 
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module}.{name}, and only plain data is admitted")
+        raise pickle.UnpicklingError(f"it names {module}.{name}, but only plain data is allowed")
 
 
 def unpack(text: str, field: str) -> Any:
-    """Decode base64 of zlib of a pickle that holds plain data alone.
+    """Decode base64 of zlib of a pickle that contains only plain data.
 
     Raises:
-        BadField: It is something else; names the field.
+        BadField: It is something else; the message names the field.
 
     Example:
         >>> unpack(base64.b64encode(zlib.compress(pickle.dumps('[1]'))).decode(), "tests")
         '[1]'
         >>> unpack(base64.b64encode(zlib.compress(pickle.dumps(print))).decode(), "tests")
         Traceback (most recent call last):
-        mars_env.problems.rows.BadField: field 'tests' cannot be unpickled (it names builtins.print, and only plain data is admitted)
+        mars_env.problems.rows.BadField: field 'tests' cannot be unpickled (it names builtins.print, but only plain data is allowed)
     """  # noqa: E501
     try:
         unzip = zlib.decompressobj()
@@ -355,7 +355,7 @@ def unpack(text: str, field: str) -> Any:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except pickle.UnpicklingError as error:
         raise BadField(field, f"cannot be unpickled ({error})") from error
-    except Exception as error:  # a broken pickle raises almost anything
+    except Exception as error:  # a broken pickle can raise almost anything
         raise BadField(field, f"cannot be unpickled ({type(error).__name__})") from error
 
 
@@ -364,7 +364,7 @@ def _code_contests(row: Row) -> dict[str, Any]:
     for field, public in (("public_tests", True), ("private_tests", False), ("generated_tests", False)):
         tests = row.get(field) or {}
         if not isinstance(tests, Mapping):
-            raise BadField(field, "must hold 'input' and 'output'")
+            raise BadField(field, "must contain 'input' and 'output'")
         inputs, outputs = _list(tests.get("input", []), field), _list(tests.get("output", []), field)
         if len(inputs) != len(outputs):
             raise BadField(field, f"has {len(outputs)} outputs for {len(inputs)} inputs")
@@ -403,7 +403,7 @@ def _is_assert_list(tests: Any) -> bool:
 
 
 def _listed(row: Row, tests: list[Any]) -> dict[str, Any]:
-    """DeepCoder's rows: a list of tests that say their own type."""
+    """DeepCoder's rows: a list of tests, each with its type."""
     if all(isinstance(t, Mapping) and "fn_name" in t for t in tests):
         name = str(tests[0]["fn_name"])
         given = [_parsed(t.get("input")) for t in tests]
@@ -450,15 +450,15 @@ def _tolerance(row: Row) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
-        raise BadField("tolerance", f"must be a number from 0, not {value!r}")
+        raise BadField("tolerance", f"must be a number of at least 0, not {value!r}")
     return float(value)
 
 
 def _time_limit(value: Any) -> float | None:
-    """Seconds, also from CodeContests' seconds and nanoseconds; limits of other forms are set aside.
+    """Seconds, also from CodeContests' seconds and nanoseconds; limits in other forms are ignored.
 
-    So are those that cannot be meant: infinite ones, those above `MOST_SECONDS`, and those below
-    `LEAST_SECONDS`, in which no program of Python ends.
+    Implausible limits are ignored too: infinite ones, those above `MOST_SECONDS`, and those below
+    `LEAST_SECONDS`, in which no Python program ends.
 
     Example:
         >>> _time_limit({"seconds": 1, "nanos": 500_000_000}), _time_limit(float("inf")), _time_limit("2 s")
@@ -490,7 +490,7 @@ def _solutions(row: Row) -> list[str]:
         if isinstance(value, Mapping):  # CodeContests: language 3 is Python 3
             languages, written = value.get("language") or [], value.get("solution") or []
             if not isinstance(languages, Sequence) or not isinstance(written, Sequence):
-                raise BadField(field, "must hold the lists 'language' and 'solution'")
+                raise BadField(field, "must contain the lists 'language' and 'solution'")
             value = [s for s, language in zip(written, languages, strict=False) if language == 3]
         if isinstance(value, str) and value.strip():
             return [value]

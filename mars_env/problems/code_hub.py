@@ -1,8 +1,8 @@
 """The real sets of code problems, from their data files on the Hugging Face hub or from local copies.
 
-Several of these repositories hold a dataset script, which `datasets` no longer runs: here the data files
-are read by name. Names, columns and counts are facts of the hub, as its data cards state them; where a
-revision could not be verified it is ``"main"``.
+Several of these repositories contain a dataset script, which `datasets` no longer runs, so the data files
+are read by name. Names, columns and counts are as the hub's data cards state them; a
+revision that could not be verified is ``"main"``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class CodeHubSet(RemoteSet):
     """A set of code problems.
 
     Attributes:
-        files: Patterns of the data files of each split, inside the repository.
+        files: Patterns for the data files of each split, inside the repository.
         builder: How `datasets` reads the files: ``"json"``, ``"parquet"`` or ``"arrow"``.
-        prepare: Brings a row into a form that `code_problem_from_row` takes.
+        prepare: Converts a row into a form that `code_problem_from_row` accepts.
         reference_field: The tests are the reference.
     """
 
@@ -42,11 +42,11 @@ class CodeHubSet(RemoteSet):
 
     @property
     def known_splits(self) -> Collection[str]:
-        """Those whose files are known."""
+        """The splits whose files are known."""
         return self.files
 
     def problem(self, row: Row, index: int, split: str) -> Problem:
-        """A row as a problem; raises `BadField`."""
+        """Convert a row into a problem; raises `BadField`."""
         return code_problem_from_row(
             self.prepare(row),
             default_id=f"{self.name}/{split}/{index}",
@@ -68,12 +68,12 @@ class CodeHubSet(RemoteSet):
                 data = datasets.load_dataset(self.builder, data_files=[place], split="train", streaming=True)
                 for number, row in enumerate(data, 1):
                     yield f"{self.repo}/{name}, row {number}", row
-            except Exception as error:  # the libraries below have many types for "offline"
+            except Exception as error:  # the libraries underneath have many error types for "offline"
                 raise unreachable(place, error) from error
 
 
 def human_eval_row(row: Row) -> Row:
-    r"""HumanEval: the examples in the prompt are its public tests, where they can be read as such.
+    r"""HumanEval: the examples in the prompt are the public tests, if they can be parsed.
 
     Example:
         >>> row = {"task_id": "HumanEval/0", "prompt": "def f(x):\n    '''\n    >>> f(1)\n    2\n    '''\n",
@@ -84,10 +84,10 @@ def human_eval_row(row: Row) -> Row:
     """
     prompt = text_of(row, "prompt")
     try:
-        # The quotes that close the docstring are no part of the last example's output.
+        # The quotes that close the docstring are not part of the last example's output.
         bare = "\n".join("" if line.strip() in ('"""', "'''") else line for line in prompt.split("\n"))
         examples = doctest.DocTestParser().get_examples(bare)
-    except ValueError:  # the prompt only looks like a session
+    except ValueError:  # the prompt only looks like an interactive session
         examples = []
     asserts = [
         f"assert {example.source.strip()} == {example.want.strip()}"
@@ -110,7 +110,7 @@ def _is_expression(text: str) -> bool:
 
 
 def mbpp_row(row: Row) -> Row:
-    """MBPP (sanitized): the first assert is public and shown, as it also tells the function's name.
+    """MBPP (sanitized): the first assert is public and shown, because it also tells the function's name.
 
     Example:
         >>> row = {"task_id": 2, "prompt": "Write a function to add.", "code": "def add(a, b): return a + b",
@@ -143,13 +143,13 @@ def mbpp_row(row: Row) -> Row:
 
 
 def _called(test: str, solution: str) -> str:
-    """The function that a test is about: the first name in it that the solution defines."""
+    """The function that a test calls: the first name in it that the solution defines."""
     words = "".join(c if c.isalnum() or c == "_" else " " for c in test).split()
     return next((word for word in words if f"def {word}(" in solution), "")
 
 
 def apps_row(row: Row) -> Row:
-    """APPS and TACO: rows without tests are refused when they are loaded, by name of the field."""
+    """APPS and TACO: a row without tests is refused when loaded, with an error that names the field."""
     if not row.get("input_output"):
         raise BadField("input_output", "is empty: the row has no tests")
     return {key: value for key, value in row.items() if key not in ("picture_num", "memory_limit")}
@@ -181,11 +181,11 @@ def live_code_bench(
 
     Args:
         seed: Has no effect.
-        split: There is one, ``"test"``.
-        release: ``"v1"`` to ``"v6"``: which of the data files are read; each release holds those before.
-        start: The first contest date, ``"2024-08-01"``.
-        end: The last, likewise.
-        source: A local jsonl file, or a folder that holds the repository's files by their names.
+        split: There is only one, ``"test"``.
+        release: ``"v1"`` to ``"v6"``: which data files to read; each release includes the earlier ones.
+        start: The first contest date, for example ``"2024-08-01"``.
+        end: The last contest date.
+        source: A local jsonl file, or a folder with the repository's files under their names.
 
     Raises:
         ConfigError: No such split, release or date.
@@ -203,7 +203,7 @@ def live_code_bench(
         rows = (row for name in files for row in read_rows(Path(source) / name))
     else:
         rows = read_rows(Path(source))
-    # Chosen before they are converted: unpacking private tests is most of the work.
+    # Filtered before they are converted, because unpacking private tests is most of the work.
     inside = (
         (place, row)
         for place, row in rows
@@ -289,4 +289,4 @@ CODE_HUB_SETS = (
 )
 
 LOADERS = {**{hub_set.name: hub_set.load for hub_set in CODE_HUB_SETS}, "livecodebench": live_code_bench}
-"""The sets by their names, for the registry."""
+"""The sets' loaders by name, for the registry."""

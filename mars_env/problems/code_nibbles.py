@@ -3,10 +3,10 @@
 Made for training the miniature: a hidden chain of operations from two families, arithmetic and bits;
 six outputs are shown (public tests), ten are not. Programs are short Python functions, judged in the
 sandbox like any other; `nibble_program` writes one from the names of its operations, and
-`nibble_table` tells what it computes without running anything.
+`nibble_table` gives its outputs without running anything.
 
-With two registers a function ``f(x, r)`` gives u where r is 0 and v where r is 1, each by a chain of its own:
-half of a program can be right, a test tells which, and the other half can be repaired without touching it.
+With two registers, a function ``f(x, r)`` returns u if r is 0 and v if r is 1, each computed by a separate
+chain: half of a program can be right, a test tells which half, and the other can be repaired separately.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PUBLIC = (0, 3, 6, 9, 12, 15)
 """Inputs whose outputs are shown."""
 
 LEAST_SPREAD = 4
-"""Functions whose largest and smallest output are closer are left out, and so is the identity."""
+"""Functions whose largest and smallest outputs are closer are excluded, and so is the identity."""
 
 _Operation = Callable[[int], int]
 
@@ -92,7 +92,7 @@ def nibble_program(names: Sequence[str]) -> str:
 
 
 def nibble_pair_program(u: Sequence[str], v: Sequence[str]) -> str:
-    r"""The Python function of two registers, each with a chain of operations of its own.
+    r"""The Python function with two registers, each with its own chain of operations.
 
     Raises:
         ConfigError: There is no operation of that name.
@@ -145,7 +145,7 @@ def _known(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Nibbles:
-    """The source of the set; problem i depends on the seed, the split, the options and i alone."""
+    """The source of the set; problem i depends only on the seed, the split, the options and i."""
 
     label: str
     split: Split
@@ -162,14 +162,14 @@ class Nibbles:
         rng = random.Random(derive_seed(self.label, self.split, self.seed, index))
         for _ in range(ATTEMPTS):
             if self.registers == 1:
-                chains = [self.chain(rng, arithmetic=rng.random() < 0.5)]  # it leans to one family
+                chains = [self.chain(rng, arithmetic=rng.random() < 0.5)]  # mostly from one family
             else:
                 chains = [self.chain(rng, arithmetic=True), self.chain(rng, arithmetic=False)]
             tables = [nibble_table(names) for names in chains]
             shown = nibble_examples(tables)
             if all(map(is_fit, tables)) and split_of(shown) == self.split:
                 return _problem(self.place(index), chains, tables, shown)
-        raise ConfigError(f"nibbles found no fit problem in {ATTEMPTS} draws; allow more operations")
+        raise ConfigError(f"nibbles found no suitable problem in {ATTEMPTS} draws; allow more operations")
 
     def chain(self, rng: random.Random, arithmetic: bool) -> list[str]:
         """Draw one register's operations, most of them from one family."""
@@ -188,12 +188,12 @@ class Nibbles:
         return int(number)
 
     def place(self, index: int) -> str:
-        """The id is the place."""
+        """The place is the id."""
         return f"{self.label}/{self.split}/{self.seed}/{index}"
 
 
 def nibble_examples(tables: Sequence[Sequence[int]]) -> str:
-    """What a statement shows of a function: its outputs on the public inputs, register by register.
+    """The part of a function that a statement shows: its outputs on the public inputs, by register.
 
     Example:
         >>> nibble_examples([nibble_table(["inc"])])
@@ -216,7 +216,7 @@ def is_fit(table: Sequence[int]) -> bool:
 
 
 def _calls(registers: int, inputs: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:
-    """Arguments of the tests, all of the first register first, and whose output each of them asks for."""
+    """Arguments of the tests, first those of the first register, each with the register it asks for."""
     return [((x,) if registers == 1 else (x, r), r) for r in range(registers) for x in inputs]
 
 
@@ -265,15 +265,14 @@ def nibbles_problems(
     Args:
         seed: The set's seed.
         split: ``"train"`` (the default) or ``"test"``; no shown outputs are in both.
-        level: Length of a hidden chain: a number or the fewest and the most; None is 1 to 4. (A problem's own
-            level counts the operations of all its registers.)
+        level: Length of a hidden chain: a number, or the smallest and the largest; None means 1 to 4. (A
+            problem's own level counts the operations of all its registers.)
         mix: The share of operations from the chain's own family.
-        registers: 1, or 2 for functions of x and a choice: the first register's chain leans to
-            arithmetic, the
-            second one's to bits.
+        registers: 1, or 2 for functions of x and a choice: the first register's chain is mostly
+            arithmetic, the second one's mostly bits.
 
     Raises:
-        ConfigError: The options make no sense, or the split is unknown.
+        ConfigError: The options are invalid, or the split is unknown.
 
     Example:
         >>> problem = nibbles_problems(seed=0)[0]
@@ -303,4 +302,4 @@ def nibbles_problems(
 
 
 LOADERS = {"nibbles": nibbles_problems}
-"""The set by its name, for the registry."""
+"""The set's loader by name, for the registry."""

@@ -22,18 +22,18 @@ def load_file(
 ) -> ProblemSet:
     r"""A set from a jsonl or parquet file, or from all of them in a folder.
 
-    Other fields of a row go to the metadata, with ``source`` (the file's name) and ``licence``
-    where the row has none of its own.
+    A row's other fields become metadata, with ``source`` (the file's name) and ``licence``
+    added if the row lacks them.
 
     Args:
         path: A ``.jsonl``, ``.ndjson`` or ``.parquet`` file, or a folder of such files.
-        fields: Which field of a row is ``id``, ``problem`` and ``answer``, where the names differ;
+        fields: Which field of a row is ``id``, ``problem`` and ``answer``, if the names differ;
             ``{"id": None}`` numbers the problems by file and row.
         licence: Recorded for reports.
 
     Raises:
-        ProblemError: A row is bad (says file, line and field), or there is none.
-        ConfigError: `fields` names something else than id, problem and answer.
+        ProblemError: A row is bad (the message gives file, line and field), or there is none.
+        ConfigError: `fields` has other keys than id, problem and answer.
         MissingExtra: Parquet files need the extra ``datasets``.
 
     Example:
@@ -54,28 +54,28 @@ def load_file(
     names = {**FIELDS, **(fields or {})}
     problem_field, answer_field = names["problem"], names["answer"]
     if problem_field is None or answer_field is None:
-        raise ConfigError("only the field 'id' can be None: a problem needs its text and its answer")
+        raise ConfigError("only the field 'id' can be None: a problem needs a text and an answer")
     convert = partial(_problem, path.stem, names["id"], problem_field, answer_field, licence)
     listed, _ = read_problems(read_rows(path), convert)
     if not len(listed):
-        raise ProblemError(f"{path} holds no problems")
+        raise ProblemError(f"{path} contains no problems")
     return ProblemSet(path.name, listed, licence=licence, reference_field=answer_field)
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Rows of a file, or of all jsonl and parquet files of a folder in the order of their names.
+    """Rows of a file, or of all jsonl and parquet files in a folder, in the order of their names.
 
     Yields:
         Pairs of a place (``"p.jsonl, line 3"``, ``"p.parquet, row 3"``; both count from 1) and a row.
 
     Raises:
-        ProblemError: There is no such file, or it cannot be read; says file and line.
+        ProblemError: There is no such file, or it cannot be read; the message gives file and line.
         MissingExtra: Parquet files need the extra ``datasets``.
     """
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
         if not files:
-            raise ProblemError(f"the folder {path} holds no {', '.join(SUFFIXES)} file")
+            raise ProblemError(f"the folder {path} contains no {', '.join(SUFFIXES)} file")
         for file in files:
             yield from read_rows(file)
     elif not path.exists():

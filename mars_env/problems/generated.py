@@ -1,6 +1,6 @@
-"""Endless sets made from a seed: problem i depends on the set, the split, the seed and i alone.
+"""Endless sets made from a seed: problem i depends only on the set, the split, the seed and i.
 
-Drawn with `random.Random`, whose streams stay the same over Python's and NumPy's versions.
+They draw with `random.Random`, whose streams stay the same across versions of Python and NumPy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mars_env.types import Problem
 Split = Literal["train", "test"]
 
 ATTEMPTS = 2000
-"""Draws before a generator is given up; far beyond what any template needs."""
+"""How many draws a generator may try; far more than any template needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ Accept = Callable[[str], bool]
 """Whether a statement belongs to the split that is being drawn."""
 
 Maker = Callable[[random.Random, Accept], Draft]
-"""Draws one problem; module-level functions (or partials of them) travel to worker processes."""
+"""Draws one problem; use module-level functions (or partials of them): worker processes can import them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Generated:
     """A lazy source of problems for a `ProblemSet`.
 
     Args:
-        label: First part of every id; names the set and the options that change its problems.
+        label: The first part of every id; names the set and the options that change its problems.
         split: ``"train"`` or ``"test"``; no statement is in both, whatever the seeds.
         seed: The set's seed.
         make: Draws one problem.
@@ -79,14 +79,14 @@ class Generated:
         return int(number)
 
     def place(self, index: int) -> str:
-        """The id is the place."""
+        """The place is the id."""
         return f"{self.label}/{self.split}/{self.seed}/{index}"
 
 
 def split_of(statement: str) -> Split:
-    """The split that a statement belongs to: about one in four are held out for ``"test"``.
+    """The split that a statement belongs to: about one in four is held out for ``"test"``.
 
-    It depends on the text alone, so that the splits are disjoint whatever seeds they are drawn with.
+    It depends only on the text, so the splits are disjoint for all seeds.
 
     Example:
         >>> split_of("What is 1 + 1?") in ("train", "test")
@@ -97,7 +97,7 @@ def split_of(statement: str) -> Split:
 
 
 def checked_split(name: str, split: str | None) -> Split:
-    """The split's name, ``"train"`` where none is given.
+    """The split's name, ``"train"`` if none is given.
 
     Raises:
         ConfigError: It is neither ``"train"`` nor ``"test"``.
@@ -114,10 +114,10 @@ def checked_split(name: str, split: str | None) -> Split:
 
 
 def first_accepted(draw: Callable[[], Draft | None], accept: Accept, what: str = "the generator") -> Draft:
-    """Draw until a draft is fit (None is not) and belongs to the split.
+    """Draw until a draft is suitable (not None) and belongs to the split.
 
     Raises:
-        ProblemError: None of `ATTEMPTS` draws was.
+        ProblemError: None of `ATTEMPTS` draws was suitable.
 
     Example:
         >>> numbers = iter(range(10))
@@ -128,4 +128,4 @@ def first_accepted(draw: Callable[[], Draft | None], accept: Accept, what: str =
         draft = draw()
         if draft is not None and accept(draft.statement):
             return draft
-    raise ProblemError(f"{what} gave no fit problem in {ATTEMPTS} draws; widen its parameters")
+    raise ProblemError(f"{what} gave no suitable problem in {ATTEMPTS} draws; widen its parameters")

@@ -1,6 +1,6 @@
 """The real sets of mathematics, through Hugging Face `datasets`: repository, pinned revision, licence, rows.
 
-Repositories, revisions and column names are facts of the hub; docs/problems.md says how each was checked.
+docs/problems.md says how each repository, revision and column name was checked against the hub.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BATCH = 4096
 
 
 class HubConvert(Protocol):
-    """A pure function from a row of the hub's to a problem; raises `BadField`."""
+    """A pure function that converts a row from the hub into a problem; raises `BadField`."""
 
     def __call__(self, row: Row, index: int, split: str) -> Problem:
         """Convert the row at an index (from 0) of a split."""
@@ -32,8 +32,8 @@ class HubSet(RemoteSet):
 
     Attributes:
         splits: Number of rows of each split on the hub; a download of another size is refused.
-        convert: Row into problem.
-        config: The repository's configuration, where it has several.
+        convert: Converts a row into a problem.
+        config: The repository's configuration, if it has several.
     """
 
     splits: Mapping[str, int]
@@ -42,25 +42,25 @@ class HubSet(RemoteSet):
 
     @property
     def known_splits(self) -> Collection[str]:
-        """Those whose sizes are known."""
+        """The splits whose sizes are known."""
         return self.splits
 
     def problem(self, row: Row, index: int, split: str) -> Problem:
-        """A row as a problem; raises `BadField`."""
+        """Convert a row into a problem; raises `BadField`."""
         return self.convert(row, index, split)
 
     def download(self, split: str) -> Iterator[tuple[str, Row]]:
         """The rows of a split, with `datasets`.
 
         Raises:
-            ProblemError: It cannot be downloaded, or is of another size than was recorded.
+            ProblemError: It cannot be downloaded, or its size differs from the recorded one.
             MissingExtra: The extra ``datasets`` is not installed.
         """
         datasets = import_datasets(self.name)
         place = f"{self.repo} (revision {self.revision}, split {split})"
         try:
             data = datasets.load_dataset(self.repo, self.config, split=split, revision=self.revision)
-        except Exception as error:  # the libraries below have many types for "offline"; all mean the same
+        except Exception as error:  # the libraries underneath have many error types for "offline"
             raise unreachable(f"{place} from the Hugging Face hub", error) from error
         if len(data) != self.splits[split]:
             raise ProblemError(
@@ -76,10 +76,10 @@ class HubSet(RemoteSet):
 
 
 def integer_of(row: Row, field: str) -> str:
-    r"""An integer answer's decimal text: leading zeros, thousands separators and a degree sign taken away.
+    r"""An integer answer's decimal text, without leading zeros, thousands separators and a degree sign.
 
     Raises:
-        BadField: The field holds no integer.
+        BadField: The field does not contain an integer.
 
     Example:
         >>> integer_of({"answer": "025"}, "answer"), integer_of({"answer": "336^\\circ"}, "answer")
@@ -93,12 +93,12 @@ def integer_of(row: Row, field: str) -> str:
 
 
 def _id_of(row: Row, index: int) -> str:
-    """The row's own id without a prefix like ``"aime2025/"``; its index where it has none."""
+    """The row's own id without a prefix such as ``"aime2025/"``; its index if it has none."""
     return text_of(row, "id").rpartition("/")[2] if "id" in row else str(index)
 
 
 def _metadata(source: str, licence: str, row: Row, *keys: str) -> dict[str, Any]:
-    # Worked solutions are left out: nothing that gives an answer away travels beside the statement.
+    # Worked solutions are left out: the metadata must not reveal an answer.
     return {"source": source, "licence": licence, **{key: row[key] for key in keys if key in row}}
 
 
@@ -182,7 +182,7 @@ _DAPO_AFTER = re.compile(r'\n\nRemember to put your answer on its own line after
 def dapo_problem(row: Row, index: int, split: str) -> Problem:
     r"""A row of BytedTsinghua-SIA/DAPO-Math-17k: prompt (messages), reward_model, extra_info and others.
 
-    The prompt's instructions before and after the problem are taken away: agents have prompts of their own.
+    The prompt's instructions before and after the problem are removed, because agents have their own prompts.
 
     Example:
         >>> text = ("Solve the following math problem step by step. The last line is Answer: $Answer.\n\n"
@@ -205,7 +205,7 @@ def dapo_problem(row: Row, index: int, split: str) -> Problem:
     before = _DAPO_BEFORE.match(content)
     statement = _DAPO_AFTER.sub("", content[before.end() if before else 0 :]).strip()
     if not statement:
-        raise BadField("prompt", "holds no problem between its instructions")
+        raise BadField("prompt", "contains no problem between its instructions")
     return Problem(
         f"dapo-math-17k/{text_of(nested, 'extra_info.index')}",
         statement,
@@ -285,4 +285,4 @@ HUB_SETS = (
 )
 
 LOADERS = {hub_set.name: hub_set.load for hub_set in HUB_SETS}
-"""The sets by their names, for the registry."""
+"""The sets' loaders by name, for the registry."""

@@ -1,4 +1,4 @@
-"""What all real sets share: from a split of a repository on the hub, or a local copy, to a problem set."""
+"""What all real sets share: they make a problem set from a split on the hub or from a local copy."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class RemoteSet(ABC):
     """One real set.
 
     Attributes:
-        name: Our name.
+        name: The set's name in this library.
         repo: The dataset repository.
         licence: SPDX identifier, or what the data card says or leaves open.
-        default: The split that is loaded where none is asked for.
-        revision: The pinned commit; ``"main"`` where none could be verified.
+        default: The split that is loaded by default.
+        revision: The pinned commit; ``"main"`` if none could be verified.
         reference_field: The column that references are read from.
-        duplicates: Whether rows of one statement are merged (see `read_problems`).
+        duplicates: Whether rows with the same statement are merged (see `read_problems`).
     """
 
     name: str
@@ -49,7 +49,7 @@ class RemoteSet(ABC):
 
     @abstractmethod
     def problem(self, row: Row, index: int, split: str) -> Problem:
-        """A row as a problem; raises `BadField`."""
+        """Convert a row into a problem; raises `BadField`."""
 
     def load(
         self, *, seed: int = 0, split: str | None = None, source: str | Path | None = None
@@ -60,7 +60,7 @@ class RemoteSet(ABC):
             seed: Has no effect: the order is the hub's.
             split: One of `known_splits`.
             source: A local jsonl or parquet file, or a folder of them, with the hub's columns; the
-                network is not touched then.
+                network is then not used.
 
         Raises:
             ConfigError: No such split.
@@ -77,10 +77,10 @@ class RemoteSet(ABC):
     def problem_set(
         self, rows: Iterator[tuple[str, Row]], split: str, source: str | Path | None
     ) -> ProblemSet:
-        """The set of some rows of a split, which were read from `source`, or from the hub."""
+        """Make the set from some rows of a split, which were read from `source` or from the hub."""
         listed, merged = read_problems(rows, partial(self.problem, split=split), duplicates=self.duplicates)
         if not len(listed):
-            raise ProblemError(f"{self.name}: {source or self.repo} holds no problems")
+            raise ProblemError(f"{self.name}: {source or self.repo} contains no problems")
         notes = ""
         if merged.duplicates:
             notes = (
@@ -99,7 +99,7 @@ class RemoteSet(ABC):
 
 
 def import_datasets(name: str) -> Any:
-    """The library `datasets`, for the set of a name.
+    """Import the library `datasets`, for the set with this name.
 
     Raises:
         MissingExtra: It is not installed.
@@ -115,7 +115,7 @@ def import_datasets(name: str) -> Any:
 
 
 def unreachable(what: str, error: Exception) -> ProblemError:
-    """The error for what the hub did not give.
+    """The error for data that the hub did not deliver.
 
     Example:
         >>> str(unreachable("openai/gsm8k", OSError("no route")))[:47]

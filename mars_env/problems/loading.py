@@ -1,4 +1,4 @@
-"""`load_problems`: the one way in to every problem set."""
+"""`load_problems`: the one way to load any problem set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mars_env.problems.registry import call_loader, find_loader, is_module_name,
 from mars_env.types import Problem
 
 Check = Callable[[Problem], str | None]
-"""Says in one sentence why a problem's reference is unfit; None where it is fit."""
+"""Says in one sentence why a problem's reference cannot be used; None if it can."""
 
 
 def load_problems(
@@ -27,24 +27,24 @@ def load_problems(
     check: Check | None = None,
     **options: Any,
 ) -> ProblemSet:
-    """Load a set by name, from a file, or from a module of your own.
+    """Load a set by name, from a file, or from your own module.
 
     Args:
         name_or_path: A known name (``"aime"``, ``"aime25"``, see `list_problem_sets`); a ``.jsonl`` or
             ``.parquet`` file or a folder of them, of mathematics or of code (the first row decides); or
             ``"my_module:name"``, imported on use.
-        n: The first n problems only.
-        seed: Of generated sets; the others have an order of their own.
+        n: Load only the first n problems.
+        seed: For generated sets; the others have a fixed order.
         split: ``"train"`` or ``"test"`` of a generated set; a real set's own split; None takes the default.
-        fields: For files: which field is ``id``, ``problem`` and ``answer``, where the names differ.
-        check: Called on every problem that is not generated; what it says refuses the set.
-        options: Of the set: ``source=`` (a local copy) for the real sets, ``level=``, ``topic=`` and
+        fields: For files: which field is ``id``, ``problem`` and ``answer``, if the names differ.
+        check: Called on every problem that is not generated; if it returns a reason, the set is refused.
+        options: Options of the set: ``source=`` (a local copy) for the real sets, ``level=``, ``topic=`` and
             ``template=`` for ``aime``, ``min_terms=`` and ``max_terms=`` for ``arithmetic``,
             ``licence=`` for files.
 
     Raises:
-        ConfigError: No such set, split or option, or it has fewer than n problems.
-        ProblemError: A problem is unfit; says file, line and field.
+        ConfigError: There is no such set, split or option, or the set has fewer than n problems.
+        ProblemError: A problem cannot be used; the message gives file, line and field.
         MissingExtra: The set needs a library that is not installed.
 
     Example:
@@ -62,7 +62,7 @@ def load_problems(
         else:
             problems = call_loader(name, load_file, path=path, fields=fields, **options)
     elif fields is not None:
-        raise ConfigError(f"fields is for files; {name!r} is a set with columns of its own")
+        raise ConfigError(f"fields is only for files; {name!r} is a set with its own columns")
     else:
         problems = call_loader(name, find_loader(name), seed=seed, split=split, **options)
     if n is not None:
@@ -75,16 +75,16 @@ def load_problems(
 
 
 def check_references(problems: ProblemSet, check: Check) -> None:
-    """Refuse a set in which a problem's reference is unfit.
+    """Refuse a set in which a problem's reference cannot be used.
 
     Raises:
-        ProblemError: Says where the first unfit one was read, and why.
+        ProblemError: Says where the first such reference was read, and what is wrong with it.
 
     Example:
         >>> problems = ProblemSet("mine", [Problem("p1", "How many?", "a few")])
-        >>> check_references(problems, lambda p: None if p.reference.isdigit() else "is no number")
+        >>> check_references(problems, lambda p: None if p.reference.isdigit() else "is not a number")
         Traceback (most recent call last):
-        mars_env.errors.ProblemError: problem 0 ('p1'): field 'answer' is no number
+        mars_env.errors.ProblemError: problem 0 ('p1'): field 'answer' is not a number
     """
     for problem in problems:
         reason = check(problem)
@@ -94,7 +94,7 @@ def check_references(problems: ProblemSet, check: Check) -> None:
 
 
 def _holds_code(path: Path) -> bool:
-    """Whether a file's first row is a code problem's."""
+    """Whether a file's first row is a code problem."""
     _, row = next(read_rows(path), ("", {}))
     return is_code_row(row) and "answer" not in row
 

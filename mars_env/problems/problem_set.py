@@ -1,4 +1,4 @@
-"""`ProblemSet`: an immutable, possibly endless, sequence of problems that knows where it comes from."""
+"""`ProblemSet`: an immutable, possibly endless sequence of problems that records where it comes from."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mars_env.errors import ConfigError, ProblemError
 from mars_env.types import Problem
 
 ENDLESS = 10**9
-"""Length of a set that is generated on demand: more than anybody plays, small enough to index."""
+"""Length of a set that is generated on demand: more than anyone plays, small enough to index."""
 
 HASHED = 1000
-"""How many problems of a generated set its content hash reads; the rest follow from the same code."""
+"""How many problems of a generated set its content hash reads; the same code generates the others."""
 
 
 @runtime_checkable
@@ -32,7 +32,7 @@ class Source(Protocol):
         ...
 
     def index_of(self, problem_id: str) -> int:
-        """The index of an id; raises KeyError where there is none."""
+        """The index of an id; raises KeyError if there is none."""
         ...
 
     def place(self, index: int) -> str:
@@ -44,8 +44,8 @@ class Listed:
     """Problems in memory.
 
     Args:
-        problems: With ids that differ.
-        places: Where each was read, in the same order; none for problems made in code.
+        problems: The problems, each with a different id.
+        places: Where each was read, in the same order; empty for problems made in code.
 
     Raises:
         ProblemError: Two problems share an id.
@@ -70,7 +70,7 @@ class Listed:
         return self._problems[index]
 
     def index_of(self, problem_id: str) -> int:
-        """The index of an id; raises KeyError where there is none."""
+        """The index of an id; raises KeyError if there is none."""
         return self._index[problem_id]
 
     def place(self, index: int) -> str:
@@ -81,16 +81,16 @@ class Listed:
 class ProblemSet(Sequence[Problem]):
     """An immutable sequence of problems, with its name, revision and licence.
 
-    Slices, splits and filters are sets again and share the problems. A generated set is lazy:
-    nothing is made before it is asked for, and problem i is the same in every process.
+    Slices, splits and filters are sets too and share the problems. A generated set is lazy:
+    it makes a problem only when needed, and problem i is the same in every process.
 
     Args:
-        name: What reports call it.
-        problems: The problems, with ids that differ.
+        name: Its name in reports.
+        problems: The problems, each with a different id.
         revision: The pinned revision of a real set; version, seed and split of a generated one.
-        licence: SPDX identifier, or what is known of it.
+        licence: SPDX identifier, or what is known about it.
         generated: Whether a program made the problems; reports say so.
-        notes: What a reader of results should know (duplicates merged, say).
+        notes: What a reader of results should know (merged duplicates, for example).
         reference_field: Name of the field that references were read from, for error messages.
 
     Raises:
@@ -127,17 +127,17 @@ class ProblemSet(Sequence[Problem]):
 
     @property
     def name(self) -> str:
-        """What reports call the set."""
+        """The set's name in reports."""
         return self._name
 
     @property
     def revision(self) -> str:
-        """The pinned revision; of a generated set its version, seed and split."""
+        """The pinned revision; for a generated set, its version, seed and split."""
         return self._revision
 
     @property
     def licence(self) -> str:
-        """The licence, as an SPDX identifier where there is one."""
+        """The licence, as an SPDX identifier if there is one."""
         return self._licence
 
     @property
@@ -147,7 +147,7 @@ class ProblemSet(Sequence[Problem]):
 
     @property
     def notes(self) -> str:
-        """What a reader of results should know of the set."""
+        """What a reader of results should know about the set."""
         return self._notes
 
     @property
@@ -203,7 +203,7 @@ class ProblemSet(Sequence[Problem]):
         """Where a problem was read (``"p.jsonl, line 3"``), for error messages.
 
         Raises:
-            KeyError: The set has no problem of this id.
+            KeyError: The set has no problem with this id.
         """
         return self._source.place(self._index_of(problem_id))
 
@@ -211,8 +211,8 @@ class ProblemSet(Sequence[Problem]):
         """Disjoint random parts, each in the order of this set.
 
         Args:
-            sizes: A fraction in (0, 1) for two parts that make up the whole, or the numbers of
-                problems of each part, which may leave some out.
+            sizes: A fraction in (0, 1) for two parts that make up the whole, or the number of
+                problems in each part, which may leave some out.
             seed: The same seed gives the same parts.
 
         Raises:
@@ -229,7 +229,7 @@ class ProblemSet(Sequence[Problem]):
         self._refuse_endless("split")
         if isinstance(sizes, (int, float)):
             if not 0 < sizes < 1:
-                raise ConfigError(f"a split fraction must lie between 0 and 1, got {sizes!r}")
+                raise ConfigError(f"a split fraction must be between 0 and 1, got {sizes!r}")
             first = round(sizes * len(self))
             counts = [first, len(self) - first]
         else:
@@ -263,19 +263,19 @@ class ProblemSet(Sequence[Problem]):
             (3, True)
         """
         if not 0 <= n <= len(self):
-            raise ConfigError(f"cannot draw {n} different problems of the {len(self)} in {self.name!r}")
+            raise ConfigError(f"cannot draw {n} different problems from the {len(self)} in {self.name!r}")
         return tuple(self[int(i)] for i in rng.choice(len(self), size=n, replace=False))
 
     def filter(self, predicate: Callable[[Problem], bool] | None = None, /, **metadata: Any) -> ProblemSet:
         """The problems that pass a test and whose metadata has the given values.
 
         Args:
-            predicate: Keeps a problem where it is true.
-            metadata: A value, or a collection (list, tuple, set, range) of accepted values, for each key;
+            predicate: Keeps a problem if it returns true.
+            metadata: For each key, a value or a collection (list, tuple, set, range) of accepted values;
                 a problem without the key is left out.
 
         Raises:
-            ConfigError: Nothing to filter by, or the set is endless.
+            ConfigError: There is nothing to filter by, or the set is endless.
 
         Example:
             >>> levels = [Problem(f"p{i}", "How many?", "1", metadata={"level": i}) for i in range(5)]
@@ -297,8 +297,8 @@ class ProblemSet(Sequence[Problem]):
     def content_hash(self) -> str:
         """A hash of ids, statements, references and kinds, for a run's manifest.
 
-        Of a generated set it covers the revision, the size and the first problems: another seed or
-        another version of the generator gives another hash without making all the problems.
+        For a generated set it covers the revision, the size and the first problems: another seed or
+        another version of the generator gives another hash, without making all the problems.
 
         Example:
             >>> one = ProblemSet("mine", [Problem("p1", "What is 1 + 1?", "2")])

@@ -1,4 +1,4 @@
-"""Problem sets by name: the library's own, a user's, and those of installed packages."""
+"""Finds problem sets by name: the library's own, a user's, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
 
 ENTRY_POINTS = "mars_env.problems"
-"""Entry-point group in which an installed package offers sets: name -> loader or `ProblemSet`."""
+"""The entry-point group in which installed packages offer sets: name -> loader or `ProblemSet`."""
 
 Loader = Callable[..., ProblemSet]
-"""Called as ``loader(seed=..., split=..., **options)``; ``split`` is None where none was asked for."""
+"""Called as ``loader(seed=..., split=..., **options)``; ``split`` is None if the user chose none."""
 
 _EMBEDDED = {
     "aime": "mars_env.problems.aime",
@@ -32,7 +32,7 @@ _EMBEDDED = {
         "mars_env.problems.code_hub",
     ),
 }
-"""The library's own sets: each name's module, whose ``LOADERS`` holds its loader; imported on use."""
+"""The library's own sets: the module of each name, imported on use; its ``LOADERS`` contains the loader."""
 
 _loaders: dict[str, Loader] = {}
 """The sets of users."""
@@ -44,7 +44,7 @@ def register_problem_set(name: str, loader: Loader) -> None:
     """Make a set known by name to `load_problems`, `make` and the command line.
 
     Args:
-        name: Lower case by custom; letters, digits, ``_``, ``-`` and ``.``.
+        name: Letters, digits, ``_``, ``-`` and ``.``; lower case by convention.
         loader: Called as ``loader(seed=..., split=..., **options)`` each time the set is loaded.
 
     Raises:
@@ -59,7 +59,7 @@ def register_problem_set(name: str, loader: Loader) -> None:
         True
     """
     if not re.fullmatch(r"[\w.-]+", name):
-        raise ConfigError(f"a problem set's name holds letters, digits, '_', '-' and '.', got {name!r}")
+        raise ConfigError(f"a problem set's name may contain letters, digits, '_', '-' and '.', got {name!r}")
     if name in _EMBEDDED:
         raise ConfigError(f"the problem set name {name!r} is taken; choose another")
     known = _loaders.setdefault(name, loader)
@@ -91,11 +91,11 @@ def is_module_name(name: str) -> bool:
 def find_loader(name: str) -> Loader:
     """The loader of a registered name, an entry point, or ``my_module:name``.
 
-    ``my_module:name`` imports the module, then takes the set that it registered as ``name``, or else
+    ``my_module:name`` imports the module, then takes the set that it registered as ``name``, or otherwise
     its attribute ``name``: a loader or a `ProblemSet`.
 
     Raises:
-        ConfigError: Nothing goes by this name.
+        ConfigError: There is no set with this name.
     """
     if name in _EMBEDDED:
         embedded: Loader = importlib.import_module(_EMBEDDED[name]).LOADERS[name]
@@ -117,10 +117,10 @@ def find_loader(name: str) -> Loader:
 
 
 def call_loader(name: str, loader: Loader, **options: Any) -> ProblemSet:
-    """Call a loader, turning an option that it does not take into a `ConfigError`.
+    """Call a loader; an option that it does not accept becomes a `ConfigError`.
 
     Raises:
-        ConfigError: It does not take one of the options, or returns something else than a `ProblemSet`.
+        ConfigError: It does not accept one of the options, or does not return a `ProblemSet`.
     """
     signature = inspect.signature(loader)
     try:
@@ -137,7 +137,7 @@ def call_loader(name: str, loader: Loader, **options: Any) -> ProblemSet:
 
 
 def _origin(loader: Loader) -> tuple[Any, ...]:
-    # A module that is imported anew registers the same function again: that is no clash.
+    # A module that is imported again registers the same function again, which is not a clash.
     return (getattr(loader, "__module__", None), getattr(loader, "__qualname__", id(loader)))
 
 

@@ -1,4 +1,4 @@
-"""Rows into problems: the checks every file and every real set goes through, with place and field."""
+"""Converts rows into problems; checks every file and every real set, and reports place and field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Convert = Callable[[Row, int], Problem]
 
 
 class BadField(ValueError):
-    """A field of a row is missing or unfit; whoever knows file and line says them too."""
+    """A field of a row is missing or cannot be used; the caller adds file and line."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"field {field!r} {why}")
@@ -28,7 +28,7 @@ class BadField(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What merging duplicates did."""
+    """What the merging of duplicates did."""
 
     duplicates: int = 0
     contradictions: int = 0
@@ -38,7 +38,7 @@ def text_of(row: Row, field: str) -> str:
     """A field's text, neither missing nor empty; numbers become their decimal text.
 
     Raises:
-        BadField: It is missing, empty, or neither text nor a finite number.
+        BadField: It is missing, empty, or neither a text nor a finite number.
 
     Example:
         >>> text_of({"answer": 204}, "answer"), text_of({"answer": 25.0}, "answer")
@@ -59,15 +59,15 @@ def text_of(row: Row, field: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as plain data (what JSON can hold); anything else becomes its text.
+    """A value as plain data (what JSON can represent); anything else becomes its text.
 
     Example:
         >>> import datetime
         >>> plain({"when": datetime.date(2025, 2, 6), "tags": ("a", 1)})
         {'when': '2025-02-06', 'tags': ['a', 1]}
     """
-    if isinstance(value, float) and not math.isfinite(value):  # which JSON does not have
-        return None if math.isnan(value) else str(value)  # NaN is how tables say "missing"
+    if isinstance(value, float) and not math.isfinite(value):  # JSON does not have these
+        return None if math.isnan(value) else str(value)  # tables use NaN for "missing"
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, Mapping):
@@ -83,16 +83,16 @@ def read_problems(
     *,
     duplicates: Literal["refuse", "merge"] = "refuse",
 ) -> tuple[Listed, Merged]:
-    """Convert rows one by one; the first bad one ends it.
+    """Convert rows one by one; the first bad row raises an error.
 
     Args:
         rows: Pairs of a place (``"p.jsonl, line 3"``) and a row.
-        convert: Makes the problem.
-        duplicates: ``"refuse"``: two rows of one id are an error. ``"merge"``: rows of one statement
-            become one problem, and statements with contradictory references are left out, counted.
+        convert: Makes a problem from a row.
+        duplicates: ``"refuse"``: two rows with the same id are an error. ``"merge"``: rows with the same
+            statement become one problem; statements with contradictory references are left out and counted.
 
     Raises:
-        ProblemError: A row is bad; says place and field.
+        ProblemError: A row is bad; the message gives place and field.
 
     Example:
         >>> rows = [("p.jsonl, line 1", {"q": "1 + 1?", "a": "2"}), ("p.jsonl, line 2", {"q": "Why?"})]
@@ -102,7 +102,7 @@ def read_problems(
     """
     problems: list[Problem] = []
     places: list[str] = []
-    first: dict[str, int] = {}  # statement, its white space made one -> index of its first row
+    first: dict[str, int] = {}  # statement with white space collapsed -> index of its first row
     contradicted: set[int] = set()
     merged = 0
     for index, (place, row) in enumerate(rows):
@@ -111,7 +111,7 @@ def read_problems(
         except BadField as error:
             raise ProblemError(f"{place}: {error}") from error
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise ProblemError(f"{place}: the row is of no known form ({described(error)})") from error
+            raise ProblemError(f"{place}: the row has no known form ({described(error)})") from error
         if duplicates == "merge":
             known = first.setdefault(" ".join(problem.statement.split()), len(problems))
             if known < len(problems):

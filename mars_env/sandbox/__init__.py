@@ -1,8 +1,8 @@
-"""Running untrusted programs. Knows nothing of problems or grades.
+"""Runs untrusted programs. Knows nothing about problems or grades.
 
     result = await mars_env.sandbox.run("print(input())", stdin="hello")
 
-`docs/sandbox.md` says what is promised, per backend, and how to bring your own.
+`docs/sandbox.md` says what each backend promises, and how to add your own.
 """
 
 from mars_env.sandbox.backends import Backend, Box, Bubblewrap, Landlock, Spawner, Unsafe

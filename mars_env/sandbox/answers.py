@@ -1,7 +1,8 @@
-r"""JSON of strangers, read in proportion to what it may hold: few values, and long texts in pieces.
+r"""Reads JSON from strangers in bounded steps: few values, and long texts in pieces.
 
-`json.loads` reads in one go, in which no other thread runs: 20 MiB of nested lists take seconds. Here the
-structure is read step by step and ends at a number of values; each step decodes a piece of a text.
+`json.loads` reads everything in one step, during which no other thread runs: 20 MiB of nested lists take
+seconds. Here the structure is read step by step, up to a number of values, and each step decodes one piece
+of a text.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import re
 from typing import Any
 
 MOST_VALUES, MOST_DEPTH = 1000, 8
-"""An executor's answer has some ten values, and the files that were asked for."""
+"""An executor's answer has about ten values, plus the requested files."""
 
 PIECE = 1 << 16
-"""Characters of a text that are decoded at a time."""
+"""How many characters of a text are decoded at a time."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]{1,64}")
 _WITHIN = re.compile(r'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+')
 _FIRST_HALF = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})\Z")
-"""The first of two escapes that are one character, at the end of a piece."""
+"""At the end of a piece: the first of two escapes that together are one character."""
 
 
 def read_json(text: str, most: int = MOST_VALUES, depth: int = MOST_DEPTH) -> Any:
@@ -28,11 +29,11 @@ def read_json(text: str, most: int = MOST_VALUES, depth: int = MOST_DEPTH) -> An
 
     Args:
         text: The whole text.
-        most: How many values it may hold, keys included.
+        most: How many values it may contain, including keys.
         depth: How deeply they may be nested.
 
     Raises:
-        ValueError: It is no JSON, or holds more.
+        ValueError: It is not JSON, or exceeds these limits.
 
     Example:
         >>> read_json('{"status": "Success", "run_result": {"stdout": "a\\n", "return_code": 0}}')
@@ -44,28 +45,28 @@ def read_json(text: str, most: int = MOST_VALUES, depth: int = MOST_DEPTH) -> An
     reader = _Reader(text, most)
     value = reader.value(depth)
     if reader.next():
-        raise ValueError(f"it goes on after its end, at character {reader.at}")
+        raise ValueError(f"it continues after the value, at character {reader.at}")
     return value
 
 
 class _Reader:
-    """Reads values from a place in a text on."""
+    """Reads values from a text, from the current position on."""
 
     def __init__(self, text: str, most: int) -> None:
         self.text, self.at, self.left = text, 0, most
 
     def next(self) -> str:
-        """The next character that is no space; an empty text at the end."""
+        """Skip white space and return the next character; an empty text at the end."""
         found = _SPACE.match(self.text, self.at)
         assert found is not None
         self.at = found.end()
         return self.text[self.at : self.at + 1]
 
     def value(self, depth: int) -> Any:
-        """The value that comes next."""
+        """Read the next value."""
         self.left -= 1
         if self.left < 0:
-            raise ValueError("it holds too many values")
+            raise ValueError("it contains too many values")
         first = self.next()
         if first == '"':
             return self.string()
@@ -80,7 +81,7 @@ class _Reader:
         return self.members(depth) if first == "{" else self.items(depth)
 
     def members(self, depth: int) -> dict[str, Any]:
-        """An object."""
+        """Read an object."""
         found: dict[str, Any] = {}
         for _ in self.parts("}"):
             if self.next() != '"':
@@ -91,11 +92,11 @@ class _Reader:
         return found
 
     def items(self, depth: int) -> list[Any]:
-        """A list."""
+        """Read a list."""
         return [self.value(depth - 1) for _ in self.parts("]")]
 
     def parts(self, end: str) -> Any:
-        """Stops at each part between an opening bracket and `end`."""
+        """Yield at each part between an opening bracket and `end`."""
         self.at += 1
         if self.next() == end:
             self.at += 1
@@ -114,7 +115,7 @@ class _Reader:
         self.at += 1
 
     def string(self) -> str:
-        """A text, decoded piece by piece."""
+        """Read a text and decode it piece by piece."""
         self.at += 1
         pieces = []
         while True:
@@ -135,4 +136,4 @@ class _Reader:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

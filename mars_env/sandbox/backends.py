@@ -1,4 +1,4 @@
-"""The backend protocol, and the three that run programs on this machine."""
+"""The backend protocol, and the three backends that run programs on this machine."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from mars_env.sandbox.packages import OFFERED, folders_of
 
 ALL = frozenset(Guarantee)
 
-# Where programs can write with bubblewrap. The locks of multiprocessing, which pools of threads use too, are
-# files in the second.
+# Where programs can write with bubblewrap. The second folder holds the locks of multiprocessing, which thread
+# pools use too.
 _WRITABLE = {"/tmp": DISK_CEILING, "/dev/shm": 16 << 20}
 
 
@@ -36,7 +36,7 @@ _PACKAGES = "/packages"  # where programs find installed packages with bubblewra
 
 @runtime_checkable
 class Box(Protocol):
-    """A sandbox that has been started. Runs one job at a time."""
+    """A started sandbox. Runs one job at a time."""
 
     @property
     def spent(self) -> bool:
@@ -44,47 +44,47 @@ class Box(Protocol):
         ...
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job to its end; `channel` becomes its file descriptor 4 where `Backend.channels`.
+        """Run one job to its end; `channel` becomes its file descriptor 4 if `Backend.channels` is true.
 
-        The channel is closed on this side, so that its other end sees the program's end.
-        Never raises for what the program does; a broken sandbox is a result LOST.
+        The channel is closed on this side, so that its other end sees when the program ends.
+        Never raises because of what the program does; a broken sandbox gives a LOST result.
         """
         ...
 
     async def close(self) -> None:
-        """Kill everything in it and wait until it is gone. Idempotent."""
+        """Kill everything in it and wait until all is gone. Idempotent."""
         ...
 
 
 @runtime_checkable
 class Spawner(Protocol):
-    """What starts boxes of one backend: a fork server, say."""
+    """Starts boxes for one backend; a fork server is one."""
 
     @property
     def spent(self) -> bool:
-        """Whether it can start no more."""
+        """Whether it can start no more boxes."""
         ...
 
     async def box(self) -> Box:
         """Start a box.
 
         Raises:
-            SandboxError: It could not be started; says why.
+            SandboxError: The box could not be started; the message says why.
         """
         ...
 
     async def close(self) -> None:
-        """Start no more boxes; end once those that were started are closed. Idempotent."""
+        """Start no more boxes, and end once all started ones are closed. Idempotent."""
         ...
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """A way to run untrusted programs; prove yours with `mars_env.testing.sandbox_suite`."""
+    """A way to run untrusted programs; test your own with `mars_env.testing.sandbox_suite`."""
 
     @property
     def name(self) -> str:
-        """What results and grades call it."""
+        """Its name in results and grades."""
         ...
 
     @property
@@ -94,27 +94,27 @@ class Backend(Protocol):
 
     @property
     def channels(self) -> bool:
-        """Whether its boxes can give a program a socket to talk over while it runs."""
+        """Whether its boxes can give a running program a socket to talk over."""
         ...
 
     async def start(self, modules: Mapping[str, str]) -> Spawner:
-        """Start what starts boxes, in which Python programs can import `modules` (source by name).
+        """Start a spawner. Python programs in its boxes can import `modules` (source by name).
 
         Raises:
-            SandboxError: It cannot be started here; says why and what to do.
+            SandboxError: It cannot be started here; the message says why and what to do.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Bubblewrap:
-    """Name spaces by bubblewrap: nothing of the host but the interpreter and the system's libraries.
+    """Bubblewrap's name spaces: programs see nothing of the host but the interpreter and system libraries.
 
-    Started by root, the program runs under a user id of its own (so that limits are its own and no file
-    of root's is writable); started by a user, in a user name space.
+    If root starts it, each program runs under a fresh user id (so its limits are counted separately and it
+    can write no file of root's); if an ordinary user starts it, in a user name space.
 
     Attributes:
-        read_only: Paths of the host shown to programs besides, read-only; anybody must be able to read them.
+        read_only: More paths of the host that programs may read; everybody must be able to read them.
         packages: Installed packages that Python programs may import.
     """
 
@@ -140,7 +140,7 @@ class Bubblewrap:
             mounts=_mounts(),
             shown=_kept(self.read_only),
             asks=seccomp.build(namespaces=True),
-            # Before 5.14 the kernel counts processes by user of the host, not of the name space.
+            # Before 5.14 the kernel counts processes per user of the host, not of the name space.
             count_processes=root or _kernel() >= (5, 14),
             modules=modules,
             packages={name: f"{_PACKAGES}/{name}" for name in packages},
@@ -149,7 +149,7 @@ class Bubblewrap:
 
 
 def _own_user() -> dict[str, int | str]:
-    # A user id that nobody has, so that counting its processes counts this box's alone.
+    # A user id that nobody else has: the kernel's process count for it covers this box alone.
     return {"workdir": "/tmp", "uid": random.SystemRandom().randrange(1 << 30, 1 << 31)}
 
 
@@ -169,14 +169,14 @@ def _mounts() -> list[tuple[str, str, str, int, str]]:
 
 @dataclass(frozen=True)
 class Landlock:
-    """Landlock, a filter of system calls and resource limits: needs no privileges at all.
+    """Landlock, a system call filter and resource limits: needs no privileges at all.
 
-    For containers in which name spaces are closed. Programs may start threads but no processes, and
-    open no sockets. What is missing is a view of their own: names and sizes of files and the pids of
-    the host's processes can be asked for, contents and arguments cannot.
+    For containers that allow no name spaces. Programs may start threads but no processes, and may not open
+    sockets. They still see part of the host: they can find out names and sizes of its files and pids of
+    its processes, but no file contents and no process arguments.
 
     Attributes:
-        read_only: Paths of the host that programs may read besides.
+        read_only: More paths of the host that programs may read.
         packages: Installed packages that Python programs may import.
     """
 
@@ -191,7 +191,7 @@ class Landlock:
         abi = landlock_abi()
         if abi < 3:
             raise SandboxError(
-                "Landlock is missing or too old (Linux 6.2 or newer with Landlock switched on is needed)"
+                "Landlock is missing or too old (it needs Linux 6.2 or newer with Landlock switched on)"
             )
         if not seccomp.supported():
             raise SandboxError(f"Landlock is not supported on {platform.machine()} machines")
@@ -209,10 +209,11 @@ class Landlock:
 
 @dataclass(frozen=True)
 class Unsafe:
-    """A plain subprocess with resource limits: the program can do all that you can do.
+    """A plain subprocess with resource limits: the program can do everything that you can do.
 
-    Its limits hold for programs that do not mean to break them: one that does can stop who watches it.
-    Never chosen by the probe. For machines on which nothing else works, and programs that you trust.
+    Its limits hold only for programs that do not try to break them: a program that tries can stop the process
+    that watches it. The probe never chooses this backend. Use it for programs that you trust, on machines
+    where nothing else works.
 
     Attributes:
         packages: Installed packages that Python programs may import.
@@ -241,14 +242,14 @@ def _config(*, modules: Mapping[str, str], **settings: Any) -> dict[str, Any]:
 @functools.cache
 def _warn_unsafe() -> None:
     warnings.warn(
-        "the sandbox 'unsafe' is none: programs can read and change all that you can",
+        "the sandbox 'unsafe' protects nothing: programs can read and change all that you can",
         RuntimeWarning,
         stacklevel=3,
     )
 
 
 def is_root() -> bool:
-    """Whether this is the machine's own root, rather than a root mapped into a user name space."""
+    """Whether this process runs as the machine's real root, not as root of a user name space."""
     if os.geteuid() != 0:
         return False
     try:
@@ -265,7 +266,7 @@ def _kernel() -> tuple[int, int]:
 
 @functools.cache
 def landlock_abi() -> int:
-    """The kernel's Landlock version; 0 where there is none.
+    """The kernel's Landlock version; 0 if it has none.
 
     Example:
         >>> landlock_abi() >= 0
@@ -286,7 +287,7 @@ def _library_folder() -> Path:
 
 @functools.cache
 def _visible_files() -> list[str]:
-    """Paths that the interpreter and ordinary commands need, without anybody's installed packages."""
+    """Paths that the interpreter and ordinary commands need, excluding installed packages."""
     library = _library_folder()
     roots = ["/usr/bin", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/lib", "/lib64", "/bin", interpreter()]
     entries = _entries_but_packages(library)
@@ -300,7 +301,7 @@ def _visible_files() -> list[str]:
 
 
 def _is_usr_lib(path: str) -> bool:
-    # On merged systems /lib is /usr/lib, whose entries are listed one by one, without packages.
+    # On systems with a merged /usr, /lib is /usr/lib; its entries are listed one by one, without packages.
     return path in ("/lib", "/lib64") and os.path.realpath(path).startswith("/usr/")
 
 
@@ -321,7 +322,7 @@ def _bubblewrap_options(
         options += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         options += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
-    # For the name spaces of boxes; a box gives it up before it takes a program.
+    # Needed for the name spaces of boxes; each box drops it before it takes a program.
     options += ["--cap-add", "CAP_SYS_ADMIN"]
     options += ["--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]
 
@@ -335,12 +336,12 @@ def _bubblewrap_options(
             shown.append(path)
     if prefix != Path("/usr"):
         shown += [interpreter(), str(library)]
-        # Beside the interpreter lie libraries that it or its modules load.
+        # The folder next to the interpreter holds libraries that it or its modules load.
         shown += map(str, sorted((prefix / "lib").glob("*.so*")))
     options += _shown([path for path in shown if Path(path).exists()])
     options += links
-    # What is installed beside the standard library is the host's business: this library's own
-    # problems and their tests may lie there.
+    # Hide what is installed next to the standard library: it may include this library's problems and
+    # their tests.
     hidden = (library / "site-packages", library / "dist-packages", Path("/usr/lib/python3/dist-packages"))
     for folder in hidden:
         if folder.is_dir():
@@ -349,8 +350,8 @@ def _bubblewrap_options(
     for name, place in packages:
         options += ["--ro-bind", place, f"{_PACKAGES}/{name}"]
     options += ["--proc", "/proc"]
-    # No pseudo-terminals: nobody needs them, and without them an ordinary user's fork server keeps the
-    # rights over its name space of mounts.
+    # No pseudo-terminals: no program needs them, and without them an ordinary user's fork server keeps its
+    # rights over its mount name space.
     options += ["--perms", "0755", "--dir", "/dev", "--perms", "0755", "--dir", "/dev/shm"]
     for device in ("null", "full", "random", "urandom"):
         options += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
@@ -365,13 +366,13 @@ def _bubblewrap_options(
 
 
 def _kept(read_only: tuple[str, ...]) -> dict[str, str]:
-    """Paths of the host, by where the fork server keeps them, that lie below what each box makes anew."""
+    """Host paths below the folders that each box mounts anew, keyed by where the fork server keeps them."""
     hidden = [path for path in read_only if any(Path(path).is_relative_to(w) for w in _WRITABLE)]
     return {f"/.kept/{number}": path for number, path in enumerate(hidden)}
 
 
 def _shown(paths: list[str]) -> list[str]:
-    """Options that show paths of the host, and make the folders above them readable by anybody."""
+    """Options that show paths of the host and make the folders above them readable by everybody."""
     parents = dict.fromkeys(str(parent) for path in paths for parent in reversed(Path(path).parents[:-1]))
     options = [option for parent in parents for option in ("--perms", "0755", "--dir", parent)]
     return options + [option for path in paths for option in ("--ro-bind", path, path)]

@@ -1,4 +1,4 @@
-"""Our side of a local sandbox: gives orders to a box that a fork server has made, and ends it."""
+"""The host's side of a local sandbox: gives orders to a box that a fork server has made, and ends it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ GRACE_SECONDS = 30.0
 """How much longer than its wall limit a run may take before its sandbox counts as lost."""
 
 CLOSE_SECONDS = 2.0
-"""How long a sandbox has to end by itself when it is closed, before it is killed; it takes a millisecond."""
+"""How long a closed sandbox may take to end by itself before it is killed; it usually takes a millisecond."""
 
-_PIDFD_SEND_SIGNAL = 424  # the system call, on all machines; interpreters for old systems lack it
+_PIDFD_SEND_SIGNAL = 424  # its number on all machines; interpreters built for old systems lack the function
 
 _REASONS = {
     "cpu": Ended.CPU,
@@ -65,17 +65,17 @@ class LocalBox:
         self._forget = forget
         self._pidfd: int | None = None
         self._closing: asyncio.Task[None] | None = None
-        # At the interpreter's end its main thread does it, while the loop may be at it.
+        # At exit the main thread puts the box away, perhaps while the loop is doing the same.
         self._putting_away = threading.Lock()
         self._gone = False
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job to its end. A broken sandbox is a result LOST; cancelling kills.
+        """Run one job to its end. A broken sandbox gives a LOST result; cancelling kills the program.
 
         Args:
             job: What to run.
             limits: What it may use.
-            channel: Given to the program as file descriptor 4, and closed on this side.
+            channel: Passed to the program as file descriptor 4, and closed on this side.
         """
         self.spent, reusable = True, False
         request = memory_file(marshal.dumps(_request(job, limits), 2))
@@ -125,7 +125,7 @@ class LocalBox:
         """Wait until it can take a job.
 
         Raises:
-            SandboxError: It could not be made; says what it said.
+            SandboxError: It could not be made; the message includes what it reported.
         """
         line, fds = b"", list[int]()
         with contextlib.suppress(OSError):  # it has ended
@@ -138,34 +138,34 @@ class LocalBox:
         raise SandboxError(f"the {self._backend} sandbox did not start: {said or 'no message'}")
 
     async def close(self) -> None:
-        """Kill everything in it and wait until it is gone. Idempotent."""
+        """Kill everything in it and wait until all is gone. Idempotent."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         self.ask_to_end()
-        # Its first process is gone only when all others of its name space are.
+        # The first process of its name space ends only after all the others.
         if self._pidfd is not None and not await readable(self._pidfd, CLOSE_SECONDS):
             _kill(self._pidfd)
             await readable(self._pidfd, CLOSE_SECONDS)
         if self._workdir is not None and not self._gone:
             try:
-                Path(self._workdir).rmdir()  # empty, but for boxes that were killed
+                Path(self._workdir).rmdir()  # empty, unless the box was killed
             except OSError:
                 await in_thread(functools.partial(remove_folder, self._workdir))
         self._put_away()
 
     def ask_to_end(self) -> None:
-        """Tell it to kill and collect what runs in it, and to end."""
+        """Tell it to kill and collect all that runs in it, and then to end."""
         self.spent = True
         with contextlib.suppress(OSError):  # it has ended
             self._control.shutdown(socket.SHUT_RDWR)
 
     def end_now(self) -> None:
-        """At the interpreter's end: kill it, without an event loop, and leave no folder.
+        """At interpreter exit: kill it, without an event loop, and leave no folder behind.
 
-        File descriptors stay open: the loop may still wait for them.
+        File descriptors stay open, because the loop may still be waiting for them.
         """
         self.ask_to_end()
         with self._putting_away:
@@ -199,7 +199,7 @@ class LocalBox:
 
 
 async def in_thread(function: Callable[[], None]) -> None:
-    """Call a function that blocks without blocking the loop; at the interpreter's end, without a thread."""
+    """Call a blocking function without blocking the loop; at interpreter exit, call it directly."""
     try:
         future = asyncio.get_running_loop().run_in_executor(None, function)
     except RuntimeError:  # threads can no longer be started
@@ -209,7 +209,7 @@ async def in_thread(function: Callable[[], None]) -> None:
 
 
 async def readable(fd: int, seconds: float) -> bool:
-    """Wait until a file descriptor is readable (of a process: until it has ended), or for so long."""
+    """Wait at most `seconds` until a file descriptor is readable (a pidfd: until the process has ended)."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 
@@ -238,7 +238,7 @@ def _kill(pidfd: int) -> None:
 
 
 def memory_file(content: bytes, *, grows: bool = True) -> int:
-    """A file descriptor of an anonymous file, at its beginning; whether it may become larger."""
+    """A descriptor of an anonymous file with this content, at its start; `grows`: it may become larger."""
     fd = os.memfd_create("mars-env", os.MFD_CLOEXEC | (0 if grows else os.MFD_ALLOW_SEALING))
     view = memoryview(content)
     while view:
@@ -259,11 +259,11 @@ def read_file(fd: int, limit: int) -> bytes:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder that a program could write to, whatever it left there; warn if something stays."""
+    """Remove a folder that a program could write to, whatever it left there; warn if that fails."""
     try:
         folders.remove(path)
     except OSError as error:
-        if Path(path).is_dir():  # else it was removed by the interpreter's end meanwhile
+        if Path(path).is_dir():  # otherwise the exit handler has just removed it
             warnings.warn(f"the folder {path} could not be removed: {error}", RuntimeWarning, stacklevel=2)
 
 

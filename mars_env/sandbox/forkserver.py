@@ -1,4 +1,4 @@
-"""Our side of the fork server inside the walls: starts it, orders boxes, ends it."""
+"""The host's side of the fork server inside the walls: starts it, orders boxes, ends it."""
 
 from __future__ import annotations
 import __future__
@@ -25,7 +25,7 @@ from mars_env.sandbox.box import CLOSE_SECONDS, LocalBox, in_thread, memory_file
 from mars_env.sandbox.limits import Guarantee
 
 START_SECONDS = 60.0
-"""What is not ready by then is given up; on an idle machine the server takes some 30 ms, a box 2 ms."""
+"""Start-ups that take longer fail; on an idle machine the server takes about 30 ms, a box 2 ms."""
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -37,35 +37,35 @@ ENVIRONMENT = {
 }
 
 _AT_ONCE = 16
-"""Boxes that are being started at a time; more only wait for each other."""
+"""How many boxes are started at a time; more would only wait for each other."""
 
 
 def interpreter() -> str:
-    """The base interpreter, outside any virtual environment: what runs inside sandboxes."""
+    """The base interpreter, outside any virtual environment; it runs inside sandboxes."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 _INSIDE = ("folders", "kernel", "watch", "questions", "program", "boot")
-"""The modules of `mars_env.sandbox.inside`, each after those that it imports."""
+"""The modules of `mars_env.sandbox.inside`; each comes after those that it imports."""
 
 
 @functools.cache
 def _inside() -> list[tuple[str, bytes]]:
     folder = Path(__file__).with_name("inside")
     code = [_compiled((folder / f"{n}.py").read_text(encoding="utf-8"), "<sandbox>") for n in _INSIDE]
-    # A package that is empty, but for what the modules put into it.
+    # The package itself is empty, apart from what its modules put into it.
     names = [f"mars_env.sandbox.inside.{name}" for name in _INSIDE]
     return [("mars_env.sandbox.inside", _compiled("", "<sandbox>")), *zip(names, code, strict=True)]
 
 
 @functools.cache
 def compiled_module(name: str, source: str) -> bytes:
-    """A module's code for the ``modules`` of a server's configuration; compiled once."""
+    """A module's code for ``modules`` in a server's configuration; compiled only once."""
     return _compiled(source, f"<{name}>")
 
 
 def _compiled(source: str, name: str) -> bytes:
-    # Postponed annotations as a flag: the import that asks for them costs time at each start.
+    # Postpone annotations with a compiler flag: importing __future__ would cost time at each start.
     source = source.replace("\nfrom __future__ import annotations\n", "\n\n")
     flags = __future__.annotations.compiler_flag
     return marshal.dumps(compile(source, name, "exec", flags=flags, dont_inherit=True))
@@ -86,7 +86,7 @@ module.main(config)
 
 
 def _boot_command(fd: int) -> list[str]:
-    """The command line that runs `inside.boot`; code and configuration are behind a file descriptor."""
+    """The command line that runs `inside.boot`, which reads its code and configuration from `fd`."""
     return [interpreter(), "-s", "-S", "-P", "-B", "-X", "utf8", "-c", _STUB.format(fd=fd)]
 
 
@@ -105,7 +105,7 @@ os.register_at_fork(after_in_child=_open_gate)
 
 @atexit.register
 def _end_all() -> None:
-    """At the interpreter's end: kill what is open, and leave no folder."""
+    """At interpreter exit: kill all open servers and boxes, and leave no folder behind."""
     global _closed
     with _gate:
         _closed = True
@@ -120,11 +120,11 @@ def _end_all() -> None:
 
 
 class ForkServer:
-    """A started interpreter behind a wall, from which boxes are forked. See `inside.boot`.
+    """An interpreter behind a wall, from which boxes are forked. See `inside.boot`.
 
     Attributes:
         owner: Pid of the process that started it.
-        boxes: Those of its boxes that have not been closed.
+        boxes: Its boxes that are still open.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class ForkServer:
         """Wait until it can take orders.
 
         Raises:
-            SandboxError: It could not be started; says what it said.
+            SandboxError: It could not be started; the message includes what it reported.
         """
         line = b""
         with contextlib.suppress(OSError):  # it has ended
@@ -179,13 +179,13 @@ class ForkServer:
         """Fork a box and wait until it can take a job.
 
         Raises:
-            SandboxError: It could not be made; says why.
+            SandboxError: It could not be made; the message says why.
         """
         if self.spent:
             raise SandboxError(f"the {self._backend} sandbox has ended")
         with _gate:
             if _closed:
-                raise SandboxError("the interpreter ends: no sandbox is started any more")
+                raise SandboxError("the interpreter is shutting down and starts no more sandboxes")
             workdir = tempfile.mkdtemp(prefix=f"mars-env-sandbox-{os.getpid()}-") if self._folders else None
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
@@ -213,7 +213,7 @@ class ForkServer:
             self._unused.set()
 
     async def close(self) -> None:
-        """Start no more boxes; end once those that were started are closed. Idempotent."""
+        """Start no more boxes, and end once all started ones are closed. Idempotent."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -225,7 +225,7 @@ class ForkServer:
         os.close(self._errors)
 
     def end_now(self) -> None:
-        """Kill it, and with it what it has forked, and wait until it is gone."""
+        """Kill it and everything that it has forked, and wait until it is gone."""
         with self._putting_away:
             if self not in _servers:
                 return
@@ -233,7 +233,7 @@ class ForkServer:
                 self._control.shutdown(socket.SHUT_RDWR)
             wait_for_end(self._process.pid, CLOSE_SECONDS)
             kill_tree(self._process.pid)
-            # Until the outer process is collected, and with it the name space's first one.
+            # Waits until the outer process has been collected, and with it the name space's first process.
             self._process.wait()
             _servers.discard(self)
 
@@ -247,18 +247,18 @@ async def start(
     *,
     folders: bool = False,
 ) -> ForkServer:
-    """Start a fork server behind the command `wall` (empty: behind nothing).
+    """Start a fork server behind the command `wall` (behind nothing if it is empty).
 
     Args:
         backend: Name for results and messages.
         missing: What the backend does not guarantee.
         wall: A command that runs the command line appended to it.
-        config: `inside.boot`'s configuration but for the control socket.
-        order: What is set for each box apart, beyond that.
-        folders: Whether each box needs a folder of its own on the host.
+        config: The configuration of `inside.boot`, without the control socket.
+        order: Makes the further settings of each box.
+        folders: Whether each box needs its own folder on the host.
 
     Raises:
-        SandboxError: It cannot be started; says why.
+        SandboxError: It cannot be started; the message says why.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
@@ -271,8 +271,8 @@ async def start(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # A clean one: a name space's first process shows it in /proc/1/environ. What is bound once
-            # is not bound again in each fork.
+            # A clean environment: the name space's first process shows it in /proc/1/environ. LD_BIND_NOW
+            # binds symbols once here instead of in each fork.
             env={**ENVIRONMENT, "LD_BIND_NOW": "1"},
             cwd="/",
             pass_fds=[theirs.fileno(), code],
@@ -291,7 +291,7 @@ async def start(
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a child of ours has ended; it is not collected, so that its number stays its own."""
+    """Whether a child of this process has ended. It is not collected, so its pid is not reused."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -299,7 +299,7 @@ def has_ended(pid: int) -> bool:
 
 
 def wait_for_end(pid: int, seconds: float) -> None:
-    """Wait until a child of ours has ended, or for so long, without collecting it."""
+    """Wait at most `seconds` until a child of this process has ended, without collecting it."""
     deadline = time.monotonic() + seconds
     pause = 0.0002
     while not has_ended(pid) and time.monotonic() < deadline:
@@ -308,10 +308,10 @@ def wait_for_end(pid: int, seconds: float) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a child of ours that leads a process group, its children, and its group.
+    """Kill a child of this process that leads a process group, with its children and its group.
 
-    A name space dies with its first process. One that has not come so far as to see our end of the
-    wall die (bubblewrap killed from outside while it starts) is still in the group.
+    A name space dies with its first process. A process that cannot yet notice that its parent died (when
+    bubblewrap is killed from outside while it starts) is still in the group.
     """
     children: list[str] = []
     with contextlib.suppress(OSError):  # it has ended, or the kernel does not list children

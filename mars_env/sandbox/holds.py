@@ -1,4 +1,4 @@
-"""How each limit holds, by backend and by who starts it: one table, for people, pages and tests."""
+"""How each limit is enforced, by backend and by who starts it: one table for people, pages and tests."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from enum import StrEnum
 from mars_env.sandbox.backends import is_root
 
 COLUMNS = ("bubblewrap, root", "bubblewrap, user", "landlock, root", "landlock, user")
-"""A backend, and whether root or an ordinary user starts it."""
+"""Each column is a backend, started by root or by an ordinary user."""
 
 
 class How(StrEnum):
-    """What holds a limit."""
+    """How a limit is enforced."""
 
     KERNEL = "kernel"
-    """The kernel refuses what goes beyond."""
+    """The kernel refuses to exceed it."""
     ASKED = "asked"
-    """The kernel asks the box before each one, and the box refuses what goes beyond."""
+    """The kernel asks the box before each one, and the box refuses to exceed the limit."""
     WATCHED = "watched"
-    """The box looks every 4 to 20 ms and kills: a program may be above for that long."""
+    """The box looks every 4 to 20 ms and kills: a program may exceed the limit for that long."""
     CLOSED = "closed"
-    """There is nothing to limit: programs cannot have it."""
+    """There is nothing to limit: programs cannot use it at all."""
     SHARED = "shared"
-    """It does not hold: the kernel counts it for the user who started the sandbox, whose other programs have
-    less while the program runs. What a program can take of it is bounded by its other limits."""
+    """It is not enforced: the kernel counts it for the user who started the sandbox, so that user's other
+    programs have less while the program runs. The program's other limits bound how much it can take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Row:
 
     Attributes:
         limit: What is limited, in words.
-        how: What holds it, by column.
+        how: How it is enforced, by column.
         checks: The checks of `mars_env.testing.sandbox_suite` that prove it.
     """
 
@@ -42,7 +42,7 @@ class Row:
     checks: tuple[str, ...] = ()
 
     def of(self, backend: str, *, root: bool) -> How:
-        """What holds it for one backend and user.
+        """How it is enforced for one backend and user.
 
         Raises:
             ValueError: The table has no such column.
@@ -127,7 +127,7 @@ ROWS = (
 
 
 def table() -> str:
-    """The table as a page shows it, in Markdown.
+    """The table in Markdown, as shown in `docs/sandbox.md`.
 
     Example:
         >>> print(table().splitlines()[2])
@@ -138,7 +138,7 @@ def table() -> str:
 
 
 def held_here(backend: str) -> dict[str, How]:
-    """What holds each limit for whoever runs this process; empty for backends that the table does not have.
+    """How each limit is enforced for the user of this process; empty for backends that the table lacks.
 
     Example:
         >>> held_here("landlock")["bytes in one file"].value

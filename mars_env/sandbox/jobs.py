@@ -11,16 +11,16 @@ from mars_env.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One untrusted program and what it is given.
+    """One untrusted program and its input. It has either `source` or `argv`.
 
     Attributes:
-        source: Python source, run as a script ``main.py`` by the sandbox's interpreter, which
-            is already warm; the fastest way. Or
-        argv: a command: a program inside the sandbox and its arguments.
+        source: Python source, run as a script ``main.py`` by the sandbox's interpreter. This is the
+            fastest way, because that interpreter is already warm.
+        argv: A command: a program inside the sandbox and its arguments.
         arguments: Arguments of the script, for `source`.
         stdin: Its whole standard input.
-        files: Files put into its working directory first, by relative path.
-        environment: Environment variables beside the sandbox's own few.
+        files: Files to write into its working directory first, by relative path.
+        environment: Environment variables in addition to the sandbox's own few.
 
     Example:
         >>> Job(source="print(input())", stdin=b"hello").argv is None
@@ -50,12 +50,12 @@ class Job:
 
     @property
     def source_bytes(self) -> bytes | None:
-        """The source as UTF-8; what cannot be encoded stays for the compiler to refuse."""
+        """The source as UTF-8; what cannot be encoded is kept, and the compiler refuses it."""
         return self.source.encode("utf-8", "surrogatepass") if isinstance(self.source, str) else self.source
 
 
 def job_of(program: Job | str | Sequence[str], stdin: bytes | str, files: Mapping[str, bytes]) -> Job:
-    """A job from what people write: source as a text, a command as a list.
+    """Make a job from source as a text or a command as a list.
 
     Example:
         >>> job_of(["/bin/echo", "hi"], b"", {}).argv

@@ -1,4 +1,4 @@
-"""What a run may use, what came of it, and what a backend promises."""
+"""What a run may use, its result, and what a backend promises."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ class Guarantee(StrEnum):
     """Something that a backend keeps a program from doing, proven by `mars_env.testing.sandbox_suite`."""
 
     CPU = "cpu"
-    """CPU time of everything it started is bounded."""
+    """The CPU time of everything it started is bounded."""
     WALL = "wall"
-    """So is its time on the clock, whatever it does with signals and alarms."""
+    """Its wall-clock time is bounded, whatever it does with signals and alarms."""
     MEMORY = "memory"
-    """So is its memory."""
+    """Its memory is bounded."""
     OUTPUT = "output"
-    """So is what it prints."""
+    """Its output is bounded."""
     PROCESSES = "processes"
-    """So is the number of its processes and threads."""
+    """The number of its processes and threads is bounded."""
     DISK = "disk"
-    """So are the bytes it writes to files."""
+    """The bytes that it writes to files are bounded."""
     FILES = "files"
-    """So is the number of files that it makes, and of those that it holds open."""
+    """The numbers of files that it makes and that it holds open are bounded."""
     NETWORK = "network"
     """No socket reaches the host or the world, loopback and abstract sockets included."""
     HOST_FILES = "host_files"
-    """It reads no file of the host but the interpreter and the system's libraries, and changes none."""
+    """It reads no file of the host except the interpreter and the system libraries, and changes none."""
     ENVIRONMENT = "environment"
-    """It sees nothing of the host's environment variables, not even through ``/proc``."""
+    """It sees none of the host's environment variables, not even through ``/proc``."""
     PRIVATE_PROCESSES = "private_processes"
     """It does not see the host's processes."""
     SIGNALS = "signals"
@@ -59,29 +59,30 @@ class Ended(StrEnum):
     FILES = "file limit"
     PROCESSES = "process limit"
     LOST = "lost"
-    """The sandbox itself broke: nothing is known of the program."""
+    """The sandbox itself broke: nothing is known about the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one run may use.
 
-    CPU time decides a time-out; the others are ceilings against a program that does not
+    CPU time decides a time-out; the other two times are ceilings against a program that does not
     compute at all. So a verdict does not depend on how busy the machine is.
 
     Attributes:
         cpu_seconds: CPU time of the program and all that it started, together.
-        wall_seconds: Time on the clock; None is ``10 * cpu_seconds + 20``.
-        idle_seconds: Time in which the program was asleep (waiting, not kept waiting by other
-            programs); None is ``cpu_seconds + 2``, infinity switches it off.
-        memory_bytes: Resident memory of everything it started, together. Address space of each
-            process is bounded too, a quarter above, which is what makes Python raise MemoryError.
+        wall_seconds: Wall-clock time; None means ``10 * cpu_seconds + 20``.
+        idle_seconds: Time for which the program was asleep (not ready to run, so time in which other
+            programs kept it waiting does not count); None means ``cpu_seconds + 2``, infinity switches
+            it off.
+        memory_bytes: Resident memory of everything it started, together. The address space of each
+            process is bounded too, a quarter higher; this makes Python raise MemoryError.
         processes: Processes and threads at one time.
         disk_bytes: Bytes in the files that it made, together.
         file_bytes: Size of one file.
         files: Files that it may make.
         open_files: Files that it may hold open.
-        output_bytes: Bytes of standard output, and as many of standard error and of a result.
+        output_bytes: Bytes of standard output, and as many again of standard error and of the result data.
 
     Example:
         >>> Limits(cpu_seconds=2).wall
@@ -111,22 +112,22 @@ class Limits:
 
     @property
     def wall(self) -> float:
-        """The ceiling on the clock, in seconds."""
+        """The ceiling on wall-clock time, in seconds."""
         return 10.0 * self.cpu_seconds + 20 if self.wall_seconds is None else float(self.wall_seconds)
 
     @property
     def idle(self) -> float:
-        """The ceiling on sleep, in seconds."""
+        """The ceiling on time asleep, in seconds."""
         return self.cpu_seconds + 2 if self.idle_seconds is None else float(self.idle_seconds)
 
 
 DISK_CEILING = 512 * MIB
-"""Size of a sandbox's file system; `Limits.disk_bytes` of a run lies below."""
+"""Size of a sandbox's file system; `Limits.disk_bytes` cannot exceed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one run.
+    """The result of one run.
 
     Attributes:
         ended: Why it ended.
@@ -137,10 +138,10 @@ class Result:
         data: What it wrote to file descriptor 3, likewise.
         cpu_seconds: CPU time of everything it started.
         wall_seconds: From its start to its end; time in a queue does not count.
-        peak_memory: Bytes of resident memory at most, of its largest process.
-        backend: What ran it.
+        peak_memory: Peak resident memory of its largest process, in bytes.
+        backend: Name of the backend that ran it.
         missing: What that backend does not guarantee.
-        detail: One sentence more, for people: why the sandbox was lost, say.
+        detail: One more sentence for people: why the sandbox was lost, for example.
     """
 
     ended: Ended

@@ -1,8 +1,8 @@
-"""Installed packages that programs may import: what judges of programming contests offer.
+"""Installed packages that programs may import: those that judges of programming contests offer.
 
-A bare interpreter has the standard library alone; LeetCode adds ``sortedcontainers`` and ``numpy``, AtCoder
-more. Programs see those of `OFFERED` that are installed where the library runs, read-only, and nothing else
-that lies beside them. ``pip install 'mars-env[judges]'`` brings all of them.
+A bare interpreter has only the standard library; LeetCode adds ``sortedcontainers`` and ``numpy``, AtCoder
+adds more. Programs see, read-only, those of `OFFERED` that are installed where the library runs, and no other
+installed packages. ``pip install 'mars-env[judges]'`` installs all of them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 OFFERED = ("mpmath", "networkx", "numpy", "scipy", "sortedcontainers", "sympy")
-"""What programs may import where it is installed. Each needs nothing but others of these."""
+"""What programs may import if it is installed. Each depends only on others in this list."""
 
 
 @functools.cache
 def package_folder(name: str) -> str | None:
-    """Where a package lies that is installed under its own name; None where there is none.
+    """The folder of an installed package; None if it is not installed.
 
     Example:
         >>> package_folder("numpy").endswith("numpy"), package_folder("no such package")
@@ -31,7 +31,7 @@ def package_folder(name: str) -> str | None:
 
 
 def folders_of(names: tuple[str, ...]) -> dict[str, str]:
-    """The folders of those packages that are installed, by name; with ``name.libs``, libraries that it loads.
+    """The folders of those packages that are installed, by name; ``name.libs`` is that of its libraries.
 
     Example:
         >>> sorted(folders_of(("numpy", "no such package")))[0]

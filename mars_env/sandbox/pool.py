@@ -1,4 +1,4 @@
-"""A pool of sandboxes: forked from a warm server, used once, thrown away; and a queue before them."""
+"""A pool of sandboxes with a queue. Each is forked from a warm server, used once and thrown away."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mars_env.sandbox.service import on_service_loop
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""How often a run is tried whose sandbox was lost, and a sandbox that does not start."""
+"""How often a run is tried if its sandbox is lost, and how often a sandbox that fails to start."""
 
 
 class Lease:
-    """The sandboxes of one piece of work; all are closed when the work is done.
+    """The sandboxes for one piece of work; all are closed when the work is done.
 
-    Only for use inside the coroutine that `Pool.use` runs.
+    Use it only inside the coroutine that `Pool.use` runs.
     """
 
     def __init__(self, pool: Pool, backend: Backend) -> None:
@@ -37,17 +37,17 @@ class Lease:
         """A fresh sandbox.
 
         Raises:
-            SandboxError: None could be started, in several attempts.
+            SandboxError: None could be started in several attempts.
         """
         box = await self._pool._box(self.backend)
         self._boxes.append(box)
         return box
 
     async def run(self, job: Job, limits: Limits, role: str = "") -> Result:
-        """Run a job in the sandbox kept for `role`, or in a fresh one where that is spent.
+        """Run a job in the sandbox kept for `role`, or in a fresh one if that is spent.
 
         A run whose sandbox is lost is tried again.
-        Jobs of one role follow each other in one sandbox, each in a new process and an empty folder.
+        Jobs of one role share one sandbox, one after another, each in a new process and an empty folder.
         """
         result = Result(Ended.LOST)
         for _ in range(ATTEMPTS):
@@ -70,7 +70,7 @@ class Pool:
 
     Attributes:
         slots: Pieces of work at a time.
-        under_way: Pieces of work that are not done, those that wait for a slot included.
+        under_way: Unfinished pieces of work, including those that wait for a slot.
         modules: Source of the modules that Python programs in it can import, by name.
 
     Example:
@@ -124,10 +124,10 @@ class Pool:
     async def session(
         self, program: Job | str | Sequence[str], channel: socket.socket, limits: Limits | None = None
     ) -> Result:
-        """Run one program that talks over `channel` (its file descriptor 4) while it runs; to its end.
+        """Run one program to its end; while it runs, it talks over `channel` (its file descriptor 4).
 
         Make the two ends with `socket.socketpair()` and keep the other one; `channel` is closed here.
-        What the program has said cannot be taken back, so a lost run is not tried again.
+        What the program has already sent cannot be taken back, so a lost run is not tried again.
         """
         job = job_of(program, b"", {})
 
@@ -142,7 +142,7 @@ class Pool:
         """Wait for a slot, then await ``work(lease)`` on the sandboxes' own event loop.
 
         Raises:
-            SandboxError: No sandbox can be had; says what to install.
+            SandboxError: No sandbox works here; the message says what to install.
         """
         return await on_service_loop(self._use(work))
 
@@ -150,7 +150,7 @@ class Pool:
         """The backend in use; ``"auto"`` is resolved at the first call.
 
         Raises:
-            SandboxError: None works here; says what to install.
+            SandboxError: None works here; the message says what to install.
         """
         return await on_service_loop(self._resolve())
 
@@ -160,7 +160,7 @@ class Pool:
 
     async def _use(self, work: Callable[[Lease], Awaitable[T]]) -> T:
         if self._owner != os.getpid():
-            self._reset()  # the sandboxes are our parent's
+            self._reset()  # a forked child: the sandboxes are its parent's
         self.under_way += 1
         try:
             return await self._use_slot(await self._resolve(), work)
@@ -204,7 +204,7 @@ class Pool:
             return self._spawner
 
     def _retire(self) -> None:
-        """Let the fork server end, once nobody uses its boxes."""
+        """Let the fork server end once nobody uses its boxes."""
         if self._spawner is not None:
             self._spawn(self._spawner.close())
         self._spawner = None
@@ -244,12 +244,12 @@ async def run(
     Args:
         program: Python source as a text, a command as a list of texts, or a `Job`.
         stdin: Its whole standard input.
-        files: Files put into its working directory first, by relative path.
+        files: Files to write into its working directory first, by relative path.
         limits: What it may use.
-        backend: ``"auto"``, a name of `mars_env.sandbox.BACKENDS`, ``"remote:<address>"``, or an object.
+        backend: ``"auto"``, a name from `mars_env.sandbox.BACKENDS`, ``"remote:<address>"``, or an object.
 
     Raises:
-        SandboxError: No sandbox can be had; says what to install.
+        SandboxError: No sandbox works here; the message says what to install.
 
     Example:
         >>> result = asyncio.run(run("print(sum(map(int, input().split())))", stdin="1 2 3"))

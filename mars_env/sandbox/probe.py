@@ -1,4 +1,4 @@
-"""Which backend works here: found by trying."""
+"""Finds out which backend works here by trying."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What trying a backend has shown.
+    """The result of trying a backend.
 
     Attributes:
-        name: The backend's.
-        works: Whether programs can be run with it here.
-        why: If not: one sentence.
+        name: The backend's name.
+        works: Whether it can run programs here.
+        why: If not, one sentence that says why.
         missing: What it does not guarantee.
     """
 
@@ -69,7 +69,7 @@ print("saw", *seen)
 
 
 async def run_once(backend: Backend, job: Job, limits: Limits) -> Result:
-    """Run one job with a backend that is started for it alone; on the sandboxes' own event loop.
+    """Run one job with a backend started for it alone; call it on the sandboxes' own event loop.
 
     Raises:
         SandboxError: It cannot be started here.
@@ -86,7 +86,7 @@ async def run_once(backend: Backend, job: Job, limits: Limits) -> Result:
 
 
 async def probe(backend: Backend) -> Probe:
-    """Start a sandbox, run a program in it that looks for the host, and say what it found."""
+    """Start a sandbox, run a program in it that tries to reach the host, and report what it found."""
     return await on_service_loop(_probe(backend))
 
 
@@ -97,7 +97,7 @@ async def _probe(backend: Backend) -> Probe:
         canary.write(secret)
         canary.flush()
         source = _CHECK.format(canary=canary.name, port=server.getsockname()[1], secret=secret)
-        canary_variable = f"MARS_ENV_PROBE_{secret}"  # its own: several probes may run at once
+        canary_variable = f"MARS_ENV_PROBE_{secret}"  # a unique name: several probes may run at once
         os.environ[canary_variable] = secret
         try:
             result = await run_once(backend, Job(source=source), Limits(cpu_seconds=5))
@@ -126,7 +126,7 @@ for name in {names!r}:
 
 
 async def importable(backend: str | Backend = "auto") -> dict[str, str]:
-    """What programs may import beside the standard library, with versions: found by trying.
+    """What programs can import in addition to the standard library, with versions; found by trying.
 
     Raises:
         SandboxError: No sandbox works here.
@@ -144,11 +144,11 @@ async def doctor() -> list[Probe]:
 
 
 async def resolve(backend: str | Backend) -> Backend:
-    """The backend that is meant; ``"auto"`` is the best that works.
+    """The backend that a name stands for; ``"auto"`` is the best one that works.
 
     Raises:
-        ConfigError: There is none of that name.
-        SandboxError: None works; says why each does not, and what to do.
+        ConfigError: There is no backend with that name.
+        SandboxError: None works; the message says why each does not, and what to do.
     """
     if not isinstance(backend, str):
         return backend

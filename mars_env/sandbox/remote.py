@@ -1,4 +1,4 @@
-"""Programs run by a remote HTTP executor that speaks SandboxFusion's ``/run_code``."""
+"""Runs programs on a remote HTTP executor that offers SandboxFusion's ``/run_code``."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from mars_env.sandbox.answers import read_json
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 
-_TRIALS = 3  # of a program with which the executor fails, each beside an empty one with which it does not
+_TRIALS = 3  # how often a program must fail there, each time while an empty one succeeds, to count as broken
 
 DATA_FILE = "mars_env_data"
-"""Where a program leaves what elsewhere it writes to file descriptor 3."""
+"""The file to which a program writes what it would elsewhere write to file descriptor 3."""
 
 MOST_ANSWER = 20 * 2**20
-"""Most bytes of an answer that is read: 16 MiB of plain text and some more."""
+"""The longest answer that is read, in bytes: 16 MiB of plain text and a little more."""
 
 SMALL = 2**20
-"""Answers of more bytes are read in a thread."""
+"""Longer answers, in bytes, are decoded in a thread."""
 
 _GUARANTEED = frozenset({Guarantee.WALL, Guarantee.HOST_FILES, Guarantee.ENVIRONMENT, Guarantee.SIGNALS})
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A remote executor. What it does to contain programs is its own business: of ours, it reaches nothing.
+    """A remote executor. Programs on it reach nothing on this machine; how it contains them is up to it.
 
-    The executor reports no CPU time and no memory, and counts its own time-out on the clock; so a
-    verdict may depend on its load. It runs Python source alone. An answer of more than 20 MiB of JSON counts
-    as too much output, whatever ``Limits.output_bytes`` allows; there, a control character takes 6 bytes.
+    The executor reports neither CPU time nor memory, and its time-out counts wall-clock time, so a
+    verdict may depend on its load. It runs only Python source. An answer of more than 20 MiB of JSON counts
+    as too much output, whatever ``Limits.output_bytes`` allows; in JSON a control character takes 6 bytes.
 
     Attributes:
         address: ``http://host:port``; ``/run_code`` is added.
@@ -55,7 +55,7 @@ class Remote:
             raise ConfigError(f"a remote sandbox needs an http address, got {self.address!r}")
 
     async def start(self, modules: Mapping[str, str]) -> RemoteSpawner:
-        """Starts nothing: each run is a request."""
+        """Make a spawner; nothing is started, because each run is a request."""
         return RemoteSpawner(self, modules)
 
 
@@ -68,7 +68,7 @@ class RemoteSpawner:
         self._backend, self._modules = backend, modules
 
     async def box(self) -> RemoteBox:
-        """A box, which is no more than the executor's address."""
+        """Make a box, which holds only the executor's address and the modules."""
         return RemoteBox(self._backend, self._modules)
 
     async def close(self) -> None:
@@ -89,10 +89,10 @@ class RemoteBox:
         }
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job; LOST where the executor does not answer as it should.
+        """Run one job; the result is LOST if the executor does not answer as it should.
 
-        An executor that answers the same job as it should with an empty program, and each time fails with
-        this one, has been broken by the program: an output without end, say. That is the program's failure.
+        If the executor fails with this program each time, but answers the same job with an empty program as
+        it should, then the program broke it, for example by endless output. That is the program's failure.
         """
         if channel is not None or job.source_bytes is None:
             raise ConfigError("a remote sandbox runs Python source without a channel")
@@ -109,7 +109,7 @@ class RemoteBox:
                 return replace(result, ended=ended)
 
     async def _ask(self, job: Job, limits: Limits) -> tuple[Result, Ended | None]:
-        """One request; where it is lost, and the program may have done that, how the program ended then."""
+        """Send one request; if it is lost and the program may be to blame, also say how the program ended."""
         assert job.source_bytes is not None
         files = {**self._modules, **job.files}
         request = {
@@ -129,10 +129,10 @@ class RemoteBox:
                     f"{self._backend.address.rstrip('/')}/run_code", json=request, allow_redirects=False
                 ) as response,
             ):
-                if 300 <= response.status < 400:  # programs and tests go to the address that was named alone
+                if 300 <= response.status < 400:  # programs and tests go only to the given address
                     target = ascii(response.headers.get("Location", ""))[:200]
                     return self._lost(
-                        f"it redirects to {target}, which is not followed: name it instead"
+                        f"it redirects to {target}, which is not followed: use that address instead"
                     ), None
                 if response.status != 200:
                     lost = self._lost(f"it answered with status {response.status}")
@@ -154,20 +154,20 @@ class RemoteBox:
         """Nothing is kept."""
 
     def _read(self, body: bytearray, limits: Limits) -> Result:
-        """The result that an answer tells.
+        """The result in an answer.
 
         Raises:
-            ValueError: The answer is no JSON, or of another form.
+            ValueError: The answer is not JSON, or has another form.
         """
         answer: Any = read_json(body.decode())
         run = answer.get("run_result") if isinstance(answer, dict) else None
         if not isinstance(run, dict) or answer.get("status") == "SandboxError":
             message = answer.get("message") if isinstance(answer, dict) else None
-            return self._lost(f"it reported a fault of its own: {str(message)[:200]}")
+            return self._lost(f"it reported an internal fault: {str(message)[:200]}")
         stdout, stderr = (_text(run, name).encode("utf-8", "replace") for name in ("stdout", "stderr"))
         files = answer.get("files") or {}
         if not isinstance(files, dict):
-            raise ValueError("its files are no object")
+            raise ValueError("its files are not an object")
         data = base64.b64decode(_text(files, DATA_FILE))
         code = run.get("return_code")
         ended = Ended.EXITED
@@ -200,10 +200,10 @@ class RemoteBox:
 
 
 def _text(values: Mapping[str, Any], name: str) -> str:
-    """A text among an answer's values, empty where it is missing.
+    """A text among an answer's values; empty if it is missing.
 
     Raises:
-        ValueError: It is no text.
+        ValueError: It is not a text.
     """
     value = values.get(name)
     if value is not None and not isinstance(value, str):

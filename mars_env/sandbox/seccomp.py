@@ -1,8 +1,8 @@
 """The system calls that a sandboxed program may not make, as a classic BPF program.
 
-Written here rather than taken from a package: pyseccomp only wraps libseccomp, which slim
+The library builds the filter itself instead of using a package: pyseccomp only wraps libseccomp, which slim
 images lack, and has had no release since 2021, while the filter itself is a list of numbers.
-It is a second wall behind the name spaces of bubblewrap, and behind Landlock the first for all
+With bubblewrap, it is a second wall behind the name spaces. With Landlock, it is the only wall for all
 that Landlock does not cover (signals, sockets, new processes, modes and owners of files).
 """
 
@@ -15,9 +15,9 @@ import struct
 from collections.abc import Iterable, Mapping
 
 OWN_PID = 0x6D617273
-"""Stands in the filter for the pid of the process that loads it, which `boot` puts in its place."""
+"""A placeholder in the filter; `boot` replaces it with the pid of the process that loads the filter."""
 
-# <asm/unistd_64.h> of x86-64, and <asm-generic/unistd.h> that arm64 uses; above 424 they agree.
+# From <asm/unistd_64.h> for x86-64, and <asm-generic/unistd.h>, which arm64 uses; from 424 on they agree.
 _X86 = """
 clone 56 fork 57 vfork 58 kill 62 shmget 29 shmat 30 shmctl 31 semget 64 semop 65 semctl 66 msgget 68
 msgsnd 69 msgrcv 70 msgctl 71 semtimedop 220 socket 41 connect 42 accept 43 accept4 288 bind 49 listen 50
@@ -60,11 +60,11 @@ pidfd_getfd 438 process_madvise 440 mount_setattr 442 quotactl_fd 443 memfd_secr
 set_mempolicy_home_node 450 fchmodat2 452 setxattrat 463 removexattrat 466 open_tree_attr 467 file_setattr 469
 """
 _NEWEST = 470
-"""Later calls are refused as if the kernel did not have them."""
+"""Later calls are refused as if the kernel lacked them."""
 
 _ARCHES = {"x86_64": (0xC000003E, _X86), "aarch64": (0xC00000B7, _ARM)}
 
-# Refused in every sandbox: nothing that computes needs them, and each has had holes or reaches out.
+# Refused in every sandbox: no computation needs them, and each has had security holes or reaches outside.
 _ALWAYS = """
 ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd process_madvise process_mrelease
 perf_event_open bpf userfaultfd keyctl add_key request_key io_uring_setup io_uring_enter io_uring_register
@@ -77,15 +77,15 @@ memfd_create memfd_secret mbind set_mempolicy set_mempolicy_home_node migrate_pa
 inotify_init inotify_init1 inotify_add_watch io_setup
 """
 
-# Said not to exist, so that libraries take their usual way around them: `clone3` has flags that cannot be
-# read here; a page that lies in a pipe is in nobody's memory.
+# Reported as missing, so that libraries use their usual fallbacks. The filter cannot read the flags of
+# `clone3`; the other calls can leave pages in a pipe, which count as nobody's memory.
 _UNKNOWN = "clone3 vmsplice splice tee"
 
-# They answer that all is well, and do nothing: a program that writes its disk's buffers or locks a file alone
-# runs as before, while nobody outside waits for it or can be told anything by it.
+# They report success and do nothing. A program that flushes its disk or locks its own files runs as before,
+# while no process outside has to wait for it or can receive a message through a lock.
 _WITHOUT_EFFECT = "sync syncfs flock"
 
-# Refused besides where there are no name spaces: they would reach the host's processes and files.
+# Also refused where there are no name spaces: they would reach the host's processes and files.
 _WITHOUT_NAMESPACES = """
 fork vfork socket connect accept accept4 bind listen chmod fchmod chown fchown lchown fchmodat fchmodat2
 fchownat utime utimes futimesat utimensat setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr
@@ -109,8 +109,9 @@ _MAP_SHARED_ANONYMOUS, _MAP_HUGETLB = 0x21, 0x40000
 _MADV_COLD, _MADV_PAGEOUT = 20, 21
 _SOL_SOCKET, _SO_BUFFERS = 1, (7, 8, 32, 33)
 
-# What a file descriptor can be asked for; all else may change or hold up a file of the host. Copies, flags,
-# the size of a pipe, seals (fcntl); terminals asked about, bytes to read or write, not to block (ioctl).
+# The operations allowed on a file descriptor; any other may change or block a file of the host. fcntl:
+# copies, flags, the size of a pipe, seals. ioctl: questions about a terminal, bytes to read or write,
+# non-blocking mode.
 _FCNTL = (0, 1, 2, 3, 4, 9, 11, 16, 1030, 1032, 1034)
 _FCNTL_OWNERS = (8, 10, 15)
 _FCNTL_LOCKS = (6, 7, 37, 38)
@@ -119,7 +120,7 @@ _IOCTL_ANSWERS = (0xC0502100, 0xC0182101)  # for the box, which is behind the fi
 
 Instruction = tuple[int, int, int, int]
 Body = tuple[Instruction, ...]
-"""What is done with one system call: ends by a return."""
+"""The instructions for one system call; the last one returns."""
 
 
 def supported() -> bool:
@@ -132,9 +133,9 @@ def build(*, namespaces: bool, machine: str | None = None) -> bytes:
     """The filter, ready for ``prctl(PR_SET_SECCOMP)``; an array of ``struct sock_filter``.
 
     Args:
-        namespaces: Whether processes, network and files are in name spaces of their own. If not,
+        namespaces: Whether processes, network and files have their own name spaces. If not,
             the filter also refuses new processes, sockets, signals to others and changes of modes.
-        machine: As `platform.machine` says it; this machine's by default.
+        machine: As returned by `platform.machine`; by default, this machine.
 
     Example:
         >>> len(build(namespaces=True, machine="x86_64")) % 8
@@ -163,8 +164,8 @@ def build(*, namespaces: bool, machine: str | None = None) -> bytes:
     else:
         bodies["kill"] = _only(0, [0, OWN_PID])
         bodies["tkill"] = bodies["tgkill"] = _only(0, [OWN_PID])
-        bodies["socketpair"] = _only(1, [1], mask=0xF)  # a datagram one could be sent elsewhere
-        # It takes the host's disk in one step; libc writes instead.
+        bodies["socketpair"] = _only(1, [1], mask=0xF)  # a datagram socket could send elsewhere
+        # It allocates the host's disk space in one step; libc falls back to writing.
         bodies["fallocate"] = (_fail(errno.EOPNOTSUPP),)
     by_number = {numbers[name]: body for name, body in bodies.items() if name in numbers}
     code: list[Instruction] = [
@@ -179,9 +180,10 @@ def build(*, namespaces: bool, machine: str | None = None) -> bytes:
 
 @functools.cache
 def build_for_threads(*, machine: str | None = None) -> bytes:
-    """A filter that asks before each thread and allows all else: to be loaded beside one of `build`.
+    """A filter that asks before each new thread and allows everything else; load it together with `build`'s.
 
-    Without name spaces the kernel counts the threads of all who have the same user id. So the box counts.
+    Without name spaces the kernel counts the threads of all processes with the same user id. So the box
+    counts.
 
     Example:
         >>> len(build_for_threads(machine="x86_64")) // 8
@@ -216,7 +218,7 @@ def _choose(
     otherwise: Instruction = _ALLOWED,
     mask: int | None = None,
 ) -> Body:
-    """What is answered by the value of one argument, of which only the bits of a mask count."""
+    """Choose the answer by the value of one argument; only the bits of `mask` count."""
     masked = [] if mask is None else [(_AND, 0, 0, mask)]
     tests = [i for value, answer in answers.items() for i in ((_JEQ, 0, 1, value), answer)]
     return (_argument(argument), *masked, *tests, otherwise)
@@ -225,12 +227,12 @@ def _choose(
 def _only(
     argument: int, values: Iterable[int], otherwise: Instruction = _REFUSED, mask: int | None = None
 ) -> Body:
-    """Refuse calls of which an argument is none of some values."""
+    """Refuse calls whose argument is not one of `values`."""
     return _choose(argument, dict.fromkeys(values, _ALLOWED), otherwise, mask)
 
 
 def _clone(*, processes: bool) -> Body:
-    """No new name spaces. Threads share all, processes nothing but a memory whose other owner waits."""
+    """Allow no new name spaces. Threads share everything; processes share only memory whose owner waits."""
     thread = _CLONE_THREAD | _CLONE_FILES
     return (
         _argument(0),
@@ -250,10 +252,10 @@ def _clone(*, processes: bool) -> Body:
 
 
 def _keep_children() -> Body:
-    """The box is asked before a program changes what is done at the end of its children.
+    """Ask the box before a program changes what happens when its children end.
 
-    The kernel drops children that are ignored, and with them the time that they took; whether they would be
-    is said in memory, which a filter cannot read.
+    The kernel discards ignored children, and with them their CPU time. Whether a call would ignore them is
+    written in memory, which a filter cannot read.
     """
     return (
         _argument(0),
@@ -268,7 +270,7 @@ def _keep_children() -> Body:
 
 
 def _map() -> Body:
-    """No memory that is in no process and no file: what is shared without a file stays after unmapping."""
+    """Refuse shared memory without a file: after unmapping it belongs to no process and no file."""
     return (
         _argument(3),
         (_JSET, 3, 0, _MAP_HUGETLB),
@@ -280,7 +282,7 @@ def _map() -> Body:
 
 
 def _keep_readable(options: Mapping[int, Instruction]) -> Body:
-    """A process stays dumpable, or what watches it could no longer look at its memory and files."""
+    """Keep a process dumpable; otherwise the box could no longer look at its memory and files."""
     return (
         *_choose(0, options)[:-1],
         (_JEQ, 1, 0, _PR_SET_DUMPABLE),
@@ -290,18 +292,18 @@ def _keep_readable(options: Mapping[int, Instruction]) -> Body:
 
 
 def _keep_buffers() -> Body:
-    """The sizes of a socket's buffers stay as they are: what they hold is counted by their number."""
+    """Keep the sizes of a socket's buffers: their contents are charged by the number of sockets."""
     sizes = _choose(2, dict.fromkeys(_SO_BUFFERS, _DONE))
     return (_argument(1), (_JEQ, 1, 0, _SOL_SOCKET), _ALLOWED, *sizes)
 
 
 def _intervals(bodies: dict[int, Body]) -> list[tuple[int, Body]]:
-    """What is done from which number on, in order, without neighbours that are the same."""
+    """The action from each number on, in order; equal neighbours are merged."""
     steps: dict[int, Body] = {0: (_ALLOWED,)}
     for number in sorted(bodies):
         steps[number] = bodies[number]
         steps[number + 1] = (_ALLOWED,)
-    steps[_NEWEST] = (_fail(errno.ENOSYS),)  # the x32 calls too, whose numbers start at 2**30
+    steps[_NEWEST] = (_fail(errno.ENOSYS),)  # also the x32 calls, whose numbers start at 2**30
     found: list[tuple[int, Body]] = []
     for number, body in sorted(steps.items()):
         if not found or found[-1][1] != body:
@@ -310,7 +312,7 @@ def _intervals(bodies: dict[int, Body]) -> list[tuple[int, Body]]:
 
 
 def _search(intervals: list[tuple[int, Body]]) -> list[Instruction]:
-    """A binary search: the kernel tries the filter on each number whenever it is loaded."""
+    """A binary search, because the kernel tries the filter on every number each time it is loaded."""
     if len(intervals) == 1:
         return list(intervals[0][1])
     half = len(intervals) // 2

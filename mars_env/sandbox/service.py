@@ -1,7 +1,7 @@
-"""The event loop that all sandboxes of a process live on, in a thread of its own.
+"""The event loop of all sandboxes in a process, in a separate thread.
 
 A warm sandbox outlives the call that started it, so it cannot belong to the caller's loop, which may
-end before. Callers await from any loop or thread; cancelling them cancels the work and waits for its end.
+end first. Callers await from any loop or thread; cancelling them cancels the work and waits for its end.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _owner = 0
 
 
 def service_loop() -> asyncio.AbstractEventLoop:
-    """This process's loop, started at the first call; a forked child gets its own."""
+    """This process's loop, started at the first call; a forked child gets a new one."""
     global _loop, _owner
     with _lock:
         if _loop is None or _owner != os.getpid():
             _loop, _owner = asyncio.new_event_loop(), os.getpid()
-            # Sandboxes die with the thread that started them: it lives as long as the process.
+            # Sandboxes die with the thread that started them, so this thread lives as long as the process.
             threading.Thread(target=_loop.run_forever, name="mars-env-sandbox", daemon=True).start()
         return _loop
 
@@ -65,5 +65,5 @@ async def on_service_loop(coroutine: Coroutine[Any, Any, T]) -> T:
         loop.call_soon_threadsafe(lambda: tasks[0].cancel())
         await asyncio.wait([waiter])
         if not waiter.cancelled():
-            waiter.exception()  # seen, so that it is not reported as forgotten
+            waiter.exception()  # retrieve it, so that asyncio does not report it as never retrieved
         raise

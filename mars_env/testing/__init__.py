@@ -1,6 +1,6 @@
 """Contract suites: what rules, environments, graders, models, agents, searches and sandboxes promise.
 
-Ours pass them; run them on your own.
+The library's own parts pass them; run them on yours.
 """
 
 from mars_env.testing.agent_suite import check_agent

@@ -1,4 +1,4 @@
-"""The contract suite of agents: what a user's own `Agent` must keep to play in environments and rollouts."""
+"""The contract suite for agents: the promises that a user's own `Agent` must keep."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OBSERVATIONS: Mapping[str, Observation] = MappingProxyType(
         },
     }
 )
-"""What the library's agents see, by role."""
+"""Observations of the library's agents, by role."""
 
 
 async def check_agent(
@@ -43,13 +43,13 @@ async def check_agent(
     """Check an agent against the contract of `mars_env.types.Agent`.
 
     Args:
-        agent: What is checked.
+        agent: The agent to check.
         observation: One that it can act on; see `OBSERVATIONS`.
         reproducible: Whether the same seed must give the same actions.
-        trainable: Whether its actions must carry completions with token ids and log-probabilities.
+        trainable: Whether its actions must have completions with token ids and log-probabilities.
 
     Raises:
-        AssertionError: In one sentence, what is not kept.
+        AssertionError: Says in one sentence which promise is broken.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -60,7 +60,7 @@ async def check_agent(
         >>> run_sync(check_agent(Four(), OBSERVATIONS["solver"]))
     """
     if not isinstance(agent, Agent):
-        raise AssertionError(f"an agent has an attribute policy and an async method act, got {agent!r}")
+        raise AssertionError(f"an agent needs an attribute policy and an async method act, got {agent!r}")
     if not isinstance(agent.policy, str) or not agent.policy:
         raise AssertionError(f"policy must be a name, got {agent.policy!r}")
     for n in (1, 3):
@@ -69,40 +69,40 @@ async def check_agent(
     if reproducible:
         first, again = [await _act(agent, observation, 2, seed=7) for _ in range(2)]
         if _texts(first) != _texts(again):
-            raise AssertionError("the same seed gives other actions")
+            raise AssertionError("the same seed gives different actions")
     together = await asyncio.gather(*(_act(agent, observation, 1, seed) for seed in range(CONCURRENCY)))
     if reproducible:
         alone = await _act(agent, observation, 1, seed=CONCURRENCY - 1)
         if _texts(alone) != _texts(together[-1]):
-            raise AssertionError("an action depends on the actions that are chosen beside it")
+            raise AssertionError("an action depends on the other actions chosen in the same call")
 
 
 def check_action(action: Any, *, trainable: bool = False) -> None:
-    """Check one action, and the completions behind it.
+    """Check one action and its completions.
 
     Raises:
-        AssertionError: In one sentence, what is wrong with it.
+        AssertionError: Says in one sentence what is wrong.
 
     Example:
         >>> check_action("4")
         Traceback (most recent call last):
         ...
-        AssertionError: an Action with a text is expected, got '4'
+        AssertionError: expected an Action with a text, got '4'
     """
     if not isinstance(action, Action) or not isinstance(action.text, str):
-        raise AssertionError(f"an Action with a text is expected, got {action!r}")
+        raise AssertionError(f"expected an Action with a text, got {action!r}")
     for completion in action.completions:
         told = Sampling(temperature=completion.temperature, max_tokens=10**9)
         check_completion(completion, told, exact=trainable)
     if trainable and not action.completions:
-        raise AssertionError("the action carries no completions, it cannot be trained on")
+        raise AssertionError("the action has no completions, so it cannot be trained on")
 
 
 async def _act(agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
-    """Act on an observation that cannot be changed."""
+    """Act on a read-only observation."""
     actions = await agent.act(MappingProxyType(dict(observation)), n, seed)
     if len(actions) != n:
-        raise AssertionError(f"{n} actions were asked for, {len(actions)} came back")
+        raise AssertionError(f"requested {n} actions, got {len(actions)}")
     return actions
 
 

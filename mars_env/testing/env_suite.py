@@ -1,4 +1,4 @@
-"""The contract of environments: PettingZoo's own tests, and that no reference leaks."""
+"""The contract suite for environments: PettingZoo's own tests, and a test that no reference leaks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MARK = "reference-4711"
 def check_env(make: Callable[..., MarsEnv], *, cycles: int = 20) -> None:
     """Run PettingZoo's api, seed, render and observation tests on an environment.
 
-    PettingZoo warns about observations that are no arrays, and prints its progress; both are
-    expected of texts and kept quiet here.
+    PettingZoo warns about observations that are not arrays, and prints its progress; text observations
+    cause the warnings, so this function suppresses both.
 
     Args:
         make: Makes the environment; takes ``render_mode``.
-        cycles: How long the tests play.
+        cycles: How many cycles the tests play.
 
     Raises:
         AssertionError: A test failed.
@@ -47,6 +47,6 @@ def _check_no_leak(env: MarsEnv) -> None:
     env.reset(seed=0, options={"problem": problem})
     for agent in env.agent_iter(1000):
         observation, _, terminated, truncated, info = env.last()
-        assert MARK not in repr(observation), f"the observation of {agent} holds the reference"
-        assert MARK not in repr(info), f"the info of {agent} holds the reference: {info}"
+        assert MARK not in repr(observation), f"the observation of {agent} contains the reference"
+        assert MARK not in repr(info), f"the info of {agent} contains the reference: {info}"
         env.step(None if terminated or truncated else env.action_space(agent).sample())

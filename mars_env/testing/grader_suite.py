@@ -1,4 +1,4 @@
-"""The contract of graders: run it on your own."""
+"""The contract suite for graders; run it on your own."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
     Args:
         grader: The grader.
         problem: A problem that it can judge.
-        right: A text that it must find CORRECT.
-        wrong: A text that it must find WRONG.
+        right: A text that it must judge CORRECT.
+        wrong: A text that it must judge WRONG.
 
     Raises:
         AssertionError: A promise is broken; the message says which.
@@ -48,4 +48,4 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
         assert verdict is not Verdict.CORRECT, f"the hostile text {text!r:.60} is CORRECT"
         assert verdict is not Verdict.UNKNOWN, f"the hostile text {text!r:.60} made its own verdict UNKNOWN"
     verdicts = [found.verdict for found in run_sync(many())]
-    assert verdicts == [Verdict.WRONG, Verdict.CORRECT] * 32, "64 verdicts at once differ from one at a time"
+    assert verdicts == [Verdict.WRONG, Verdict.CORRECT] * 32, "64 concurrent verdicts differ from single ones"

@@ -1,4 +1,4 @@
-"""The contract suite of models: what a user's own `Model` must keep to work in rollouts and training."""
+"""The contract suite for models: what a user's own `Model` must promise for rollouts and training."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ async def check_model(
     """Check a model against the contract of `mars_env.types.Model`.
 
     Args:
-        model: What is checked.
+        model: The model to check.
         prompt: A prompt that it can complete.
-        sampling: How it is sampled; a seed and a small ``max_tokens`` are best.
-        reproducible: Whether the same seed must give the same completions, and sample i of n the
-            same whatever n is.
-        exact: Whether completions must be trainable: token ids and log-probabilities.
+        sampling: How to sample; best with a seed and a small ``max_tokens``.
+        reproducible: Whether the same seed must give the same completions, and sample i of n must
+            not depend on n.
+        exact: Whether completions must be trainable, that is, have token ids and log-probabilities.
         stop: A text that occurs in its completions, to check that stop texts end them.
-        other_loop: Whether it must work in a second event loop, in another thread, too.
+        other_loop: Whether it must also work in a second event loop, in another thread.
 
     Raises:
-        AssertionError: In one sentence, what is not kept.
+        AssertionError: Says in one sentence which promise is broken.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -48,7 +48,7 @@ async def check_model(
     for n in (1, 3):
         completions = await model.complete(prompt, n, sampling)
         if len(completions) != n:
-            raise AssertionError(f"{n} samples were asked for, {len(completions)} came back")
+            raise AssertionError(f"requested {n} samples, got {len(completions)}")
         for completion in completions:
             check_completion(completion, sampling, exact=exact)
     await _check_limit(model, prompt, sampling, exact)
@@ -66,56 +66,54 @@ async def check_model(
 
 
 def check_completion(completion: Completion, sampling: Sampling, *, exact: bool = False) -> None:
-    """Check that the fields of one completion agree with each other and with how it was sampled.
+    """Check that the fields of one completion agree with each other and with its sampling settings.
 
     Raises:
-        AssertionError: In one sentence, what does not agree.
+        AssertionError: Says in one sentence what does not agree.
 
     Example:
         >>> check_completion(Completion("2", completion_tokens=9), Sampling(max_tokens=8))
         Traceback (most recent call last):
         ...
-        AssertionError: 9 tokens were sampled where max_tokens is 8
+        AssertionError: 9 tokens were sampled, but max_tokens is 8
     """
     ids, logprobs, count = completion.token_ids, completion.logprobs, completion.completion_tokens
     if not isinstance(completion, Completion) or not isinstance(completion.text, str):
-        raise AssertionError(f"a completion with a text is expected, got {completion!r}")
+        raise AssertionError(f"expected a completion with a text, got {completion!r}")
     if completion.finish_reason not in get_args(FinishReason):
         raise AssertionError(
-            f"the finish reason {completion.finish_reason!r} is neither 'stop' nor 'length', 'context' or "
+            f"the finish reason {completion.finish_reason!r} is not 'stop', 'length', 'context' or "
             "'content_filter'"
         )
     if completion.finish_reason == "length" and 0 < len(ids) < sampling.max_tokens:
         raise AssertionError(
             f"a completion of {len(ids)} tokens was cut off below its limit of {sampling.max_tokens}: its "
-            "finish reason is 'context'"
+            "finish reason must be 'context'"
         )
     if max(count, len(ids)) > sampling.max_tokens:
         raise AssertionError(
-            f"{max(count, len(ids))} tokens were sampled where max_tokens is {sampling.max_tokens}"
+            f"{max(count, len(ids))} tokens were sampled, but max_tokens is {sampling.max_tokens}"
         )
     if logprobs and len(logprobs) != len(ids):
         raise AssertionError(f"{len(logprobs)} log-probabilities for {len(ids)} token ids")
-    if any(not value <= 1e-4 for value in logprobs):  # NaN, too
+    if any(not value <= 1e-4 for value in logprobs):  # this includes NaN
         raise AssertionError(f"a log-probability is not at most 0: {max(logprobs)}")
     if ids and count != len(ids):
-        raise AssertionError(f"completion_tokens is {count} where there are {len(ids)} token ids")
+        raise AssertionError(f"completion_tokens is {count}, but there are {len(ids)} token ids")
     if completion.prompt_ids and completion.prompt_tokens != len(completion.prompt_ids):
         raise AssertionError(
-            f"prompt_tokens is {completion.prompt_tokens} for {len(completion.prompt_ids)} prompt ids"
+            f"prompt_tokens is {completion.prompt_tokens}, but prompt_ids has {len(completion.prompt_ids)}"
         )
     if completion.versions and ids and sum(length for _, length in completion.versions) != len(ids):
-        raise AssertionError(
-            f"the versions {completion.versions} do not add up to the {len(ids)} token ids there are"
-        )
+        raise AssertionError(f"the versions {completion.versions} do not add up to {len(ids)} token ids")
     if completion.temperature != sampling.temperature:
         raise AssertionError(
-            f"the temperature is told as {completion.temperature}, sampled was at {sampling.temperature}"
+            f"the completion reports temperature {completion.temperature}, but {sampling.temperature} was set"
         )
     if any(stop in completion.text for stop in sampling.stop):
-        raise AssertionError("a stop text stands in the completion's text")
+        raise AssertionError("the completion's text contains a stop text")
     if exact and not completion.trainable:
-        raise AssertionError(f"it is not trainable, ids or log-probabilities are missing: {completion!r}")
+        raise AssertionError(f"it is not trainable: ids or log-probabilities are missing: {completion!r}")
 
 
 async def _check_limit(model: Model, prompt: Prompt, sampling: Sampling, exact: bool) -> None:
@@ -131,7 +129,7 @@ async def _check_prompts(model: Model, prompt: Prompt, sampling: Sampling, exact
         [first] = await model.complete(prompt, 1, sampling)
         [again] = await model.complete(first.prompt_ids, 1, sampling)
         if again.prompt_ids != first.prompt_ids:
-            raise AssertionError("token ids given as the prompt are not what the model read")
+            raise AssertionError("the model did not read exactly the token ids of the prompt")
 
 
 async def _check_stop(model: Model, prompt: Prompt, sampling: Sampling, stop: str) -> None:
@@ -142,7 +140,7 @@ async def _check_stop(model: Model, prompt: Prompt, sampling: Sampling, stop: st
     if stop not in free_one.text:
         raise AssertionError(f"choose a stop text that occurs: {stop!r} is not in {free_one.text!r}")
     if stopped_one.finish_reason != "stop" or stopped_one.text != free_one.text.partition(stop)[0]:
-        raise AssertionError(f"the stop text {stop!r} did not end the text {stopped_one.text!r} before it")
+        raise AssertionError(f"the text {stopped_one.text!r} does not end before the stop text {stop!r}")
 
 
 async def _check_seeds(model: Model, prompt: Prompt, sampling: Sampling) -> None:
@@ -150,10 +148,10 @@ async def _check_seeds(model: Model, prompt: Prompt, sampling: Sampling) -> None
     three = await model.complete(prompt, 3, seeded)
     again = await model.complete(prompt, 3, seeded)
     if [_sampled(c) for c in three] != [_sampled(c) for c in again]:
-        raise AssertionError("the same seed gives other completions")
+        raise AssertionError("the same seed gives different completions")
     [alone] = await model.complete(prompt, 1, seeded)
     if _sampled(alone) != _sampled(three[0]):
-        raise AssertionError("sample 0 of 1 is not sample 0 of 3 with the same seed")
+        raise AssertionError("with the same seed, sample 0 of 1 differs from sample 0 of 3")
 
 
 async def _check_concurrency(model: Model, prompt: Prompt, sampling: Sampling, reproducible: bool) -> None:
@@ -164,7 +162,7 @@ async def _check_concurrency(model: Model, prompt: Prompt, sampling: Sampling, r
     if reproducible:
         [alone] = await model.complete(prompt, 1, requests[-1])
         if _sampled(alone) != _sampled(answers[-1][0]):
-            raise AssertionError("a completion depends on the requests that are made beside it")
+            raise AssertionError("a completion depends on concurrent requests")
 
 
 async def _check_cancellation(model: Model, prompt: Prompt, sampling: Sampling) -> None:
@@ -174,10 +172,10 @@ async def _check_cancellation(model: Model, prompt: Prompt, sampling: Sampling) 
         task.cancel()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     if isinstance(outcomes[3], BaseException) or len(outcomes[3]) != 1:
-        raise AssertionError(f"cancelling a request spoils another one: {outcomes[3]!r}")
+        raise AssertionError(f"cancelling a request broke another one: {outcomes[3]!r}")
     for outcome in outcomes[:3]:
         if isinstance(outcome, Exception):
-            raise AssertionError(f"a cancelled request ends in {outcome!r}") from outcome
+            raise AssertionError(f"a cancelled request raised {outcome!r}") from outcome
 
 
 async def _complete(model: Model, prompt: Prompt, sampling: Sampling) -> list[Completion]:

@@ -1,4 +1,4 @@
-"""The contract of rules: run it on your own.
+"""The contract suite for rules; run it on your own.
 
 from mars_env.testing import check_rules
 def test_my_rules():
@@ -40,17 +40,17 @@ def check_rules(
 ) -> None:
     """Play random episodes and check what every engine relies on.
 
-    Pure functions over values: the same call gives the same result and changes no state, so that
-    branching costs nothing. Observations fit their spaces, hold nothing of the reference, and do
+    Rules are pure functions of values: the same call gives the same result and changes no state, so that
+    branching costs nothing. Observations fit their spaces, contain nothing of the reference, and do
     not depend on grades. Episodes end within `max_turns`, and name a graded turn as the answer. Feedback
-    changes what is observed at most (`mars_env.envs.rules.TakesFeedback`).
+    changes nothing but observations (`mars_env.envs.rules.TakesFeedback`).
 
     Args:
-        rules: The rules.
-        problem: A problem that they can be played on.
+        rules: The rules to check.
+        problem: A problem on which they can be played.
         texts: What agents say; add texts that your rules treat specially.
         episodes: How many random episodes.
-        seed: Of the random episodes.
+        seed: For the random episodes.
 
     Raises:
         AssertionError: A promise is broken; the message says which.
@@ -59,7 +59,9 @@ def check_rules(
     assert agents, "possible_agents is empty"
     assert len(set(agents)) == len(agents), f"possible_agents repeats a name: {agents}"
     for agent in agents:
-        assert re.fullmatch(r"[a-z]+_[0-9]+", agent), f"PettingZoo wants names like solver_0, got {agent!r}"
+        assert re.fullmatch(r"[a-z]+_[0-9]+", agent), (
+            f"PettingZoo requires names like solver_0, got {agent!r}"
+        )
         assert "observation" not in rules.fields(agent), (
             "no field may be called 'observation' (PettingZoo's api_test)"
         )
@@ -72,29 +74,29 @@ def check_rules(
 def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.random.Generator) -> None:
     secret = Problem(problem.id, problem.statement, SECRET, problem.kind, problem.metadata)
     state = rules.start(secret)
-    assert rules.final(state) is None, "before the first turn there is no final answer"
+    assert rules.final(state) is None, "there is a final answer before the first turn"
     turns = graded = 0
     while (agent := rules.current_agent(state)) is not None:
         assert agent in rules.possible_agents, f"current_agent() names {agent!r}, not one of possible_agents"
-        assert turns < rules.max_turns, f"an episode went on after max_turns = {rules.max_turns}"
+        assert turns < rules.max_turns, f"an episode continued after max_turns = {rules.max_turns}"
         _check_observations(rules, state)
         text = texts[int(rng.integers(len(texts)))]
         cut = bool(rng.integers(2))
         action = Action(text, (Completion(text, "length" if cut else "stop"),))
         submitted = rules.submission(state, action)
-        assert submitted is None or isinstance(submitted, str), "submission() gives a text or None"
+        assert submitted is None or isinstance(submitted, str), "submission() must return a text or None"
         grade = GRADES[int(rng.integers(1, len(GRADES)))] if submitted is not None else None
         note = rules.note(state, action)
         before = copy.deepcopy(state)
         after = rules.apply(state, action, grade)
         assert state == before, "apply() changed the state it was given: states must be values"
-        assert after == rules.apply(state, action, grade), "apply() gave two results for one input"
-        assert note == rules.note(state, action), "note() gave two results for one input"
+        assert after == rules.apply(state, action, grade), "apply() returned two results for one input"
+        assert note == rules.note(state, action), "note() returned two results for one input"
         for other in GRADES[1:] if submitted is not None else ():
             blind = rules.apply(state, action, other)
             for seen in rules.possible_agents:
                 assert _plain(rules.observe(blind, seen)) == _plain(rules.observe(after, seen)), (
-                    f"what {seen} observes depends on the grade of {agent}: the reference leaks"
+                    f"the observation of {seen} depends on the grade of {agent}: the reference leaks"
                 )
         graded += submitted is not None
         turns += 1
@@ -105,7 +107,7 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
 
 
 def _informed(rules: Rules[Any], state: Any, feedback: str) -> Any:
-    """The state with some feedback, where the rules take any."""
+    """The state with some feedback, if the rules accept feedback."""
     inform = getattr(rules, "with_feedback", None)
     if inform is None:
         return state
@@ -123,8 +125,10 @@ def _check_observations(rules: Rules[Any], state: Any) -> None:
     for agent in rules.possible_agents:
         observation = dict(rules.observe(state, agent))
         space = spaces.Dict(dict(rules.fields(agent)))
-        assert space.contains(observation), f"what {agent} observes is not in its space: {observation!r:.300}"
-        assert SECRET not in repr(observation), f"what {agent} observes holds the reference"
+        assert space.contains(observation), (
+            f"the observation of {agent} is not in its space: {observation!r:.300}"
+        )
+        assert SECRET not in repr(observation), f"the observation of {agent} contains the reference"
 
 
 def _plain(observation: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the checks of the sandbox suite are made of; `mars_env.testing.sandbox_suite` is what to use."""
+"""The parts from which the sandbox suite's checks are made; use `mars_env.testing.sandbox_suite`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mars_env.sandbox.service import on_service_loop
 SMALL = Limits(
     cpu_seconds=1.0, wall_seconds=60.0, idle_seconds=1.0, memory_bytes=256 << 20, output_bytes=1 << 20
 )
-"""Limits under which hostile programs run here: soon over."""
+"""Small limits for hostile programs, so that they end soon."""
 
 ROOMY = Limits(cpu_seconds=20.0)
 
@@ -24,9 +24,9 @@ class Check:
     """One thing that a backend must do.
 
     Attributes:
-        name: What it is about.
-        guarantee: The guarantee that it proves; None for what every backend does.
-        prove: Raises AssertionError, with the result, where the backend does not.
+        name: What it checks.
+        guarantee: The guarantee that it proves; None for what every backend must do.
+        prove: Raises AssertionError, with the result, if the backend fails the check.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Check:
 
 
 CHECKS: list[Check] = []
-"""All that there are, in order."""
+"""All checks, in order."""
 
 Proof = Callable[[Backend], Awaitable[None]]
 
 
 def proves(guarantee: Guarantee | None = None) -> Callable[[Proof], Proof]:
-    """Make a check of a function, whose name says what must be true; None: of what every backend does."""
+    """Make a check from a function whose name says what must be true; None: every backend must do it."""
 
     def register(function: Proof) -> Proof:
         CHECKS.append(Check(function.__name__, guarantee, function))
@@ -51,14 +51,14 @@ def proves(guarantee: Guarantee | None = None) -> Callable[[Proof], Proof]:
 
 
 async def execute(backend: Backend, job: Job, limits: Limits = ROOMY) -> Result:
-    """One job in a fresh sandbox of the backend."""
+    """Run one job in a fresh sandbox of the backend."""
     return await on_service_loop(run_once(backend, job, limits))
 
 
 async def run_python(
     backend: Backend, source: str, limits: Limits = ROOMY, stdin: bytes = b"", **names: Any
 ) -> Result:
-    """Run source in which ``<name>`` has been replaced by the repr of each named value."""
+    """Run source after replacing each ``<name>`` by the repr of the value with that name."""
     text = textwrap.dedent(source)
     for name, value in names.items():
         text = text.replace(f"<{name}>", repr(value))

@@ -1,4 +1,4 @@
-"""Checks that no program walks around a limit: ones that hide what they use, honest ones beside them."""
+"""Checks that no program evades a limit: with programs that hide what they use, and with honest ones."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__: list[str] = []
 
 MIB = 1 << 20
 TIGHT = Limits(cpu_seconds=10, memory_bytes=256 * MIB, disk_bytes=32 * MIB, files=200)
-"""Limits that the programs here try to pass."""
+"""Limits that the programs here try to exceed."""
 
 
 def _most_held(result: Result) -> float:
-    """The largest number that a program has printed behind the word ``held``; 0 where it was refused."""
+    """The largest number that a program printed after the word ``held``; 0 if it printed none."""
     return max(map(float, re.findall(rb"held ([\d.]+)", result.stdout)), default=0.0)
 
 
 async def _must_hold(
     backend: Backend, source: str, most: float, *ended: Ended, limits: Limits = TIGHT
 ) -> Result:
-    """Run a program that says what it holds: it ends at a limit, or never holds a quarter too much."""
+    """Run a program that reports what it holds: it must end at a limit, or never hold a quarter too much."""
     result = await run_python(backend, source, limits)
     assert _most_held(result) <= 1.25 * most, result
     if result.ended not in ended:
@@ -102,6 +102,8 @@ async def counts_memory_of_a_process_whose_first_thread_has_ended(backend: Backe
     source = """
         import ctypes, os, platform, threading, time
         libc = ctypes.CDLL(None)
+        r, w = os.pipe()
+        started = 0
         for _ in range(4):
             try: pid = os.fork()
             except OSError: print("refused"); break
@@ -110,10 +112,12 @@ async def counts_memory_of_a_process_whose_first_thread_has_ended(backend: Backe
                     time.sleep(0.05)
                     b = bytearray(150 << 20)
                     for o in range(0, len(b), 4096): b[o] = 1
-                    os.write(1, b"held 150\\n"); time.sleep(5); os._exit(0)
+                    os.write(w, b"x"); time.sleep(5); os._exit(0)
                 threading.Thread(target=hoard).start()
                 libc.syscall(60 if platform.machine() == "x86_64" else 93, 0)
-        time.sleep(2)
+            started += 1
+        for _ in range(started): os.read(r, 1)  # until each holds its memory, however busy the machine is
+        time.sleep(1)
         print("all is well")
     """
     result = await run_python(backend, source, TIGHT)
@@ -350,7 +354,7 @@ async def holds_up_no_file_of_the_host(backend: Backend) -> None:
     running = asyncio.ensure_future(run_python(backend, source, Limits(idle_seconds=20)))
     path = _visible_module()
     locked = True
-    while not running.done():  # while the program runs too, whoever wants the file has it
+    while not running.done():  # others must be able to lock the file even while the program runs
         fd = os.open(path, os.O_RDONLY)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -362,11 +366,11 @@ async def holds_up_no_file_of_the_host(backend: Backend) -> None:
     result = await running
     words = result.stdout.decode().split()
     assert words[1:] == ["did"] and path.samefile(words[0]), result
-    assert locked, "the program held up a file of the host"
+    assert locked, "the program blocked a file of the host"
 
 
 def _visible_module() -> Path:
-    """A file of the host that programs can see: a module of the interpreter in sandboxes."""
+    """A file of the host that programs can see: a module of the sandbox's interpreter."""
     from mars_env.sandbox.backends import _library_folder
 
     return _library_folder() / "os.py"

@@ -1,12 +1,12 @@
-"""What every sandbox backend must do, and the proof of each guarantee that it declares.
+"""The contract suite for sandbox backends: what each must do, and a proof of each guarantee it declares.
 
-For a backend of your own::
+For your own backend::
 
     @pytest.mark.parametrize("check", sandbox_suite.checks_for(MyBackend()), ids=lambda check: check.name)
     async def test_my_backend(check):
         await check.prove(MyBackend())
 
-A check runs one small hostile program and looks, from outside where it can, at what it achieved.
+A check runs one small hostile program and looks at what it achieved, from outside where possible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits
-from mars_env.testing import sandbox_evasions, sandbox_limits  # noqa: F401  (their checks are among ours)
+from mars_env.testing import sandbox_evasions, sandbox_limits  # noqa: F401  (this adds their checks)
 from mars_env.testing.sandbox_checks import (
     CHECKS,
     ROOMY,
@@ -52,7 +52,7 @@ def checks_for(backend: Backend) -> list[Check]:
 
 
 async def check_backend(backend: Backend) -> dict[str, str]:
-    """Run all checks of a backend: what failed, by name. Empty is good."""
+    """Run all checks of a backend; returns the failures by name, so an empty result is good."""
     failures = {}
     for check in checks_for(backend):
         try:
@@ -304,7 +304,7 @@ async def sees_no_environment_of_the_host(backend: Backend) -> None:
 
 @contextlib.contextmanager
 def _bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the host for programs to attack; its command line holds a token."""
+    """A process of the host for programs to attack; its command line contains a token."""
     process = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(600)", f"bystander-{secrets.token_hex(8)}"],
         stdin=subprocess.DEVNULL,
@@ -440,11 +440,11 @@ async def leaves_nothing_alive(backend: Backend) -> None:
 
 
 def processes_with(token: str) -> list[int]:
-    """Pids of this machine's processes whose command line holds a text."""
+    """Pids of this machine's processes whose command line contains a text."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):  # it ended while we looked
+            with contextlib.suppress(OSError):  # it has just ended
                 if token.encode() in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
@@ -469,7 +469,7 @@ async def cancelling_kills(backend: Backend) -> None:
 def _processes_with_variable(token: str) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):  # it ended, or is not ours to read
+        with contextlib.suppress(OSError):  # it has ended, or may not be read
             if entry.name.isdigit() and token.encode() in (entry / "environ").read_bytes():
                 found.append(int(entry.name))
     return found

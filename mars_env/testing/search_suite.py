@@ -1,4 +1,4 @@
-"""The contract of search algorithms: run it on your own.
+"""The contract suite for search algorithms; run it on your own.
 
 from mars_env.testing.search_suite import check_search
 def test_my_algorithm():
@@ -28,16 +28,16 @@ def check_search(
 ) -> None:
     """Play random searches and check what every grower relies on.
 
-    Orders are well formed and name known nodes; `choose` changes nothing; every search comes to an
-    end within its budget, lost nodes or not; the same seed gives the same tree, whatever the number
-    of workers and the order of telling (in waves), and also after being stored and loaded as JSON
-    at any moment.
+    Orders are well formed and name known nodes. `choose` changes nothing. Every search ends
+    within its budget, with or without lost nodes. The same seed gives the same tree, whatever the number
+    of workers and the order in which scores are told (in waves), and also if the search is stored and
+    loaded as JSON at any moment.
 
     Args:
-        settings: The algorithm and its options; the budget is what a search here may use.
+        settings: The algorithm and its options; its budget is what each search here may use.
         agents: Names of the agents.
         searches: How many random searches.
-        seed: Of the random scores.
+        seed: For the random scores.
 
     Raises:
         AssertionError: A promise is broken; the message says which.
@@ -52,12 +52,12 @@ def check_search(
         waves = settings.model_copy(update={"wave": settings.wave or 4, "as_completed": False})
         once = _play(waves, agents, search_seed, workers=4)
         assert _tree(once) == _tree(_play(waves, agents, search_seed, workers=4)), (
-            "the same seed gives another tree"
+            "the same seed gives a different tree"
         )
         shuffled = _play(waves, agents, search_seed, workers=2, shuffle=True)
-        assert _tree(once) == _tree(shuffled), "the tree depends on the workers or on the order of telling"
+        assert _tree(once) == _tree(shuffled), "the tree depends on the workers or on the order of the scores"
         resumed = _play(waves, agents, search_seed, workers=4, kill=True)
-        assert _tree(once) == _tree(resumed), "a search that is stored and loaded goes on to another tree"
+        assert _tree(once) == _tree(resumed), "a search that is stored and loaded ends in a different tree"
 
 
 def _play(
@@ -69,7 +69,7 @@ def _play(
     shuffle: bool = False,
     kill: bool = False,
 ) -> Search:
-    """A whole search; a node's score depends on the seed and its id alone, and every fifth is lost."""
+    """Play a whole search; a node's score depends only on the seed and its id, and every fifth is lost."""
     search = Search(settings, agents, seed)
     rng = np.random.default_rng(derive_seed(seed, "play"))
     running: list[int] = []
@@ -78,31 +78,31 @@ def _play(
             search, running = Search.load(json.loads(json.dumps(search.state_dict()))), []
         running += [ask.id for ask in search.ask(workers - len(running))] if len(running) < workers else []
         if not running:
-            assert search.done, "ask() gives nothing, and nothing is under way, but the search is not done"
+            assert search.done, "ask() returns nothing and nothing is in progress, but the search is not done"
             return search
         id = running.pop(int(rng.integers(len(running))) if shuffle else 0)
         node_rng = np.random.default_rng(derive_seed(seed, id))
         lost = node_rng.random() < 0.2
         search.tell(id, None if lost else float(node_rng.choice(SCORES)), tokens=id)
-    raise AssertionError("the search does not come to an end within its budget")
+    raise AssertionError("the search does not end within its budget")
 
 
 def _check_orders(search: Search, settings: SearchSettings, agents: Sequence[str]) -> None:
     assert len(search.asks) <= settings.calls, f"{len(search.asks)} asks, but the budget is {settings.calls}"
     for id, ask in enumerate(search.asks):
-        assert ask.id == id, f"ids count up from 0, got {ask.id} after {id} asks"
-        assert ask.agent in agents, f"node {id} names {ask.agent!r}, who is not among the agents"
+        assert ask.id == id, f"ids must count up from 0, got {ask.id} after {id} asks"
+        assert ask.agent in agents, f"node {id} names {ask.agent!r}, which is not one of the agents"
         if ask.parent is not None:
-            assert 0 <= ask.parent < id, f"node {id} has the parent {ask.parent}, which did not exist"
+            assert 0 <= ask.parent < id, f"node {id} has the parent {ask.parent}, which does not exist yet"
             assert search.scores[ask.parent] is not None, f"node {id} refines {ask.parent}, which was lost"
-    assert set(search.scores) == set(range(len(search.asks))), "some nodes were never told"
+    assert set(search.scores) == set(range(len(search.asks))), "some nodes never got a score"
 
 
 def _check_choose(settings: SearchSettings, agents: Sequence[str], seed: int) -> None:
     algorithm = make_algorithm(settings.algorithm, dict(settings.options), agents, seed)
     first = algorithm.choose(np.random.default_rng(seed))
-    assert first is not None, "an algorithm that was told nothing must be able to choose"
-    assert first[0] is None, f"the first node must hang on the root, not on {first[0]}"
+    assert first is not None, "an algorithm must be able to choose before it has any scores"
+    assert first[0] is None, f"the first node must be a child of the root, not of {first[0]}"
     assert first == algorithm.choose(np.random.default_rng(seed)), "choose() changes the algorithm's state"
 
 

@@ -52,10 +52,10 @@ class Broken(Solve):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("leak", "holds the reference"),
+        ("leak", "contains the reference"),
         ("stranger", "not in its space"),
         ("grade", "depends on the grade"),
-        ("endless", "went on after max_turns"),
+        ("endless", "continued after max_turns"),
         ("answer", "names graded turn 7"),
     ],
 )

@@ -102,8 +102,8 @@ def test_duplicate_ids_are_refused_with_both_lines(tmp_path):
         (b'{"id": "\xff"}\n', "line 1: not UTF-8 text"),
         (b"[" * 100_000, "line 1: "),
         (b'{"id": ' + b"9" * 10_000 + b"}", "line 1: "),
-        (b"", "holds no problems"),
-        (b"\n \n", "holds no problems"),
+        (b"", "contains no problems"),
+        (b"\n \n", "contains no problems"),
     ],
 )
 def test_unreadable_files(tmp_path, data, message):
@@ -154,7 +154,7 @@ def test_a_folder_is_read_in_the_order_of_its_files(tmp_path):
         ("good.jsonl", {"fields": {"answer": None}}, ConfigError, "only the field 'id' can be None"),
         ("good.jsonl", {"n": 3}, ConfigError, "has 2 problems: cannot take n=3"),
         ("good.jsonl", {"level": 3}, ConfigError, "unexpected keyword argument 'level'"),
-        ("empty", {}, ProblemError, "holds no .jsonl"),
+        ("empty", {}, ProblemError, "contains no .jsonl"),
     ],
 )
 def test_what_cannot_be_loaded(tmp_path, name, options, error, message):

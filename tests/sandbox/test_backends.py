@@ -116,7 +116,7 @@ async def test_auto_picks_landlock_where_name_spaces_are_closed(monkeypatch):
 
 async def test_unsafe_warns():
     backends_module._warn_unsafe.cache_clear()
-    with pytest.warns(RuntimeWarning, match="is none"):
+    with pytest.warns(RuntimeWarning, match="protects nothing"):
         await Pool(Unsafe()).run("print(1)")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -95,7 +95,7 @@ async def test_results(address):
 
 async def test_its_faults_are_not_the_programs(address):
     result = await sandbox.run("BREAK", backend=f"remote:{address}")
-    assert result.ended is Ended.LOST and "fault of its own" in result.detail
+    assert result.ended is Ended.LOST and "internal fault" in result.detail
     result = await sandbox.run("print(1)", backend="remote:http://127.0.0.1:1")
     assert result.ended is Ended.LOST
     with pytest.raises(ConfigError, match="http address"):

@@ -56,7 +56,11 @@ class Dreamer(BestOfN):
 
 @pytest.mark.parametrize(
     ("broken", "message"),
-    [(Forgetful, "changes the algorithm's state"), (Inventive, "did not exist"), (Dreamer, "another tree")],
+    [
+        (Forgetful, "changes the algorithm's state"),
+        (Inventive, "does not exist yet"),
+        (Dreamer, "different tree"),
+    ],
 )
 def test_the_contract_finds_what_is_broken(broken, message, monkeypatch):
     monkeypatch.setitem(ALGORITHMS, "broken", broken)

@@ -1,4 +1,4 @@
-"""Programs: judged by running them in sandboxes."""
+"""Grading of programs: they are run in sandboxes."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Assert-style suites: the tests in one sandbox call into the program in another."""
+"""Assert-style suites: tests in one sandbox call functions of the program in another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUITE = "from mars_env.grading.code import suite\nsuite.main()\n"
 
 
 async def judge_suite(lease: Lease, task: Task, program: str) -> list[Outcome]:
-    """Assert-style suites: the tests in one sandbox call into the program in another."""
+    """Judge a program by an assert-style suite; without channels, by replaying the conversation."""
     outcomes: list[Outcome] = []
     for _ in range(ATTEMPTS):
         ran, suite = await _converse(lease, task, program)
@@ -33,21 +33,21 @@ async def judge_suite(lease: Lease, task: Task, program: str) -> list[Outcome]:
 
 _NOT_PLAYED = {
     "long": f"the tests make more than {MAX_REQUESTS} requests to the program",
-    "unlike": "the tests do not ask the program the same in each run",
+    "unlike": "the tests do not make the same requests in each run",
 }
 
 
 def _not_played(suite: Result) -> str | None:
-    """Why a suite could not be played in turns (see `replay`); None where it could."""
+    """Why a suite could not be replayed in turns (see `replay`); None if it could."""
     report = _report(suite)
     return _NOT_PLAYED.get(str(report[0])) if isinstance(report, tuple) and report else None
 
 
 async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result) -> bool:
-    """Whether it lies in the tests that they cannot be played in turns, rather than in a program's answers.
+    """Whether the tests, rather than the program's answers, prevent a replay in turns.
 
-    With a reference solution: whether they cannot be played with it either. Otherwise a program is to blame
-    for whatever a program can bring about: a conversation without end, and the order of a set.
+    With a reference solution: whether the replay fails with it too. Without one, the program is to blame for
+    whatever a program can cause: an endless conversation, and the order of a set.
     """
     if task.reference.get("solutions"):
         _, control = await _converse(lease, task, task.reference["solutions"][0])
@@ -57,7 +57,7 @@ async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result) -> bool:
 
 
 async def _converse(lease: Lease, task: Task, program: str) -> tuple[Result, Result]:
-    """Run program and tests side by side, with a channel between them: what came of both."""
+    """Run program and tests at the same time, with a channel between them; returns both results."""
     reference = task.reference
     prompt, name = reference["prompt"], reference["entry_point"]
     if prompt:
@@ -92,7 +92,7 @@ async def _converse(lease: Lease, task: Task, program: str) -> tuple[Result, Res
         suite = await suite_run
         report = _report(suite)
         if report and report[0] == "ran" and report[1] and report[1][-1][0] != "gone":
-            return Result(Ended.EXITED, exit_code=0), suite  # the program has nothing more to say
+            return Result(Ended.EXITED, exit_code=0), suite  # the program's result no longer matters
         return await program_run, suite
     finally:
         for run in (program_run, suite_run):
@@ -101,7 +101,7 @@ async def _converse(lease: Lease, task: Task, program: str) -> tuple[Result, Res
 
 
 def _report(suite: Result) -> Any:
-    """The tests' report. They are in a sandbox of their own, where nothing of the program is."""
+    """The tests' report. It can be trusted: nothing of the program is in the tests' sandbox."""
     try:
         return values.decode(suite.data, hashed=False)
     except values.BadValue:
@@ -115,7 +115,7 @@ def _suite_outcomes(task: Task, ran: Result, suite: Result) -> list[Outcome]:
         why = next((r.detail for r in (suite, ran) if r.ended is Ended.LOST and r.detail), "")
         return [Outcome(False, False, f"the sandbox was lost{why and f' ({why})'}", fault=True)]
     if suite.ended is not Ended.EXITED or not isinstance(report, tuple):
-        # What the program sends can use up the tests' limits, so this is not UNKNOWN.
+        # The program's answers can use up the tests' limits, so this is not UNKNOWN.
         return [Outcome(False, False, "the tests did not end within their limits")]
     if (unplayed := _not_played(suite)) is not None:
         return [Outcome(False, False, unplayed)]
@@ -123,7 +123,7 @@ def _suite_outcomes(task: Task, ran: Result, suite: Result) -> list[Outcome]:
         return [Outcome(False, False, f"the problem's own tests are broken: {report[1]}", fault=True)]
     if report[0] == "load":
         why = f"it raised {report[1]}" if report[1] else badly_ended(ran) or "it ended before the first test"
-        # The program fails by itself, before any test: its traceback tells nothing of them.
+        # The program fails by itself, before any test, so its traceback reveals nothing about the tests.
         return [Outcome(False, True, why, said(ran))]
     outcomes = []
     for test, (kind, text, last_call) in zip(task.tests, report[1], strict=False):
@@ -131,7 +131,7 @@ def _suite_outcomes(task: Task, ran: Result, suite: Result) -> list[Outcome]:
             outcomes.append(Outcome(True, test["public"]))
         else:
             if kind == "gone":
-                failure = badly_ended(ran) or "it ended, or sent what is no value"
+                failure = badly_ended(ran) or "it ended, or sent something that is not a value"
             else:
                 failure = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
             code = cut(test["code"]) if not test.get("check") else ""

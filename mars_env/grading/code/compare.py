@@ -1,23 +1,23 @@
-"""Whether what a program gave is what was expected: pure functions, run outside every sandbox.
+"""Compares a program's results with the expected ones: pure functions, run outside every sandbox.
 
 Standard output (`outputs_match`):
 
-- Trailing white space of a line and empty lines at the end do not count.
-- A line of numbers alone may separate them by any white space. In other lines white space counts: figures
-  are drawn with it.
-- An integer must be written as expected. Where a decimal number is expected, a number that differs by
-  less than the tolerance passes. The tolerance is the problem's own, absolute or relative, where it
-  states one. Otherwise, with s = max(1, |expected|): with five or more decimals shown, one unit of the
-  last (0.333333 stands for 1/3), and at least 1e-9 s; with fewer, 1e-6 s but at most half a unit of the
+- White space at the end of a line and empty lines at the end of the output do not count.
+- A line that holds only numbers may separate them by any white space. In other lines white space counts,
+  because figures are drawn with it.
+- An integer must be written as expected. If a decimal number is expected, a number that differs by
+  less than the tolerance passes. If the problem states a tolerance, that one is used, absolute or relative.
+  Otherwise, with s = max(1, |expected|): if five or more decimals are shown, one unit of the
+  last (0.333333 stands for 1/3), and at least 1e-9 s; if fewer, 1e-6 s but at most half a unit of the
   last, and at least 1e-9 s.
-- ``exact`` compares the whole text as it is, but for one newline at the end.
+- ``exact`` compares the whole text unchanged, except for one newline at the end.
 
 Values (`values_match`), for function calls, whose expected values come from JSON:
 
-- Types are exact: a bool is no integer, a text is no number, and an integer is matched by an integer alone.
-- An expected float is matched by a float or an integer, with the tolerance above.
-- An expected list is matched by a list or a tuple, for JSON has no tuples.
-- An expected mapping is matched by one of the same keys; an integer as a key matches its text.
+- Types are exact: a bool is not an integer, a text is not a number, and only an integer matches an integer.
+- A float or an integer matches an expected float, with the tolerance above.
+- A list or a tuple matches an expected list, because JSON has no tuples.
+- A mapping with the same keys matches an expected mapping; an integer key matches its text.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def outputs_match(expected: str, actual: str, *, exact: bool = False, tolerance:
     r"""Whether an output is the expected one.
 
     Args:
-        expected: The problem's.
-        actual: The program's.
-        exact: Every character counts, but for one newline at the end.
-        tolerance: Of decimal numbers, absolute or relative; None derives it from the digits shown.
+        expected: The problem's output.
+        actual: The program's output.
+        exact: Every character counts, except for one newline at the end.
+        tolerance: For decimal numbers, absolute or relative; None derives it from the digits shown.
 
     Example:
         >>> outputs_match("1 2\n0.333333\n", "1  2 \n0.3333333333333333")
@@ -51,7 +51,7 @@ def outputs_match(expected: str, actual: str, *, exact: bool = False, tolerance:
     """
     if exact:
         return expected.removesuffix("\n") == actual.removesuffix("\n")
-    # An output of the wrong shape is wrong before it is taken apart: the work follows what is expected.
+    # Reject an output of the wrong shape before parsing it, so that the work depends on the expected output.
     wanted, given = expected.rstrip(), actual.rstrip()
     if wanted.count("\n") != given.count("\n"):
         return False
@@ -60,14 +60,14 @@ def outputs_match(expected: str, actual: str, *, exact: bool = False, tolerance:
 
 
 def has_too_many_words(expected: str, output: bytes) -> bool:
-    r"""Whether an output is wrong by the number of its words alone: found without decoding it.
+    r"""Whether the number of its words alone makes an output wrong; this needs no decoding.
 
     Example:
         >>> has_too_many_words("1 2", b"1 2 3" + 10**6 * b" 4"), has_too_many_words("1 2", b"1    2\n\n")
         (True, False)
     """
     if not output.isascii() or any(mark in output for mark in b"\x1c\x1d\x1e\x1f"):
-        return False  # it may hold what is white space in texts alone
+        return False  # it may contain white space that only texts know, not bytes
     words = len(expected.split())
     return len(output.split(None, words)) > words
 
@@ -85,7 +85,7 @@ def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:
 
 
 def _gaps(line: str, words: list[str]) -> list[str]:
-    """The white space around the words of a line."""
+    """The white space between and around the words of a line."""
     gaps, at = [], 0
     for word in words:
         start = line.index(word, at)
@@ -112,7 +112,7 @@ def _close(wanted: Decimal, given: Decimal, decimals: int, tolerance: float | No
     difference = _CONTEXT.abs(_CONTEXT.subtract(wanted, given))
     scale = max(Decimal(1), _CONTEXT.abs(wanted))
     if tolerance is not None:
-        # A hair more, so that 0.1 is within 0.1 of 0 when both are written in decimals.
+        # Slightly more, so that 0.1 is within 0.1 of 0 when both are written as decimals.
         return difference <= _CONTEXT.multiply(scale, Decimal(tolerance) * Decimal("1.000000001"))
     noise = _CONTEXT.multiply(scale, Decimal("1e-9"))
     unit = Decimal(1).scaleb(-min(decimals, 400))
@@ -156,9 +156,9 @@ def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) 
 
 
 def has_room_for(expected: Any, size: int) -> bool:
-    """Whether a value that matches may take as many bytes, as `values.encode` writes it.
+    """Whether a matching value can take `size` bytes, as `values.encode` writes it.
 
-    What takes more is wrong, and need not be decoded. The work is in proportion to `size` at most.
+    A longer value is wrong and need not be decoded. The work is at most proportional to `size`.
 
     Example:
         >>> has_room_for([1, 2], 17), has_room_for([1, 2], 10**6), has_room_for(["a" * 10**6], 10**6)
@@ -179,14 +179,14 @@ def has_room_for(expected: Any, size: int) -> bool:
     return size <= 0
 
 
-_ROOM = 130  # an integer may stand for a float, and a key's integer for its text: 1,024 bits
+_ROOM = 130  # an integer may match a float, and an integer key its text: 1,024 bits
 
 
 def _floats_match(expected: float, actual: float, tolerance: float | None) -> bool:
     if actual == expected or (math.isnan(expected) and actual != actual):
         return True
     if isinstance(actual, int) and actual.bit_length() > 1024:
-        return False  # no float is as large
+        return False  # no float is that large
     if not math.isfinite(expected) or not math.isfinite(actual):
         return False
     return _close(Decimal(repr(expected)), Decimal(repr(actual)), _decimals(repr(expected)), tolerance)
@@ -209,7 +209,7 @@ def _mappings_match(expected: dict[Any, Any], actual: Pairs, tolerance: float | 
 
 
 def output_key(output: bytes) -> str:
-    r"""An output as a text that equal outputs share: of programs, not of an expected text.
+    r"""A text that is the same for equal outputs of two programs (not for an expected output).
 
     Example:
         >>> output_key(b"1  2 \n\n") == output_key(b"1 2"), output_key(b"1 2") == output_key(b"12")
@@ -222,9 +222,9 @@ def output_key(output: bytes) -> str:
 
 
 def value_key(data: bytes) -> str | None:
-    """A result of a call, as it was sent, as a text that equal results share; None where it is none.
+    """A text that is the same for equal results of a call, from the bytes sent; None if they hold no result.
 
-    A list and a tuple of the same items are equal, as they are in a comparison with JSON.
+    A list and a tuple of the same items are equal, as in a comparison with JSON.
 
     Example:
         >>> from mars_env.grading.code.values import encode
@@ -245,7 +245,7 @@ def value_key(data: bytes) -> str | None:
         value = waiting.pop()
         if isinstance(value, Handle):
             return None
-        if len(pieces) > _KEYED:  # few bytes may stand for much: what occurs twice is sent once
+        if len(pieces) > _KEYED:  # a few bytes may hold much: what occurs twice is sent once
             return hashlib.sha256(data).hexdigest()
         if isinstance(value, Pairs):
             pieces.append(f"{{{len(value)}")
@@ -261,14 +261,14 @@ def value_key(data: bytes) -> str | None:
 def _word(value: Any) -> str:
     if isinstance(value, (list, tuple, Handle)):
         return ""
-    return hex(value) if type(value) is int else repr(value)  # an integer may be too long for decimals
+    return hex(value) if type(value) is int else repr(value)  # an integer may be too long to write in decimal
 
 
 _KEYED = 1 << 16  # longer ones are compared byte by byte
 
 
 def preview(value: Any, limit: int = 300) -> str:
-    """A value's text in at most about `limit` characters, however large, deep or shared it is.
+    """A value as a text of about `limit` characters at most, however large, deep or shared it is.
 
     Example:
         >>> preview([1, "a", (2,)]), preview(list(range(1000)), 20)

@@ -1,16 +1,16 @@
-r"""Finding the program in a completion: a pure function of the text, linear in its length.
+r"""Finds the program in a completion: a pure function of the text, linear in its length.
 
-1. Thinking is set aside: only what follows the last ``</think>`` is read; where the last ``<think>`` is
-   never closed there is no program.
-2. Of the fenced blocks (three or more backticks or tildes at the beginning of a line), those labelled
-   as Python count; where there are none, those without a label. A block whose fence is never closed
+1. Thinking is ignored: only the text after the last ``</think>`` is read. If the last ``<think>`` is
+   never closed, there is no program.
+2. Of the fenced blocks (three or more backticks or tildes at the start of a line), those labelled
+   as Python count; if there are none, those without a label. A block whose fence is never closed
    ends with the text.
-3. Where the problem names a function or class, the last block that defines it is taken; otherwise,
-   or where none does, the last block.
-4. Without any fence the whole text is the program. With fences, but none that counts, there is none.
+3. If the problem names a function or class, the last block that defines it is the program. If none does, or
+   the problem names nothing, the last block is.
+4. Without any fence, the whole text is the program. With fences of which none counts, there is no program.
 
-A program for a problem of HumanEval's form may be the body of the function alone, the whole function, or
-the prompt with either: see `complete_prompt`.
+For a problem in HumanEval's form, a program may be only the function's body, the whole function, or the
+prompt followed by either: see `complete_prompt`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNCLOSED_THINKING = "the thinking block is not closed"
 
 
 def extract_program(text: str, name: str = "") -> tuple[str | None, str]:
-    r"""The program in a completion and an empty text, or None and why there is none.
+    r"""The program in a completion and an empty text, or None and the reason why there is none.
 
     Args:
         text: What a model wrote.
@@ -62,7 +62,7 @@ def extract_program(text: str, name: str = "") -> tuple[str | None, str]:
 
 
 def _blocks(text: str) -> list[tuple[str, str]] | None:
-    """Label and content of each fenced block; None where there is no fence."""
+    """Label and content of each fenced block; None if there is no fence."""
     blocks: list[tuple[str, str]] = []
     fence, label, start = "", "", 0
     any_fence = False
@@ -94,11 +94,11 @@ def defines(code: str, name: str) -> bool:
 
 
 def complete_prompt(prompt: str, code: str, entry_point: str) -> str:
-    r"""The whole program for a problem whose prompt is the beginning of a function.
+    r"""The whole program for a problem whose prompt is the start of a function.
 
     Args:
         prompt: Imports, helpers, and the function's head with its docstring.
-        code: The program found in the completion: the body, the function, or the prompt repeated.
+        code: The program found in the completion: the body, the function, or the prompt and either of them.
         entry_point: The function's name.
 
     Example:
@@ -114,7 +114,7 @@ def complete_prompt(prompt: str, code: str, entry_point: str) -> str:
 
 
 def preamble(prompt: str, entry_point: str) -> str:
-    r"""What stands before the function's head: imports and helpers.
+    r"""The part of a prompt before the function's head: imports and helpers.
 
     Example:
         >>> preamble("import math\ndef g(): pass\ndef f(x):\n", "f")
@@ -131,13 +131,13 @@ def preamble(prompt: str, entry_point: str) -> str:
 
 
 def _as_body(code: str) -> str:
-    """The lines of a function's body, indented; the first may have lost its indentation on the way."""
+    """The lines of a function's body, indented; the first line may have lost its indentation."""
     lines = code.split("\n")
     first = next((i for i, line in enumerate(lines) if line.strip()), None)
     if first is None or lines[first][0] in " \t":
         return code
     rest = [line for line in lines[first + 1 :] if line.strip() and not line.lstrip().startswith("#")]
-    opens = lines[first].rstrip().endswith(":")  # then what follows is deeper than the body itself
+    opens = lines[first].rstrip().endswith(":")  # then the next line is deeper than the body itself
     if rest and all(_indent(line) > 0 for line in rest) and (not opens or _indent(rest[0]) > 4):
         lines[first] = "    " + lines[first]
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`CodeGrader`: judges programs by running them in sandboxes; what is expected never enters theirs."""
+"""`CodeGrader` judges programs by running them in sandboxes, which expected results never enter."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class CodeGrader:
         backend: The sandbox, as for `mars_env.sandbox.run`.
         tests: ``"all"``, or ``"public"`` to judge by the public tests alone.
         score: ``"all"``: 1 if all tests pass, else 0; ``"fraction"``: the share of tests that pass.
-        run_all: Whether to go on after the first failure; always so for ``"fraction"``.
-        feedback: ``"public"``: feedback shows public tests only; ``"all"`` shows any.
-        limits: Of one test. A time or memory limit that the problem states replaces its own.
-        slots: Programs judged at a time; by default one more than there are processors.
+        run_all: Whether to continue after the first failure; ``"fraction"`` always does.
+        feedback: ``"public"``: feedback shows only public tests; ``"all"`` shows any.
+        limits: For one test. A time or memory limit that the problem states takes precedence.
+        slots: Programs judged at a time; by default one more than the number of processors.
 
     Example:
         >>> from mars_env.problems.code import code_problem_from_row
@@ -101,11 +101,11 @@ class CodeGrader:
 
     @property
     def pool(self) -> Pool:
-        """The sandboxes that it judges in."""
+        """The sandboxes in which it runs programs."""
         return self._pool
 
     async def search_score(self, problem: Problem, text: str) -> float | None:
-        """The share of public tests that pass: what a search may see. None where nothing is known.
+        """The share of public tests that pass; a search may see this. None if it is unknown.
 
         Raises:
             ConfigError: The problem has no public tests.
@@ -113,14 +113,14 @@ class CodeGrader:
         return (await self._grade(problem, text, "public", "fraction", True)).score
 
     async def outputs(self, problem: Problem, text: str) -> tuple[str, ...] | None:
-        """What a program gives for the inputs of the public tests, as texts to be compared with each other.
+        """A program's results for the inputs of the public tests, as texts to compare with those of others.
 
-        So a vote can tell programs that do the same from those that do not, however they are written. None
-        where there is no program, or where it fails on one of the inputs.
+        With them a vote can tell which programs behave alike, however they are written. None if there is
+        no program, or if it fails on one of the inputs.
 
         Raises:
             ConfigError: The problem has no inputs (see `has_inputs`).
-            SandboxError: No sandbox could be had, or it was lost.
+            SandboxError: No sandbox could be started, or it was lost.
         """
         if not has_inputs(problem):
             raise ConfigError(f"the problem {problem.id!r} has no public tests with inputs")
@@ -131,7 +131,7 @@ class CodeGrader:
         return await self._pool.use(lambda lease: _outputs(lease, task, program))
 
     async def aclose(self) -> None:
-        """End the sandboxes that wait. The grader can be used again."""
+        """End the idle sandboxes. The grader can be used again."""
         await self._pool.aclose()
 
     async def _grade(self, problem: Problem, text: str, which: str, score: str, run_all: bool) -> Grade:
@@ -144,17 +144,17 @@ class CodeGrader:
             task = _task(problem, which, run_all, self._limits)
         except ConfigError:
             raise
-        except Exception as error:  # a problem may come from anywhere: it costs its own verdict only
+        except Exception as error:  # a problem may come from anywhere: a bad one costs only its own verdict
             return finished(Grade.unknown(f"the problem's tests cannot be read ({described(error)})"))
         program, why = extract_program(text, task.name)
         if program is None:
             return finished(Grade.wrong(why, feedback=f"{why[:1].upper()}{why[1:]}."))
         if "\0" in program:
-            return finished(Grade.wrong("the program holds a NUL", feedback="The program holds a NUL."))
+            return finished(Grade.wrong("the program contains a NUL", feedback="The program contains a NUL."))
         try:
             backend, outcomes = await self._pool.use(lambda lease: _judge(lease, task, program))
         except SandboxError as error:
-            return finished(Grade.unknown(f"no sandbox could be had: {error}"))
+            return finished(Grade.unknown(f"no sandbox could be started: {error}"))
         return finished(self._conclude(task, backend, outcomes, score))
 
     def _conclude(self, task: Task, backend: str, outcomes: Sequence[Outcome], score: str) -> Grade:
@@ -173,7 +173,7 @@ class CodeGrader:
 
 
 def has_inputs(problem: Problem) -> bool:
-    """Whether a problem has public tests with inputs, for which programs can be run and compared.
+    """Whether a problem has public tests with inputs, so that programs can be run on them and compared.
 
     Example:
         >>> test = {"input": "", "output": "1", "public": True}
@@ -192,7 +192,7 @@ def has_inputs(problem: Problem) -> bool:
 
 @functools.cache
 def _modules() -> dict[str, str]:
-    """Source of what graders run inside sandboxes, under its own names."""
+    """Source of the modules that graders run inside sandboxes, by name."""
     folder = Path(__file__).parent
     names = ("values", "program", "suite")
     sources = {f"mars_env.grading.code.{n}": (folder / f"{n}.py").read_text(encoding="utf-8") for n in names}
@@ -250,7 +250,7 @@ def _call_job(task: Task, test: Mapping[str, Any], program: str) -> Job:
 
 
 async def _outputs(lease: Lease, task: Task, program: str) -> tuple[str, ...] | None:
-    """What a program gives for each test's input; None where it fails on one."""
+    """A program's result for each test's input; None if it fails on one."""
     stdin = task.reference["form"] == "stdin"
     found = []
     for test in task.tests:
@@ -290,19 +290,19 @@ def _output_is_right(stdout: bytes, expected: str, reference: Mapping[str, Any])
     try:
         output = stdout.decode("utf-8")
     except UnicodeDecodeError:
-        if "\ufffd" not in expected:  # what stands for bytes that are no text
+        if "\ufffd" not in expected:  # the replacement for bytes that are not text
             return False
         output = stdout.decode("utf-8", "replace")
     return outputs_match(expected, output, exact=exact, tolerance=tolerance)
 
 
 async def _apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function on so many bytes; on many, in a thread, so that other verdicts do not wait."""
+    """Call a function on `size` bytes; if they are many, in a thread, so that other verdicts do not wait."""
     return await asyncio.to_thread(function, *arguments) if size > SMALL else function(*arguments)
 
 
 async def _check(lease: Lease, task: Task, test: Mapping[str, Any], output: bytes, detail: str) -> Outcome:
-    """Ask the problem's own checker: it exits with 0 where the output is right."""
+    """Ask the problem's own checker: it exits with 0 if the output is right."""
     names = ("input.txt", "expected.txt", "output.txt")
     given: list[bytes] = [test[name].encode("utf-8", "surrogatepass") for name in ("input", "output")]
     files = dict(zip(names, (*given, output), strict=True))
@@ -311,7 +311,7 @@ async def _check(lease: Lease, task: Task, test: Mapping[str, Any], output: byte
     result = await run_job(lease, job, limits, role="checker")
     if result.ended is Ended.LOST:
         return failure_of(test, "the checker was lost", "", result)
-    # A checker that fails on an output has not accepted it: the output must not choose the verdict UNKNOWN.
+    # A checker that fails on an output has not accepted it: an output must not be able to force UNKNOWN.
     if result.ok:
         return Outcome(True, test["public"])
     return Outcome(False, test["public"], "wrong answer", detail)
@@ -340,7 +340,7 @@ async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """What the program's side sent: ``result``, ``raised`` or nothing that can be read; and its text."""
+    """What the program's side sent: ``result``, ``raised`` or nothing readable; and its text."""
 
     kind: str
     right: bool = False
@@ -353,7 +353,7 @@ _RESULT = values.encode(("result", 0))[:-6]
 def _read_sent(data: bytes, accept: Sequence[Any], tolerance: float | None) -> _Sent:
     size = len(data) - len(_RESULT)
     if size > SMALL and not any(has_room_for(expected, size) for expected in accept):
-        shown = f"a value of {size:,} bytes, more than any right one takes"
+        shown = f"a value of {size:,} bytes, more than any right one needs"
         return _Sent("result" if data.startswith(_RESULT) else "", shown=shown)
     try:
         message = values.decode(data, hashed=False)

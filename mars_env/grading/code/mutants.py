@@ -1,4 +1,4 @@
-"""Wrong programs made from right ones, by small changes to their syntax trees."""
+"""Makes wrong programs from right ones by small changes to their syntax trees."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 
 
 def mutants(source: str, n: int, seed: int = 0) -> list[str]:
-    r"""At most n programs that differ from `source` in one place; different from it and each other.
+    r"""At most n programs, all different, each of which differs from `source` in one place.
 
     A mutant need not be wrong (some changes do not matter), but most are.
 
     Args:
-        source: A program that compiles; not untrusted, for it is parsed in this process.
+        source: A trusted program that compiles; it is parsed in this process.
         n: How many, at most; small programs have fewer.
-        seed: Chooses which.
+        seed: Chooses which ones.
 
     Raises:
         SyntaxError: The source does not compile.
@@ -78,14 +78,14 @@ def _mutant(tree: ast.Module, index: int, number: int) -> str | None:
             text = ast.unparse(ast.fix_missing_locations(changed))
             try:
                 compile(text, "<mutant>", "exec", dont_inherit=True)
-            except (SyntaxError, ValueError):  # an iterator where none may stand, say
+            except (SyntaxError, ValueError):  # an iterator where none is allowed, for example
                 return None
             return text
     return None
 
 
 def _changes(node: ast.AST) -> Iterator[None]:
-    """Change a node in place, in one way after another: each step undoes the one before."""
+    """Change a node in place, in one way after another; each step undoes the one before."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARE:
         yield from _set(node.ops, 0, _COMPARE[type(node.ops[0])]())
     elif isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in _ARITHMETIC:

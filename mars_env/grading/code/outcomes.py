@@ -1,4 +1,4 @@
-"""What came of a test: outcomes, and the words for how a program ended."""
+"""The outcomes of tests, and the words for how a program ended."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 from mars_env.sandbox import Ended, Job, Lease, Limits, Result
 
 SHOWN = 400
-"""Characters of one input, output or value in feedback."""
+"""How many characters of an input, output or value feedback shows."""
 
 ATTEMPTS = 3
-"""How often a program is run that a SIGKILL from outside may have ended."""
+"""How often a program is run if a SIGKILL from outside may have ended it."""
 
 SMALL = 16 << 10
-"""Bytes that are read at once, on the event loop; more are read in a thread."""
+"""Up to this many bytes are read directly, on the event loop; more are read in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one test.
+    """The outcome of one test.
 
     Attributes:
         passed: Whether it passed.
         public: Whether its content may be shown.
-        why: A few words: "wrong answer", "it raised ValueError", "it exceeded the CPU limit".
-        detail: The test's content and what the program gave; for feedback.
+        why: A few words: "wrong answer", "it raised ValueError", "it exceeded the CPU time limit".
+        detail: The test's content and the program's result; for feedback.
         fault: Whether the machinery failed, so that nothing is known.
     """
 
@@ -50,7 +50,7 @@ class Task:
 
 
 async def run_job(lease: Lease, job: Job, limits: Limits, role: str = "") -> Result:
-    """Run a job; again if a SIGKILL ended it that is not ours: it may have come from outside."""
+    """Run a job; run it again if a SIGKILL ended it that no limit explains: it may have come from outside."""
     for _ in range(ATTEMPTS):
         result = await lease.run(job, limits, role)
         if not was_killed(result):
@@ -59,7 +59,7 @@ async def run_job(lease: Lease, job: Job, limits: Limits, role: str = "") -> Res
 
 
 def was_killed(result: Result) -> bool:
-    """Whether a SIGKILL ended it that no limit explains."""
+    """Whether it ended by a SIGKILL that no limit explains."""
     return result.ended is Ended.KILLED and result.signal == 9
 
 
@@ -76,7 +76,7 @@ _ENDED = {
 
 
 def badly_ended(result: Result) -> str | None:
-    """A few words for a run that did not end well."""
+    """A few words for a run that ended badly; None if it ended well."""
     if result.ended is Ended.KILLED:
         return f"it was ended by signal {result.signal}" if result.signal else "it broke the sandbox"
     if result.ended is not Ended.EXITED:
@@ -94,7 +94,7 @@ def badly_ended(result: Result) -> str | None:
 
 
 def failure_of(test: Mapping[str, Any], why: str, detail: str, result: Result) -> Outcome:
-    """The outcome of a run that did not end well; a fault where the sandbox was lost."""
+    """The outcome of a run that ended badly; a fault if the sandbox was lost."""
     fault = result.ended is Ended.LOST
     text = f"{why} ({result.detail})" if fault and result.detail else why
     return Outcome(False, test["public"], text, detail, fault)
@@ -104,20 +104,20 @@ _PROGRAM_FILE = re.compile(r'File "[^"\n]*?(?:main|program)\.py"')
 
 
 def said(result: Result) -> str:
-    """The end of what a program wrote to standard error; its traceback shows its own frames alone."""
+    """The end of what a program wrote to standard error; a traceback shows only the program's frames."""
     end = result.stderr[-SMALL:].decode("utf-8", "replace")
     text = _PROGRAM_FILE.sub('File "program.py"', end).strip()
     return text if len(text) <= 1000 else "..." + text[-1000:]
 
 
 def cut(text: str) -> str:
-    """The beginning of a text, for feedback."""
+    """The start of a text, for feedback."""
     text = text.rstrip("\n")
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
 
 
 def glimpse(output: bytes) -> str:
-    """The beginning of an output, however long it is."""
+    """The start of an output, however long it is."""
     if len(output) <= SMALL:
         return cut(output.decode("utf-8", "replace"))
     return f"{output[:SMALL].decode('utf-8', 'replace')[:SHOWN]}... ({len(output):,} bytes)"

@@ -1,7 +1,7 @@
-"""Inside the program's sandbox: loads the program and lets others call its functions.
+"""Runs inside the program's sandbox: loads the program and lets others call its functions.
 
-Sent into sandboxes as it stands. It shares a process with the program, which can therefore do what it
-likes with it; nothing here knows what is expected.
+This file is sent into sandboxes unchanged. It shares a process with the program, which can therefore do
+anything with it; nothing here knows the expected results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # typing itself is slow to import
 DATA_FD, CHANNEL_FD = 3, 4
 PROGRAM, CASE, ASKED = "program.py", "case", "asked"
 DATA_FILE = "mars_env_data"
-"""What stands for `DATA_FD` where there is none: with a remote executor."""
+"""A file used instead of `DATA_FD` where that does not exist: with a remote executor."""
 
 _PLACES = {
     "typing": "Any Callable DefaultDict Deque Dict FrozenSet Generator Generic Iterable Iterator List "
@@ -68,17 +68,17 @@ _MODULES = [
 
 
 def load(prelude: bool, imports: list[str]) -> dict[str, Any]:
-    """Run the program's module and give its names.
+    """Run the program's module and return its names.
 
     Args:
-        prelude: Put the names there that LeetCode and LiveCodeBench import for every program.
-        imports: Lines to run first, which the problem promises.
+        prelude: Whether to add the names that LeetCode and LiveCodeBench import for every program.
+        imports: Import lines that the problem promises; they run first.
     """
     with open(PROGRAM, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
         source = file.read()
     if b"\0" in source:
         raise SyntaxError("source code cannot contain null bytes")
-    module = types.ModuleType("solution")  # not __main__: what runs under its guard is not for callers
+    module = types.ModuleType("solution")  # not __main__: code under its guard must not run here
     module.__file__ = os.path.join(os.getcwd(), PROGRAM)  # noqa: PTH109, PTH118
     sys.modules["solution"] = module
     namespace = module.__dict__
@@ -90,7 +90,7 @@ def load(prelude: bool, imports: list[str]) -> dict[str, Any]:
 
 
 def import_common_names(source: str, namespace: dict[str, Any]) -> None:
-    """Import those well-known names that occur in the source, before it runs."""
+    """Import the well-known names that occur in the source, before it runs."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 50_000))  # as LiveCodeBench does
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in source).split())
     for module_name, names in _PLACES.items():
@@ -116,7 +116,7 @@ def script() -> None:
 
 
 def find(namespace: dict[str, Any], name: str, method: bool) -> Any:
-    """The function to call; a method of a new ``Solution`` where there is such a class."""
+    """The function to call; a method of a new ``Solution`` if there is such a class."""
     if "Solution" in namespace and (method or name not in namespace):
         instance = namespace["Solution"]()
         if hasattr(instance, name):
@@ -127,7 +127,7 @@ def find(namespace: dict[str, Any], name: str, method: bool) -> Any:
 
 
 def call() -> None:
-    """Call one function once, as the file `CASE` says; its result goes to the data descriptor."""
+    """Call one function once, as the file `CASE` says, and write its result to the data descriptor."""
     with open(CASE, "rb") as file:  # noqa: PTH123
         name, method, prelude, arguments = values.decode(file.read())
     try:
@@ -139,7 +139,7 @@ def call() -> None:
 
 
 def send(data: bytes) -> None:
-    """Leave data for those who run us."""
+    """Write data for the grader outside."""
     try:
         regular = stat.S_ISREG(os.fstat(DATA_FD).st_mode)
     except OSError:
@@ -149,7 +149,7 @@ def send(data: bytes) -> None:
 
 
 def fail(error: BaseException) -> None:
-    """Show the traceback of the program's own frames, say what was raised, and exit."""
+    """Show the traceback of the program's own frames, report what was raised, and exit."""
     show(error)
     data = values.encode(("raised", type(error).__name__))
     send(data)
@@ -174,12 +174,12 @@ def serve() -> None:
 
 
 def replay() -> None:
-    """Answer the requests in the file `ASKED`, in their order: where there is no channel."""
+    """Answer the requests in the file `ASKED`, in order; used where there is no channel."""
     with open(CASE, "rb") as file:  # noqa: PTH123
         prelude, imports = values.decode(file.read())
     with open(ASKED, "rb") as file:  # noqa: PTH123
         asked = iter(values.decode(file.read()))
-    answers: list[str] = []  # as texts: plain data outside
+    answers: list[str] = []  # as texts, which are plain data for the grader
 
     def following() -> bytes | None:
         request: bytes | None = next(asked, None)
@@ -192,7 +192,7 @@ def replay() -> None:
 
 
 def leave(data: bytes) -> None:
-    """Leave data and end, wherever the program stands."""
+    """Write data and end at once, whatever the program is doing."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -202,7 +202,7 @@ def leave(data: bytes) -> None:
 
 
 class Lent:
-    """Something of the tests, for the program: a function that they hand it, an iterator, an object."""
+    """An object of the tests in the program's hands: a function passed to it, an iterator, any object."""
 
     def __init__(self, server: Server, handle: values.Handle) -> None:
         self.__dict__.update(_server=server, _handle=handle)
@@ -241,11 +241,11 @@ class Lent:
 
 
 class Server:
-    """Answers requests: ``(operation, target, arguments, keywords)``.
+    """Answers requests of the form ``(operation, target, arguments, keywords)``.
 
     Args:
-        read: The next packet, or None at the end.
-        write: Sends one.
+        read: Returns the next packet, or None at the end.
+        write: Sends one packet.
     """
 
     def __init__(self, read: Callable[[], bytes | None], write: Callable[[bytes], None]) -> None:
@@ -278,11 +278,11 @@ class Server:
             self.write(self.answer(values.decode(data, self.resolve, containers=given), given))
 
     def answer(self, request: Any, given: list[Any]) -> bytes:
-        """The answer to one request, which brought some containers."""
+        """The answer to one request; `given` are the containers in it."""
         operation, target, arguments, keywords = request
         try:
             result = self.perform(operation, target, arguments, keywords)
-            # The arguments go back too: a function may change them in place.
+            # The arguments are sent back too, because a function may change them in place.
             known = {id(container): number for number, container in enumerate(given)}
             return values.encode(("result", result, arguments, keywords), self.keep, known=known)
         except StopIteration as error:
@@ -292,7 +292,7 @@ class Server:
             return values.encode(("raised", *described(error)))
 
     def call_back(self, operation: str, target: Lent, arguments: tuple[Any, ...], keywords: Any) -> Any:
-        """Ask the tests for something of theirs; they may ask in turn before they answer."""
+        """Use an object of the tests; they may send requests themselves before they answer."""
         self.write(values.encode(("ask", operation, target, list(arguments), keywords), self.keep))
         while (data := self.read()) is not None:
             given: list[Any] = []
@@ -307,7 +307,7 @@ class Server:
         raise SystemExit  # the tests have ended
 
     def resolve(self, handle: values.Handle) -> Any:
-        """The object behind a handle: of ours, of the tests, or known by its name."""
+        """The object behind a handle: one kept here, one of the tests, or one known by its name."""
         if handle.number == values.NAMED:
             module, _, name = handle.kind.partition(":")
             return getattr(__import__(module), name)
@@ -316,7 +316,7 @@ class Server:
         return self.kept[handle.number]
 
     def perform(self, operation: str, target: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        """One request."""
+        """Carry out one request."""
         if operation == "call":
             function = find(self.namespace, target, False) if isinstance(target, str) else target
             return function(*arguments, **keywords)
@@ -334,7 +334,7 @@ class Server:
 
 
 def described(error: BaseException) -> tuple[str, str]:
-    """An exception's name, and its text."""
+    """An exception's name and its text."""
     try:
         name = next(c.__name__ for c in type(error).__mro__ if getattr(builtins, c.__name__, None) is c)
         return name, str(error)[:2000]
@@ -343,9 +343,9 @@ def described(error: BaseException) -> tuple[str, str]:
 
 
 def rebuilt(name: Any, text: Any, other: type[Exception]) -> BaseException:
-    """An exception of the same built-in class; `other` for those that would end a loop or are not built in.
+    """An exception of the same built-in class; `other` if it would end a loop or is not built in.
 
-    An iterator of this side must not end because something of the other side did.
+    An iterator on this side must not end because something on the other side did.
     """
     kind = getattr(builtins, name, None) if isinstance(name, str) else None
     raisable = (Exception, SystemExit, KeyboardInterrupt)

@@ -1,4 +1,4 @@
-"""References of code problems, checked before a program runs: an unfit one makes no answer wrong."""
+"""Checks the references of code problems before a program runs: a bad reference makes no answer wrong."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _TESTS: Mapping[str, _Kinds] = {
 
 
 def check_reference(reference: Any) -> None:
-    """Refuse a reference that no program could be judged by.
+    """Refuse a reference by which no program could be judged.
 
     Raises:
-        ProblemError: It is of no known form, lacks a field, or holds a value that cannot be used; says which.
+        ProblemError: Its form is unknown, a field is missing, or a value cannot be used; the message says
+            which.
 
     Example:
         >>> check_reference({"form": "stdin", "tests": [{"input": "", "output": "1", "public": True}]})
@@ -36,15 +37,15 @@ def check_reference(reference: Any) -> None:
         mars_env.errors.ProblemError: tests[0].output cannot be used as it is (int)
     """
     if not isinstance(reference, Mapping):
-        raise ProblemError(f"the reference must be a table of tests, and is a {type(reference).__name__}")
+        raise ProblemError(f"the reference must be a table of tests, not a {type(reference).__name__}")
     form = reference.get("form")
     if not isinstance(form, str) or form not in _FIELDS:
-        raise ProblemError("form is none that is known")
+        raise ProblemError("form is unknown")
     _check(reference, {**_FIELDS[form], "tests": _LIST}, "")
     for index, test in enumerate(reference["tests"]):
         where = f"tests[{index}]"
         if not isinstance(test, Mapping):
-            raise ProblemError(f"{where} must be a table, and is a {type(test).__name__}")
+            raise ProblemError(f"{where} must be a table, not a {type(test).__name__}")
         _check(test, {**_TESTS[form], "public": bool}, f"{where}.")
         if form == "function_call" and not test["accept"]:
             raise ProblemError(f"{where}.accept is empty")
@@ -59,7 +60,7 @@ def check_reference(reference: Any) -> None:
         raise ProblemError("checker must be a program")
     for name in ("checker", "prompt"):
         if "\0" in (reference.get(name) or ""):
-            raise ProblemError(f"{name} holds a NUL")
+            raise ProblemError(f"{name} contains a NUL character")
         _check_text(reference.get(name) or "", name)
     _check_limit(reference, "time_limit", LEAST_SECONDS, MOST_SECONDS)
     _check_limit(reference, "memory_limit", LEAST_BYTES, MOST_BYTES)
@@ -74,11 +75,11 @@ def _check(row: Mapping[str, Any], kinds: _Kinds, where: str) -> None:
 
 
 def _check_text(text: str, where: str) -> None:
-    if not text.isascii():  # which is known without reading it
+    if not text.isascii():  # Python knows this without reading the text
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ProblemError(f"{where} holds a lone surrogate, which is no character") from None
+            raise ProblemError(f"{where} contains a lone surrogate, which is not a character") from None
 
 
 def _check_limit(reference: Mapping[str, Any], name: str, least: float, most: float) -> None:

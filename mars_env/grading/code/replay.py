@@ -1,9 +1,9 @@
-"""Assert-style suites where a sandbox has no channels: the conversation is played again from its beginning.
+"""Assert-style suites for sandboxes without channels: the conversation is replayed from its start.
 
-The tests run with what is known of the program's answers, up to the first request that is not; then the
-program runs, alone, and answers all requests so far; and again. So neither is ever in the other's process,
-as with channels. It takes two runs a request, tests that ask the same each time, and a program that keeps its
-objects in the same order.
+The tests run with the answers known so far, up to the first request without an answer. Then the program runs
+alone and answers all requests so far. This repeats. So neither is ever in the other's process, just as with
+channels. It takes two runs per request, tests that make the same requests each time, and a program that keeps
+its objects in the same order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mars_env.grading.code import values
 from mars_env.sandbox import Ended, Job, Lease, Limits, Result
 
 MAX_REQUESTS = 200
-"""More than this many requests of one suite are not played."""
+"""A suite with more requests than this is not replayed."""
 
 _REPLAY = "from mars_env.grading.code import program\nprogram.replay()\n"
 
@@ -28,14 +28,14 @@ async def replay(
     files: Mapping[str, bytes],
     limits: tuple[Limits, Limits],
 ) -> tuple[Result, Result]:
-    """Play program and tests in turns, to the tests' end: what came of both.
+    """Run program and tests in turns until the tests end; returns both results.
 
     Args:
         lease: Runs them.
         suite: Source that runs the tests.
-        spec: What they are.
-        files: The program's.
-        limits: Of the program, and of the tests.
+        spec: The tests.
+        files: The program's files.
+        limits: For the program, and for the tests.
     """
     asked: list[bytes] = []
     answers: list[bytes | None] = []
@@ -56,7 +56,7 @@ async def replay(
 
 
 def _answer(data: bytes, number: int) -> bytes | None:
-    """The program's answer of that number; None where it ended before it, or sent something else."""
+    """The program's answer with that number; None if it ended first or sent something else."""
     found = _plain(data)
     text = found[number] if isinstance(found, list) and len(found) > number else None
     try:

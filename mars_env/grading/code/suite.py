@@ -1,8 +1,8 @@
-"""Inside the tests' sandbox: runs an assert-style suite against a program in another sandbox.
+"""Runs inside the tests' sandbox: an assert-style suite against a program in another sandbox.
 
-Sent into sandboxes as it stands. Nothing of the program is in this process: its functions are
-proxies that send plain data over the channel and get plain data back, so a test compares
-values of Python's own types with its own expectations.
+This file is sent into sandboxes unchanged. Nothing of the program is in this process: its functions are
+proxies that send plain data over the channel and receive plain data, so a test compares
+values of Python's own types with its expectations.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _MODULES = [
 
 
 class ProgramError(Exception):
-    """The program raised an exception of a class of its own."""
+    """The program raised an exception of a class that it defines itself."""
 
 
 class ProgramGone(BaseException):
-    """The program ended, or sent what is no value. Not an Exception, so that no test takes it for one."""
+    """The program ended or sent invalid data. It is not an Exception, so that no test catches it as one."""
 
 
 class Remote:
-    """Something that lives in the program's process."""
+    """An object in the program's process."""
 
     def __init__(self, session: Session, handle: values.Handle) -> None:
         self.__dict__.update(_session=session, _handle=handle)
@@ -80,7 +80,7 @@ class Remote:
         return int(self._handle.length)
 
     def __hash__(self) -> int:
-        return hash(self._handle.number)  # not by address: a set of them has the same order in each run
+        return hash(self._handle.number)  # not by address: a set has the same order in each run
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -93,7 +93,7 @@ class Session:
     """The conversation with the program."""
 
     last_call = ""
-    """The last call by name and what it gave, for people."""
+    """The last call by name and its result, for people."""
 
     def __init__(self) -> None:
         self.remotes: dict[int, Remote] = {}
@@ -101,16 +101,16 @@ class Session:
         self.numbers: dict[int, int] = {}
 
     def resolve(self, handle: values.Handle) -> Any:
-        """One proxy for each object, so that identity is kept; the tests' own objects themselves."""
+        """The object for a handle: always the same proxy, to keep identity; or the tests' own object."""
         if handle.number < -1:
             return self.lent[-2 - handle.number]
         return self.remotes.setdefault(handle.number, Remote(self, handle))
 
     def keep(self, value: Any) -> Any:
-        """The handle of an argument that is no plain data, or plain data that stands for it."""
+        """The handle of an argument that is not plain data, or plain data that represents it."""
         if isinstance(value, Remote):
             return value._handle
-        if isinstance(value, Function):  # the program's own, by name, whatever it is there
+        if isinstance(value, Function):  # the program's own, by name, whatever it is in that process
             return self.request("global", value.__name__, (), {})
         if (name := library_name(value)) is not None:
             return values.Handle(values.NAMED, name)
@@ -120,9 +120,9 @@ class Session:
         return values.handle_of(value, -2 - number)
 
     def lend(self, operation: Any, target: Any, arguments: Any, keywords: Any) -> Any:
-        """Do what the program asks of something that a test has handed it."""
+        """Carry out the program's request on an object that a test has passed to it."""
         if not any(target is each for each in self.lent):
-            raise TypeError("this was not handed to the program")
+            raise TypeError("the tests did not pass this object to the program")
         if operation == "call":
             return target(*arguments, **keywords)
         if operation == "next":
@@ -131,14 +131,14 @@ class Session:
             return iter(target)
         if operation == "item":
             return target[arguments[0]]
-        # Attributes of the tests' own objects alone: a frame or a module would give all else away.
+        # Only attributes of the tests' own objects: a frame or a module would reveal everything else.
         name = arguments[0]
         if type(target).__module__ != NAME or not isinstance(name, str) or name.startswith("_"):
             raise AttributeError(name)
         return getattr(target, name) if operation == "attribute" else setattr(target, name, arguments[1])
 
     def lent_answer(self, request: tuple[Any, ...]) -> bytes:
-        """The answer to what the program asks."""
+        """The answer to the program's request."""
         try:
             return values.encode(("gives", self.lend(*request)), self.keep)
         except StopIteration as error:
@@ -152,14 +152,14 @@ class Session:
         try:
             channel.write(packet)
         except OSError as error:
-            raise ProgramGone("the program ended before it was asked") from error
+            raise ProgramGone("the program ended before the request") from error
 
     def read(self) -> bytes | None:
-        """The answer to it, or None where there will be none."""
+        """The answer to it, or None if there will be none."""
         return channel.read()
 
     def receive(self, sent: list[Any]) -> tuple[Any, ...]:
-        """One answer; containers that were sent and that the program changed are changed here too."""
+        """One answer; sent containers that the program changed are changed here too."""
         while True:
             try:
                 data = self.read()
@@ -167,9 +167,9 @@ class Session:
                     raise ProgramGone("the program ended before it answered")
                 answer = values.decode(data, self.resolve, originals=sent)
             except (values.BadValue, OSError, MemoryError, RecursionError, OverflowError) as error:
-                raise ProgramGone("the program sent what is no value") from error
+                raise ProgramGone("the program sent something that is not a value") from error
             if not isinstance(answer, tuple) or not answer:
-                raise ProgramGone("the program sent what is no answer")
+                raise ProgramGone("the program sent something that is not an answer")
             if answer[0] != "ask" or len(answer) != 5:
                 return answer
             self.exchange(self.lent_answer(answer[1:]))
@@ -177,7 +177,7 @@ class Session:
     def request(
         self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
-        """Ask the program for something and give its answer, or raise what it raised."""
+        """Send the program a request and return its answer, or raise what it raised."""
         sent: list[Any] = []
         packet = values.encode((operation, target, list(arguments), keywords), self.keep, containers=sent)
         shown = f"{target}({', '.join(map(short, arguments))})" if operation == "call" else ""
@@ -189,18 +189,18 @@ class Session:
             self.last_call = f"{shown} raised {answer[1]}: {short(answer[2])}" if shown else self.last_call
             raise channel.rebuilt(answer[1], answer[2], ProgramError)
         if answer[0] != "result" or len(answer) != 4:
-            raise ProgramGone("the program sent what is no answer")
+            raise ProgramGone("the program sent something that is not an answer")
         if shown:
             self.last_call = f"{shown} returned {short(answer[1])}"
         return answer[1]
 
 
 class Recording(Session):
-    """The conversation so far; what is asked beyond it is reported, and that is the end of this run.
+    """The conversation so far; the first request beyond it is reported, and this run ends.
 
     Args:
         asked: Requests of earlier runs.
-        answers: What the program answered, first to being loaded; None where it ended instead.
+        answers: The program's answers; the first is to being loaded. None if it ended instead.
     """
 
     def __init__(self, asked: list[bytes], answers: list[bytes | None]) -> None:
@@ -210,29 +210,29 @@ class Recording(Session):
         self.unordered = False
         import random
 
-        random.seed(0)  # so that tests at random ask the same in each run
+        random.seed(0)  # so that randomised tests make the same requests in each run
 
     def exchange(self, packet: bytes) -> None:
-        """See whether it is the request that was made at this place."""
+        """Check that the request is the one made here in earlier runs."""
         if self.at == len(self.answers):
             end(("ask", packet.decode("latin-1")))
         if packet != self.asked[self.at - 1]:
             end(("unlike", self.unordered))
 
     def read(self) -> bytes | None:
-        """The answer that was given at this place."""
+        """The answer that was given here in earlier runs."""
         self.at += 1
         return self.answers[self.at - 1]
 
     def receive(self, sent: list[Any]) -> tuple[Any, ...]:
-        """One answer; notes whether there are sets, whose order the program may have made differ."""
+        """One answer; notes whether it contains sets, whose order the program may have changed."""
         answer = super().receive(sent)
         self.unordered = self.unordered or holds_set(answer)
         return answer
 
 
 def holds_set(value: Any) -> bool:
-    """Whether there is a set somewhere in a value."""
+    """Whether a value contains a set at any depth."""
     waiting, seen = [value], set()
     while waiting:
         value = waiting.pop()
@@ -245,31 +245,31 @@ def holds_set(value: Any) -> bool:
 
 
 def fix_hashes() -> None:
-    """Start again with the same hashes in each run, where they are not: the order of a set follows them."""
+    """Restart the interpreter with fixed hashes if they are not: the order of a set depends on them."""
     if sys.flags.hash_randomization and "PYTHONHASHSEED" not in os.environ:
         try:
             os.execve(sys.executable, sys.orig_argv, {**os.environ, "PYTHONHASHSEED": "0"})
         except OSError:
-            return  # it may start nothing: tests that depend on it are found out
+            return  # starting programs is not allowed: tests that depend on hashes are detected
 
 
 def end(report: Any) -> None:
-    """Report and end, whatever the tests would make of an exception."""
+    """Report and end at once; the tests cannot intercept this as they could an exception."""
     channel.send(values.encode(report))
     os._exit(0)
 
 
 def short(value: Any) -> str:
-    """A value's text, cut."""
+    """A value's text, cut to a length."""
     try:
         text = repr(value)
-    except Exception as error:  # a list that is too deep, an integer that is too long
+    except Exception as error:  # for example a list that is too deep or an integer that is too long
         text = f"<{type(value).__name__}: {type(error).__name__}>"
     return text if len(text) <= 300 else text[:280] + f"... ({len(text)} characters)"
 
 
 def library_name(value: Any) -> str | None:
-    """``module:name`` of a function or class of the standard library, which the program has as well."""
+    """``module:name`` of a function or class in the standard library, which the program has too."""
     module, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or isinstance(value, types.MethodType):
         return None
@@ -289,7 +289,7 @@ def names_used(code: types.CodeType) -> set[str]:
 
 
 def main() -> None:
-    """Run the suite that the file `SUITE` describes; what came of each test goes to the data descriptor."""
+    """Run the suite that the file `SUITE` describes; write the outcomes to the data descriptor."""
     with open(SUITE, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
         spec = values.decode(file.read())
     if "recorded" in spec:
@@ -301,7 +301,7 @@ def main() -> None:
 
 
 def run(spec: dict[str, Any], session: Session) -> Any:
-    """The report: ``("broken", why)``, ``("load", what it raised)`` or ``("ran", outcomes)``."""
+    """The report: ``("broken", reason)``, ``("load", exception)`` or ``("ran", outcomes)``."""
     namespace: dict[str, Any] = {"__name__": NAME}
     try:
         codes = [
@@ -335,7 +335,7 @@ def run(spec: dict[str, Any], session: Session) -> Any:
 
 
 def provide(names: set[str], entry_point: str, namespace: dict[str, Any], session: Session) -> None:
-    """Give a test the names it uses: modules everybody knows, and otherwise the program's own."""
+    """Give a test the names that it uses: well-known modules, and otherwise the program's names."""
     for name in names | {entry_point} if entry_point else names:
         if name == entry_point or not (name in namespace or hasattr(builtins, name)):
             if name in _MODULES and name != entry_point:
@@ -345,7 +345,7 @@ def provide(names: set[str], entry_point: str, namespace: dict[str, Any], sessio
 
 
 class Function:
-    """A function or class of the program, by name; called there."""
+    """A function or class of the program, by name; calls run in the program's process."""
 
     def __init__(self, session: Session, name: str) -> None:
         self._session, self.__name__ = session, name
@@ -374,7 +374,7 @@ def attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> 
 
 
 def text_of(error: BaseException) -> str:
-    """An exception's text, cut; it may hold what the program gave, such as an integer that is too long."""
+    """An exception's text, cut; it may contain a value from the program, such as a very long integer."""
     try:
         return str(error)[:500]
     except Exception:

@@ -1,4 +1,4 @@
-"""Whether code problems are fit for training: their reference solutions pass, and wrong programs fail."""
+"""Checks that code problems are fit for training: reference solutions pass, and wrong programs fail."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mars_env.types import Grader, Problem, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What validating one problem has shown.
+    """The result of validating one problem.
 
     Attributes:
         problem: Its id.
         fit: Whether it is fit for training.
-        reason: If not: one sentence.
-        reference: The verdict on its first reference solution; None where there is none.
-        caught: Mutants of that solution that were WRONG.
-        mutants: Mutants that were tried.
+        reason: If not, one sentence that says why.
+        reference: The verdict on its first reference solution; None if it has none.
+        caught: How many mutants of that solution were WRONG.
+        mutants: How many mutants were tried.
     """
 
     problem: str
@@ -41,8 +41,8 @@ async def validate_problem(
     Args:
         problem: A code problem, with ``solutions`` in its reference.
         grader: Judges them.
-        n_mutants: Mutants to try, at most. They are the same at every call.
-        least_caught: The share of mutants that must fail. Below 1, as some changes do not matter.
+        n_mutants: How many mutants to try at most. They are the same in every call.
+        least_caught: The share of mutants that must fail. Less than 1, because some changes do not matter.
 
     Example:
         >>> from mars_env.problems.code import code_problem_from_row
@@ -64,7 +64,7 @@ async def validate_problem(
         return Validation(problem.id, False, why, first.verdict)
     try:
         wrong = mutants(solutions[right], n_mutants, derive_seed("mutants", problem.id))
-    except (SyntaxError, ValueError):  # a body alone, say: it compiles only with the prompt
+    except (SyntaxError, ValueError):  # for example only a body, which compiles only with the prompt
         wrong = []
     tried = await asyncio.gather(*(grader.grade(problem, fenced(text)) for text in wrong))
     caught = sum(grade.verdict is Verdict.WRONG for grade in tried)
@@ -80,7 +80,7 @@ async def validate_problem(
 
 
 def fenced(program: str) -> str:
-    """A program as a completion; with a fence longer than any in it."""
+    """A program as a completion, in a fence longer than any in it."""
     fence = "```"
     while fence in program:
         fence += "`"
@@ -100,11 +100,11 @@ async def validate_problems(
 
     Args:
         problems: Code problems.
-        grader: Judges them; by default a `CodeGrader` of its own.
-        n_mutants: As for one.
-        least_caught: As for one.
+        grader: Judges them; by default a new `CodeGrader`.
+        n_mutants: As for one problem.
+        least_caught: As for one problem.
         concurrency: Problems at a time.
-        on_progress: Called with each validation as it is done.
+        on_progress: Called with each validation when it is done.
     """
     own = CodeGrader() if grader is None else None
     judge = grader or own

@@ -1,11 +1,11 @@
-"""Typed plain data over a channel: what may pass between a program and those who judge it.
+"""Typed plain data over a channel: what may pass between a program and its judges.
 
-Values keep their exact types: ``True`` is not ``1``, ``2`` is not ``2.0``, a tuple is no list. Of
-other classes only a few of the standard library pass; everything else stays where it is and is
-represented by a `Handle`, which tells its type's name and nothing more. Decoding builds nothing
-but these types, whatever the bytes hold.
+Values keep their exact types: ``True`` is not ``1``, ``2`` is not ``2.0``, a tuple is not a list. Only a few
+other classes of the standard library pass. Everything else stays in its process and is
+represented by a `Handle` with its type's name, truth value and length. Decoding builds nothing
+but these types, whatever the bytes contain.
 
-This module is also sent into sandboxes as it stands, so it imports only what starts fast.
+This module is also sent into sandboxes unchanged, so it imports only modules that import fast.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:  # typing itself is slow to import
     from typing import Any
 
 MAX_DEPTH = 150
-"""Nesting beyond this is refused on both sides."""
+"""Both sides refuse deeper nesting."""
 
 
 NAMED = -1 << 62
-"""The number of a handle that stands for something of the standard library, ``module:name`` its kind."""
+"""The number of a handle for an object of the standard library; its kind is then ``module:name``."""
 
 
 class BadValue(ValueError):
-    """Bytes that are no value, or a value that cannot be sent."""
+    """Bytes that are not a value, or a value that cannot be sent."""
 
 
 class Handle:
-    """An object that stays in the process that made it.
+    """Represents an object that stays in the process that made it.
 
     Attributes:
-        number: Under which that process finds it again.
+        number: The number under which that process finds it again.
         kind: Its type's name.
         truth: Its truth value.
-        length: Its length, or -1 where it has none.
+        length: Its length, or -1 if it has none.
     """
 
     __slots__ = ("kind", "length", "number", "truth")
@@ -46,7 +46,7 @@ class Handle:
 
 
 def handle_of(value: Any, number: int) -> Handle:
-    """A handle with what can be asked of the object without running it on the other side."""
+    """Make a handle, with the object's truth value and length computed here."""
     try:
         truth, length = bool(value), len(value) if hasattr(value, "__len__") else -1
     except Exception:
@@ -55,7 +55,7 @@ def handle_of(value: Any, number: int) -> Handle:
 
 
 class Pairs(list):  # type: ignore[type-arg]
-    """A mapping as its pairs, in our own process, where no hash of hostile values is computed."""
+    """A mapping as pairs, for the grader's process, which computes no hashes of hostile values."""
 
 
 def encode(
@@ -65,14 +65,14 @@ def encode(
     containers: list[Any] | None = None,
     known: dict[int, int] | None = None,
 ) -> bytes:
-    """A value as bytes; what is no plain data is kept and represented by a handle.
+    """A value as bytes; an object that is not plain data is kept here and represented by a handle.
 
     Args:
-        value: Anything. Identity inside it is kept: a list that occurs twice is decoded as one.
-        keep: Keeps an object and makes its handle, or gives plain data that stands for it; without it only
-            the type's name is sent.
-        containers: Receives the containers in `value`, in their order, as `decode` numbers them.
-        known: Numbers, by id, of containers that the other side has: it changes its own in place.
+        value: Anything. Identity inside it is kept: a list that occurs twice is decoded as one list.
+        keep: Keeps an object and makes its handle, or returns plain data that represents it; without `keep`
+            only the type's name is sent.
+        containers: Receives the containers in `value`, in the order in which `decode` numbers them.
+        known: Numbers, by id, of containers that the other side has already; it changes those in place.
 
     Raises:
         BadValue: It is nested too deeply.
@@ -93,7 +93,7 @@ class _Writer:
         self.keep, self.known = keep, known
         self.out: list[bytes] = []
         self.seen: dict[int, int] = {}
-        self.seen_in_order: list[Any] = []  # held, so that no id is given to another object meanwhile
+        self.seen_in_order: list[Any] = []  # referenced, so that no id is reused for another object
 
     def value(self, value: Any, depth: int) -> None:
         if depth == 0:
@@ -168,7 +168,7 @@ def _is_deque(value: Any) -> bool:
 
 
 def _standard(value: Any) -> tuple[str, tuple[Any, ...]] | None:
-    """Name and arguments that make an object of the standard library again."""
+    """Name and arguments that rebuild an object of the standard library."""
     kind = type(value)
     if kind is range:
         return "range", (value.start, value.stop, value.step)
@@ -221,18 +221,18 @@ def decode(
     containers: list[Any] | None = None,
     originals: list[Any] | None = None,
 ) -> Any:
-    """The value that bytes hold, all of them.
+    """The one value that the bytes hold.
 
     Args:
         data: From `encode`, or hostile.
         resolve: Called on handles; without it they stay `Handle`.
-        hashed: Build sets and mappings. If not, for use outside sandboxes: a mapping becomes
+        hashed: Whether to build sets and mappings. If not (for use outside sandboxes), a mapping becomes
             `Pairs`, and every other type that JSON does not know becomes a `Handle`.
-        containers: Receives the containers in the value, in their order.
+        containers: Receives the containers in the value, in order.
         originals: Containers that were sent before; those that come back are changed in place.
 
     Raises:
-        BadValue: They hold none.
+        BadValue: The bytes do not hold a value, or hold more than one.
 
     Example:
         >>> decode(b"nonsense")
@@ -243,7 +243,7 @@ def decode(
     try:
         value = reader.value(MAX_DEPTH)
     except (struct.error, UnicodeDecodeError, IndexError) as error:
-        raise BadValue("the bytes end early or are no text") from error
+        raise BadValue("the bytes end early or are not text") from error
     if reader.at != len(data):
         raise BadValue("bytes are left over")
     if containers is not None:
@@ -268,7 +268,7 @@ class _Reader:
 
     def count(self) -> int:
         number: int = struct.unpack("<I", self.take(4))[0]
-        if number > len(self.data) - self.at:  # each item has a byte at least
+        if number > len(self.data) - self.at:  # each item takes at least one byte
             raise BadValue("the bytes end early")
         return number
 
@@ -310,7 +310,7 @@ class _Reader:
         raise BadValue(f"no value starts with {tag!r}")
 
     def changed(self, depth: int) -> Any:
-        """A container that we have sent before: ours gets the new content, and stands for it."""
+        """A container that was sent from here: it gets the new content and is used as the value."""
         original = self.originals[struct.unpack("<I", self.take(4))[0]]
         place = len(self.seen)
         new = self.value(depth)
@@ -332,7 +332,7 @@ class _Reader:
     def items(self, tag: bytes, depth: int) -> Any:
         place = len(self.seen)
         items: list[Any] = []
-        self.seen.append(items)  # a list that holds itself; other types cannot
+        self.seen.append(items)  # a list may contain itself; other types cannot
         for _ in range(self.count()):
             items.append(self.value(depth - 1))  # noqa: PERF401  (the list must exist while it grows)
         if tag == b"l":

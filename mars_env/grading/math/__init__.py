@@ -1,1 +1,1 @@
-"""Answers to mathematical questions: found, read and compared."""
+"""Finds, reads and compares answers to mathematical questions."""

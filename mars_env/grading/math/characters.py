@@ -1,8 +1,8 @@
-r"""Characters that look like ASCII, or like nothing at all, as the ASCII that they stand for.
+r"""Replaces characters that look like ASCII, or are invisible, by the ASCII that they stand for.
 
-What is changed is listed here and nothing else is: full-width forms, mathematical letters and
-digits, the decimal digits of four other scripts, spaces, and characters that cannot be seen.
-Digits of other scripts are left as they are, and the reader refuses them.
+Only these are changed: full-width forms, mathematical letters and
+digits, the decimal digits of four other scripts, spaces, and invisible characters.
+Digits of other scripts stay unchanged, and the reader refuses them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TABLE = _table()
 
 
 def as_ascii(text: str) -> str:
-    r"""The text with such characters replaced; linear, and free where it is ASCII already.
+    r"""The text with such characters replaced; takes linear time, and none if the text is already ASCII.
 
     Example:
         >>> as_ascii("ｘ＝２５\u200b％"), as_ascii("𝑥 = 𝟐𝟓"), as_ascii("٢٥ √2")

@@ -1,8 +1,8 @@
-r"""Whether two parsed answers say the same thing. Runs in worker processes.
+r"""Decides whether two parsed answers say the same thing. Runs in worker processes.
 
-Shape first (a pair is not a set, an equation is not an expression, a list of two is not one
-number), then values. Every rule here errs on the side of "different": a wrong answer taken for
-right would be trained towards.
+Shapes are compared first (a pair is not a set, an equation is not an expression, a list of two is not one
+number), then values. In doubt, every rule says "different": training would reinforce a wrong answer
+that is taken for right.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from mars_env.grading.math.units import Unit
 
 MAX_ITEMS = 64
 _AS_WRITTEN = words("to parallel perp cong similar subset subseteq")
-"""Relations that are compared side by side, as they are written."""
+"""Relations that are compared side by side, in the order written."""
 
 
 def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -> bool:
     r"""Whether an answer equals a reference.
 
     Args:
-        reference: Parsed.
-        answer: Parsed.
-        tolerance: Relative difference that is allowed between two numbers of which one is
-            written as a decimal; None asks for exact equality.
+        reference: The parsed reference.
+        answer: The parsed answer.
+        tolerance: Allowed relative difference between two numbers if one of them is
+            written as a decimal; None requires exact equality.
 
     Raises:
         OverLimit: A value is too large to compute.
@@ -67,7 +67,7 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
 
 
 class _Comparison:
-    """One comparison; `same` goes by the shapes of the two sides."""
+    """One comparison; `same` chooses the method by the shapes of the two sides."""
 
     def __init__(self, tolerance: float | None) -> None:
         self.tolerance = tolerance
@@ -183,7 +183,7 @@ class _Comparison:
         if r.kind == "list" and a.kind == "list" and len(items_r) == len(items_a):
             return self.same_items(items_r, items_a)
         if not {"set"} & {r.kind, a.kind} and "or" not in (r.value, a.value):
-            return False  # a list may name a double root twice, and so says more than a set
+            return False  # a list may name a double root twice, which a set cannot
         return self.same_items(self.distinct(items_r), self.distinct(items_a))
 
     def distinct(self, items: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -209,7 +209,7 @@ class _Comparison:
         return True
 
     def matches(self, r: Node, a: Node) -> bool:
-        """Like `same`, for items of collections: those that cannot be compared are different."""
+        """Like `same`, for items of collections: items that cannot be compared are different."""
         try:
             return self.same(r, a)
         except (Unreadable, Undefined):
@@ -230,7 +230,7 @@ class _Comparison:
         return all(self.same(x, y) for x, y in zip(r.args, a.args, strict=True))
 
     def same_progression(self, r: Node, a: Node) -> bool:
-        """Lists with dots: equal only if they begin and end alike and go on by the same steps."""
+        """Lists with dots: equal only if they have the same start, end and step."""
         first, second = progression(r), progression(a)
         if first is None or second is None:
             return False
@@ -275,7 +275,7 @@ class _Comparison:
         try:
             return same_set(real_set(r), real_set(a))
         except Unreadable:
-            pass  # two variables, or ends with variables: compare by form
+            pass  # two variables, or end points with variables: compare by form
         first, second = as_interval(r), as_interval(a)
         if first is not None and second is not None:
             return self.same_group(first, second)
@@ -303,16 +303,16 @@ class _Comparison:
         return proportional(r, a)
 
     def same_named(self, r: Node, a: Node) -> bool:
-        """An equation on one side only: ``x = 5`` for ``5``."""
+        """Compare when only one side is an equation: ``x = 5`` for ``5``."""
         if self.is_equation(r):
             return is_name(r.args[0]) and self.same(self.value(r), a)
         return self.same(r, self.value(a))
 
     def value(self, equation: Node) -> Node:
-        """What an equation says that its left side is: ``5`` of ``x = 2 + 3 = 5``.
+        """The value that an equation gives its left side: ``5`` for ``x = 2 + 3 = 5``.
 
         Raises:
-            Unreadable: Its left side is not a name of something, or its steps are not equal.
+            Unreadable: The left side is not a name, or the steps are not equal.
         """
         exact = (
             equation.args[: operators(equation).index("~") + 1]

@@ -1,4 +1,4 @@
-"""Whether two equations, or two families of numbers with an integer parameter, are one."""
+"""Decides whether two equations, or two families of numbers with an integer parameter, are the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mars_env.grading.math.numeric import (
 
 
 def proportional(r: Node, a: Node) -> bool:
-    """Whether two equations or inequalities are one up to a constant factor (positive for the latter)."""
+    """Whether two equations or inequalities differ only by a constant factor (positive for inequalities)."""
     first, op = _difference(r)
     second, op2 = _difference(a)
     if op != op2:
@@ -31,7 +31,7 @@ def proportional(r: Node, a: Node) -> bool:
 
 
 def _cleared(node: Node) -> tuple[Node, Node]:
-    """An expression as numerator and denominator, so that ``y - 1/x`` has the zeros of ``xy - 1``."""
+    """An expression as numerator and denominator, so that ``y - 1/x`` has the same zeros as ``xy - 1``."""
     parts = [_cleared(child) for child in node.args] if node.kind in ("add", "mul", "div", "neg") else []
     if node.kind == "neg":
         return Node("neg", (parts[0][0],)), parts[0][1]
@@ -83,12 +83,12 @@ def _difference(node: Node) -> tuple[Node, str]:
     if op in (">", ">="):
         left, right, op = right, left, op.replace(">", "<")
     if op not in ("=", "<", "<=", "!=") or any(side.kind not in EXPRESSIONS for side in (left, right)):
-        raise Unreadable("a relation between something else than expressions")
+        raise Unreadable("a relation between things that are not expressions")
     return Node("add", (left, Node("neg", (right,)))), op
 
 
 def same_line(a: Node, name: str, b: Node, name2: str, *, shift: bool) -> bool:
-    """Whether ``a + b k`` and ``c + d n`` run over the same values for integer parameters."""
+    """Whether ``a + b k`` and ``c + d n`` take the same values for integer parameters."""
     zero, one = ({}, {})  # type: ignore[var-annotated]
     for node, key, values in ((a, name, zero), (b, name2, one)):
         if free_symbols(node) != {key}:

@@ -1,7 +1,7 @@
 r"""Exact rational arithmetic on parsed answers, with hard bounds on every value.
 
-`exact_value` gives the exact value of what is a rational number, None for what may not be, and
-refuses (`OverLimit`) before it computes anything beyond the bound. Nothing is ever `eval`uated.
+`exact_value` returns the exact value of a rational number, and None for anything that may not be rational. It
+raises `OverLimit` before it computes anything beyond the bound. It never uses `eval`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from fractions import Fraction
 from mars_env.grading.math.nodes import Node, OverLimit
 
 INLINE_BITS = 4096
-"""Bound, in bits, of values that are computed in the caller's own thread."""
+"""Bound, in bits, for values that are computed in the caller's own thread."""
 WORKER_BITS = 1 << 18
-"""Bound, in bits, of values that are computed in a worker process."""
+"""Bound, in bits, for values that are computed in a worker process."""
 
 
 class Undefined(ArithmeticError):
-    """The expression has no value (a division by zero, say)."""
+    """The expression has no value (a division by zero, for example)."""
 
 
 def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
@@ -26,14 +26,14 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
 
     Args:
         node: A parsed expression.
-        bits: No numerator or denominator may be longer.
+        bits: The longest numerator or denominator allowed.
 
     Returns:
         Its value, or None if it has variables, irrational parts, or is not a number at all.
 
     Raises:
-        OverLimit: A value on the way is longer than the bound.
-        Undefined: It divides by zero.
+        OverLimit: An intermediate value is longer than the bound.
+        Undefined: It has no value (it divides by zero, for example).
 
     Example:
         >>> from mars_env.grading.math.notation import read
@@ -112,7 +112,7 @@ def _power(base: Fraction, exponent: Fraction, bits: int) -> Fraction | None:
 
 
 def _root(value: Fraction, degree: int) -> Fraction | None:
-    """The rational root, real and of the sign of the value; None if there is none."""
+    """The real rational root, with the sign of the value; None if there is none."""
     if value < 0:
         inner = _root(-value, degree) if degree % 2 else None
         return None if inner is None else -inner

@@ -1,23 +1,23 @@
-r"""Finding the final answer in a completion: a pure function, linear in the length of the text.
+r"""Finds the final answer in a completion: a pure function, linear in the length of the text.
 
-The order, first match wins:
+The rules, in order; the first match wins:
 
-1. Only the model's own message is read: up to the first control token of a chat template
-   (`transcript.py`), after the last ``</think>``; a text whose last ``<think>`` is never closed has
+1. Only the model's own message is read: the text after the last ``</think>``, up to the first control token
+   of a chat template (`transcript.py`). A text whose last ``<think>`` is never closed has
    no answer. Characters that look like ASCII are read as ASCII (`characters.py`).
 2. The last box, ``\boxed{...}`` or ``\fbox{...}`` (nested braces count; ``\boxed 5`` works).
-   Boxes joined by nothing but a comma, "and" or "or" are one answer: a list. A box inside
-   another belongs to it. If the last box is empty or not closed (a completion that was cut
-   off) there is no answer: an earlier box never stands in. Boxes in quotations do not count; a box
-   after "not" is no answer; an "answer is ..." that follows the last box, and states a value,
-   is the model's last word.
+   Boxes joined only by a comma, "and" or "or" are one answer: a list. A box inside
+   another belongs to it. If the last box is empty or not closed (the completion was cut
+   off), there is no answer: an earlier box never replaces it. Boxes in quotations do not count. A box
+   after "not" is not an answer. An "answer is ..." that follows the last box and states a value
+   is the model's final answer.
 3. The last "answer is ...", "Answer: ...", ``<answer>``, up to the end of its sentence (`phrases.py`).
 4. Bold text that ends the completion.
 5. A bare final line: a formula, a number or a few words; or a last sentence that ends in a formula
-   led in by "is", "so", "therefore" or the like.
+   introduced by "is", "so", "therefore" or the like.
 
-Strict mode reads the text as it stands, and takes the last box or the last boxes with a comma, "and" or
-"or" between them; nothing else.
+Strict mode reads the text unchanged and takes only the last box, or the last boxes with a comma, "and" or
+"or" between them.
 """
 
 from __future__ import annotations
@@ -71,19 +71,19 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _BOLD = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
-_CLOSING = " \t\n$.*_!\\)]}"  # what may close a box's formula or sentence
-_TAIL = 20_000  # characters at the end of a text in which the patterns without a box are looked for
+_CLOSING = " \t\n$.*_!\\)]}"  # characters that may close a box's formula or sentence
+_TAIL = 20_000  # how many characters at the end of a text the patterns without a box search
 
 
 class Extraction(NamedTuple):
-    """What was found: the answer's own text, or None and why not."""
+    """The answer's own text and how it was found, or None and why there is none."""
 
     answer: str | None
     how: str
 
 
 class _Box(NamedTuple):
-    """A box: where its command starts, where its content starts and ends, where it ends."""
+    """A box: the positions where its command starts, its content starts and ends, and the box ends."""
 
     start: int
     low: int
@@ -96,10 +96,10 @@ def extract_answer(text: str, *, strict: bool = False) -> Extraction:
 
     Args:
         text: What a model wrote; anything at all.
-        strict: Take boxes only, from the text as it stands.
+        strict: Take only boxes, from the unchanged text.
 
     Returns:
-        The answer as it stands in the text, outer delimiters stripped, and how it was found;
+        The answer as written in the text, without outer delimiters, and how it was found;
         or None and the reason.
 
     Example:
@@ -143,12 +143,12 @@ def extract_answer(text: str, *, strict: bool = False) -> Extraction:
 
 
 def _boxes(text: str) -> tuple[list[_Box], int]:
-    """The outermost boxes of a text, and where the last one starts that is not closed (else -1)."""
+    """The outermost boxes of a text, and where the last unclosed box starts (-1 if there is none)."""
     first = min((i for i in (text.find("\\boxed"), text.find("\\fbox")) if i >= 0), default=-1)
     if first < 0:
         return [], -1
     boxes: list[_Box] = []
-    braces: list[tuple[int, int]] = []  # of each open brace: its place, and its box's start or -1
+    braces: list[tuple[int, int]] = []  # for each open brace: its position, and its box's start or -1
     unclosed_after = -1
     pending = -1  # start of a box command that the next brace opens
     for match in _BOX_TOKEN.finditer(text, first):
@@ -175,7 +175,7 @@ def _boxes(text: str) -> tuple[list[_Box], int]:
 
 
 def _boxed(text: str, boxes: list[_Box], unclosed_after: int, *, wide: bool = False) -> Extraction:
-    """The last box, with those that are joined to it; `wide` knows more joints, and denials."""
+    """The last box with the boxes joined to it; `wide` accepts more joints and recognises denials."""
     if not boxes or unclosed_after > boxes[-1].start:
         return Extraction(None, UNCLOSED_BOX)
     chain, joints = [boxes[-1]], list[str]()
@@ -205,7 +205,7 @@ def _boxed(text: str, boxes: list[_Box], unclosed_after: int, *, wide: bool = Fa
 
 
 def _joint(text: str, box: _Box, following: _Box, wide: bool) -> str | None:
-    """What joins a box to the next, ``,`` or ``or``; None where they are apart."""
+    """What joins a box to the next one, ``,`` or ``or``; None if nothing does."""
     gap = following.start - box.end
     if not wide:
         return "," if gap <= 20 and _JOIN.match(text[box.end : following.start]) else None
@@ -219,7 +219,7 @@ def _joint(text: str, box: _Box, following: _Box, wide: bool) -> str | None:
 
 
 def _named(text: str, chain: list[_Box], contents: list[str]) -> list[str]:
-    """``x = 1`` and ``y = 2`` of boxes that hold values, where all of them stand behind names."""
+    """``x = 1`` and ``y = 2`` for boxes that hold values, if a name precedes each of them."""
     names = [
         _NAMED.search(" ".join(_LAYOUT.sub(" ", text[max(0, box.start - 40) : box.start]).split()) + " ")
         for box in chain
@@ -231,7 +231,7 @@ def _named(text: str, chain: list[_Box], contents: list[str]) -> list[str]:
 
 
 def _corrected(text: str, end: int, found: Extraction) -> Extraction:
-    """What was found in boxes, unless the text goes on to state another answer."""
+    """The answer found in boxes, unless the text after them states another answer."""
     after = text[end:][-_TAIL:]
     later = last_statement(after, Quotations(after), values=True)
     return Extraction(later.answer, "phrase") if later is not None else found

@@ -1,4 +1,4 @@
-r"""Reading one factor: numbers, names, brackets, functions, matrices, and what follows them closely."""
+r"""Reads one factor: numbers, names, brackets, functions, matrices, and their postfixes."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _MATRICES = words("matrix pmatrix bmatrix Bmatrix vmatrix smallmatrix array case
 _CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound"}
 _INVERSES = words("sin cos tan cot sec csc")
 UNKNOWN_FUNCTIONS = frozenset("fghFGH")
-"""Letters that are applied when a bracket follows; any other letter multiplies."""
+"""Letters that are functions if a bracket follows; any other letter multiplies."""
 
 
 class Factors(Cursor, ABC):
-    """The lower half of a recursive descent: one method for each kind of factor.
+    """The lower half of a recursive-descent parser: one method for each kind of factor.
 
-    What stands in brackets is read by the upper half (`mars_env.grading.math.notation`).
+    The upper half (`mars_env.grading.math.notation`) reads the contents of brackets.
     """
 
     @abstractmethod
     def listing(self) -> Node:
-        """A list of statements, or the only one."""
+        """A list of statements, or a single statement."""
 
     @abstractmethod
     def statement(self) -> Node:
@@ -47,18 +47,18 @@ class Factors(Cursor, ABC):
 
     @abstractmethod
     def mixed(self, node: Node) -> Node | None:
-        """A mixed number, of which the whole part has been read."""
+        """A mixed number whose whole part has been read."""
 
     @abstractmethod
     def sum(self) -> Node:
-        """Terms under their signs."""
+        """Terms with their signs."""
 
     @abstractmethod
     def term(self) -> Node:
         """Factors side by side."""
 
     def begins_factor(self, token: Token) -> bool:
-        """Whether a factor begins with this token."""
+        """Whether a factor can start with this token."""
         if token.kind in ("num", "sym", "repeat", "science", "based"):
             return True
         if token.kind == "env":
@@ -85,7 +85,7 @@ class Factors(Cursor, ABC):
         return node
 
     def postfix(self, node: Node) -> Node:
-        """Powers, factorials, degrees, per cent: what follows a factor closely."""
+        """Powers, factorials, degrees, per cent: everything directly after a factor."""
         while True:
             if self.accept("^"):
                 if self.peek().text == r"\circ" or (
@@ -118,7 +118,7 @@ class Factors(Cursor, ABC):
                 return node
 
     def exponent(self) -> Node:
-        """What stands behind ``^``."""
+        """What follows ``^``."""
         if sign := self.accept("-", "+"):
             return with_sign(sign, self.exponent())
         if self.peek().text in ("{", "("):
@@ -131,7 +131,7 @@ class Factors(Cursor, ABC):
         return node
 
     def argument(self) -> Node:
-        """What a command takes: a group, or one token (one digit of a number)."""
+        """A command's argument: a group, or one token (one digit of a number)."""
         if self.peek().text == "{":
             return self.group()
         token = self.peek()
@@ -143,7 +143,7 @@ class Factors(Cursor, ABC):
         return self.primary(plain=True)
 
     def group(self) -> Node:
-        """What stands in braces."""
+        """The contents of braces."""
         self.deeper()
         self.expect("{")
         outer = self.bars, self.colons
@@ -162,7 +162,7 @@ class Factors(Cursor, ABC):
         return node
 
     def primary(self, *, plain: bool = False) -> Node:
-        """A number, a name, brackets, a command with its arguments; a plain name applies to nothing."""
+        """A number, a name, brackets, a command with its arguments; a `plain` name is never a function."""
         token = self.next()
         text = token.text
         if token.kind == "num":
@@ -222,7 +222,7 @@ class Factors(Cursor, ABC):
             return Node("dots")
         if text[1:] in FUNCTIONS and token.kind == "cmd":
             return self.function(text[1:])
-        raise Unreadable(f"unexpected {text!r}" if text else "the answer breaks off")
+        raise Unreadable(f"unexpected {text!r}" if text else "the answer ends too early")
 
     def digits(self, token: Token) -> Node:
         """A number, and its base if it has one."""
@@ -289,7 +289,7 @@ class Factors(Cursor, ABC):
         return False
 
     def arguments(self) -> tuple[Node, ...]:
-        """The arguments of a function, up to the bracket that closes."""
+        """The arguments of a function, up to the closing bracket."""
         outer = self.bars, self.colons
         self.bars, self.colons = 0, True
         inner = self.listing()
@@ -315,7 +315,7 @@ class Factors(Cursor, ABC):
         return inner
 
     def braces(self) -> Node:
-        """A set, by its members or by a condition."""
+        """A set, given by its members or by a condition."""
         self.deeper()
         if self.accept(r"\}"):
             self.depth -= 1
@@ -347,7 +347,7 @@ class Factors(Cursor, ABC):
         inner = self.group() if self.peek().text == "{" else self.primary(plain=True)
         if inner.kind in ("sym", "const"):
             return Node("sym", value=f"{how} {inner.name}")
-        raise Unreadable(f"{how} of something else than a name")
+        raise Unreadable(f"{how} of something that is not a name")
 
     def function(self, name: str) -> Node:
         """A named function, its base and its power."""
@@ -418,9 +418,9 @@ class Factors(Cursor, ABC):
         if name == "array" and self.peek().text == "{":
             while self.next().text != "}":
                 if self.peek().kind == "end":
-                    raise Unreadable("an array breaks off")
+                    raise Unreadable("an array ends too early")
         if name not in _MATRICES:
-            raise Unreadable(f"the environment {name} is not read here")
+            raise Unreadable(f"the environment {name} is not supported here")
         self.deeper()
         outer = self.bars, self.colons
         self.bars, self.colons = 0, True
@@ -440,7 +440,7 @@ class Factors(Cursor, ABC):
                     raise Unreadable("an environment is closed by another")
                 break
             if separator.text != r"\\":
-                raise Unreadable("a matrix breaks off")
+                raise Unreadable("a matrix ends too early")
         self.bars, self.colons = outer
         self.depth -= 1
         if len({len(r.args) for r in rows}) != 1:
@@ -453,14 +453,14 @@ class Factors(Cursor, ABC):
 
 
 def with_sign(sign: str, node: Node) -> Node:
-    """A node under its sign."""
+    """A node with its sign."""
     if sign == "+":
         return node
     return Node({"-": "neg", r"\pm": "pm", r"\mp": "mp"}[sign], (node,))
 
 
 def _flat(node: Node) -> str:
-    """A subscript as a text, which is part of a symbol's name."""
+    """A subscript as a text, for a symbol's name."""
     if node.kind == "num":
         return str(node.value)
     if node.kind in ("sym", "const", "text"):

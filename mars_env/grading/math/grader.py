@@ -1,4 +1,4 @@
-r"""`MathGrader`: judges the final answer of a completion against a mathematical reference."""
+r"""`MathGrader` judges the final answer of a completion against a mathematical reference."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from mars_env.types import Grade, Problem
 
 _SHARE = re.compile("|".join(map(re.escape, PERCENT)), re.IGNORECASE)
 _INLINE_LENGTH = 400
-"""Longest answer that is read in the caller's own thread, in characters."""
+"""Longest answer, in characters, that is read in the caller's own thread."""
 
 
 class MathGrader:
     r"""Judges completions of problems whose reference is a mathematical answer.
 
-    Where the reference is an integer, the exact integer in the last box decides, in the caller's
+    If the reference is an integer, the exact integer in the last box decides, in the caller's
     own thread. Otherwise the two answers are compared symbolically in a pool of worker processes
     with limits on CPU time and memory. An answer beyond the limits is WRONG; only a fault of the
     machinery is UNKNOWN.
 
     Args:
         strict: Whether only boxes count as answers.
-        tolerance: Relative difference allowed between two numbers of which one is written as a
-            decimal; None (the default) asks for exact equality.
+        tolerance: Allowed relative difference between two numbers if one of them is written as a
+            decimal; None (the default) requires exact equality.
         limits: What one symbolic verdict may use.
-        workers: Worker processes; None is one for each CPU. They start when first needed.
+        workers: Worker processes; None means one per CPU. They start when first needed.
 
-    A problem whose metadata say ``"ordered": True`` asks for a list in the reference's order; without
-    it, order counts in ``(a, b)`` and not in ``a, b``.
+    A problem with ``"ordered": True`` in its metadata requires a list in the reference's order; without
+    it, order counts in ``(a, b)`` but not in ``a, b``.
 
     Example:
         >>> problem = Problem("p", "Half of 50?", "25")
@@ -58,7 +58,7 @@ class MathGrader:
         workers: int | None = None,
     ) -> None:
         if tolerance is not None and not 0 <= tolerance < 1:
-            raise ValueError(f"a tolerance must lie in [0, 1), got {tolerance}")
+            raise ValueError(f"a tolerance must be in [0, 1), got {tolerance}")
         self.strict = strict
         self.tolerance = tolerance
         self.pool = WorkerPool(workers, limits)
@@ -80,10 +80,10 @@ class MathGrader:
         return _graded(self.pool.submit(request).result(), started)
 
     def check_reference(self, problem: Problem) -> str | None:
-        r"""Why a problem's reference is unfit to judge by; None if it is fit.
+        r"""Why a problem's reference cannot be used to judge answers; None if it can.
 
-        Called when problems are loaded: a reference that cannot be read, or whose value is beyond
-        the limits, is refused there and then.
+        Loaders call this: a reference that cannot be read, or whose value is beyond
+        the limits, is refused when its problem is loaded.
 
         Example:
             >>> grader = MathGrader()
@@ -113,15 +113,15 @@ class MathGrader:
         return (
             f"the reference is beyond the limits: {why}"
             if "limit" in why
-            else f"the reference is unfit: {why}"
+            else f"the reference cannot be used: {why}"
         )
 
     def close(self) -> None:
-        """End the worker processes; the grader cannot be used afterwards."""
+        """End the worker processes; the grader cannot be used after that."""
         self.pool.close()
 
     def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, object]:
-        """The grade where it needs no worker, else the request for one."""
+        """The grade if it needs no worker, otherwise the request for one."""
         try:
             reference, ordered = _reference(problem), _ordered(problem)
         except ProblemError as error:
@@ -170,12 +170,12 @@ def _reference(problem: Problem) -> str:
 
 @lru_cache(maxsize=1024)
 def _boxed_reference(reference: str) -> str:
-    """The answer of a reference that is a solution with its box."""
+    """The boxed answer, if the reference is a whole solution."""
     return extract_answer(reference).answer or reference
 
 
 def _ordered(problem: Problem) -> bool | None:
-    """Whether order counts in lists, as the problem's metadata say; None goes by the reference's form.
+    """Whether order counts in lists, according to the metadata; None: the reference's form decides.
 
     Raises:
         ProblemError: It is neither true nor false.
@@ -195,7 +195,7 @@ def _integer_reference(reference: str) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _small_value_is(answer: str, integer: int) -> bool | None:
-    """Whether an answer to an integer question is that integer; None where symbols must decide."""
+    """Whether an answer to an integer question is that integer; None if symbols must decide."""
     if "%" in answer or ("p" in answer.lower() and _SHARE.search(answer)):
         return False  # 2500 % is 25, but it is not the integer 25
     if len(answer) > _INLINE_LENGTH:
@@ -208,7 +208,7 @@ def _small_value_is(answer: str, integer: int) -> bool | None:
     except Undefined:
         return False
     except (Unreadable, OverLimit, RecursionError):
-        return None  # more is read, and larger values are allowed, in a worker
+        return None  # a worker reads more, and allows larger values
     return None if value is None else value == integer
 
 
@@ -234,7 +234,9 @@ def _graded(outcome: Outcome, started: float) -> Grade:
         reason = f"the answer is beyond the limits of its evaluation: {reply['limit']}"
         return Grade.wrong(reason, seconds=seconds, backend="symbolic")
     if "unfit" in reply:
-        return Grade.unknown(f"the reference is unfit: {reply['unfit']}", seconds=seconds, backend="symbolic")
+        return Grade.unknown(
+            f"the reference cannot be used: {reply['unfit']}", seconds=seconds, backend="symbolic"
+        )
     if "error" in reply:
         if phase == "reference":
             return Grade.unknown(

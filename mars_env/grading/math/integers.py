@@ -1,6 +1,6 @@
-r"""Integers as they are written in answers: the fast path of grading.
+r"""Reads integers as written in answers: the fast path of grading.
 
-Only plain notations are read here, with one regular expression; everything that needs
+One regular expression reads plain notations only; everything that needs
 arithmetic goes to the parser (`notation.py`) and the bounded evaluator (`exact.py`).
 """
 
@@ -23,7 +23,7 @@ _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:\{\s*,\s*\}|,\\!|\\[,;:!]|,)\d{3}
 
 
 def read_integer(text: str) -> int | None:
-    r"""The integer that a text plainly writes, or None.
+    r"""The integer that a text writes in plain notation, or None.
 
     Leading zeros, a sign, thousands separators, a decimal part of zeros, dollar signs and font
     commands do not matter. Anything else (two numbers, words, per cent) is not an integer here.

@@ -1,4 +1,4 @@
-"""Numbers with units: the two parted."""
+"""Separates numbers from their units."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PERCENT = frozenset(
 
 
 def measure(node: Node) -> tuple[Node, Unit | str | None]:
-    """A number and its unit: a `Unit`, ``"%"``, ``"deg"`` and other marks, or None for no unit.
+    """A number and its unit: a `Unit`, a mark such as ``"%"`` or ``"deg"``, or None for no unit.
 
     Raises:
-        Unreadable: The words beside the number are not a unit.
+        Unreadable: The words next to the number are not a unit.
     """
     if node.kind == "neg":
         value, of = measure(node.args[0])
@@ -63,7 +63,7 @@ def measure(node: Node) -> tuple[Node, Unit | str | None]:
 
 
 def letter_unit(node: Node, expected: Unit) -> tuple[Node, Unit | None]:
-    """``2m`` where the reference is a length: the letter is the unit."""
+    """Read ``2m`` when the reference is a length: the letter is the unit."""
     if node.kind == "mul" and node.args[1].kind == "sym" and node.args[0].kind in ("num", "div", "add"):
         try:
             of = unit(node.args[1].name)

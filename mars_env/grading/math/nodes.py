@@ -1,4 +1,4 @@
-"""The tree of a parsed answer, and why there is none."""
+"""The tree of a parsed answer, and the errors when there is none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text, as a set: tables below are written so."""
+    """The words of a text as a set; the tables here are written this way."""
     return frozenset(text.split())
 
 
@@ -32,7 +32,7 @@ class Node:
             ``matrix`` (args are ``row``), ``quantity`` (value: unit), ``time``, ``mod``, ``text``,
             ``dots``, ``approx``, ``where`` (an answer and its condition), ``sum`` and ``prod``.
         args: Children.
-        value: What the kind says; a decimal literal also keeps ``decimal=True``.
+        value: Its meaning depends on the kind, as above.
         decimal: Whether a number was written with a decimal point.
     """
 
@@ -42,7 +42,7 @@ class Node:
     decimal: bool = False
 
     def walk(self) -> Iterator[Node]:
-        """Itself and everything below it."""
+        """The node itself and everything below it."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -51,7 +51,7 @@ class Node:
 
     @property
     def pair(self) -> tuple[str, ...]:
-        """The value of a node whose value is several texts: brackets, operators, a time."""
+        """The value of a node whose value consists of several texts: brackets, operators, a time."""
         assert isinstance(self.value, tuple)
         return self.value
 
@@ -68,7 +68,7 @@ def number(value: Fraction | int, *, decimal: bool = False) -> Node:
 
 
 EXPRESSIONS = words("num sym const add mul div neg pow call sum prod")
-"""Kinds of nodes that stand for a number."""
+"""Kinds of nodes that represent a number."""
 
 
 def operators(node: Node) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def operators(node: Node) -> tuple[str, ...]:
 
 
 def substitute(node: Node, old: Node, new: Node) -> Node:
-    """The node with one part of it replaced wherever it occurs."""
+    """The node with every occurrence of one part replaced."""
     if node == old:
         return new
     if not node.args:

@@ -1,9 +1,9 @@
-r"""Reading mathematical notation: LaTeX or plain text in, a tree of `Node` out.
+r"""Reads mathematical notation: LaTeX or plain text in, a tree of `Node` out.
 
 This is a small grammar of *answers* (numbers, expressions, tuples, sets, intervals, relations,
-matrices, quantities, words), not of all of LaTeX. What it does not know it refuses with
-`Unreadable`, never guesses at, and never drops: every token of the text is in the tree. Time is
-linear in the text, depth is bounded, nothing is evaluated.
+matrices, quantities, words), not of all of LaTeX. It refuses what it does not know with
+`Unreadable`. It never guesses and drops nothing: every token of the text is in the tree. Time is
+linear in the text, depth is bounded, and nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read(text: str, *, commas: bool = True) -> Node:
 
     Args:
         text: LaTeX or plain text.
-        commas: Whether ``1,024`` outside brackets is one number (else it is a list).
+        commas: Whether ``1,024`` outside brackets is one number (otherwise it is a list).
 
     Raises:
         Unreadable: It is not in the grammar.
@@ -80,7 +80,7 @@ _RELATIONS = {
 
 
 class _Parser(Factors):
-    """Recursive descent over the tokens; one method a level of precedence."""
+    """A recursive-descent parser with one method per level of precedence."""
 
     def whole(self) -> Node:
         node = self.listing()
@@ -111,7 +111,7 @@ class _Parser(Factors):
         return node if condition is None else Node("where", (node, condition))
 
     def statement(self) -> Node:
-        """A chain of relations, or a bare expression; "about 25" is not 25."""
+        """A chain of relations, or a bare expression; "about 25" does not mean 25."""
         if self.accept(r"\approx"):
             return Node("approx", (self.set_expression(),))
         args, operators = [self.set_expression()], []
@@ -195,7 +195,7 @@ class _Parser(Factors):
                 return node
 
     def mixed(self, node: Node) -> Node | None:
-        r"""A mixed number, ``2\\frac{1}{2}`` or ``2 1/2``; None where there is none."""
+        r"""A mixed number, ``2\\frac{1}{2}`` or ``2 1/2``; None if there is none."""
         before = self.tokens[self.place - 1]
         earlier = self.peek(-2).text if self.place >= 2 else ""
         if (
@@ -245,7 +245,7 @@ class _Parser(Factors):
 
 
 def _joined(items: list[Node], joiners: list[str]) -> Node:
-    """A list; ``x = 1, y = 2 or x = 2, y = 1`` is a list of two lists."""
+    """Make a list; ``x = 1, y = 2 or x = 2, y = 1`` is a list of two lists."""
     if "or" in joiners and set(joiners) - {"or"} and all(item.value == ("=",) for item in items):
         groups: list[list[Node]] = [[items[0]]]
         for joiner, item in zip(joiners, items[1:], strict=True):

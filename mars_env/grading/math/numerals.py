@@ -1,4 +1,4 @@
-"""Numbers as they are written: of many digits, in other bases, with a repeating part."""
+"""Reads written numbers: with many digits, in other bases, with a repeating part."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def based(digits: str, base: str) -> Node:
 
 
 def repeating(text: str) -> Node:
-    """A decimal number whose last digits repeat for ever."""
+    """A decimal number whose last digits repeat forever."""
     whole, _, rest = text.partition(".")
     fixed = re.match(r"\d*", rest).group()  # type: ignore[union-attr]
     period = re.sub(r"\D", "", rest[len(fixed) :].replace(r"\overset{.}", ""))

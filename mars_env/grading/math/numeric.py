@@ -1,9 +1,9 @@
-r"""Values of parsed expressions at points, to any precision, with mpmath. Runs in worker processes.
+r"""Evaluates parsed expressions at points, to any precision, with mpmath. Runs in worker processes.
 
-Equality of two expressions is decided by values: exactly where both are rational, else at many
-seeded points to more digits than either text has. Real values are taken where they exist
+Two expressions are compared by their values: exactly if both are rational, otherwise at many
+seeded points to more digits than either text has. Values are real where real values exist
 (``\sqrt[3]{-8}`` is -2, and the square root of a negative number is undefined, so that
-``\sqrt{x^2}`` is not ``x``); complex ones where the imaginary unit occurs.
+``\sqrt{x^2}`` is not ``x``), and complex if the imaginary unit occurs.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
 
 BASE_DIGITS = 60
 MAX_DIGITS = 12_000
-"""Values that need more digits to be told apart are over the limit."""
+"""Values that take more digits to tell apart are over the limit."""
 MAX_SAMPLE_DIGITS = 600
-"""A point at which an expression needs more digits is passed over: another will do."""
+"""A point at which an expression needs more digits is skipped; another one is used."""
 MAX_TERMS = 10_000
-"""Longest sum or product that is evaluated."""
+"""The most terms of a sum or product that is evaluated."""
 
 
 _MP = mpmath.MPContext()
-"""Our own context, of changing precision: a worker is one process and serves one verdict at a time."""
+"""A separate context whose precision changes: a worker is one process that handles one verdict at a time."""
 
 
 class MorePrecision(ArithmeticError):
-    """Something very large or very small beside something else: more digits are needed."""
+    """One value is very large or very small compared with another: more digits are needed."""
 
     def __init__(self, digits: float) -> None:
         super().__init__(f"{digits:.0f} digits are needed")
@@ -46,7 +46,7 @@ class Evaluator:
 
     Args:
         point: Values of the variables.
-        digits: Decimal digits that count; twice as many are computed with.
+        digits: Decimal digits that count; the computation uses twice as many.
         real: Whether values must be real.
     """
 
@@ -61,8 +61,8 @@ class Evaluator:
         """The value at the point.
 
         Raises:
-            Undefined: There is none.
-            MorePrecision: More digits are needed to tell.
+            Undefined: It has no value there.
+            MorePrecision: More digits are needed to determine it.
             OverLimit: It is too large.
             Unreadable: The node is not an expression.
         """
@@ -129,7 +129,7 @@ class Evaluator:
                 apart = (int(mp.mag(largest)) - int(mp.mag(value))) * 0.30103
                 if apart > 0.9 * self.digits:
                     raise MorePrecision(apart)
-        # What is left of a sum that cancels to 3/4 of all digits is rounding: it is zero.
+        # If a sum cancels 3/4 of all digits, the rest is rounding error: it is zero.
         return mp.mpf(0) if abs(total) < largest * self._rounding() else total
 
     def _rounding(self) -> Any:
@@ -172,7 +172,7 @@ class Evaluator:
             raise MorePrecision(float(size) + 5)
 
     def _settled(self, node: Node, value: Any) -> Any:
-        """A function's value, its rounding at a zero or a pole (the tangent of pi/2) taken out."""
+        """A function's value, corrected for rounding at a zero or a pole (the tangent of pi/2)."""
         if node.name in _KNOWN or node.name in ("ln", "log"):
             if abs(value) < self._rounding():
                 return self.mp.mpf(0)
@@ -280,7 +280,7 @@ class Evaluator:
         return self._checked(self.mp.fprod(values))
 
     def _unknown(self, name: str, args: list[Any]) -> Any:
-        """A function that is only a name: some fixed smooth function of that name."""
+        """A function known only by name: a fixed smooth function for each name."""
         seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "little")
         value = self.mp.mpf(seed) / 2**32 + 1
         for k, arg in enumerate(args, 1):
@@ -341,7 +341,7 @@ def is_complex(node: Node) -> bool:
 
 
 def digits_needed(*nodes: Node) -> int:
-    """More digits than any number in the expressions has."""
+    """A number of digits that exceeds that of every number in the expressions."""
     longest = 0
     for node in nodes:
         for child in node.walk():
@@ -369,7 +369,7 @@ def sample_points(names: frozenset[str]) -> list[dict[str, Fraction]]:
 
 
 def integer_points(names: frozenset[str]) -> list[dict[str, Fraction]]:
-    """Points with positive integers, for expressions that have values there only."""
+    """Points with positive integers, for expressions that have values only there."""
     rng = random.Random(20_06)
     if len(names) == 1:
         (name,) = names
@@ -382,10 +382,10 @@ def _random(rng: random.Random, low: float, high: float) -> Fraction:
 
 
 def value_at(node: Node, point: Mapping[str, Any], digits: int, *, real: bool) -> tuple[Any, int]:
-    """The value at a point, and the digits that it took.
+    """The value at a point, and the number of digits that it took.
 
     Raises:
-        Undefined: There is none.
+        Undefined: It has no value there.
         OverLimit: It needs more digits than the limit.
     """
     twice = 2 * digits
@@ -408,7 +408,7 @@ def same_value(a: Node, b: Node, point: Mapping[str, Any], digits: int, *, real:
 
 
 def agree(first: Any, second: Any, digits: int) -> bool:
-    """Whether two values, computed with twice the digits, agree in the digits that count."""
+    """Whether two values, computed with twice as many digits, agree in the digits that count."""
     _MP.dps = 2 * digits + 10
     return bool(abs(first - second) <= max(abs(first), abs(second)) * _MP.mpf(10) ** (-digits))
 

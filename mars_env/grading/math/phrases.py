@@ -1,7 +1,7 @@
-r"""Sentences that say an answer, in English, French, German, Spanish and Chinese.
+r"""Finds sentences that state an answer, in English, French, German, Spanish and Chinese.
 
-A *value* is a formula, a number with or without its unit, a list of them, or a single letter. A sentence
-states one if it ends in it ("the largest n is 34") and nothing in it takes that back ("not", "if", "maybe").
+A *value* is a formula, a number with or without a unit, a list of these, or a single letter. A sentence
+states a value if it ends with it ("the largest n is 34") and nothing in it revokes it ("not", "if", "maybe").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DISPLAY = re.compile(r"(?:\$\$(.{1,4000}?)\$\$|\\\[(.{1,4000}?)\\\])", re.DOTAL
 
 
 class _Cue(NamedTuple):
-    """A word that may lead in an answer: what must stand before it, and what must follow it."""
+    """A word that may introduce an answer: what must precede it, and what must follow it."""
 
     word: str
     before: re.Pattern[str] | None
@@ -89,7 +89,7 @@ _CUES = [
     _cue("选", r"(?<!可)", r"选(?=[ (]*[A-J](?![A-Za-z]))"),
 ]
 _ASCII_CUES = [cue for cue in _CUES if cue.word.isascii()]
-_MOST_CUES = 12  # of each word, from the end of the text
+_MOST_CUES = 12  # for each word, from the end of the text
 _REVERSED = re.compile(
     r"\s+(?:is|are)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my|your)\s+"
     r"(?:(?:final|correct|required|desired|only|unique|requested)\s+){0,2}(?:answers?|solutions?|results?)[\s.!*_]*\Z",
@@ -190,7 +190,7 @@ def is_value(text: str) -> bool:
     if not re.search(r"\d|[π∞∅]|(?<![^\W_])[A-Za-z](?![^\W_])", bare):
         return False
     if said and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![A-Za-z]))", bare):
-        return False  # words that lead in a number, rather than follow it
+        return False  # words that precede a number rather than follow it
     kept = [word for word in said if word not in _JOINERS and not _CHINESE.fullmatch(word)]
     return (
         len(kept) <= 3
@@ -200,11 +200,11 @@ def is_value(text: str) -> bool:
 
 
 def last_statement(text: str, quoted: Container[int], *, values: bool = False) -> Statement | None:
-    """What the last "answer is ..." of a text says; None where there is none.
+    """What the last "answer is ..." in a text states; None if there is none.
 
     Args:
         text: A message.
-        quoted: The places that do not count (`Quotations`).
+        quoted: The positions that do not count (`Quotations`).
         values: Whether only values count.
     """
     found = sorted(_cues(text), key=lambda one: one[:2], reverse=True)
@@ -226,7 +226,7 @@ def last_statement(text: str, quoted: Container[int], *, values: bool = False) -
 
 
 def _cues(text: str) -> Iterator[tuple[int, int, _Cue]]:
-    """End and start of the last cues of each kind."""
+    """End, start and kind of the last cues of each kind."""
     lower = text.lower()
     if len(lower) != len(text):
         lower = text
@@ -247,14 +247,14 @@ def _cues(text: str) -> Iterator[tuple[int, int, _Cue]]:
 
 
 def _supposed(text: str, place: int) -> bool:
-    """Whether the clause that leads up to a cue only supposes, denies or reports it."""
+    """Whether the clause before a cue only supposes, denies or reports it."""
     before = text[max(0, place - 200) : place]
     before = re.split(r"[.;!?:\n，。；]|,(?!\s*(?:that|dass|que)\b)", before)[-1]
     return bool(_SUPPOSED.search(before))
 
 
 def clause(text: str) -> tuple[str, bool]:
-    """The beginning of a text up to the end of its sentence, formulas kept whole, and whether it asks."""
+    """The first sentence of a text, with formulas kept whole, and whether it is a question."""
     text = (
         _ADVERB.sub("", text.lstrip(" \t\n*_:"), count=1)
         if _ADVERB.match(text.lstrip(" \t\n*_:"))
@@ -280,7 +280,7 @@ def clause(text: str) -> tuple[str, bool]:
 
 
 def stated(sentence: str) -> str | None:
-    """The value that a sentence states; None if it states none, or takes it back.
+    """The value that a sentence states; None if it states none or revokes it.
 
     Example:
         >>> stated("The largest $n$ is 34"), stated("there are exactly 34"), stated("it is not 34")
@@ -306,7 +306,7 @@ def stated(sentence: str) -> str | None:
 
 
 def _doubted(text: str) -> bool:
-    """Whether a sentence, up to the value in which it ends, says that this may not be so."""
+    """Whether a sentence, up to the value at its end, says that this may not be so."""
     text = _LINK_AT_END.sub("", text.replace("if and only if", " "))
     return bool(_DOUBTED.search(text))
 
@@ -323,7 +323,7 @@ def _last_value(text: str) -> str | None:
 
 
 def concluded(sentence: str) -> str | None:
-    """The value in which the last sentence of a text ends, led in by "is", "so", "therefore" and the like."""
+    """The value at the end of a text's last sentence, introduced by "is", "so", "therefore" or the like."""
     sentence = sentence.strip().rstrip(".!。 \t*_")
     hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
     said = None if _doubted(hidden) else _REVERSED.search(hidden)
@@ -342,14 +342,14 @@ def concluded(sentence: str) -> str | None:
 
 
 def last_sentence(line: str) -> str:
-    """The last sentence of a line, formulas kept whole."""
+    """The last sentence of a line, with formulas kept whole."""
     hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), line.rstrip(" .!。*_"))
     stops = [match.end() for match in _SENTENCE_END.finditer(hidden)]
     return line[stops[-1] if stops else 0 :].strip()
 
 
 def peel(text: str) -> str:
-    """Strip white space, emphasis, a full stop, and the delimiters around one whole formula."""
+    """Remove white space, emphasis, a full stop, and the delimiters around one whole formula."""
     while True:
         before = text
         text = text.strip().strip("*_`").strip()

@@ -1,4 +1,4 @@
-"""Answers in a plain form before they are compared: both signs written out, words read."""
+"""Puts answers into a plain form before they are compared: expands double signs, reads words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYNONYMS = {"dne": "does not exist", "undefined": "undefined", "infinite": "infi
 
 
 def plain(node: Node) -> Node:
-    """Signs that are both written out, remarks on integer parameters set apart, word numbers read."""
+    """Expand double signs, separate remarks on integer parameters, and read numbers in words."""
     if node.kind == "list" and (declared := parameters(node.args)):
         rest = tuple(item for item in node.args if item not in declared)
         if rest:
@@ -44,7 +44,7 @@ def plain(node: Node) -> Node:
 
 
 def _relation_as_value(node: Node) -> Node | None:
-    """The set that ``x`` lies in, the rule of a map, the assignments of ``x = y = 2``."""
+    """The set that contains ``x``, the rule of a map, the assignments of ``x = y = 2``."""
     relations, (left, *_, last) = operators(node), node.args
     if relations == ("in",) and left.kind in ("sym", "group") and last.kind in ("set", "group", "setop"):
         return last if left.kind == "sym" or last.kind == "set" else None
@@ -57,9 +57,9 @@ def _relation_as_value(node: Node) -> Node | None:
 
 
 def _rewritten(node: Node) -> Node | None:
-    r"""What is written in an odd way, in the usual one.
+    r"""Rewrite unusual notation in the usual one.
 
-    ``5 = x`` is ``x = 5``, ``\\mathbb{R} - \\{1\\}`` leaves 1 out, and ``x < 1 \\cup x > 3`` joins two
+    ``5 = x`` is ``x = 5``, ``\\mathbb{R} - \\{1\\}`` excludes 1, and ``x < 1 \\cup x > 3`` joins two
     conditions by "or".
     """
     args = node.args
@@ -80,7 +80,7 @@ def _rewritten(node: Node) -> Node | None:
 
 
 def parameters(items: tuple[Node, ...]) -> list[Node]:
-    """The items that only say that a name is an integer."""
+    """The items that say only that a name is an integer."""
     return [
         item
         for item in items
@@ -121,7 +121,7 @@ def _signs(node: Node) -> list[Node]:
         return [node]
     independent = 1 if count["mp"] else count["pm"]
     if independent > 4:
-        raise Unreadable("too many signs that are both")
+        raise Unreadable("too many double signs")
     variants = []
     for choice in product((False, True), repeat=independent):
         flags = list(choice)
@@ -142,7 +142,7 @@ def _choose(node: Node, flags: list[bool], linked: bool) -> Node:
 
 
 def normal_text(text: str) -> str:
-    """Words as they are compared: without case, articles and punctuation."""
+    """Words in the form in which they are compared: without case, articles and punctuation."""
     text = text.casefold().replace("-", " ")
     kept = " ".join(re.sub(r"[^\w\s]", "", _ARTICLES.sub(" ", text)).split()) or text.strip()
     return SYNONYMS.get(kept, kept)

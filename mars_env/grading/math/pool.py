@@ -1,9 +1,9 @@
 """A pool of killable worker processes for verdicts that need symbolic computation.
 
-Safe from any thread and from any number of event loops; a forked child of the caller starts a
-pool of its own. CPU time decides: a verdict may use `cpu_seconds` for the reference and as many
+Safe from any thread and from any number of event loops; a forked child of the caller starts
+new workers. CPU time decides: a verdict may use `cpu_seconds` for the reference and as many
 for the answer, enforced by the kernel in the worker; time spent waiting in the queue does not
-count. The wall-clock ceiling is loose, and only there for a worker that neither works nor ends.
+count. The wall-clock ceiling is loose, and exists only for a worker that neither works nor ends.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Limits:
         cpu_seconds: CPU time for the answer, and as much for the reference.
         memory_mb: Address space of a worker, in MiB.
         wall_seconds: Ceiling for a worker that neither works nor ends (a stopped process, a
-            machine that swaps); reaching it is a fault of ours.
-        recycle_after: Verdicts after which a worker is replaced, so that nothing piles up.
+            machine that swaps); reaching it is a fault of the machinery.
+        recycle_after: Verdicts after which a worker is replaced, so that nothing accumulates.
     """
 
     cpu_seconds: float = 3.0
@@ -63,11 +63,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a request: `reply` is the worker's; without one, `fault` says what happened.
+    """The outcome of a request: the worker's reply, or the fault that prevented it.
 
     Attributes:
-        reply: The worker's reply, or ``{"limit": ..., "phase": ...}`` where the kernel ended it.
-        fault: Why there is no reply, though the request asked nothing unusual.
+        reply: The worker's reply, or ``{"limit": ..., "phase": ...}`` if the kernel ended it.
+        fault: Why there is no reply, if the request is not to blame.
     """
 
     reply: Mapping[str, Any] = field(default_factory=dict)
@@ -81,10 +81,10 @@ class _Job:
 
 
 class WorkerPool:
-    """Workers that judge, started when first needed.
+    """Worker processes that judge answers; they start when first needed.
 
     Args:
-        workers: How many; None is one for each CPU.
+        workers: How many; None means one per CPU.
         limits: What one verdict may use.
 
     Example:
@@ -113,12 +113,12 @@ class WorkerPool:
 
     @property
     def under_way(self) -> int:
-        """Verdicts that were asked for and are not given, those that wait for a worker included."""
+        """Requested verdicts that are not finished, including those that wait for a worker."""
         shared = self._shared
         return shared.jobs.qsize() + max(0, len(shared.threads) - shared.idle)
 
     def submit(self, request: dict[str, Any]) -> Future[Outcome]:
-        """Queue a request; its future never raises for what the request holds.
+        """Queue a request; its future never raises because of the request's content.
 
         Raises:
             RuntimeError: The pool is closed.
@@ -139,11 +139,11 @@ class WorkerPool:
         return job.future
 
     async def run(self, request: dict[str, Any]) -> Outcome:
-        """`submit`, awaited from whatever event loop is running."""
+        """Like `submit`, but awaitable from any running event loop."""
         return await asyncio.wrap_future(self.submit(request))
 
     def close(self) -> None:
-        """Finish what was submitted, then end the workers."""
+        """Finish the submitted requests, then end the workers."""
         self._finalizer()
         for thread in self._shared.threads:
             thread.join()
@@ -161,7 +161,7 @@ class WorkerPool:
 
 @dataclass(slots=True)
 class _Shared:
-    """What the pool shares with its threads; they hold no reference to the pool, so that it can be freed."""
+    """State that the pool shares with its threads; they hold no reference to the pool, so it can be freed."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
@@ -179,7 +179,7 @@ def _release(shared: _Shared) -> None:
 
 
 def _work(slot: _Slot, shared: _Shared) -> None:
-    """One thread for each worker: takes a job, has it done, sets its future."""
+    """The loop of one worker's thread: take a job, have the worker do it, set its future."""
     while True:
         with shared.lock:
             shared.idle += 1
@@ -193,7 +193,7 @@ def _work(slot: _Slot, shared: _Shared) -> None:
             continue
         try:
             outcome = slot.judge(job.request)
-        except Exception as error:  # a fault of ours must not leave a caller waiting for ever
+        except Exception as error:  # a bug here must not leave a caller waiting forever
             slot.stop()
             outcome = Outcome(fault=f"{type(error).__name__}: {error}")
         job.future.set_result(outcome)
@@ -208,10 +208,10 @@ class _Slot:
         self._number = 0
 
     def judge(self, request: dict[str, Any]) -> Outcome:
-        """Have a request answered, once more by a fresh worker if the first was lost.
+        """Have a request answered; if the worker is lost, once more by a fresh one.
 
-        A worker that crashes twice over one answer, whose reference it had read before, was
-        brought down by that answer; one that is lost from outside is a fault.
+        If two workers crash on one answer after reading its reference, that answer crashed
+        them; a worker that is lost from outside is a fault.
         """
         first = self._attempt(request)
         if not first.fault:
@@ -252,7 +252,7 @@ class _Slot:
                     {"crashed": crashed, "phase": phase}, fault=f"a worker was lost (signal {killed})"
                 )
             if frame.get("id") != self._number:
-                raise _Lost("a worker gave an answer out of turn")
+                raise _Lost("a worker sent an unexpected reply")
             if set(frame) == {"id", "phase"}:
                 phase = frame["phase"]
                 continue
@@ -301,7 +301,7 @@ class _Slot:
         process.wait()
 
     def abandon(self) -> None:
-        """In a forked child: close our copies of the pipes, so that the worker sees its parent end."""
+        """In a forked child: close its copies of the pipes, so that the worker notices its parent's end."""
         process, self.process = self.process, None
         if process is not None:
             for pipe in (process.stdin, process.stdout):
@@ -311,7 +311,7 @@ class _Slot:
 
 
 class _Lost(Exception):
-    """The worker is gone or makes no sense."""
+    """The worker is gone or sends nonsense."""
 
 
 def _write(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
@@ -325,7 +325,7 @@ def _write_frame(process: subprocess.Popen[bytes], data: bytes) -> None:
         while view:
             view = view[os.write(process.stdin.fileno(), view) :]
     except BrokenPipeError as broken:
-        raise _Lost("a worker ended before it could be asked") from broken
+        raise _Lost("a worker ended before it got the request") from broken
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
@@ -368,7 +368,7 @@ _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """In a forked child, which has no threads: leave the parent's workers alone, start afresh when asked."""
+    """In a forked child, which has no threads: leave the parent's workers alone, start new ones on demand."""
     for pool in list(_POOLS):
         pool._finalizer.detach()
         for slot in pool._shared.slots:

@@ -15,7 +15,7 @@ _FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
 class Interval(NamedTuple):
-    """An interval by its ends; a point is a closed interval of equal ends."""
+    """An interval, given by its ends; a point is a closed interval with equal ends."""
 
     low: Any
     low_closed: bool
@@ -28,7 +28,7 @@ EVERYTHING: RealSet = [Interval(mpmath.mpf("-inf"), False, mpmath.mpf("inf"), Fa
 
 
 def is_infinite(node: Node) -> int:
-    """1, -1 for plus and minus infinity, else 0."""
+    """1 for plus infinity, -1 for minus infinity, otherwise 0."""
     if node.kind == "const" and node.value == "inf":
         return 1
     return -is_infinite(node.args[0]) if node.kind == "neg" else 0
@@ -62,14 +62,14 @@ def set_like(node: Node) -> bool:
 
 
 def _several_intervals(node: Node) -> bool:
-    """``[0,2], [3,5)``: brackets that can only be those of intervals, one beside the other."""
+    """``[0,2], [3,5)``: adjacent brackets that can only be intervals."""
     return all(item.kind == "group" and len(item.args) == 2 for item in node.args) and any(
         "[" in item.pair or "]" in item.pair for item in node.args
     )
 
 
 def variable_of(node: Node) -> str | None:
-    """The one variable that an inequality speaks of; None where it names none."""
+    """The one variable of an inequality; None if it names none."""
     if node.kind in ("relation", "list", "builder"):
         names = free_symbols(node)
         if len(names) == 1:
@@ -81,7 +81,7 @@ def real_set(node: Node) -> RealSet:
     r"""The set of real numbers that a node describes.
 
     Raises:
-        Unreadable: It is not one, or its ends have variables.
+        Unreadable: It is not such a set, or its ends have variables.
 
     Example:
         >>> from mars_env.grading.math.notation import read
@@ -126,7 +126,7 @@ def _builder(node: Node) -> RealSet:
     if head.kind == "relation" and head.value == ("in",):
         within, head = real_set(head.args[1]), head.args[0]
     if head.kind != "sym" or free_symbols(condition) != {head.name}:
-        raise Unreadable("a set of something else than real numbers")
+        raise Unreadable("a set of things that are not real numbers")
     return intersection(within, real_set(condition))
 
 
@@ -134,7 +134,7 @@ def _several(node: Node) -> RealSet:
     if {item.kind for item in node.args} <= {"group", "setop", "set"} and set_like(node):
         regions = [real_set(item) for item in node.args]
         if any(intersection(a, b) for k, a in enumerate(regions) for b in regions[:k]):
-            raise Unreadable("intervals that overlap, without a word on how they are joined")
+            raise Unreadable("intervals that overlap, without a word that joins them")
         return union(regions)
     if {item.kind for item in node.args} != {"relation"} or len(
         {variable_of(item) for item in node.args}
@@ -155,7 +155,7 @@ def _relation(node: Node) -> RealSet:
     assert isinstance(operators, tuple)
     if operators == ("in",):
         if node.args[0].kind != "sym":
-            raise Unreadable("membership of something else than a variable")
+            raise Unreadable("membership of something that is not a variable")
         return real_set(node.args[1])
     found = EVERYTHING
     for left, op, right in zip(node.args, operators, node.args[1:], strict=False):
@@ -193,7 +193,7 @@ def _solved(left: Node, op: str, right: Node) -> RealSet:
     difference = Node("add", (left, Node("neg", (right,))))
     names = free_symbols(difference)
     if len(names) != 1:
-        raise Unreadable("an inequality of several variables")
+        raise Unreadable("an inequality with several variables")
     (name,) = names
     digits = digits_needed(difference)
     at = {}
@@ -234,7 +234,7 @@ def _quadratic(a: Any, b: Any, c: Any, op: str) -> RealSet:
 
 
 def union(parts: list[RealSet]) -> RealSet:
-    """The union, sorted, with touching intervals made one."""
+    """The union, sorted, with adjacent intervals merged."""
     intervals = sorted((i for part in parts for i in part), key=lambda i: (i.low, not i.low_closed))
     merged: RealSet = []
     for item in intervals:

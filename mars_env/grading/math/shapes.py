@@ -1,4 +1,4 @@
-r"""What the shape of an answer says: a name, a collection, an assignment, a progression, an interval."""
+r"""Recognises the shape of an answer: a name, a collection, an assignment, a progression, an interval."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mars_env.grading.math.plain import parameters
 
 
 def has_dots(node: Node) -> bool:
-    """Whether it goes on with dots."""
+    """Whether it contains dots for omitted items."""
     return any(child.kind == "dots" for child in node.walk())
 
 
 def is_name(node: Node) -> bool:
-    """Whether a left side is a name and nothing else: ``x``, ``f(x)``, ``(x, y)``, but not ``x + y``."""
+    """Whether a left side is only a name: ``x``, ``f(x)``, ``(x, y)``, but not ``x + y``."""
     plain = node.kind in ("sym", "text", "call") or _is_ratio_of_segments(node)
     plain = plain or (node.kind in ("group", "ratio") and all(map(is_name, node.args)))
     return plain and is_label(node)
 
 
 def _is_ratio_of_segments(node: Node) -> bool:
-    """``NO/BO``, of two names that are capital letters."""
+    """``NO/BO``: a ratio of two names in capital letters."""
     return node.kind == "div" and all(
         part.kind == "sym" and len(part.name) > 1 and part.name.isalpha() and part.name.isupper()
         for part in node.args
@@ -35,8 +35,8 @@ def is_label(node: Node) -> bool:
     """Whether a left side names what is asked for, rather than being part of an equation to solve.
 
     Names are variables, functions of something, tuples of names, words, and expressions in two
-    variables or more without coefficients (``m + n = 5``); ``2x = 10`` and ``2x + 3y = 6`` do not
-    say that anything asked for is 10 or 6.
+    or more variables without coefficients (``m + n = 5``). ``2x = 10`` and ``2x + 3y = 6`` do not
+    say that the answer is 10 or 6.
     """
     if node.kind in ("sym", "text"):
         return True
@@ -52,7 +52,7 @@ def is_label(node: Node) -> bool:
 
 
 def _has_coefficient(node: Node) -> bool:
-    """Whether a number stands anywhere but in an exponent or a denominator, as in ``2x + 3y``."""
+    """Whether a number occurs outside exponents and denominators, as in ``2x + 3y``."""
     if node.kind == "num":
         return True
     children = node.args[:1] if node.kind in ("pow", "div") and node.args[1].kind == "num" else node.args
@@ -60,12 +60,12 @@ def _has_coefficient(node: Node) -> bool:
 
 
 def function_of(function: Node, variable: Node) -> bool:
-    """Whether ``f(x)`` stands on one side and ``y`` on the other."""
+    """Whether one node is a function, as ``f(x)``, and the other a variable, as ``y``."""
     return function.kind == "call" and variable.kind == "sym" and variable.name in ("y", "z")
 
 
 def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
-    """A function's rule with its arguments named like the other's."""
+    """A function's rule with its arguments renamed to match the other's."""
     if len(old) != len(new) or any(name.kind != "sym" for name in (*old, *new)):
         return node
     for before, after in zip(old, new, strict=True):
@@ -74,23 +74,23 @@ def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
 
 
 def clock(node: Node) -> tuple[str, str, str]:
-    """Hour, minute and half of the day of a time."""
+    """Hour, minute and am or pm of a time."""
     hour, minute, half = node.pair
     return hour, minute, half
 
 
 def time_ratio(node: Node) -> Node:
-    """A time without a half of the day as a ratio, which looks the same."""
+    """A time without am or pm as a ratio, which looks the same."""
     if node.kind != "time":
         return node
     hour, minute, half = clock(node)
     if half:
-        raise Unreadable("a time is compared with something else")
+        raise Unreadable("a time cannot be compared with something else")
     return Node("ratio", (number(int(hour)), number(int(minute))))
 
 
 def items_of(node: Node) -> tuple[Node, ...]:
-    """The members of a collection; the values where all of them speak of one variable."""
+    """The members of a collection; their values if all of them are about one variable."""
     if node.kind not in ("list", "set"):
         return _spread(node)
     items = node.args
@@ -102,7 +102,7 @@ def items_of(node: Node) -> tuple[Node, ...]:
 
 
 def _spread(item: Node) -> tuple[Node, ...]:
-    r"""The values of ``x = \\pm 3`` or ``x \\in \\{1, 2\\}``, else the node itself."""
+    r"""The values of ``x = \\pm 3`` or ``x \\in \\{1, 2\\}``, otherwise the node itself."""
     if item.kind == "list":
         return (item,) if is_mapping(item) else items_of(item)
     if (
@@ -130,7 +130,7 @@ def is_mapping(node: Node) -> bool:
 
 
 def in_order(node: Node, ordered: bool | None) -> Node:
-    """A list as a tuple where order is to count, a tuple as a list where it is not to."""
+    """A list as a tuple if order must count, a tuple as a list if it must not."""
     if ordered is True and node.kind == "list" and node.value != "or" and not is_mapping(node):
         return Node("group", items_of(node), ("(", ")"))
     if ordered is False and node.kind == "group":
@@ -144,7 +144,7 @@ def plainly_listed(node: Node) -> bool:
 
 
 def values_in_order(node: Node) -> tuple[Node, ...]:
-    """The values of a list, with or without names, in the order in which they are written."""
+    """The values of a list, with or without names, in the order written."""
     return tuple(value_of(item) for item in node.args)
 
 
@@ -156,7 +156,7 @@ def assigned(node: Node) -> list[Node] | None:
 
 
 def value_of(item: Node) -> Node:
-    """What an item is, without its name."""
+    """An item's value, without its name."""
     return item.args[1] if operators(item) == ("=",) and is_label(item.args[0]) else item
 
 
@@ -168,7 +168,7 @@ def integer_names(remarks: list[Node]) -> list[str] | None:
 
 
 def progression(node: Node) -> tuple[object, object, Node | None] | None:
-    r"""Start, step and end of ``1, 3, 5, \\ldots, 2n - 1``; None if it is nothing so simple."""
+    r"""Start, step and end of ``1, 3, 5, \\ldots, 2n - 1``; None if it is not that simple."""
     node = node.args[1] if operators(node) == ("=",) and is_label(node.args[0]) else node
     items = node.args if node.kind in ("list", "set") else ()
     places = [k for k, item in enumerate(items) if item.kind == "dots"]

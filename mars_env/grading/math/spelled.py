@@ -1,4 +1,4 @@
-"""Numbers, ordinals and dates that are written in words."""
+"""Reads numbers, ordinals and dates that are written in words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_number_word(word: str) -> bool:
 
 
 def spelled_number(text: str) -> Fraction | None:
-    """The number that words say; None if they say none, or more than one.
+    """The number written in words; None if there is none or more than one.
 
     Args:
         text: Words in lower case, without hyphens and articles.
@@ -53,9 +53,9 @@ def spelled_number(text: str) -> Fraction | None:
 
 
 def _whole(words: list[str]) -> int | None:
-    """A whole number: groups below a thousand, each with its scale, from the largest down."""
+    """A whole number: groups below a thousand, each with its scale, in descending order."""
     total, group, scale, place = 0, 0, 10**15, 1000
-    said = False  # whether this group says anything
+    said = False  # whether this group has any words
     for k, word in enumerate(words):
         if word == "and":
             if not k or k == len(words) - 1 or words[k - 1] not in ("hundred", *_LARGE):
@@ -79,7 +79,7 @@ def _whole(words: list[str]) -> int | None:
                 return None
             if value == 0 and len(words) > 1:
                 return None
-            # after "one" only "hundred" or a scale may come: "three four" is no number
+            # only "hundred" or a scale may follow "one": "three four" is not a number
             group, place, said = group + value, 101 if value < 10 and not group else 1, True
         else:
             return None
@@ -92,7 +92,7 @@ _SPELLED = re.compile(
 
 
 def in_digits(text: str) -> str:
-    r"""A text that is a number in words or an ordinal, as the number in digits; any other text as it is.
+    r"""A number in words or an ordinal, written in digits; any other text unchanged.
 
     Example:
         >>> in_digits(r"\text{Thirty-four}"), in_digits(r"34^{\text{th}}"), in_digits("34th")
@@ -118,7 +118,7 @@ _ORDINAL = re.compile(
 
 
 def without_ordinal(text: str) -> str:
-    r"""A text that is an ordinal number, as the number: ``34^{\text{th}}`` is 34, ``34^{st}`` stays.
+    r"""An ordinal as its number; other texts unchanged: ``34^{\text{th}}`` becomes 34, ``34^{st}`` stays.
 
     Example:
         >>> without_ordinal(r"34^{\text{th}}"), without_ordinal("22^{nd}"), without_ordinal("34^{st}")
@@ -150,7 +150,7 @@ _DATE = re.compile(
 
 
 def date(text: str) -> tuple[int, int, int | None] | None:
-    """Month, day and year of a date with a month in words; None if it is none.
+    """Month, day and year of a date with the month in words; None if it is not such a date.
 
     Example:
         >>> date("July 4th, 1776"), date("4 July"), date("13")

@@ -1,8 +1,9 @@
-r"""Deciding whether an answer equals a reference: the judgement that runs in a worker process.
+r"""Decides whether an answer equals a reference; runs in a worker process.
 
-1. Our own reader and comparison (`notation.py`, `compare.py`), wherever both texts are in its grammar.
-2. Else Math-Verify's parser and comparison; its "equal" is believed only if both of its parsed
-   expressions hold every number and every name of their texts, and no word or dots that it would drop.
+1. The library's own reader and comparison (`notation.py`, `compare.py`) decide if they can read both texts.
+2. Otherwise Math-Verify's parser and comparison do. Its "equal" counts only if each of its two parsed
+   expressions contains every number and every name in its text, and the text has no words or dots that
+   Math-Verify would drop.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _WORDY = re.compile(r"[A-Za-z][A-Za-z'’ -]*[A-Za-z]\Z")
 
 @dataclass(frozen=True)
 class Parsed:
-    """A text and every way to read it: (one way as a rule; ``1,024`` may be a number or a list)."""
+    """A text and every way to read it; usually one, but ``1,024`` may be a number or a list."""
 
     text: str
     readings: tuple[Node, ...]
@@ -52,7 +53,7 @@ class Parsed:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Parsed:
-    """Read a text in our own grammar; without readings, `problem` says why.
+    """Read a text in the library's own grammar; if there is no reading, `problem` says why.
 
     Raises:
         OverLimit: It is too long or too deep.
@@ -71,13 +72,13 @@ def parse(text: str) -> Parsed:
 def judge(
     reference: str, answer: str, tolerance: float | None = None, ordered: bool | None = None
 ) -> tuple[bool, str]:
-    r"""Whether an answer equals a reference, and why not.
+    r"""Whether an answer equals a reference, and if not, why.
 
     Args:
-        reference: What it is compared with.
+        reference: The reference answer.
         answer: What a model wrote.
         tolerance: See `same_answer`.
-        ordered: Whether order counts in lists; None goes by the form: in ``(a, b)`` it does, in
+        ordered: Whether order counts in lists; with None the form decides: in ``(a, b)`` it counts, in
             ``a, b`` and ``\{a, b\}`` it does not.
 
     Raises:
@@ -103,7 +104,7 @@ def judge(
                 if same_answer(in_order(left, ordered), in_order(right, ordered), tolerance):
                     return True, ""
             except (Unreadable, Undefined):
-                continue  # of different shapes, or without a value: not equal
+                continue  # different shapes, or no value: not equal
     if first.readings and second.readings:
         return False, DIFFERENT
     if _math_verify_agrees(reference, answer, tolerance):
@@ -112,7 +113,7 @@ def judge(
 
 
 def _judge_offered(offered: re.Match[str], answer: str, tolerance: float | None) -> tuple[bool, str]:
-    """An answer to ``(C) 48``: the letter, the value, or both of them."""
+    """Judge an answer to ``(C) 48``: the letter, the value, or both."""
     letter, value = offered[1] or offered[2], offered[3]
     picked = _plain(answer) if len(answer) <= 400 else ""
     if choice := _CHOICE.match(picked):
@@ -146,7 +147,7 @@ def unfit(reference: str) -> str | None:
 
 
 def _evaluate(node: Node) -> None:
-    """Compare each expression in a reference with itself plus one, so that what is too large shows now."""
+    """Compare each expression in a reference with itself plus one, to detect now what is too large."""
     for part in (
         node.args if node.kind in ("list", "set", "group", "relation", "row", "matrix", "quantity") else ()
     ):
@@ -164,7 +165,7 @@ def _wordy(text: str) -> bool:
 
 
 def _same_words(reference: str, answer: str) -> bool | None:
-    """Equality of texts, and of choices among letters; None where mathematics must decide."""
+    """Equality of texts, and of letters of choices; None if mathematics must decide."""
     r, a = _plain(reference), _plain(answer)
     if r and r == a and "^" not in r and "_" not in r:
         return True if _wordy(reference) else None
@@ -187,7 +188,7 @@ def _same_words(reference: str, answer: str) -> bool | None:
 
 @lru_cache(maxsize=1024)
 def _sympy(text: str) -> tuple[Any, ...]:
-    """What Math-Verify makes of a text, without the fallbacks that pick a number out of it."""
+    """Math-Verify's reading of a text, without the fallbacks that pick a number from it."""
     import math_verify
 
     config = (math_verify.LatexExtractionConfig(boxed_match_priority=-1),)
@@ -222,7 +223,7 @@ _NOTATION = words(
 
 
 def _words(text: str) -> Iterator[str]:
-    """Words and commands whose meaning Math-Verify may drop: they must be the same on both sides."""
+    """Words and commands that Math-Verify may drop; they must be the same on both sides."""
     cleaned = tidy(text)
     for match in re.finditer(r"\\([A-Za-z]+)|([A-Za-z]{2,})|(\.\.\.|['?~#@`\"])", cleaned):
         command, word, dots = match.groups()
@@ -231,7 +232,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _covers(expression: Any, text: str) -> bool:
-    """Whether every number and letter of a text is in the expression that was made of it."""
+    """Whether every number and letter of a text is in the expression made from it."""
     import sympy
 
     held = str(sympy.srepr(expression))
@@ -255,12 +256,12 @@ def _covers(expression: Any, text: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def unfit_cached(reference: str) -> str | None:
-    """`unfit`, remembered: many answers are judged against one reference."""
+    """`unfit` with a cache: many answers are judged against one reference."""
     return unfit(reference)
 
 
 def warm() -> None:
-    """Import and run everything once, so that no verdict pays for it."""
+    """Import and run everything once, so that no verdict pays for the start-up."""
     judge(r"\sqrt{2}", r"\frac{2}{\sqrt{2}}")
     judge("x^2", "x \\cdot x")
     _sympy(r"\int_0^1 x dx")

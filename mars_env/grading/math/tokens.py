@@ -1,4 +1,4 @@
-"""The lexical part of reading mathematical notation: a text tidied up, and cut into tokens."""
+"""The lexical part of reading mathematical notation: tidies a text and cuts it into tokens."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ _MONEY = re.compile(
 
 
 class Token(NamedTuple):
-    """A lexical unit: its kind (num, sym, word, text, cmd, op, env), its text, whether space came before."""
+    """A lexical unit: its kind (num, sym, word, text, cmd, op, env), text, and whether space precedes it."""
 
     kind: str
     text: str
@@ -134,7 +134,7 @@ class Token(NamedTuple):
 
 
 def tidy(text: str) -> str:
-    r"""The text with Unicode notation written as LaTeX and math delimiters taken out.
+    r"""The text with Unicode notation written as LaTeX and math delimiters removed.
 
     Example:
         >>> tidy("$x ≤ √2$")
@@ -149,7 +149,7 @@ def tidy(text: str) -> str:
     text = re.sub(r"\\[()]", " ", text) if "\\(" in text else text
     text = re.sub(r"(?<!\\)\\[\[\]]", " ", text) if "\\[" in text else text
     if "$" in text:
-        # "$25$" delimits; "\$25", an odd "$25" and the signs of "$20 + $5" are money
+        # "$25$" has delimiters; "\$25", an unpaired "$25" and the signs in "$20 + $5" are money
         if len(_BARE_DOLLAR.findall(text)) % 2 == 0:
             text = _BARE_DOLLAR.sub(" ", escape_money(text))
         text = _CURRENCY_CODE.sub(r"\\$", text)
@@ -177,7 +177,7 @@ def tidy(text: str) -> str:
 
 
 def escape_money(text: str) -> str:
-    r"""``$`` written as ``\$`` where it is money: before an amount, and not the start of a formula.
+    r"""Write ``$`` as ``\$`` where it means money: before an amount, and not at the start of a formula.
 
     Example:
         >>> escape_money("$10,200 + $255 = $10,455."), escape_money("$10,455$ of $x$")
@@ -189,7 +189,7 @@ def escape_money(text: str) -> str:
 
 
 def _french(match: re.Match[str]) -> str:
-    """French half-open intervals, ``]a, b]``, in the usual notation."""
+    """Rewrite a French half-open interval, ``]a, b]``, in the usual notation."""
     left, inner, right = match.groups()
     if left == "[" and right == "]":
         return match.group()
@@ -201,17 +201,17 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
 
     Args:
         text: From `tidy`.
-        commas: Whether ``1,024`` outside brackets is one number (else it is a list).
+        commas: Whether ``1,024`` outside brackets is one number (otherwise it is a list).
 
     Raises:
-        Unreadable: A character has no place in the grammar.
+        Unreadable: A character is not in the grammar.
 
     Example:
         >>> [t.text for t in tokenize(r"\frac12 x")]
         ['\\frac', '12', 'x']
     """
     tokens: list[Token] = []
-    modes: list[str] = []  # of each open brace: "" or the font command that opened it
+    modes: list[str] = []  # for each open brace: "" or the font command that opened it
     place, spaced, brackets = 0, False, 0
     while place < len(text):
         mode = modes[-1] if modes else ""
@@ -294,7 +294,7 @@ def _letters(run: str, spaced: bool, before: list[Token]) -> list[Token]:
         return [Token("sym", run, spaced)]
     after_value = bool(before) and (before[-1].kind == "num" or before[-1].text in ("}", ")"))
     if run in ("mod", "cis"):
-        raise Unreadable(f"the word {run!r} is not read here")
+        raise Unreadable(f"the word {run!r} is not supported here")
     if (after_value and run in RAW_UNITS) or low in SHORT_WORDS or len(run) >= 4:
         return [Token("text" if not run.isupper() else "sym", run, spaced)]
     if run.isupper():
@@ -305,7 +305,7 @@ def _letters(run: str, spaced: bool, before: list[Token]) -> list[Token]:
 
 
 def _join_text(tokens: list[Token]) -> list[Token]:
-    """Braces of font commands are dropped around words or one token; neighbouring words become one text."""
+    """Drop braces of font commands around words or one token, and join neighbouring words into one text."""
     kept: list[Token | None] = []
     opened: list[int] = []
     for token in tokens:

@@ -1,6 +1,6 @@
-r"""What a model itself says in a completion: its own message, without what it only quotes.
+r"""Separates what a model itself says in a completion from what it only quotes.
 
-All of this is linear in the length of the text.
+Everything here takes linear time in the length of the text.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def own_message(text: str) -> str | None:
     r"""The first message of a completion: up to the first control token of a chat template.
 
     Returns:
-        The message without the tokens that open it; None where a model that thinks in a channel
-        of its own never came to its final one.
+        The message without the tokens that open it; None if a model that thinks in a separate
+        channel never reached its final one.
 
     Example:
         >>> own_message("It is 25.<|im_end|>\n<|im_start|>user\nAnd 26?")
@@ -85,9 +85,9 @@ def own_message(text: str) -> str | None:
 
 
 class Quotations:
-    """The places of a text that are quoted: in quotation marks, block quotes, fences, problem statements.
+    """The quoted positions of a text: in quotation marks, block quotes, fences, problem statements.
 
-    A text that is one quotation as a whole, and a block at its very end, are the model's own words.
+    If the whole text is one quotation, or a block is at its very end, these are the model's own words.
 
     Example:
         >>> text = 'The hint says "the answer is 25". I doubt it.'

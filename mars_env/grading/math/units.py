@@ -71,7 +71,7 @@ NOT_UNITS = words(
 
 
 def unit(name: str) -> Unit | None:
-    """What a unit's name means; None for "units" and the like, which say nothing.
+    """The unit that a name means; None for "units" and the like, which mean nothing.
 
     Raises:
         Unreadable: The words are not a unit ("or more", "times", "less than").

@@ -1,10 +1,10 @@
 """The worker process: a supervisor that has imported everything, and a forked child that judges.
 
 The child reads requests from stdin and writes replies to stdout, one at a time, as frames (four
-bytes of length, little-endian, then JSON). Its limits are the kernel's, so that no C code can
-outstay them: a CPU-time timer whose signal kills, and a bound on memory. When the child ends, the
-supervisor says so in a frame of its own and forks the next one, which costs milliseconds because
-nothing is imported again. When the parent ends, both end: no parent, no workers.
+bytes of length, little-endian, then JSON). The kernel enforces its limits, so that no C code can
+exceed them: a CPU-time timer whose signal kills, and a bound on memory. When the child ends, the
+supervisor reports this in a separate frame and forks the next one, which costs milliseconds because
+nothing is imported again. When the parent ends, both end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 from typing import Any
 
 MAX_REPLY = 3500
-"""Replies stay below PIPE_BUF, so that they are written whole or not at all."""
+"""Replies stay below PIPE_BUF, so that they are written completely or not at all."""
 RECYCLE = 17
 """Exit status of a child that asks to be replaced."""
 
@@ -30,9 +30,9 @@ def main() -> None:
     """Serve until the end of input. Started by `pool.py`, never by hand."""
     replies = os.dup(1)
     quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)  # parsers that print must not speak on the protocol's channel
+    os.dup2(quiet, 1)  # parsers that print must not write to the protocol's channel
     os.dup2(quiet, 2)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     settings = _receive()
     if settings is None:
         return
@@ -62,12 +62,12 @@ def main() -> None:
 
 
 def _wait(child: int) -> int | None:
-    """The child's exit status; None where the parent ended first, and the child was killed for that."""
-    if hasattr(os, "pidfd_open"):  # elsewhere a child at work ends at the end of its verdict
+    """The child's exit status; None if the parent ended first and the child was therefore killed."""
+    if hasattr(os, "pidfd_open"):  # elsewhere a busy child ends after its verdict
         ended = os.pidfd_open(child)
         poll = select.poll()
         poll.register(ended, select.POLLIN)
-        poll.register(0, 0)  # of its input nothing but the hang-up
+        poll.register(0, 0)  # only the hang-up of its input
         ready = [descriptor for descriptor, _ in poll.poll()]
         os.close(ended)
         if ended not in ready:
@@ -78,7 +78,7 @@ def _wait(child: int) -> int | None:
 
 
 def _serve(replies: int, settings: dict[str, Any], symbolic: Any) -> None:
-    """Answer requests until the end of input, or until it is time for a fresh child."""
+    """Answer requests until the end of input, or until a fresh child is due."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     memory = int(settings["memory_mb"]) << 20
     try:
@@ -120,7 +120,7 @@ def _answer(
         return {"limit": "the memory limit was reached", "phase": phase}, True
     except RecursionError:
         return {"limit": "the recursion limit was reached", "phase": phase}, False
-    except Exception as error:  # Math-Verify and SymPy raise whatever they like on odd input
+    except Exception as error:  # Math-Verify and SymPy can raise anything on odd input
         return {"error": f"{type(error).__name__}: {error}"[:500], "phase": phase}, False
 
 
@@ -131,7 +131,7 @@ def _send(channel: int, message: dict[str, Any]) -> None:
 
 
 def _receive() -> dict[str, Any] | None:
-    """The next frame, read without buffering: what follows it belongs to the next child."""
+    """The next frame, read without buffering, because what follows it may be for the next child."""
     head = _exactly(4)
     if head is None:
         return None
@@ -154,13 +154,14 @@ def _exactly(size: int) -> bytes | None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when its parent ends, however it ends, and even if this one is stopped.
+    """Ask Linux to kill this process when its parent ends, in whatever way, even if this process is stopped.
 
-    The signal comes when the thread that started us ends; the pool's threads live as long as their workers.
+    The signal comes when the thread that started this process ends; the pool's threads live as long as their
+    workers.
     """
     if sys.platform != "linux":
         return
     set_parent_death_signal = 1
     ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(0)  # it ended before the request was made
+        os._exit(0)  # it ended before this request to the kernel

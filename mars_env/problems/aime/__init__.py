@@ -1,7 +1,7 @@
 """The embedded `aime` set: AIME-*style* problems made from templates, with answers from 0 to 999.
 
-No text of the contest is in it. Each template computes its answer by another way than the
-statement's own formula (counting, enumeration, exact fractions), and the tests check it by a second.
+It contains no text of the contest. Each template computes its answer in a different way than the
+statement's own formula (counting, enumeration, exact fractions), and the tests check it in a second way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mars_env.problems.generated import Accept, Draft, Generated, checked_split,
 from mars_env.problems.problem_set import ProblemSet
 
 VERSION = 1
-"""Raised when a change of the templates changes the problems that a seed gives."""
+"""Increase this when a change to the templates changes the problems that a seed gives."""
 
 LEVELS = (1, 2, 3, 4, 5)
 
@@ -35,18 +35,18 @@ def aime_problems(
 ) -> ProblemSet:
     """The endless set of AIME-style problems.
 
-    The level is uniform over those asked for, then the template over those of the level. Metadata:
+    The level is drawn uniformly from those requested, then the template from those of that level. Metadata:
     ``level`` (1 to 5), ``topic``, ``template``, ``parameters`` (the numbers drawn).
 
     Args:
         seed: The set's seed.
         split: ``"train"`` (the default) or ``"test"``; no statement is in both.
-        level: One or more levels; None is all.
+        level: One or more levels; None means all.
         topic: One or more of number theory, combinatorics, probability, algebra, geometry, sequences.
         template: One or more names of templates.
 
     Raises:
-        ConfigError: Unknown level, topic, template or split, or no template fits them all.
+        ConfigError: A level, topic, template or split is unknown, or no template fits them all.
 
     Example:
         >>> problem = aime_problems(seed=0, topic="geometry")[3]
@@ -96,7 +96,7 @@ def _chosen(what: str, asked: T | Collection[T] | None, known: tuple[T, ...]) ->
 
 
 def _make(names: tuple[str, ...], rng: random.Random, accept: Accept) -> Draft:
-    """Draw the template first and then its parameters, so that redraws change no template's share."""
+    """Draw the template first, then its parameters, so that redraws change no template's share."""
     templates = [TEMPLATES[name] for name in names]
     level = rng.choice(sorted({entry.level for entry in templates}))
     entry = rng.choice([entry for entry in templates if entry.level == level])
@@ -147,4 +147,4 @@ __all__ = [
 
 
 LOADERS = {"aime": aime_problems}
-"""The set by its name, for the registry."""
+"""The set's loader by name, for the registry."""

@@ -1,4 +1,4 @@
-"""Templates of algebra: answers by search, by exact linear algebra, or by stepping."""
+"""Algebra templates: answers by search, by exact linear algebra, or step by step."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def products_in_pairs(rng: random.Random) -> Question | None:
 
 @template("algebra", level=1)
 def absolute_values(rng: random.Random) -> Question | None:
-    """Integers with a bounded sum of distances, by trying all within reach."""
+    """Integers with a bounded sum of distances, by trying all candidates."""
     a, b, c = sorted(rng.sample(range(-30, 60), 3))
     bound = rng.randint(c - a + 1, 3 * (c - a) + 60)
     count = sum(1 for x in range(a - bound, c + bound + 1) if abs(x - a) + abs(x - b) + abs(x - c) <= bound)
@@ -87,7 +87,7 @@ def power_sum_of_roots(rng: random.Random) -> Question | None:
 
 @template("algebra", level=2)
 def cubic_through_points(rng: random.Random) -> Question | None:
-    """The next value of a cubic from four, by building up its table of differences."""
+    """The next value of a cubic from four values, by extending its table of differences."""
     a, b, c, d = rng.randint(-3, 3), rng.randint(-9, 9), rng.randint(-20, 20), rng.randint(-40, 40)
     if a == 0:
         return None
@@ -107,7 +107,7 @@ def cubic_through_points(rng: random.Random) -> Question | None:
 
 @template("algebra", level=3)
 def equal_floors(rng: random.Random) -> Question:
-    """How often two quotients have the same integer part, by trying all that can."""
+    """How often two quotients have the same integer part, by trying all candidates."""
     a = rng.randint(3, 60)
     b = a + rng.randint(1, 25)
     # n/a - n/b < 1 is needed, so n < ab/(b - a).
@@ -192,7 +192,7 @@ def product_over_roots(rng: random.Random) -> Question | None:
 
 @template("algebra", level=4)
 def swapped_argument(rng: random.Random) -> Question | None:
-    """A function given by an equation with two arguments, as a linear system at one point."""
+    """A function defined by an equation with two arguments, from a linear system at one point."""
     k, centre = rng.choice([2, 3, 4, 5, -2, -3]), rng.randint(2, 20)
     a, b, c = rng.randint(1, 6), rng.randint(-9, 9), rng.randint(-20, 30)
     at = rng.randint(-10, 25)

@@ -1,4 +1,4 @@
-"""Templates of combinatorics: answers by listing, or by adding up counts cell by cell."""
+"""Combinatorics templates: answers by listing, or by adding up counts cell by cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
 @template("combinatorics", level=1)
 def committee(rng: random.Random) -> Question | None:
-    """Committees with at least so many of one kind and of the other, by listing them."""
+    """Committees with minimum numbers of two kinds of members, by listing them."""
     kind, other = rng.sample(
         ["algebraists", "geometers", "historians", "pianists", "chemists", "painters", "rowers", "sailors"], 2
     )
@@ -61,7 +61,7 @@ def paths_around_points(rng: random.Random) -> Question | None:
 
 @template("combinatorics", level=2)
 def bounded_sums(rng: random.Random) -> Question | None:
-    """Ordered triples with a given sum under upper bounds, by trying all."""
+    """Ordered triples with a given sum and upper bounds, by trying all."""
     bounds = [rng.randint(4, 20) for _ in range(3)]
     total = rng.randint(8, 30)
     a, b, c = bounds
@@ -111,7 +111,7 @@ def flips_without_runs(rng: random.Random) -> Question | None:
     limits = {"H": rng.randint(2, 4), "T": rng.randint(2, 5)}
     if heads > flips - 3:
         return None
-    # How many sequences so far there are, by number of heads, last result and length of the last run.
+    # The number of sequences so far, by number of heads, last result and length of the last run.
     ways = {(1, "H", 1): 1, (0, "T", 1): 1}
     for _ in range(flips - 1):
         new: dict[tuple[int, str, int], int] = {}
@@ -135,7 +135,7 @@ def flips_without_runs(rng: random.Random) -> Question | None:
 
 @template("combinatorics", level=4)
 def necklaces(rng: random.Random) -> Question | None:
-    """Circles of beads up to rotation, by listing arrangements and keeping the least of each turn."""
+    """Circles of beads up to rotation, by listing arrangements and keeping the least of all rotations."""
     counts = [rng.randint(1, 4) for _ in range(3)]
     total = sum(counts)
     if not 5 <= total <= 8:
@@ -156,7 +156,7 @@ def necklaces(rng: random.Random) -> Question | None:
 
 @template("combinatorics", level=4)
 def subsets_without_differences(rng: random.Random) -> Question | None:
-    """Subsets in which two differences never occur, by looking at all subsets."""
+    """Subsets in which two differences never occur, by checking all subsets."""
     n, size = rng.randint(8, 14), rng.randint(3, 4)
     d, e = sorted(rng.sample(range(1, 7), 2))
     answer = 0
@@ -174,7 +174,7 @@ def subsets_without_differences(rng: random.Random) -> Question | None:
 
 @template("combinatorics", level=5)
 def subset_sum_remainder(rng: random.Random) -> Question:
-    """Subsets whose sum leaves a given remainder, by looking at all subsets."""
+    """Subsets whose sum leaves a given remainder, by checking all subsets."""
     n, size, modulus = rng.randint(9, 13), rng.randint(3, 5), rng.randint(4, 11)
     remainder = rng.randrange(modulus)
     answer = sum(1 for chosen in combinations(range(1, n + 1), size) if sum(chosen) % modulus == remainder)

@@ -1,4 +1,4 @@
-"""Templates of geometry: answers from exact coordinates, or by counting cells and points."""
+"""Geometry templates: answers from exact coordinates, or by counting cells and points."""
 
 from __future__ import annotations
 
@@ -163,12 +163,12 @@ def angle_bisector(rng: random.Random) -> Question | None:
 
 @template("geometry", level=4)
 def diagonal_through_cubes(rng: random.Random) -> Question | None:
-    """Unit cubes that a space diagonal runs through, by listing where it crosses from one to the next."""
+    """Unit cubes that a space diagonal passes through, by listing where it crosses from one to the next."""
     size = [rng.randint(2, 45) * rng.randint(1, 12) for _ in range(3)]
     if max(size) > 400 or len(set(size)) < 3:
         return None
     common = math.lcm(*size)
-    # Times, in units of 1/common of the way, at which some coordinate is an integer; the last is the end.
+    # Points, in units of 1/common of the diagonal, at which a coordinate is an integer; the last is its end.
     crossings = {i * (common // n) for n in size for i in range(1, n + 1)}
     a, b, c = size
     statement = (
@@ -206,7 +206,7 @@ def circumcircle(rng: random.Random) -> Question | None:
 
 @template("geometry", level=5)
 def triangles_in_a_polygon(rng: random.Random) -> Question | None:
-    """Kinds of triangles among the corners of a regular polygon, by listing all."""
+    """Triangles of one kind among the corners of a regular polygon, by listing all."""
     n = rng.randint(8, 22)
     kind = rng.choice(
         ["acute", "right-angled", "obtuse", "isosceles", "scalene", "acute scalene", "obtuse isosceles"]

@@ -1,4 +1,4 @@
-"""Templates of number theory: answers by trial over the integers."""
+"""Number theory templates: answers by trying integers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mars_env.problems.aime.template import Question, listing, polynomial, templ
 
 @template("number theory", level=1)
 def digit_sum_multiples(rng: random.Random) -> Question | None:
-    """Three-digit multiples with a given digit sum, by looking at all."""
+    """Three-digit multiples with a given digit sum, by checking all."""
     divisor, digit_sum = rng.randint(2, 25), rng.randint(3, 25)
     count = sum(1 for n in range(100, 1000) if n % divisor == 0 and sum(map(int, str(n))) == digit_sum)
     if count == 0:
@@ -25,7 +25,7 @@ def digit_sum_multiples(rng: random.Random) -> Question | None:
 
 @template("number theory", level=1)
 def common_remainders(rng: random.Random) -> Question | None:
-    """Chinese remainders, by trying integers one after the other."""
+    """Chinese remainders, by trying integers one by one."""
     moduli = sorted(rng.sample(range(4, 20), 3))
     size = math.prod(moduli)
     if math.lcm(*moduli) != size or not 200 <= size <= 999:
@@ -111,7 +111,7 @@ def least_exponent(rng: random.Random) -> Question | None:
 
 @template("number theory", level=4)
 def pairs_with_lcm(rng: random.Random) -> Question | None:
-    """Ordered pairs of multiples of d with a given least common multiple, by looking at all divisors."""
+    """Ordered pairs of multiples of d with a given least common multiple, by checking all divisors."""
     primes = rng.sample([2, 3, 5, 7, 11, 13], 3)
     exponents = [rng.randint(1, 3) for _ in primes]
     number = math.prod(p**e for p, e in zip(primes, exponents, strict=True))
@@ -148,7 +148,7 @@ def quadratic_multiples(rng: random.Random) -> Question | None:
 
 @template("number theory", level=5)
 def quadratic_squares(rng: random.Random) -> Question | None:
-    """All n that make n^2 + an + b a square, by trying all up to where squares lie too far apart."""
+    """All n that make n^2 + an + b a square, by trying all until squares are too far apart."""
     a, b = rng.randint(1, 60), rng.randint(-300, 900)
     gap = abs(a * a - 4 * b)
     if gap == 0 or gap > 2500:

@@ -1,4 +1,4 @@
-"""Templates of probability: answers by listing equally likely cases, or by exact linear equations."""
+"""Probability templates: answers by listing equally likely cases, or from exact linear equations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def solve(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]
 
 @template("probability", level=1)
 def two_dice(rng: random.Random) -> Question | None:
-    """The sum of two unlike dice, by listing all rolls."""
+    """The sum of two different dice, by listing all rolls."""
     a, b = sorted(rng.sample([4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 30], 2))
     low = rng.randint(3, a + b - 3)
     high = rng.randint(low, min(low + 6, a + b))
@@ -80,7 +80,7 @@ def random_divisibility(rng: random.Random) -> Question | None:
 
 @template("probability", level=2)
 def taking_turns(rng: random.Random) -> Question | None:
-    """Who hits first, from the equation between a round and the next."""
+    """Who hits first, from the equations that link one round to the next."""
     p, q = (Fraction(rng.randint(1, 7), rng.randint(3, 12)) for _ in range(2))
     if not (0 < p < 1 and 0 < q < 1) or p == q:
         return None
@@ -117,7 +117,7 @@ def meeting_by_chance(rng: random.Random) -> Question | None:
 
 @template("probability", level=3)
 def matched_pairs(rng: random.Random) -> Question | None:
-    """Exactly so many pairs among drawn things, by listing all hands."""
+    """An exact number of pairs among drawn things, by listing all draws."""
     pairs, drawn = rng.randint(4, 7), rng.randint(3, 6)
     whole = rng.randint(0, drawn // 2)
     opening, things = rng.choice(
@@ -150,7 +150,7 @@ def matched_pairs(rng: random.Random) -> Question | None:
 
 @template("probability", level=4)
 def spread_of_a_draw(rng: random.Random) -> Question | None:
-    """How far apart the largest and the least of some drawn numbers lie, by listing all draws."""
+    """The difference between the largest and the smallest of some drawn numbers, by listing all draws."""
     n, drawn = rng.randint(8, 16), rng.randint(3, 4)
     low = rng.randint(drawn, n - 2)
     high = rng.randint(low, n - 1)
@@ -175,7 +175,7 @@ def walk_to_an_end(rng: random.Random) -> Question | None:
     start = rng.randint(1, length - 1)
     if not 0 < p < 1:
         return None
-    size = length - 1  # the unknown chances at 1 .. length - 1
+    size = length - 1  # the unknown probabilities at 1 .. length - 1
     matrix = [[Fraction(int(i == j)) for j in range(size)] for i in range(size)]
     right = [Fraction(0)] * size
     for i in range(size):
@@ -198,7 +198,7 @@ def walk_to_an_end(rng: random.Random) -> Question | None:
 
 @template("probability", level=5)
 def waiting_for_a_pattern(rng: random.Random) -> Question | None:
-    """The expected number of flips until a pattern shows, from the equations of its prefixes."""
+    """The expected number of flips until a pattern appears, from the equations of its prefixes."""
     pattern = "".join(rng.choice("HT") for _ in range(rng.randint(2, 5)))
     p = Fraction(rng.randint(1, 5), rng.randint(2, 6))
     if not 0 < p < 1:

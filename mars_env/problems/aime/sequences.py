@@ -1,4 +1,4 @@
-"""Templates of sequences and series: answers by stepping through them."""
+"""Templates for sequences and series: answers term by term."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mars_env.problems.aime.template import LOWEST_TERMS, Question, parts_sum, s
 
 @template("sequences", level=1)
 def arithmetic_term(rng: random.Random) -> Question | None:
-    """A term of an arithmetic progression from two others, by trying all steps."""
+    """A term of an arithmetic progression from two other terms, by trying all steps."""
     first, step = rng.randint(-40, 90), rng.randint(2, 25)
     i, j, k = sorted(rng.sample(range(3, 60), 3))
     low, high = first + (i - 1) * step, first + (j - 1) * step
@@ -110,7 +110,7 @@ def row_of_digits(rng: random.Random) -> Question:
 
 @template("sequences", level=4)
 def returning_recurrence(rng: random.Random) -> Question | None:
-    """A far term of a recurrence that returns to its beginning, term by term in exact fractions."""
+    """A far term of a recurrence that returns to its start, term by term in exact fractions."""
     first, second = (
         Fraction(rng.randint(1, 30), rng.randint(1, 8)),
         Fraction(rng.randint(1, 30), rng.randint(1, 8)),
@@ -156,7 +156,7 @@ def infinite_sum(rng: random.Random) -> Question | None:
 
 @template("sequences", level=5)
 def last_in_the_circle(rng: random.Random) -> Question:
-    """Who remains of a circle from which every k-th is removed, removal by removal."""
+    """The last number in a circle from which every k-th is removed, step by step."""
     people, step = rng.randint(50, 400), rng.randint(3, 11)
     circle = list(range(1, people + 1))
     at = 0

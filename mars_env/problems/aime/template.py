@@ -1,4 +1,4 @@
-"""What a template of the `aime` set is, and the register of them all."""
+"""The templates of the `aime` set: their type and their register."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Question:
     """One draw of a template.
 
     Attributes:
-        statement: The text, with its mathematics in LaTeX.
-        answer: Computed by another way than the one a solver is expected to find; a draw whose
-            answer is no integer from 0 to 999 is thrown away.
-        parameters: The numbers that were drawn, as plain data; the tests solve the problem anew from them.
+        statement: The text, with mathematics in LaTeX.
+        answer: Computed in a different way than the one a solver is expected to find; a draw whose
+            answer is not an integer from 0 to 999 is discarded.
+        parameters: The numbers that were drawn, as plain data; the tests solve the problem again from them.
     """
 
     statement: str
@@ -33,7 +33,7 @@ class Question:
 
 
 Draw = Callable[[random.Random], Question | None]
-"""Draws a question, or None where the draw is degenerate."""
+"""Draws a question, or None if the draw is degenerate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Template:
     Attributes:
         name: Name of the function that draws it.
         topic: One of six.
-        level: Difficulty, 1 (a first contest problem) to 5 (a last one).
+        level: Difficulty, from 1 (like a contest's first problem) to 5 (like its last).
         draw: Draws a question.
     """
 

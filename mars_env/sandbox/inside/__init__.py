@@ -1,4 +1,4 @@
-"""What runs behind the walls: sent there as code, by a bare interpreter that has nothing of the library.
+"""What runs behind the walls. It is sent there as code and run by a bare interpreter without the library.
 
-Its modules import each other and what the interpreter brings, and only modules that start fast.
+Its modules import each other and the standard library, and only modules that import fast.
 """

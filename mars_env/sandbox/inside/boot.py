@@ -1,21 +1,21 @@
 """Inside the walls: a fork server, the boxes that it forks, and the programs that they fork.
 
 This file's code object is sent behind the walls and run there by a bare interpreter (``python -s -S``),
-so it imports nothing of the library, and only modules that start fast.
+so it imports nothing else from the library, and only modules that import fast.
 
 - `Server` is started once. It imports what programs use, then waits; each order makes it fork a `Box`.
   It never sees a program or its input.
-- `Box` puts itself into name spaces of its own (processes, files, network) or behind Landlock, gives up all
-  privileges for good, and waits for programs; each runs in a fork. With bubblewrap it is the first
-  process of its name space (unkillable from within) and undumpable (not traceable); elsewhere a filter of
-  system calls keeps signals and tracing away. Neither the server nor another box can be seen from inside.
+- `Box` enters its own name spaces (processes, files, network) or goes behind Landlock, drops all
+  privileges for good, and waits for programs; each runs in a fork. With bubblewrap the box is the first
+  process of its name space (unkillable from within) and undumpable (not traceable); elsewhere a system
+  call filter blocks signals and tracing. From inside, neither the server nor another box can be seen.
 
-Orders to the server are one packet of marshalled plain data from our own process, with the control
-socket of the new box. A box takes orders as one packet with the file descriptors ``request, stdin, stdout,
-stderr, data[, channel]``; reports are one line of ASCII. The end of a control socket ends who listens to it.
+An order to the server is one packet of marshalled plain data from the host's process, with the control
+socket of the new box. An order to a box is one packet with the file descriptors ``request, stdin, stdout,
+stderr, data[, channel]``; a report is one line of ASCII. When a control socket is closed, its listener ends.
 """
 
-# It starts fast, so it has no pathlib and no typing.
+# It must import fast, so it uses neither pathlib nor typing.
 # ruff: noqa: PTH103, PTH120, PTH123
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from mars_env.sandbox.inside.program import open_streams, preload, run_child
 from mars_env.sandbox.inside.watch import CALM_MS, Usage, Watch, exceeded, pause
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing itself is slow to import
+if TYPE_CHECKING:  # typing is slow to import
     from typing import Any
 
 FIRST_FD = 10
@@ -63,19 +63,20 @@ RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_RTPRIO = (
     12,
     13,
     14,
-)  # partly missing in `resource`
+)  # `resource` lacks some of these
 PER_USER = {RLIMIT_SIGPENDING: 64, RLIMIT_MSGQUEUE: 0, RLIMIT_NICE: 0, RLIMIT_RTPRIO: 0}
 
 
 class Server:
-    """The fork server: an interpreter that is warm, and from which boxes are forked.
+    """The fork server: a warm interpreter from which boxes are forked.
 
-    What boxes would each do alike is done here: what is first touched after a fork is copied, page by page.
+    Work that every box would repeat is done here once: memory that is first touched after a fork is copied,
+    page by page.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
-        # The numbers below are for programs; so whatever we or a box are sent lies above.
+        # Lower descriptor numbers are reserved for programs; all that the server or a box receives is above.
         self.control = _socket.socket(fileno=fcntl.fcntl(config["control"], fcntl.F_DUPFD_CLOEXEC, FIRST_FD))
         config["null"] = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         for fd in range(3, FIRST_FD):
@@ -84,19 +85,19 @@ class Server:
         self.me = os.getpid()
         os.environ.clear()
         os.environ.update(config["environment"])
-        # The first process of a name space gets only signals that it handles; Python handles this one.
+        # The first process of a name space receives only signals that it handles; Python handles SIGINT.
         _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # whoever started us may have ignored its children
-        with open("/proc/self/oom_score_adj", "w") as file:  # the host's memory killer takes us first
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # the parent may have ignored its children
+        with open("/proc/self/oom_score_adj", "w") as file:  # first choice of the host's OOM killer
             file.write("1000")
         os.umask(0o022)
-        # What the kernel counts by user, its other programs need too: timers, queued signals.
+        # The kernel counts timers and queued signals per user, and that user's other programs need them too.
         for which, value in {resource.RLIMIT_CORE: 0, **PER_USER}.items():
             set_limit(which, value)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         if config["namespaces"]:
             self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
-            # A box writes the maps of its users here: its own ``/proc`` cannot be written to.
+            # A box writes its user id maps here: it cannot write to its own ``/proc``.
             config["proc"] = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             config["mounts"] = [mount_arguments(*mount) for mount in config["mounts"]]
         else:
@@ -123,7 +124,7 @@ class Server:
                 self.fork_box(marshal.loads(message), struct.unpack("i", data)[0])
 
     def collect(self) -> None:
-        """Collect boxes that have ended; and, without name spaces, what killed ones have left to us."""
+        """Collect boxes that have ended and, without name spaces, what killed boxes left behind."""
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -131,10 +132,10 @@ class Server:
             self.children = False
 
     def fork_box(self, order: dict[str, Any], control: int) -> None:
-        """Fork a box, which serves `control` until that ends."""
+        """Fork a box, which serves `control` until that is closed."""
         try:
             if self.config["namespaces"]:
-                # The next fork is the first process of a new name space; ours must be set back before.
+                # The next fork starts a new name space; afterwards, later forks must use the server's again.
                 call("setns", self.own_pids, CLONE_NEWPID)
                 call("unshare", CLONE_NEWPID)
             pid = os.fork()
@@ -193,7 +194,7 @@ class Box:
             drop_capabilities()
             prctl(PR_SET_DUMPABLE, 0)
         if self.asks is not None:
-            # Once: it names no process, and each child inherits it.
+            # Loaded once: it names no process, and each child inherits it.
             fd = load_asking_filter(self.asks)
             self.listener = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
             os.close(fd)
@@ -207,8 +208,8 @@ class Box:
         self.watch = Watch(self.me, self.namespaces, self.folders, config["own_bytes"])
 
     def serve(self) -> None:
-        """Take orders until the control socket ends."""
-        # The asker can wait for our end, and for that of all that is in our name space.
+        """Take orders until the control socket is closed."""
+        # With the pidfd, the host can wait until this process and its whole name space have ended.
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", self.pidfd))
         self.control.sendmsg([b"ready"], [rights])
         os.close(self.pidfd)
@@ -223,15 +224,15 @@ class Box:
             self.control.send(self.run(order, given))
 
     def make_main(self) -> None:
-        """Make the module that programs run in; each has its own copy after the fork."""
-        self.own_module = sys.modules["__main__"]  # kept, since it is ours
+        """Make the module that programs run in; each fork has its own copy."""
+        self.own_module = sys.modules["__main__"]  # a reference, so that this module stays alive
         main = sys.modules["__main__"] = type(sys)("__main__")
         main.__file__ = self.main
         vars(main)["__builtins__"] = builtins
         sys.path.insert(0, self.workdir)
 
     def put_files(self, request: dict[str, Any]) -> None:
-        """Put a job's files into the working folder, in which no program runs yet."""
+        """Write a job's files into the working folder; no program runs there yet."""
         for path, content in request["files"].items():
             if "/" in path:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -240,7 +241,7 @@ class Box:
             folders.write_file(self.main, request["source"])
 
     def run(self, request: dict[str, Any], fds: list[int]) -> bytes:
-        """Run one order in a fork; the line of report."""
+        """Run one order in a fork; returns the report line."""
         started = clock()
         for target, fd in enumerate(fds):
             os.dup2(fd, target)
@@ -254,7 +255,7 @@ class Box:
         if pid == 0:
             run_child(self, request, len(fds), failure_w)
         os.close(failure_w)
-        if len(fds) > 4:  # the channel is the program's alone: its other end must see the program's end
+        if len(fds) > 4:  # only the program may hold the channel: its other end must see when it ends
             os.dup2(self.null, 4)
         status, usage, reason = self.supervise(pid, request["limits"], started)
         wall = clock() - started
@@ -273,7 +274,7 @@ class Box:
         return f"{how} {code} {reason or '-'} {numbers} {int(spent)} ".encode() + failure
 
     def supervise(self, pid: int, limits: dict[str, Any], started: float) -> tuple[int, Usage, str]:
-        """Wait for the program's end, or kill it at a limit: its status, usage and the limit's name."""
+        """Wait for the program's end, or kill it at a limit; returns status, usage and the limit's name."""
         usage, slept, before, reason = Usage(), 0.0, started, ""
         decide = questions.set_action if self.namespaces else questions.Threads(limits["processes"]).start
         doubtful, wait = "", float(CALM_MS)
@@ -285,7 +286,7 @@ class Box:
                 if status is not None:
                     return status, usage, reason
                 events = dict(self.poll.poll(wait))
-                if self.control.fileno() in events:  # closed: whoever asked is gone
+                if self.control.fileno() in events:  # closed: the host is gone
                     self.kill_everything(usage)
                     self.wipe()
                     os._exit(0)
@@ -301,8 +302,8 @@ class Box:
                 wait = pause(limits, seen)
                 found = exceeded(limits, seen, usage)
                 if found in ("cpu", "memory") and seen.tasks > 1 and found != doubtful:
-                    # One look may see a process that becomes another, or a child and its time with its
-                    # parent, twice; the next one does not.
+                    # One look may count something twice: a process that becomes another one, or a child's
+                    # time that its parent has already been given. The next look does not.
                     doubtful, wait = found, 1.0
                     continue
                 reason, doubtful = found, ""
@@ -315,7 +316,7 @@ class Box:
             os.close(pidfd)
 
     def overdrawn(self, limits: dict[str, Any], usage: Usage) -> str:
-        """The limit that the dead have exceeded, or an empty text."""
+        """The name of the limit that ended processes have exceeded, or an empty text."""
         if usage.cpu > limits["cpu_seconds"]:
             return "cpu"
         if usage.peak_kib * 1024 - self.watch.own_bytes > limits["memory_bytes"]:
@@ -323,7 +324,7 @@ class Box:
         return ""
 
     def reap(self, pid: int, usage: Usage) -> int | None:
-        """Collect the dead; the status of `pid` if it is among them."""
+        """Collect ended processes; returns the status of `pid` if it is one of them."""
         while True:
             try:
                 dead, status, spent = os.wait4(-1, os.WNOHANG)
@@ -339,7 +340,7 @@ class Box:
         """Send SIGKILL to everything that the program started."""
         if self.namespaces:
             try:
-                os.kill(-1, _signal.SIGKILL)  # everything here but us, in one step
+                os.kill(-1, _signal.SIGKILL)  # everything here except this process, in one step
             except ProcessLookupError:
                 return  # nothing is left
         else:
@@ -350,7 +351,7 @@ class Box:
                     continue  # it ended meanwhile
 
     def kill_everything(self, usage: Usage) -> None:
-        """Kill and collect until nothing that the program started is left."""
+        """Kill and collect everything that the program started."""
         deadline = clock() + 10
         while clock() < deadline:
             self.kill_all()
@@ -363,12 +364,12 @@ class Box:
             except ChildProcessError:
                 return
             select.select([], [], [], 0.001)
-        os._exit(1)  # what runs us sees the sandbox break, and kills what is left
+        os._exit(1)  # the host sees that the sandbox broke, and kills what is left
 
     def wipe(self) -> bool:
         """Empty the folders that the program could write to.
 
-        True if that failed: the sandbox is then no good for a second run.
+        Returns True if that failed: the sandbox must then not run a second program.
         """
         try:
             for folder in self.folders:
@@ -379,7 +380,7 @@ class Box:
 
 
 def fork_memory() -> int:
-    """Bytes of memory that a fork of this process has from the start."""
+    """Bytes of memory that a fork of this process starts with."""
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -387,6 +388,6 @@ def fork_memory() -> int:
 
 
 def main(config: dict[str, Any]) -> None:
-    """Serve until the control socket ends."""
+    """Serve until the control socket is closed."""
     Server(config).serve()
     os._exit(0)

@@ -1,9 +1,9 @@
-"""Folders that a program can write to: how full they are, and emptying them, whatever is in them.
+"""Measures and empties folders that a program can write to, whatever is in them.
 
-Nothing here follows a link, recurses, or names a path longer than the kernel takes.
+Nothing here follows a link, recurses, or uses a path longer than the kernel accepts.
 """
 
-# It starts fast, so it has no pathlib.
+# It must import fast, so it does not use pathlib.
 # ruff: noqa: PTH101, PTH106
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import errno
 import os
 
 DEEPEST = 100
-"""Folders nested deeper are as many as are too many."""
+"""Deeper nesting counts as too many files."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,11 +29,11 @@ def write_file(path: str, content: bytes) -> None:
 
 
 def open_folder(name: str, parent: int) -> int:
-    """Open a folder to list and change it, even where its mode forbids that to its owner."""
+    """Open a folder to list and change it, even if its mode forbids that to its owner."""
     try:
         return os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:
-        # By a handle: a program that runs can put a link to another file in its place meanwhile.
+        # Through a handle: a running program could replace the folder with a link to another file.
         handle = os.open(name, _HANDLE, dir_fd=parent)
         try:
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
@@ -43,9 +43,9 @@ def open_folder(name: str, parent: int) -> int:
 
 
 def usage(folder: str, most_files: int) -> tuple[int, int]:
-    """Bytes on the disk, and number of files and folders, below a folder; not counted far beyond the most."""
+    """Bytes on disk and number of files and folders below a folder; stops soon after `most_files`."""
     size = files = 0
-    frames = [(os.open(folder, _FOLDER), [""])]  # the path to where we are, and the folders left to see there
+    frames = [(os.open(folder, _FOLDER), [""])]  # each level of the current path: folder, names to visit
     try:
         while frames and files <= most_files:
             fd, names = frames[-1]
@@ -56,7 +56,7 @@ def usage(folder: str, most_files: int) -> tuple[int, int]:
             try:
                 inner = open_folder(names.pop() or ".", fd)
             except OSError:
-                continue  # it was removed while we looked
+                continue  # it has just been removed
             frames.append((inner, found := []))
             with os.scandir(inner) as entries:
                 for entry in entries:
@@ -78,7 +78,7 @@ def usage(folder: str, most_files: int) -> tuple[int, int]:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder in which nothing runs any more.
+    """Remove a folder that no process uses any more.
 
     Raises:
         OSError: Something in it cannot be removed.
@@ -95,10 +95,10 @@ def remove(folder: str) -> None:
 
 
 def empty(folder: str) -> None:
-    """Remove everything in a folder in which nothing runs any more.
+    """Remove everything in a folder that no process uses any more.
 
-    What lies in a folder in it is moved up before that is removed: however deep they are nested, two are
-    open at a time.
+    The folders inside a subfolder are moved up before it is removed, so however deep they are nested, only
+    two are open at a time.
 
     Raises:
         OSError: Something in it cannot be removed.
@@ -120,7 +120,7 @@ def empty(folder: str) -> None:
 
 
 def _unlink_files(fd: int) -> list[str]:
-    """Remove all but the folders in a folder; the names of these."""
+    """Remove everything in a folder except its subfolders; returns their names."""
     with os.scandir(fd) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     writable = os.fstat(fd).st_mode & 0o300 == 0o300
@@ -133,10 +133,10 @@ def _unlink_files(fd: int) -> list[str]:
 
 
 def _move_up(name: str, fd: int, top: int, moved: int) -> int:
-    """Move a folder from one folder to another, under a new number: the number after that."""
+    """Move a folder to the top folder, with a number as its new name; returns the next number."""
     handle = os.open(name, _HANDLE, dir_fd=fd)
     try:
-        if os.fstat(handle).st_mode & 0o700 != 0o700:  # what is above a folder is written into it
+        if os.fstat(handle).st_mode & 0o700 != 0o700:  # moving a folder writes to it (its parent entry)
             os.chmod(f"/proc/self/fd/{handle}", 0o700)
     finally:
         os.close(handle)
@@ -145,7 +145,7 @@ def _move_up(name: str, fd: int, top: int, moved: int) -> int:
         try:
             os.rename(name, f".{moved}", src_dir_fd=fd, dst_dir_fd=top)
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # the program had one of that name
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # the program made one with that name
                 raise
         else:
             return moved

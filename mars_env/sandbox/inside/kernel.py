@@ -1,4 +1,4 @@
-"""The kernel, asked with integers and bytes: name spaces, Landlock, filters, limits of resources."""
+"""Kernel calls with integers and bytes: name spaces, Landlock, filters, resource limits."""
 
 # ruff: noqa: PTH103, PTH112, PTH120
 
@@ -13,7 +13,7 @@ import struct
 from mars_env.sandbox.inside.folders import write_file
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing itself is slow to import
+if TYPE_CHECKING:  # typing is slow to import
     from typing import Any
 
 PAGE = resource.getpagesize()
@@ -28,8 +28,8 @@ SYS_PIDFD_OPEN = 434
 SECCOMP_NEW_LISTENER = 8
 OWN_PID = (0x6D617273).to_bytes(4, "little")  # see mars_env.sandbox.seccomp
 
-# The module ctypes takes half as long to import as the interpreter to start; calls with integers and
-# bytes need no more than what it is made of.
+# Importing ctypes takes half as long as starting the interpreter; calls with integers and bytes need only
+# its C module.
 _libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
 _functions: dict[str, int] = {}
 
@@ -38,7 +38,7 @@ def call(name: str, *arguments: Any) -> int:
     """Call a function of libc with integers and bytes.
 
     Raises:
-        OSError: It says that it failed.
+        OSError: The function reports a failure.
     """
     if name not in _functions:
         _functions[name] = _ctypes.dlsym(_libc, name)
@@ -56,16 +56,16 @@ def prctl(option: int, argument: int, pointer: bytes | int = 0) -> None:
 def open_pidfd(pid: int) -> int:
     """A file descriptor that becomes readable when the process has ended.
 
-    Not from `os`: interpreters that were built for old systems lack it there.
+    Does not use `os.pidfd_open`: interpreters built for old systems lack it.
     """
     return call("syscall", SYS_PIDFD_OPEN, pid, 0)
 
 
 def unshare(config: dict[str, Any], uid: int | None) -> None:
-    """Name spaces of the box's own, and empty folders to write to. That of processes is there already.
+    """Enter new name spaces and mount empty folders to write to; the process name space exists already.
 
-    Started by root we become the user `uid`. An ordinary user gets a name space of users too, so that the
-    kernel counts the processes of each box apart.
+    If root started the sandbox, the box becomes the user `uid`. For an ordinary user it also enters a user
+    name space, so that the kernel counts the processes of each box separately.
     """
     call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
     for arguments in config["mounts"]:
@@ -95,22 +95,22 @@ def unshare(config: dict[str, Any], uid: int | None) -> None:
 def mount_arguments(
     source: str, target: str, kind: str, flags: int, data: str = ""
 ) -> tuple[bytes | int, ...]:
-    """What the function mount of libc takes."""
+    """The arguments for libc's function mount."""
     return source.encode(), target.encode(), kind.encode(), flags, data.encode()
 
 
 def drop_capabilities() -> None:
-    """Give up what root can do, for good."""
+    """Drop root's capabilities for good."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError:
-            break  # past the last one, or not ours to drop
+            break  # past the last one, or not allowed
     call("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
 
 
 def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
-    """What the rulesets of all boxes have in common; its files stay open until a ruleset is made of them.
+    """What the rulesets of all boxes share; its files stay open until a ruleset has been made from them.
 
     Args:
         abi: The version of Landlock.
@@ -138,7 +138,7 @@ def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
 
 
 def landlock_ruleset(config: dict[str, Any], workdir: str) -> int:
-    """A Landlock ruleset: what is common, and everything below the working directory."""
+    """A Landlock ruleset: the shared rules, and access to everything below the working directory."""
     ruleset = call("syscall", SYS_LANDLOCK_CREATE, config["attributes"], len(config["attributes"]), 0)
     fd = os.open(workdir, os.O_PATH | os.O_CLOEXEC)
     for rule in (*config["rules"], struct.pack("=Qi", config["files"], fd)):
@@ -149,14 +149,14 @@ def landlock_ruleset(config: dict[str, Any], workdir: str) -> int:
 
 
 def load_filter(template: bytes) -> None:
-    """Refuse system calls from now on, in this process and those that it starts."""
+    """Refuse system calls from now on, in this process and in those that it starts."""
     program = template.replace(OWN_PID, os.getpid().to_bytes(4, "little"))
     buffer = array.array("B", program)
     prctl(PR_SET_SECCOMP, 2, struct.pack("HxxxxxxP", len(program) // 8, buffer.buffer_info()[0]))
 
 
 def load_asking_filter(program: bytes) -> int:
-    """Load a filter that asks about some calls; the file descriptor over which it does."""
+    """Load a filter that asks about some calls; returns the file descriptor over which it asks."""
     buffer = array.array("B", program)
     header = struct.pack("HxxxxxxP", len(program) // 8, buffer.buffer_info()[0])
     number = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
@@ -164,7 +164,7 @@ def load_asking_filter(program: bytes) -> int:
         return call("syscall", number, 1, SECCOMP_NEW_LISTENER, header)
     except OSError:
         raise OSError(
-            "a filter of system calls that asks cannot be loaded: one outside does already"
+            "a system call filter that asks cannot be loaded: an outer sandbox has one already"
         ) from None
 
 

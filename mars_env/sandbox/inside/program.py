@@ -1,6 +1,6 @@
-"""What happens in the fork that becomes a program."""
+"""Runs in the fork that becomes a program."""
 
-# It starts fast, so it has no pathlib and no typing; running what it is given is what it is for.
+# It must import fast, so it uses neither pathlib nor typing. Running foreign code is its purpose.
 # ruff: noqa: PTH123, S102, SIM115, T201
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mars_env.sandbox.inside.kernel import (
 )
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing itself is slow to import
+if TYPE_CHECKING:  # typing is slow to import
     from typing import Any
 
     from mars_env.sandbox.inside.boot import Box
@@ -36,13 +36,13 @@ PRELOADED = ["bisect", "collections", "heapq", "math", "random", "re", "string",
 
 
 class Packages:
-    """Finds the packages that programs may import beside the standard library: their folders by name."""
+    """Finds the packages that programs may import in addition to the standard library: folders by name."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         self.folders = folders
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """See `importlib.abc.MetaPathFinder`; what is inside of a package is found as usual."""
+        """See `importlib.abc.MetaPathFinder`; modules inside a package are found as usual."""
         folder = self.folders.get(name)
         if folder is None:
             return None
@@ -50,7 +50,7 @@ class Packages:
 
 
 def preload(modules: dict[str, bytes], packages: dict[str, str]) -> None:
-    """Import what most programs need before the program comes, and add modules given as code."""
+    """Import in advance what most programs need, and add the modules given as code."""
     import _sitebuiltins
 
     builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
@@ -62,7 +62,7 @@ def preload(modules: dict[str, bytes], packages: dict[str, str]) -> None:
         sys.modules[name] = module
         exec(marshal.loads(code), module.__dict__)
     sys.meta_path.append(Packages(packages))
-    # The compiler sets itself up at its first use, which takes longer than a small program.
+    # Use the compiler once: its first use takes longer than a small program.
     with open("/dev/null", encoding="utf-8", errors="surrogateescape") as file:
         exec(compile("for word in file.read().split(): print(word)", "<warm>", "exec"), {"file": file})
     gc.collect()
@@ -70,9 +70,9 @@ def preload(modules: dict[str, bytes], packages: dict[str, str]) -> None:
 
 
 def open_streams() -> None:
-    """Make the standard streams of programs; what lies behind their descriptors is set in each fork."""
+    """Make the standard streams of programs; each fork sets the files behind their descriptors."""
     errors = os.dup(2)
-    os.dup2(0, 2)  # a file at its beginning, as the others
+    os.dup2(0, 2)  # a file at its start, like the others
     text: Any = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
     stdin, stdout = open(0, **text), open(1, "w", **text)
     stderr = open(2, "w", **{**text, "errors": "backslashreplace", "buffering": 1})
@@ -83,13 +83,13 @@ def open_streams() -> None:
 
 
 def run_child(box: Box, request: dict[str, Any], given: int, failure_fd: int) -> None:
-    """In the fork: put on the limits, then become the program. Never returns.
+    """In the fork: apply the limits, then become the program. Never returns.
 
     Args:
-        box: The box, whose state is a copy here.
+        box: The box; the fork has a copy of its state.
         request: The order.
-        given: How many file descriptors are the program's, from 0 on.
-        failure_fd: Where to say what went wrong before the program.
+        given: How many file descriptors the program gets, from 0 on.
+        failure_fd: Where to report what went wrong before the program started.
     """
     try:
         os.dup2(failure_fd, given, inheritable=False)
@@ -99,7 +99,7 @@ def run_child(box: Box, request: dict[str, Any], given: int, failure_fd: int) ->
             for number in (
                 _signal.SIGPIPE,
                 _signal.SIGXFSZ,
-            ):  # the interpreter ignores them, others should not
+            ):  # the interpreter ignores them; other programs should not
                 _signal.signal(number, _signal.SIG_DFL)
             try:
                 os.execvpe(request["argv"][0], request["argv"], dict(os.environ))
@@ -114,14 +114,14 @@ def run_child(box: Box, request: dict[str, Any], given: int, failure_fd: int) ->
 
 
 def enter(box: Box, request: dict[str, Any], last_fd: int) -> None:
-    """Put on the limits and the walls; file descriptors above the last are closed."""
+    """Apply the limits and the walls, and close file descriptors above `last_fd`."""
     limits = request["limits"]
     os.setsid()
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     if request["environment"]:
         os.environ.update(request["environment"])
     if box.confine:
-        prctl(PR_SET_DUMPABLE, 1)  # or it could not open its own /dev/stdin
+        prctl(PR_SET_DUMPABLE, 1)  # otherwise it could not open its own /dev/stdin
     if not box.namespaces:
         prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
         if os.getppid() != box.me:
@@ -129,7 +129,7 @@ def enter(box: Box, request: dict[str, Any], last_fd: int) -> None:
     if box.ruleset is not None:
         call("syscall", SYS_LANDLOCK_RESTRICT, box.ruleset, 0)
     os.closerange(last_fd + 1, 1024)
-    # Whole seconds, above the limit: the supervisor counts precisely, this holds should it be slow.
+    # Whole seconds above the limit: the supervisor counts precisely; this is for when it is slow.
     cpu = int(limits["cpu_seconds"]) + 2
     set_limit(resource.RLIMIT_CPU, cpu)
     set_limit(resource.RLIMIT_FSIZE, max(limits["file_bytes"], limits["output_bytes"] + PAGE))
@@ -146,7 +146,7 @@ def enter(box: Box, request: dict[str, Any], last_fd: int) -> None:
 
 
 def run_source(source: bytes, arguments: list[str], path: str) -> None:
-    """Run Python source as a script is run, in this process, and exit as the interpreter would."""
+    """Run Python source as a script in this process, and exit as the interpreter would."""
     code = 0
     try:
         sys.argv = ["main.py", *arguments]
@@ -167,7 +167,7 @@ def run_source(source: bytes, arguments: list[str], path: str) -> None:
 
 
 def show(error: BaseException, path: str) -> None:
-    """Print a traceback that begins at the program's own frames."""
+    """Print a traceback that starts at the program's own frames."""
     try:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != path:
@@ -193,7 +193,7 @@ def exit_status(error: SystemExit) -> int:
 
 
 def finish(code: int) -> int:
-    """What the interpreter does at its end, short of taking itself apart."""
+    """Do what the interpreter does at exit, except tearing itself down; returns the exit status."""
     try:
         if "threading" in sys.modules:
             sys.modules["threading"]._shutdown()

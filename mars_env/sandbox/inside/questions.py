@@ -1,6 +1,6 @@
-"""What a filter of system calls asks the box, and the box's answers: children's ends, new threads."""
+"""The box's answers to the system call filter's questions, about ends of children and new threads."""
 
-# It starts fast, so it has no pathlib.
+# It must import fast, so it does not use pathlib.
 # ruff: noqa: PTH116, PTH123, PTH208
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from time import monotonic as clock
 from mars_env.sandbox.inside.watch import read_stat
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing itself is slow to import
+if TYPE_CHECKING:  # typing is slow to import
     from collections.abc import Callable
 
 RECEIVE, SEND = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV, _SEND
@@ -23,10 +23,10 @@ CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
 SIG_IGN, SA_NOCLDWAIT = 1, 2
 ADDRESS_AT = 40  # of the second argument, in struct seccomp_notif
 STARTING_SECONDS = 0.5
-"""For how long a thread may take to be started, once it was allowed; on a machine under load too."""
+"""How long an allowed thread may take to start, even on a machine under load."""
 
 MADE, WITHOUT_EFFECT, REFUSED = (0, CONTINUE), (0, 0), (-errno.EAGAIN, 0)
-"""A call is made; does nothing and says that all is well; fails. (Error and flags of the answer.)"""
+"""The call is made; it does nothing and reports success; it fails. (Error and flags of the answer.)"""
 
 
 def answer(listener: int, decide: Callable[[int, bytes], tuple[int, int]]) -> None:
@@ -34,7 +34,7 @@ def answer(listener: int, decide: Callable[[int, bytes], tuple[int, int]]) -> No
 
     Args:
         listener: The file descriptor that asks.
-        decide: Gives `MADE`, `WITHOUT_EFFECT` or `REFUSED` for a task and its ``struct seccomp_notif``.
+        decide: Returns `MADE`, `WITHOUT_EFFECT` or `REFUSED` for a task and its ``struct seccomp_notif``.
     """
     question = bytearray(80)
     try:
@@ -47,19 +47,19 @@ def answer(listener: int, decide: Callable[[int, bytes], tuple[int, int]]) -> No
 
 
 def set_action(task: int, question: bytes) -> tuple[int, int]:
-    """Whether a program may change what is done at the end of its children.
+    """Whether a program may change what happens when its children end.
 
-    A call that does nothing breaks less than one that fails: many do not look.
+    Reporting success breaks fewer programs than failing would: many do not check.
     """
     (address,) = struct.unpack_from("Q", question, ADDRESS_AT)
     return MADE if keeps_children(task, address) else WITHOUT_EFFECT
 
 
 class Threads:
-    """Allows threads up to a limit. The program is one process, whose threads the kernel counts.
+    """Allows threads up to a limit. The program is one process, and the kernel counts its threads.
 
-    Between the answer and the thread some time passes, in which others ask; so each task that was allowed to
-    start one counts as two until it is seen to wait for something, or asks again.
+    Between the answer and the start of the thread, other tasks may ask. So each task that was allowed to
+    start a thread counts as two until it is seen to wait for something, or asks again.
     """
 
     def __init__(self, limit: int) -> None:
@@ -92,10 +92,10 @@ def is_starting(task: int, since: float) -> bool:
 
 
 def keeps_children(task: int, address: int) -> bool:
-    """Whether a ``struct sigaction`` neither ignores children nor lets them go.
+    """Whether a ``struct sigaction`` neither ignores children nor discards them.
 
-    It could become another one between our look and the kernel's: so it counts only where nobody else can
-    write to it, in private memory of a process with one thread that shares its memory with no other.
+    It could change between this look and the kernel's. So it counts only if nobody else can write to it: it
+    is in private memory of a process that has one thread and shares its memory with no other process.
     """
     try:
         if len(os.listdir(f"/proc/{task}/task")) > 1 or shares_memory(task) or not is_private(task, address):
@@ -109,7 +109,7 @@ def keeps_children(task: int, address: int) -> bool:
 
 
 def shares_memory(task: int) -> bool:
-    """Whether a process may still have the memory of its parent, which waits for it without a signal."""
+    """Whether a process may still use the memory of its parent, which waits for it and takes no signals."""
     parent = int(read_stat(f"/proc/{task}")[1])
     for _ in range(5):
         states = [read_stat(f"/proc/{parent}/task/{t}")[0] for t in os.listdir(f"/proc/{parent}/task")]
@@ -120,7 +120,7 @@ def shares_memory(task: int) -> bool:
 
 
 def is_private(task: int, address: int) -> bool:
-    """Whether an address lies in memory that is no file's and not shared."""
+    """Whether an address is in memory that neither belongs to a file nor is shared."""
     with open(f"/proc/{task}/maps", "rb") as file:
         for line in file.read().splitlines():
             region, mode, _, _, inode, *_ = line.split()

@@ -1,6 +1,6 @@
-"""What a program and all that it has started use, as the kernel tells it."""
+"""Measures what a program and all that it has started use, as the kernel reports it."""
 
-# It starts fast, so it has no pathlib.
+# It must import fast, so it does not use pathlib.
 # ruff: noqa: PTH116, PTH123, PTH208
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from mars_env.sandbox.inside import folders
 from mars_env.sandbox.inside.kernel import PAGE
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing itself is slow to import
+if TYPE_CHECKING:  # typing is slow to import
     from typing import Any
 
 TICK = os.sysconf("SC_CLK_TCK")
 CORES = len(os.sched_getaffinity(0))
 
 CALM_MS, TIGHT_MS = 20, 4
-"""How long is waited between two looks: usually, and when a limit is not far."""
+"""How long the box waits between two looks: usually, and when a limit is near."""
 
 FREE_DESCRIPTORS, FREE_SOCKETS = 8, 16
-"""What each process may hold open, and a program for talking with itself, without being charged for it."""
+"""Uncharged: the files that each process may hold open, and the sockets that one program may."""
 
 STREAM_BYTES, DATAGRAM_BYTES = 320 << 10, 2560 << 10
-"""Memory of the kernel that can lie in one socket: its usual buffer and a half; of datagrams, eleven."""
+"""Kernel memory that one socket can hold: 1.5 times its usual buffer; a datagram socket, eleven buffers."""
 
 
 class Usage:
-    """CPU seconds and peak memory of the dead."""
+    """CPU seconds and peak memory of ended processes."""
 
     def __init__(self) -> None:
         self.cpu = 0.0
@@ -46,13 +46,13 @@ class Look:
     """What is in use at one time.
 
     Attributes:
-        cpu: CPU seconds of all that lives, and of the dead that nobody has collected.
-        memory: Bytes of memory, those that a warm interpreter has anyway left out.
+        cpu: CPU seconds of all live processes, and of ended ones that nobody has collected.
+        memory: Bytes of memory, without those that every warm interpreter has.
         tasks: Processes and threads.
-        descriptors: Files held open, beyond some for each process.
+        descriptors: Files held open, beyond `FREE_DESCRIPTORS` for each process.
         disk: Bytes in files.
         files: Number of files and folders.
-        asleep: Whether no task runs or wants to.
+        asleep: Whether no task is running or ready to run.
     """
 
     def __init__(self) -> None:
@@ -66,9 +66,9 @@ class Watch:
 
     Args:
         me: Pid of the box.
-        namespaces: Whether the box has name spaces of its own.
+        namespaces: Whether the box has its own name spaces.
         writable: Folders that programs can write to.
-        own_bytes: Resident memory that a fork of the box has from the start.
+        own_bytes: Resident memory that a fork of the box starts with.
     """
 
     def __init__(self, me: int, namespaces: bool, writable: list[str], own_bytes: int) -> None:
@@ -91,7 +91,7 @@ class Watch:
                 path, fields = f"/proc/{pid}", read_stat(f"/proc/{pid}")
                 seen.cpu += sum(map(int, fields[11:15])) / TICK
                 threads = int(fields[17])
-                if fields[0] in b"ZX":  # its first thread has ended: what it has is told by another one
+                if fields[0] in b"ZX":  # its first thread has ended: read its usage from another one
                     path, fields = living_task(pid)
                     threads -= 1
                 if not path:
@@ -103,11 +103,11 @@ class Watch:
                 if not self.namespaces:
                     sockets += self.find_held(path, held, limits)
             except (OSError, IndexError):
-                continue  # it ended while we looked
+                continue  # it has just ended
         seen.memory = self.charged_sockets() if self.namespaces else STREAM_BYTES * sockets
         seen.memory += sum(max(0, size - self.own_bytes) for _, size in resident)
         if seen.memory > limits["memory_bytes"] and len(resident) > 1:
-            # Pages that forks share were counted for each: now by their shares, which takes longer.
+            # Shared pages were counted in full for each fork. Count each process's share, which is slower.
             seen.memory += sum(share(path, size) - max(0, size - self.own_bytes) for path, size in resident)
         seen.disk, seen.files = self.disk_usage(self.files_before + limits["files"] + 1)
         seen.disk += sum(held.values()) - self.disk_before
@@ -115,7 +115,7 @@ class Watch:
         return seen
 
     def members(self) -> list[int]:
-        """Pids of everything that the program started and that lives."""
+        """Pids of all live processes that the program started."""
         if self.namespaces:
             return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != self.me]
         found, frontier = [], [self.me]
@@ -134,7 +134,7 @@ class Watch:
         return used, sum(usage.f_files - usage.f_ffree for usage in usages)
 
     def charged_sockets(self) -> int:
-        """What the sockets in our name space may hold, those in nobody's hands too."""
+        """Memory that all sockets in the name space may hold, even those that no process has open."""
         with open("/proc/self/net/unix", "rb") as file:
             kinds = [line.split()[4] for line in file.read().splitlines()[1:]]
         datagrams = kinds.count(b"0002")
@@ -142,17 +142,17 @@ class Watch:
         return STREAM_BYTES * streams + DATAGRAM_BYTES * datagrams
 
     def find_held(self, path: str, held: dict[int, int], limits: dict[str, Any]) -> int:
-        """Find files that are in no folder any more: bytes by inode. Returns the number of sockets."""
+        """Record in `held` the deleted files still held: bytes by inode. Returns the number of sockets."""
         sockets = 0
         for name in os.listdir(f"{path}/fd"):
             try:
                 found = os.stat(f"{path}/fd/{name}")
             except OSError:
-                continue  # it was closed while we looked
+                continue  # it has just been closed
             sockets += stat.S_ISSOCK(found.st_mode)
             if found.st_nlink == 0 and found.st_dev == self.device:
                 held[found.st_ino] = found.st_blocks * 512
-        # Last, since what is mapped cannot become open again. How large such a file is, nothing tells.
+        # Last, because a mapped file cannot become open again. Nothing tells how large it is.
         with open(f"{path}/maps", "rb") as file:
             for line in file.read().splitlines():
                 if self.mark in line and line.endswith(b" (deleted)"):
@@ -161,7 +161,7 @@ class Watch:
 
 
 def exceeded(limits: dict[str, Any], seen: Look, dead: Usage) -> str:
-    """The name of the first limit that is exceeded, or an empty text."""
+    """The name of the first exceeded limit, or an empty text."""
     if seen.cpu + dead.cpu > limits["cpu_seconds"]:
         return "cpu"
     if seen.memory > limits["memory_bytes"]:
@@ -178,7 +178,7 @@ def exceeded(limits: dict[str, Any], seen: Look, dead: Usage) -> str:
 
 
 def pause(limits: dict[str, Any], seen: Look) -> float:
-    """Milliseconds to the next look: in which no limit can be passed by a quarter, as far as one can know."""
+    """Milliseconds until the next look; as far as is known, no limit can be exceeded by a quarter by then."""
     near = (
         2 * seen.memory > limits["memory_bytes"]
         or 2 * seen.tasks > limits["processes"]
@@ -190,20 +190,20 @@ def pause(limits: dict[str, Any], seen: Look) -> float:
 
 
 def output_bytes(fd: int) -> int:
-    """How much was written to a file, or taken for it."""
+    """How much was written to a file, or allocated for it."""
     found = os.fstat(fd)
-    slack = 4 << 20  # the kernel may take large pages
+    slack = 4 << 20  # the kernel may use large pages
     return max(found.st_size, found.st_blocks * 512 - slack)
 
 
 def read_stat(path: str) -> list[bytes]:
-    """What the kernel tells of a process or thread, from its state on."""
+    """The kernel's fields for a process or thread, from its state on."""
     with open(f"{path}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()
 
 
 def living_task(pid: int) -> tuple[str, list[bytes]]:
-    """Where the kernel tells of a thread that lives, and what; nowhere if none does."""
+    """The path and the kernel's fields of a live thread; an empty path if there is none."""
     for task in os.listdir(f"/proc/{pid}/task"):
         fields = read_stat(f"/proc/{pid}/task/{task}")
         if fields[0] not in b"ZX":
@@ -212,13 +212,13 @@ def living_task(pid: int) -> tuple[str, list[bytes]]:
 
 
 def share(path: str, resident: int) -> int:
-    """Bytes of memory of a process; what several share is divided among them."""
+    """Bytes of memory of a process; shared memory is divided among those that share it."""
     try:
         with open(f"{path}/smaps_rollup", "rb") as file:
             lines = [line.split() for line in file.read().splitlines()]
         return 1024 * sum(int(line[1]) for line in lines if line[0] in (b"Pss:", b"SwapPss:"))
     except FileNotFoundError:
-        return 0  # it ended while we looked
+        return 0  # it has just ended
     except (OSError, IndexError):
         return resident
 
@@ -235,19 +235,19 @@ def count_descriptors(path: str, limits: dict[str, Any]) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Pids of the processes that a process has started and that live."""
+    """Pids of the live processes that a process has started."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
                 found += map(int, file.read().split())
     except OSError:
-        pass  # it ended while we looked
+        pass  # it has just ended
     return found
 
 
 def tasks_asleep(pid: int, state: bytes, threads: int) -> bool:
-    """Whether all threads of a process wait for something else than a processor."""
+    """Whether all threads of a process wait for something other than a processor."""
     if threads == 1:
         return state in b"ST"
     for task in os.listdir(f"/proc/{pid}/task"):

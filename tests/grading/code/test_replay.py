@@ -47,7 +47,7 @@ TWO = ["assert f(2) == 4", "assert f(3) == 6"]
         ("def f(x): return 1 / 0", "test 1 of 2: it raised ZeroDivisionError"),
         ("1 / 0", "test 1 of 2: it raised ZeroDivisionError"),
         ("def f(x): raise SystemExit", "test 1 of 2: it raised SystemExit"),
-        ("import os\ndef f(x): os._exit(0)", "test 1 of 2: it ended, or sent what is no value"),
+        ("import os\ndef f(x): os._exit(0)", "test 1 of 2: it ended, or sent something that is not a value"),
         ("class E:\n    def __eq__(s, o): return True\ndef f(x): return E()", "test 1 of 2: wrong answer"),
         (
             "def f(x):\n    while x != 3: return 2 * x\n    while True: pass",
@@ -89,14 +89,14 @@ def f(x):
     found = judge(grader, TWO, forged)
     assert (found.verdict, found.reason) == (
         Verdict.WRONG,
-        "test 1 of 2: it ended, or sent what is no value",
+        "test 1 of 2: it ended, or sent something that is not a value",
     )
 
 
 def test_tests_that_cannot_be_played_again_are_unknown(grader, monkeypatch):
     from_the_system = ["import os\nassert f(os.urandom(4)[0]) > 0", "assert f(1)"]
     found = judge(grader, from_the_system, "def f(x): return 2 * x + 1")
-    assert found.verdict is Verdict.UNKNOWN and "do not ask the program the same" in found.reason
+    assert found.verdict is Verdict.UNKNOWN and "do not make the same requests" in found.reason
     monkeypatch.setattr(replay_module, "MAX_REQUESTS", 5)
     right = "def f(x): return x"
     found = judge(grader, ["for i in range(9): assert f(i) == i"], right, solution=right)
@@ -131,7 +131,7 @@ def g(x): return 1
     found = judge(grader, ["for each in f(1): assert g(each) == 1", "assert f(1) == 1"], program)
     assert (found.verdict, found.reason) in (
         (Verdict.WRONG, "test 2 of 2: wrong answer"),
-        (Verdict.WRONG, "test 1 of 2: the tests do not ask the program the same in each run"),
+        (Verdict.WRONG, "test 1 of 2: the tests do not make the same requests in each run"),
     )
 
 
