@@ -100,5 +100,5 @@ def test_an_unknown_name_gets_a_hint():
 
 
 def test_fields_are_for_files():
-    with pytest.raises(ConfigError, match="fields is for files"):
+    with pytest.raises(ConfigError, match="fields is only for files"):
         load_problems("aime", fields={"problem": "question"})

@@ -1,4 +1,4 @@
-"""The embedded set `programs`: small problems of ours in three forms and three levels, with solutions."""
+"""The embedded set `programs`: small original problems in three forms and three levels, with solutions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def programs_problems(
     Args:
         seed: Has no effect: the problems and their order are fixed.
         split: ``"train"``, ``"test"`` (every fourth problem), or None for all.
-        level: 1, 2 or 3, or several; None for all.
+        level: 1, 2 or 3, or several of them; None for all.
 
     Raises:
-        ConfigError: No such split or level.
+        ConfigError: There is no such split or level.
 
     Example:
         >>> problems = programs_problems(level=1)
@@ -62,4 +62,4 @@ __all__ = ["programs_problems"]
 
 
 LOADERS = {"programs": programs_problems}
-"""The set by its name, for the registry."""
+"""The set's loader by name, for the registry."""

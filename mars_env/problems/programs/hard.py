@@ -646,7 +646,7 @@ def _islands(grid: list[str]) -> tuple[int, int]:
 
 
 def _calculate(text: str) -> int:
-    """Rewrite the innermost parentheses, then the first product or sum, until a number is left."""
+    """By rewriting the innermost parentheses, then the first product or sum, until one number is left."""
     while "(" in text:
         end = text.index(")")
         start = text.rindex("(", 0, end)
@@ -708,7 +708,7 @@ def _matrix_case(r: random.Random) -> tuple[list[list[int]], int, int]:
 
 
 def _lru(capacity: int, steps: list[list[Any]]) -> list[int]:
-    """By looking back at all steps before each one."""
+    """By checking all earlier steps before each one."""
 
     def kept(done: list[list[Any]]) -> dict[int, int]:
         items: list[tuple[int, int]] = []  # least recently used first
@@ -728,7 +728,7 @@ def _step(r: random.Random) -> list[Any]:
 
 
 def _nested(text: str) -> object:
-    """By splitting at the commas that are in no inner list."""
+    """By splitting at the commas outside inner lists."""
     if not text.startswith("["):
         return int(text)
     parts, depth, current = [], 0, ""

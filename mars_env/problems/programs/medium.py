@@ -66,7 +66,7 @@ MEDIUM = (
         """,
         lambda a, b: sum(n > 1 and all(n % d for d in range(2, n)) for n in range(a, b + 1)),
         ((1, 10), (14, 16)),
-        # A bound that is a prime tells apart who leaves it out.
+        # A bound that is a prime detects programs that exclude the bound.
         lambda r: tuple(sorted((r.randint(1, 600), r.choice((r.randint(1, 600), 97, 311, 599))))),
         lambda a, b: f"{a} {b}",
     ),

@@ -1,4 +1,4 @@
-"""How an embedded program problem is written down, and how its tests are made."""
+"""The form in which an embedded program problem is written, and how its tests are made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mars_env.seeds import derive_seed
 from mars_env.types import Problem
 
 TESTS = 10
-"""Tests of a problem: its two examples, which are public and in the statement, and drawn ones."""
+"""Number of tests of a problem: its two examples, which are public and in the statement, and drawn ones."""
 
 LICENCE = "Apache-2.0"
 
@@ -25,17 +25,17 @@ class Program:
     """One problem.
 
     Attributes:
-        name: Its id and, where a function is asked for, the function's name.
+        name: Its id and, if it asks for a function, the function's name.
         level: 1 to 3.
-        form: How it is asked and tested.
+        form: How it is stated and tested.
         task: What to compute, in a sentence or two; for functions it follows "Write a function ... that".
         parameters: Names of the arguments.
-        solution: The reference solution. For ``"stdin"`` a whole program.
-        expected: The answer by brute force: another way than the solution's, and too simple to be wrong.
+        solution: The reference solution; for ``"stdin"`` a whole program.
+        expected: The answer by brute force: a different method than the solution, and too simple to be wrong.
         examples: Two cases, shown in the statement.
         draw: Draws the arguments of another case.
-        lines: How a case is written to standard input: each argument on a line of its own, a list as
-            its length and then its items, unless given.
+        lines: Writes a case to standard input; by default each argument is on a separate line, and a list
+            is its length and then its items.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Program:
 
 
 def problem_of(program: Program) -> Problem:
-    """The problem, its tests made by brute force; the same in every process.
+    """Make the problem, with tests made by brute force; it is the same in every process.
 
     Example:
         >>> twice = Program("twice", 1, "function_call", "returns twice x.", ("x",),
