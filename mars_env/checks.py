@@ -1,7 +1,8 @@
-"""Checks of values from users' functions, model servers and files: numbers, token ids, completions.
+"""Checks of foreign values.
 
-Each function returns a value that is safe to use, or raises a `ValueError` that says in a few words what is
-wrong. Callers add where it happened, and raise an error of their own type.
+Users' functions, model servers and files give numbers, token ids and completions. Each function here
+returns a value that is safe to use, or raises a `ValueError` that says in a few words what is wrong.
+Callers add where it happened, and raise an error of their own type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Safe handling of files from strangers: links are not followed, and only regular files are opened.
+"""Files from strangers. Links are not followed, and only regular files are opened.
 
 A run's folder may come from anywhere, so a file in it may be a link, a pipe or a device.
 """

@@ -1,4 +1,4 @@
-"""Make foreign text safe for a terminal, a log or a page: no character of it acts as a command there.
+"""Foreign text, made safe. No character of it acts as a command on a terminal, in a log or on a page.
 
 Texts from models, problem files, stored runs, servers and exceptions are foreign. They pass through here:
 `visible` keeps lines, `one_line` joins them, `described` is for exceptions, and `logger` for log records.
