@@ -1,22 +1,22 @@
-"""How fast programs are judged: ours, a process per program, an interpreter per test.
+"""How fast programs are judged: by this library, with a process per program, with an interpreter per test.
 
     python benchmarks/code_grading.py            # about a minute on two idle cores
     python benchmarks/code_grading.py --programs 60 --out figures.json
 
-The same correct programs with the same five tests each go through every contender, two at a time (ours: its
-default, three); all tests are run, and each test has a time limit:
+The same correct programs, with the same five tests each, go through every contender, two at a time (this
+library: its default, three). All tests are run, and each test has a time limit:
 
-- ``bubblewrap``, ``landlock``: `CodeGrader`, isolated, each test in a process of its own.
-- ``forked``: LiveCodeBench's own way: for each program a manager process and a forked process, in which
-  the program runs with its input and output patched and its result is compared. No isolation.
+- ``bubblewrap``, ``landlock``: `CodeGrader`, isolated, with each test in a separate process.
+- ``forked``: LiveCodeBench's method: for each program a manager process and a forked process, in which
+  the program runs with patched input and output, and its result is compared. No isolation.
 - ``interpreter per program``: the same harness in a new interpreter for each program. No isolation.
 - ``interpreter per test``: a plain subprocess for each test. No isolation.
 
-Each contender has a process of its own, which imports no more than it needs (forking a larger one is
-slower). They take turns, some programs at a time, so that what else the machine does falls on all alike.
-CPU is user and system time of a contender's whole tree of processes, as the kernel accounts it:
-hardly dependent on load. ``machine_cpu`` is what all processors did meanwhile, the kernel's own threads
-included: for an idle machine.
+Each contender has its own process, which imports only what it needs (forking a larger process is
+slower). They take turns, a few programs at a time, so that other load on the machine affects all equally.
+CPU is user and system time of a contender's whole process tree, as the kernel accounts it; it
+hardly depends on load. ``machine_cpu`` is the time that all processors were busy meanwhile, including the
+kernel's threads; it is meaningful only on an idle machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Item = tuple[dict[str, Any], str]
 
 
 def items(count: int) -> list[Item]:
-    """Programs that read standard input, cut to five tests; repeated, each with a comment of its own."""
+    """Programs that read standard input, with five tests each; repeated, each with a different comment."""
     from mars_env.problems.programs import programs_problems
 
     chosen = []
@@ -62,7 +62,7 @@ def items(count: int) -> list[Item]:
     return [(row, f"{s}# {i}\n") for i in range(count) for row, s in [chosen[i % len(chosen)]]]
 
 
-# --- the harnesses of others, in their manner ---
+# --- other harnesses, imitated ---
 
 
 def patched_run(program: str, tests: list[dict[str, str]]) -> bool:
@@ -175,7 +175,7 @@ CONTENDERS: dict[str, Callable[[], Callable[[list[Item]], int]]] = {
 
 
 def work(name: str) -> None:
-    """A contender's process: batches come in as lines of JSON, verdicts and times go out."""
+    """A contender's process: reads batches as lines of JSON, writes verdicts and times."""
     run = CONTENDERS[name]()
     for line in sys.stdin:
         batch = json.loads(line)
@@ -185,13 +185,13 @@ def work(name: str) -> None:
 
 
 def cpu_so_far() -> float:
-    """CPU seconds of this process and of those below it that have ended."""
+    """CPU seconds of this process and of its ended descendants."""
     used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 class Contender:
-    """One contender's process, and what it has used."""
+    """One contender's process and the time that it has used."""
 
     def __init__(self, name: str, warm_up: list[Item]) -> None:
         command = [sys.executable, __file__, "--work", name]
@@ -214,7 +214,7 @@ class Contender:
         self.machine += busy_seconds() - before
 
     def end(self, programs: int) -> dict[str, float]:
-        """End it and all below it; what it used a program."""
+        """End it and all its descendants; returns what it used per program."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         _, _, used = os.wait4(self.process.pid, 0)
@@ -228,16 +228,16 @@ class Contender:
 
 
 def busy_seconds() -> float:
-    """CPU seconds of the whole machine since its start, without idle and waiting."""
+    """CPU seconds of the whole machine since its start, without idle and waiting time."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     numbers = list(map(int, fields))
     return (sum(numbers[:8]) - numbers[3] - numbers[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def start_up(backend: str, rounds: int) -> dict[str, float]:
-    """Milliseconds to start a fork server, a sandbox from it, an empty program in that, and to end it.
+    """Milliseconds to start a fork server, fork a sandbox, run an empty program in it, and end it.
 
-    Medians; a sandbox is used once here, as for each program that is graded.
+    Medians; each sandbox is used once, as for a graded program.
     """
 
     from mars_env.sandbox import BACKENDS, Job, Limits

@@ -1,8 +1,8 @@
-"""How long an honest verdict takes beside one hostile result of 16 MB, of a program or a remote executor.
+"""How long an honest verdict takes while hostile results of 16 MB arrive, from programs or a remote executor.
 
     python benchmarks/hostile_results.py [SANDBOX]      # half a minute
 
-Each line: the median and the longest of 40 honest verdicts alone, and while hostile programs are judged.
+Each line gives the median and the longest of 40 honest verdicts: alone, then during hostile ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOSTILE = {
     ),
     "15 MB of newlines": (READ, "print('\\n' * (15 << 20))"),
     "14 MB of words": (READ, "print('1 ' * (7 << 20))"),
-    "15 MB that are no text": (READ, "import os\nos.write(1, b'\\xff' * (15 << 20))"),
+    "15 MB that are not text": (READ, "import os\nos.write(1, b'\\xff' * (15 << 20))"),
 }
 ANSWERS = {
     "16 MB of nested lists": b"[" + b"[]," * (16 * 2**20 // 3) + b"[]]",

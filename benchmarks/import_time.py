@@ -1,10 +1,10 @@
-"""What importing costs: `import mars_env` beside pettingzoo, `mars-env --help` beside a bare typer program.
+"""Import time: `import mars_env` against pettingzoo, and `mars-env --help` against a bare typer program.
 
     python benchmarks/import_time.py [--rounds 15]
 
-Prints CPU seconds of whole processes (median, least, most; interleaved) and the ratios of their medians, the
-start of the interpreter included in all. Bytecode is cached in a folder of the benchmark's own, so that
-nothing is compiled in the rounds.
+Prints CPU seconds of whole processes (median, minimum, maximum; interleaved) and the ratios of their medians.
+All include the start of the interpreter. Bytecode is cached in a separate folder, so that the rounds compile
+nothing.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Training through OpenRLHF brings what it should: the miniature before and after, over seeds.
+"""Proof that training through OpenRLHF works: the miniature before and after training, over several seeds.
 
     make prove-openrlhf                       # runs the seeds that the ledger lacks
-    python benchmarks/openrlhf_proof.py --seeds 0 --steps 4 --problems 50 --out /tmp/proof   # a short one
+    python benchmarks/openrlhf_proof.py --seeds 0 --steps 4 --problems 50 --out /tmp/proof   # a short run
 
-MarsRL on the recipe of trainers/miniature/recipe.py, as far as OpenRLHF has the same settings: asynchronous,
-with partial rollouts, on Ray, DeepSpeed and vLLM for CPUs. Solver and System are evaluated before and after,
-on the same held-out problems. Rows go to docs/results/openrlhf.jsonl.
+MarsRL with the recipe of trainers/miniature/recipe.py, as far as OpenRLHF has the same settings:
+asynchronous, with partial rollouts, on Ray, DeepSpeed and vLLM for CPUs. Solver and System are evaluated
+before and after, on the same held-out problems. Rows are written to docs/results/openrlhf.jsonl.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mars_env.trainers.openrlhf.rollouts.record import UPDATES, read_lines
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
-import openrlhf_on_cpu  # noqa: E402  (what stands in for a GPU belongs to the tests)
+import openrlhf_on_cpu  # noqa: E402  (the replacement for a GPU belongs to the tests)
 
 LEDGER = ROOT / "docs" / "results" / "openrlhf.jsonl"
 FIGURES = (
@@ -43,17 +43,17 @@ FIGURES = (
 )
 STALENESS = 1
 HEADS = 32
-"""Width of attention heads that vLLM's kernels for CPUs know."""
+"""A width of attention heads that vLLM's kernels for CPUs support."""
 
 MICRO = 60
 GROUPS = 50
-"""Groups of an update: about those of the ten problems that the recipe takes."""
+"""Groups per update: about as many as the recipe's ten problems give."""
 
 console = Console(width=110)
 
 
 def flags_of(seed: int, steps: int, folder: Path) -> dict[str, str | None]:
-    """The run: the recipe's settings under OpenRLHF's names."""
+    """The run's flags: the recipe's settings under OpenRLHF's names."""
     recipe, train = RECIPE.marsrl, RECIPE.marsrl.train
     assert recipe.rollouts is not None
     return {
@@ -100,7 +100,7 @@ def evaluated(checkpoint: Path, seed: int, problems: int) -> list:
 
 
 def start(path: Path) -> None:
-    """The shipped checkpoint with heads that vLLM knows."""
+    """Write the shipped checkpoint with heads of a width that vLLM supports."""
     from mars_env.agents.head_padding import pad_heads
 
     model = load()
@@ -157,11 +157,11 @@ def prove(seed: int, steps: int, problems: int, folder: Path, settings: str, ori
 def main(
     seeds: Annotated[str, typer.Option(help="Separated by commas.")] = "0,1,2",
     steps: Annotated[
-        int, typer.Option(help="As many problems are played as so many steps of the recipe take.")
+        int, typer.Option(help="Play as many problems as this number of steps of the recipe.")
     ] = 60,
     problems: Annotated[int, typer.Option(help="Held-out problems of an evaluation.")] = 1000,
-    out: Annotated[Path, typer.Option(help="Folder of logs and checkpoints.")] = Path("runs/openrlhf"),
-    ledger: Annotated[Path, typer.Option(help="Where rows go.")] = LEDGER,
+    out: Annotated[Path, typer.Option(help="Folder for logs and checkpoints.")] = Path("runs/openrlhf"),
+    ledger: Annotated[Path, typer.Option(help="Where to write rows.")] = LEDGER,
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
     ] = False,

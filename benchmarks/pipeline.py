@@ -1,13 +1,13 @@
-"""The agentic pipeline against the barrier: idle shares, and the time to the n-th update.
+"""The agentic pipeline compared with the barrier: idle shares, and the time to the n-th update.
 
     python benchmarks/pipeline.py                  # the sweep in the simulator: a quarter of an hour
-    python benchmarks/pipeline.py --quick          # a tenth of the updates: the ends of the run weigh more
+    python benchmarks/pipeline.py --quick          # a tenth of the updates: start and end of a run weigh more
     python benchmarks/pipeline.py --engine hf      # both on a real engine, with the miniature
     python benchmarks/pipeline.py --engine vllm
 
-*Barrier*: all agents of a step's problems finish, then the trainer updates on their groups. *Pipeline*: a
-group goes to the trainer as soon as its agent has finished it, within a bound of staleness. Both play the
-same trees (a tree depends on its seed alone) on the same engine, and train every group once, in the same
+*Barrier*: all agents finish a step's problems, then the trainer updates on their groups. *Pipeline*: a
+group goes to the trainer as soon as its agent has finished it, within a bound on staleness. Both play the
+same trees (a tree depends only on its seed) on the same engine, and train every group once, in the same
 number of updates.
 
 The parameters were fixed, and the lower bound was written, before the scheduler was.
@@ -31,8 +31,8 @@ from mars_env.rollout.simulator import Cluster, Report, simulate
 from mars_env.types import Completion, Group, Model, Prompt, Sampling
 
 # ------------------------------------------------------------------------------------------ frozen parameters
-# A quarter of MarsRL's step (arXiv 2511.11373: 128 problems, groups of 8, 2 branches, chains S, V, C, V, C of
-# outputs of at most 64k tokens, in segments of 16k), on an engine as wide as the first stage of a step.
+# A quarter of MarsRL's step (arXiv 2511.11373: 128 problems, groups of 8, 2 branches, chains S, V, C, V, C
+# with outputs of at most 64k tokens, in segments of 16k), on an engine as wide as the first stage of a step.
 
 SEED = 0
 PROBLEMS_PER_STEP = 32
@@ -42,10 +42,10 @@ SLOTS = 256
 TOKENS_PER_SECOND = 40.0  # of one slot
 LIMIT, SEGMENT = 65_536, 16_384
 MEDIAN = 12_288
-SPREADS = (0.5, 1.0, 1.5)  # standard deviations of the logarithm of an output's length
+SPREADS = (0.5, 1.0, 1.5)  # standard deviations of the logarithm of output lengths
 SOLVER_RIGHT, VERIFIER_RIGHT, CORRECTOR_RIGHT = 0.5, 0.75, 0.6
-TRAINER_SPEEDS = (0.5, 1.0, 2.0, 4.0)  # tokens a second, relative to the engine with all slots busy
-SECONDS_PER_UPDATE = 30.0  # besides the tokens: optimiser, sending the weights
+TRAINER_SPEEDS = (0.5, 1.0, 2.0, 4.0)  # tokens per second, relative to the engine with all slots busy
+SECONDS_PER_UPDATE = 30.0  # in addition to the tokens: optimiser, sending the weights
 MAX_STALENESS = 2
 
 TARGET_OVER_BOUND, TARGET_OVER_BARRIER = 1.05, 2.0
@@ -56,10 +56,10 @@ TARGET_OVER_BOUND, TARGET_OVER_BARRIER = 1.05, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A group as the bound sees it.
+    """A group as the lower bound sees it.
 
     Attributes:
-        path: Seconds from its tree's beginning until it is finished, with as many slots as it likes.
+        path: Seconds from its tree's start until it is finished, with unlimited slots.
         tokens: Sampled tokens.
     """
 
@@ -70,20 +70,20 @@ class Piece:
 def lower_bound(
     pieces: Sequence[Piece], per_update: int, engine_rate: float, trainer_rate: float, fixed: float
 ) -> float:
-    """Seconds before which no scheduler can have trained all pieces, `per_update` in each update.
+    """A lower bound on the seconds in which any scheduler trains all pieces, `per_update` in each update.
 
-    An update begins when all its groups are there. For every k: the k-th update cannot begin before k batches
-    of groups can be there, that is, before the engine has made as many tokens as the smallest ones hold, and
-    before as many critical paths have ended. What remains to be trained from then on is at least
-    everything but the largest groups that k - 1 updates can have held. Staleness is left out, which can
-    only lower the bound.
+    An update starts when all its groups are ready. For every k: the k-th update cannot start before k batches
+    of groups can be ready, that is, before the engine has made as many tokens as the smallest ones contain,
+    and before as many critical paths have ended. From then on, at least everything except the largest groups
+    that k - 1 updates can have contained remains to be trained. The bound ignores staleness, which can only
+    lower it.
 
     Args:
         pieces: All groups.
-        per_update: Groups of an update; the last one takes what is left.
-        engine_rate: Tokens a second of all slots together.
-        trainer_rate: Tokens a second.
-        fixed: Seconds of an update besides its tokens.
+        per_update: Groups per update; the last update takes the rest.
+        engine_rate: Tokens per second of all slots together.
+        trainer_rate: Tokens per second.
+        fixed: Seconds of an update in addition to its tokens.
     """
     paths = sorted(piece.path for piece in pieces)
     tokens = sorted(piece.tokens for piece in pieces)
@@ -123,12 +123,12 @@ class Row:
 
     @property
     def allowed(self) -> float:
-        """How much faster than the barrier the bound allows anything to be."""
+        """The largest speed-up over the barrier that the bound allows."""
         return self.barrier.seconds / self.bound
 
 
 class Workload:
-    """Collects the trained groups as the lower bound wants them."""
+    """Collects the trained groups in the form that the lower bound needs."""
 
     def __init__(self) -> None:
         self._stages: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
@@ -139,7 +139,7 @@ class Workload:
         self._stages[group.turns[0].tree_id, stage].append((max(lengths), sum(lengths)))
 
     def pieces(self, tokens_per_id: int) -> list[Piece]:
-        """A stage begins when all groups of the stage before it are there: the grower chooses among them."""
+        """A stage starts once all groups of the previous stage are ready: the grower chooses among them."""
         pieces, ends = [], defaultdict(float)
         for (tree, stage), groups in sorted(self._stages.items()):
             begins = ends[tree, stage - 1] if stage else 0.0
@@ -174,8 +174,8 @@ Base = tuple[Cluster, Report, list[Piece]]
 
 
 def barrier_of(setting: tuple[float, int]) -> Base:
-    """The barrier of a spread, at one trainer speed, and the workload."""
-    gc.disable()  # nothing in here needs it, and it costs a quarter of the time
+    """The barrier for a spread, at one trainer speed, and the workload."""
+    gc.disable()  # nothing here needs it, and it costs a quarter of the time
     spread, updates = setting
     base, workload = cluster(spread, 1.0, updates), Workload()
     report = simulate(base, watch=workload.add)
@@ -208,7 +208,7 @@ def row_of(setting: tuple[float, float, int, Base]) -> Row:
     )
     same = (agentic.groups, agentic.tokens, len(agentic.updates)) == (barrier.groups, barrier.tokens, updates)
     if not same or agentic.dropped:
-        raise SystemExit("the two did not train the same groups in as many updates: nothing can be compared")
+        raise SystemExit("not comparable: the two did not train the same groups in as many updates")
     rates = alternating.engine_rate, alternating.trainer_tokens_per_second
     bound = lower_bound(pieces, per_update, *rates, SECONDS_PER_UPDATE)
     return Row(spread, speed, updates, per_update, bound, barrier, agentic)
@@ -222,7 +222,7 @@ HEAD = (
 
 
 def line(row: Row) -> str:
-    """A row of the table; idle shares and updates are given as barrier -> pipeline."""
+    """A row of the table; idle shares and update times are given as barrier -> pipeline."""
     barrier, agentic = row.barrier, row.agentic
     middle = row.updates // 2 - 1 if row.updates > 1 else 0
     ages = " ".join(f"{age}:{count / agentic.groups:.0%}" for age, count in agentic.ages.items())
@@ -245,7 +245,7 @@ def line(row: Row) -> str:
 
 
 def sweep(updates: int, processes: int) -> None:
-    """All settings, a row each as soon as it is there; then how the targets were met."""
+    """Run all settings and print each row as soon as it is ready; then print how the targets were met."""
     print(f"{updates} updates of {PROBLEMS_PER_STEP} problems, {SLOTS} slots, staleness {MAX_STALENESS}\n")
     print(HEAD + "\n" + "|---" * HEAD.count(" | ") + "|---|", flush=True)
     rows = []
@@ -270,7 +270,7 @@ def sweep(updates: int, processes: int) -> None:
 
 
 class Watched:
-    """A model that notes how long nothing was asked of it."""
+    """A model that records how long it had no requests."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.name = model, "miniature"
@@ -289,7 +289,7 @@ class Watched:
 
 
 class Clock:
-    """A logger that keeps the time of each update, and how long the trainer waited for it."""
+    """A logger that records the time of each update and how long the trainer waited for it."""
 
     def __init__(self) -> None:
         self.began, self.ends, self.waited, self.figures = 0.0, [], 0.0, []
@@ -306,11 +306,11 @@ class Clock:
         pass
 
 
-REAL_PROBLEMS, REAL_UPDATES, REAL_GROUPS = 16, 8, 120  # about what so many problems give
+REAL_PROBLEMS, REAL_UPDATES, REAL_GROUPS = 16, 8, 120  # about as many as these problems give
 
 
 Player = tuple[Model, Callable[[Any, int], None]]
-"""An engine with weights of its own, and what puts a trained module's weights into it, with their version."""
+"""An engine with its own weights, and a function that loads a trained module's weights and version."""
 
 
 @contextmanager
@@ -329,13 +329,13 @@ def engine_of(kind: str) -> Iterator[Player]:
         with tempfile.TemporaryDirectory() as directory:  # its heads are too narrow for vLLM on CPUs
             pad_heads(miniature.module, 32).save_pretrained(directory)
             miniature.tokenizer.save_pretrained(directory)
-            # A seeded request whose prompt is read in chunks ends vLLM's engine on CPUs ("CPU Generator does
-            # not use offset").
+            # On CPUs, a seeded request whose prompt is read in chunks crashes vLLM's engine ("CPU Generator
+            # does not use offset").
             whole = {"enable_chunked_prefill": False}
             with VLLMModel(directory, eager=True, name="miniature", options=whole) as model:
                 yield model, lambda module, version: model.refresh(pad_heads(module, 32), version)
     except ImportError as error:
-        raise SystemExit(f"no vLLM here: {error}") from error
+        raise SystemExit(f"vLLM is not installed here: {error}") from error
 
 
 def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:

@@ -1,9 +1,9 @@
-"""What playing on Ray costs: processor time a turn of the driver and of the workers, against one process.
+"""What playing on Ray costs: processor time per turn of the driver and the workers, against one process.
 
     python benchmarks/ray_overhead.py --trees 4000 --workers 2
 
-A scripted team answers at once, so that nothing but the machinery is measured: the engine, the grading of
-integers, and on Ray the way of each record from a worker to the driver. Linux only (/proc).
+A scripted team answers immediately, so that only the machinery is measured: the engine, the grading of
+integers, and on Ray the transfer of each record from a worker to the driver. Linux only (/proc).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def processor_seconds(pids: list[int]) -> float:
 
 def report(name: str, turns: int, seconds: float, **processor: float) -> None:
     costs = ", ".join(f"{who} {1e6 * used / turns:.0f} us" for who, used in processor.items())
-    print(f"{name}: {turns:,} turns, {turns / seconds:,.0f} a second; processor time a turn: {costs}")
+    print(f"{name}: {turns:,} turns, {turns / seconds:,.0f} per second; processor time per turn: {costs}")
 
 
 async def main(trees: int, workers: int, concurrency: int) -> None:

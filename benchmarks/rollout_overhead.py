@@ -1,17 +1,17 @@
-"""What the rollout engine itself costs: beside `verifiers`, and beside bare loops.
+"""What the rollout engine itself costs, compared with `verifiers` and with bare loops.
 
     python3 -m venv vf-venv && vf-venv/bin/pip install verifiers==0.4.0
     python benchmarks/rollout_overhead.py --verifiers-python vf-venv/bin/python     # about six minutes
     python benchmarks/rollout_overhead.py                                           # without verifiers
 
-**Throughput.** A model server in a process of its own answers at once. Three contenders play the same
+**Throughput.** A model server in a separate process answers immediately. Three contenders play the same
 three-agent protocol (MarsRL's training chain: solve, verify, correct, verify, correct) with the same prompts
-against it: our engine (built-in agents, `HTTPModel`, `MathGrader`, with the run stored on disk); the same
-environment in `verifiers`, run by its own interpreter; and a bare aiohttp loop that makes the same calls and
-nothing else. Each measurement is a fresh process; the contenders take turns, so that what else the machine
-does falls on all of them alike.
+against it: this library's engine (built-in agents, `HTTPModel`, `MathGrader`, with the run stored on disk);
+the same environment in `verifiers`, run by its own interpreter; and a bare aiohttp loop that only makes the
+same calls. Each measurement is a fresh process. The contenders take turns, so that other load on the machine
+affects all of them equally.
 
-**Latency.** Every turn takes 20 to 200 ms, fixed by its seed, and the engine is compared with a bare loop
+**Latency.** Every turn takes 20 to 200 ms, fixed by its seed. The engine is compared with a bare loop
 over the same latencies: in the process (sleeping), and over HTTP.
 """
 
@@ -80,7 +80,7 @@ def answer_bytes(text: str) -> bytes:
 
 
 class ModelServer(asyncio.Protocol):
-    """HTTP as far as these clients speak it: POST with Content-Length, kept alive."""
+    """As much HTTP as these clients use: POST with Content-Length, kept alive."""
 
     solution, report = answer_bytes(SOLUTION), answer_bytes(REPORT)
     length = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
@@ -99,7 +99,7 @@ class ModelServer(asyncio.Protocol):
             if len(self.buffer) < whole:
                 return
             body, self.buffer = self.buffer[end + 4 : whole], self.buffer[whole:]
-            # Only a Verifier is told of both verdicts; a Corrector reads a report that says Wrong.
+            # Only a Verifier's prompt names both verdicts; a Corrector reads a report that says Wrong.
             answer = self.report if b"Correctness: Correct" in body else self.solution
             if self.slow and (seed := self.seed.search(body)):
                 delay = latency(int(seed[1]))
@@ -130,11 +130,11 @@ def sampling_seed(sample: int, turn: int, *, tail: bool = False) -> int:
 
 
 def latency(seed: int) -> float:
-    """The seconds that the model takes for a request of this seed."""
+    """The seconds that the model takes for a request with this seed."""
     return random.Random(seed).uniform(*LATENCY)
 
 
-# --- the protocol as plain data, for those who play without the library ---------------------------------
+# --- the protocol as plain data, for contenders without the library -------------------------------------
 
 
 def protocol() -> dict[str, Any]:
@@ -156,7 +156,7 @@ Figures = dict[str, float]
 async def measured(
     episode: Callable[[int], Awaitable[int]], concurrency: int, seconds: float, most: int | None
 ) -> Figures:
-    """Runs a coroutine for each episode, with so many workers, and counts its turns."""
+    """Run a coroutine for each episode, with `concurrency` workers, and count its turns."""
     await episode(0)
     numbers = episode_numbers(concurrency, seconds, most)
     turns = episodes = 0
@@ -181,7 +181,7 @@ def episode_numbers(concurrency: int, seconds: float, most: int | None) -> Itera
 
 
 async def bare_http(url: str, concurrency: int, seconds: float, most: int | None, seeded: bool) -> Figures:
-    """The same calls by aiohttp and nothing else: each prompt holds the answers before, as it must."""
+    """The same calls with nothing but aiohttp; each prompt contains the earlier answers, as it must."""
     roles = protocol()["roles"]
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -218,7 +218,7 @@ async def bare_sleep(url: str, concurrency: int, seconds: float, most: int | Non
 
 
 class Sleeper:
-    """A model in the process that takes the latency of each request's seed."""
+    """A model in the process that sleeps for the latency of each request's seed."""
 
     name = "m"
 
@@ -228,7 +228,7 @@ class Sleeper:
 
 
 async def engine(model: Any, concurrency: int, seconds: float, most: int | None) -> Figures:
-    """Our engine, with everything that a user's run has: prompts, grading, rewards, the store."""
+    """This library's engine, with everything that a user's run has: prompts, grading, rewards, the store."""
     game = Game(SolveVerifyCorrect(TRAINING), MathGrader())
     agents = make_agents(model, game.rules.possible_agents)
     problem = Problem("p", PROBLEM, ANSWER)
@@ -268,7 +268,7 @@ CONTENDERS: dict[str, Callable[[str, int, float, int | None], Awaitable[Figures]
 
 
 class Server:
-    """The model server in a process of its own."""
+    """The model server in a separate process."""
 
     def __init__(self, slow: bool = False) -> None:
         self.command = [sys.executable, __file__, "--serve", "slow" if slow else "at-once"]
@@ -308,7 +308,7 @@ def verifiers_contender(
 
 
 def in_turn(contenders: dict[str, Callable[[], Figures]], rounds: int) -> dict[str, list[Figures]]:
-    """Each round measures every contender once, in turning order."""
+    """Each round measures every contender once, in a rotating order."""
     results: dict[str, list[Figures]] = {name: [] for name in contenders}
     names = list(contenders)
     for i in range(rounds):
@@ -322,12 +322,12 @@ def rates(figures: list[Figures]) -> list[float]:
 
 
 def spread(values: list[float], digits: int = 0) -> str:
-    """Median, least and greatest."""
+    """Median, minimum and maximum."""
     return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
 
 
 def ratio(above: list[float], below: list[float]) -> list[float]:
-    """Of each round, so that what else the machine did falls out."""
+    """The ratio in each round, so that other load on the machine cancels out."""
     return [a / b for a, b in zip(above, below, strict=True)]
 
 
@@ -386,9 +386,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--verifiers-python", help="interpreter of an environment that has verifiers")
+    parser.add_argument("--verifiers-python", help="interpreter of an environment with verifiers installed")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each measurement")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 64, 1024])
     parser.add_argument("--skip", choices=["throughput", "latency"], nargs="*", default=[])
     parser.add_argument("--serve", choices=["at-once", "slow"], help=argparse.SUPPRESS)
@@ -403,7 +403,7 @@ def main() -> None:
         played = play(arguments.url, arguments.concurrency[0], arguments.seconds, arguments.episodes)
         print(json.dumps(asyncio.run(played)))
     else:
-        print(f"{machine()}; medians (least to greatest) of {arguments.rounds} rounds\n")
+        print(f"{machine()}; medians (minimum to maximum) of {arguments.rounds} rounds\n")
         with tempfile.TemporaryDirectory() as folder:
             told = Path(folder) / "protocol.json"
             told.write_text(json.dumps(protocol()))

@@ -1,11 +1,11 @@
-"""How long a step of a search takes, beside TreeQuest's; and what parallel expansion gains and costs.
+"""How long a step of a search takes, compared with TreeQuest, and what parallel expansion gains and costs.
 
     python benchmarks/search.py                # all of it: about three minutes on one core
     python benchmarks/search.py --quick        # smaller, in half a minute
 
 TreeQuest (``pip install treequest``) is measured in the same run, on the same landscape: its
-``step()``, which copies the tree, and its ask and tell on the tree in place. Latencies of the
-parallel part are simulated on a virtual clock, so it needs no waiting and no idle cores.
+``step()``, which copies the tree, and its ask and tell on the tree in place. The latencies of the
+parallel part are simulated on a virtual clock, so it needs neither waiting nor idle cores.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ AGENTS = ("coder_0", "coder_1")
 
 
 class Landscape:
-    """A problem to search: fresh programs are poor, refinement helps at times, many lines have a low ceiling.
+    """A problem to search: fresh programs are poor, refinement can help, many lines have a low ceiling.
 
-    The quality of a node is drawn from a generator of its own, so that it depends on its parent, its
-    agent and its number alone. The score is the quality in tenths, like a fraction of tests passed.
+    Each node draws its quality from a separate generator, so that it depends only on its parent, its
+    agent and its number. The score is the quality in tenths, like a fraction of passed tests.
     """
 
     def __init__(self, seed: int, *, hopeless: bool = False) -> None:
@@ -65,7 +65,7 @@ def ours(sizes: list[int], seed: int, *, hopeless: bool = False) -> dict[int, li
 
 
 def theirs(sizes: list[int], seed: int, *, in_place: bool, hopeless: bool = False) -> dict[int, list[float]]:
-    """The same of TreeQuest: its ask and tell in place, or its ``step()``."""
+    """The same for TreeQuest: its ask and tell in place, or its ``step()``."""
     import treequest
 
     np.random.seed(seed)  # noqa: NPY002  (TreeQuest draws from the global generator)
@@ -146,7 +146,7 @@ def spread(values: list[float] | None) -> str:
 
 
 def play(settings: SearchSettings, seed: int, workers: int, spread: float) -> tuple[float, float]:
-    """Seconds on a virtual clock, and the best score, of one search with so many workers."""
+    """Seconds on a virtual clock, and the best score, of one search with `workers` workers."""
     search, landscape = Search(settings, AGENTS, seed), Landscape(seed)
     latency = np.random.default_rng((seed, 1)).lognormal(0.0, spread, settings.calls)
     clock, running, waiting = 0.0, [], []  # (finish, ask) of the busy workers; asks without a worker
@@ -163,7 +163,7 @@ def play(settings: SearchSettings, seed: int, workers: int, spread: float) -> tu
 
 
 def parallel(quick: bool, seed: int) -> None:
-    """Eight workers against one, at the same number of calls."""
+    """Eight workers against one, with the same number of calls."""
     runs = 50 if quick else 400
     calls = 60
     print(f"\nBest score and virtual time of {runs} searches of {calls} calls; lognormal latencies\n")

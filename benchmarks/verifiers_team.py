@@ -1,9 +1,8 @@
 """The team of `rollout_overhead.py` as an environment of `verifiers` 0.4; that script runs it.
 
 `verifiers` finds its plug-ins by module name: this module is the task set, the harness and the
-environment. The harness runs in the process, as `verifiers` allows: its own chat program would be started as
-a process for every turn. It reaches the model as it must, through the
-interception server, by aiohttp.
+environment. The harness runs in the process, which `verifiers` allows; its own chat program would start
+a process for every turn. It reaches the model through the interception server, as it must, with aiohttp.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Draws docs/architecture.svg: the rooms of the package, a floor for each layer, an arrow for each import.
 
     python scripts/draw_architecture.py           # writes the picture
-    python scripts/draw_architecture.py --check   # fails where the picture is not that of the code
+    python scripts/draw_architecture.py --check   # fails if the picture does not match the code
 
-The floors are the layers of pyproject.toml (which import-linter holds). The arrows are what the modules
-import, type checking aside. Arrows that a way over other rooms implies are left out, and so are those to the
-ground floor, which all may use. What a room is for is the first sentence of its docstring.
+The floors are the layers in pyproject.toml (which import-linter enforces). The arrows are the modules'
+imports, except those for type checking. Arrows that a path through other rooms implies are left out, and so
+are those to the ground floor, which all may use. A room's purpose is the first sentence of its docstring.
 """
 
 import argparse
@@ -40,14 +40,14 @@ STYLE = """
 
 
 def floors():
-    """The rooms of every layer, the highest first."""
+    """The rooms of every layer, from the top down."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     return [[name.strip().removeprefix(f"{PACKAGE}.") for name in layer.split(":")] for layer in layers]
 
 
 def imports(rooms):
-    """Pairs of rooms of which the first imports the second."""
+    """Pairs of rooms in which the first imports the second."""
     graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
 
     def room_of(module):
@@ -64,7 +64,7 @@ def imports(rooms):
 
 
 def needed(pairs):
-    """The pairs that no way over other rooms implies."""
+    """The pairs that no path through other rooms implies."""
     pairs, below = list(pairs), {}
     for one, two in pairs:
         below.setdefault(one, set()).add(two)
@@ -129,9 +129,7 @@ def main():
     if not parser.parse_args().check:
         PICTURE.write_text(drawn, encoding="utf-8")
     elif not PICTURE.exists() or PICTURE.read_text(encoding="utf-8") != drawn:
-        sys.exit(
-            f"{PICTURE.relative_to(ROOT)} is not the picture of the code: run scripts/draw_architecture.py"
-        )
+        sys.exit(f"{PICTURE.relative_to(ROOT)} does not match the code: run scripts/draw_architecture.py")
 
 
 if __name__ == "__main__":

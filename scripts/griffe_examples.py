@@ -1,4 +1,4 @@
-"""For the reference pages: our docstrings say "Example:", griffe knows doctests under "Examples:" only."""
+"""For the reference pages: docstrings say "Example:", but griffe finds doctests only under "Examples:"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import griffe
 
 
 class Examples(griffe.Extension):
-    """Renames the section of every docstring that is read."""
+    """Renames the section in every docstring that griffe reads."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called for every module, class, function and attribute."""

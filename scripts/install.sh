@@ -20,7 +20,7 @@ fi
 pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
 $pip --upgrade "pip>=25" "setuptools>=77" wheel
 
-# torch first: the CPU build where there is no GPU (the default one brings gigabytes of GPU libraries).
+# torch first: the CPU build if there is no GPU (the default build brings gigabytes of GPU libraries).
 if ! "$venv/bin/python" -c "import torch" 2>/dev/null; then
     if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then
         $pip "$torch"
@@ -32,7 +32,7 @@ if ! "$venv/bin/python" -c "import torch" 2>/dev/null; then
 fi
 $pip --constraint constraints.txt --editable ".[dev]"
 
-# The sandboxes that this machine has all parts of: their tests may not be skipped.
+# The sandboxes for which this machine has all parts: their tests may not be skipped.
 {
     if bwrap --unshare-all --ro-bind / / --proc /proc true 2>/dev/null; then echo bubblewrap; fi
     if "$venv/bin/python" -c "import sys; from mars_env.sandbox.backends import landlock_abi as abi; sys.exit(abi() < 3)"; then

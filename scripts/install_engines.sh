@@ -25,6 +25,6 @@ if ! "$venv/bin/python" -c "import torch" 2>/dev/null; then
         $pip "$torch"
 fi
 $pip --no-deps --requirement constraints-engines.txt
-# OpenRLHF's wheel brings its own tests along as a top-level package `tests`, a name that is not its to take.
+# OpenRLHF's wheel installs its own tests as a top-level package `tests`, which would hide this repository's.
 rm -rf "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests"
 $pip --no-deps --no-build-isolation --editable .
