@@ -353,7 +353,7 @@ def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
         ConfigError: The runs are of different problems.
     """
     from mars_env.evaluation.compare import compare as compare_trees
-    from mars_env.evaluation.metrics import answers_of_grading
+    from mars_env.evaluation.trees import answers_of_grading
 
     a, b = read_run(run_a), read_run(run_b)
     code = any(tree.problem.kind == "code" for tree in a.trees)  # to vote, programs would have to be run

@@ -186,6 +186,16 @@ class Completion:
     completion_tokens: int = 0
 
     @property
+    def sampled_tokens(self) -> int:
+        """Tokens sampled: as the server counts them, else the number of ids."""
+        return self.completion_tokens or len(self.token_ids)
+
+    @property
+    def read_tokens(self) -> int:
+        """Tokens of the prompt: as the server counts them, else the number of ids."""
+        return self.prompt_tokens or len(self.prompt_ids)
+
+    @property
     def cut(self) -> bool:
         """Whether it was cut off, by its own limit or from outside."""
         return self.finish_reason == "length" or self.finish_reason in INTERRUPTIONS

@@ -95,7 +95,7 @@ class GenerativeJudge:
             for c in completions
             if c.finish_reason not in INTERRUPTIONS and (score := read_score(c.text)) is not None
         ]
-        tokens = sum(c.completion_tokens or len(c.token_ids) for c in completions)
+        tokens = sum(c.sampled_tokens for c in completions)
         return (sum(scores) / len(scores) if scores else None), tokens
 
 

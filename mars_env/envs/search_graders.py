@@ -65,7 +65,7 @@ class VerifierGrader:
         seed = derive_seed(self.seed, problem.id, text)
         seen["truncated"] = int(bool(problem.metadata.get("truncated")))  # see `visibility.shown_problem`
         reports = await self.verifier.act({**seen, "round": 0}, self.verdicts, seed)
-        tokens = sum(c.completion_tokens or len(c.token_ids) for r in reports for c in r.completions)
+        tokens = sum(c.sampled_tokens for r in reports for c in r.completions)
         cut = next((report.interrupted for report in reports if report.interrupted), "")
         reports = [report for report in reports if not report.interrupted]
         if cut and not reports:

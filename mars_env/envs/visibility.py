@@ -192,7 +192,7 @@ def search_result(turn: Turn) -> tuple[float | None, int]:
         >>> search_result(Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), **graded))
         (0.5, 5)
     """
-    sampled = sum(c.completion_tokens or len(c.token_ids) for c in turn.action.completions)
+    sampled = sum(c.sampled_tokens for c in turn.action.completions)
     return turn.search_score, sampled + int(turn.info.get("search_tokens", 0))
 
 

@@ -2,6 +2,7 @@
 
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
 from mars_env.evaluation.compare import Comparison, compare
+from mars_env.evaluation.counts import Counts, count
 from mars_env.evaluation.ledger import (
     Ledger,
     LedgerRow,
@@ -13,10 +14,11 @@ from mars_env.evaluation.ledger import (
     over_seeds,
     settings_hash,
 )
-from mars_env.evaluation.metrics import Counts, Metric, answers_of_grading, count, estimates, measure
+from mars_env.evaluation.metrics import Metric, estimates, measure
 from mars_env.evaluation.provenance import Provenance, provenance
 from mars_env.evaluation.report import Figure, Report, build_report
 from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean, pass_at_k, ratio
+from mars_env.evaluation.trees import answers_of_grading
 from mars_env.evaluation.viewer import render_page, write_page
 
 __all__ = [

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.metrics import (
+from mars_env.evaluation.metrics import measure
+from mars_env.evaluation.problems import require_same_problems
+from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean
+from mars_env.evaluation.trees import (
     AnswerOf,
     by_problem,
     first_attempts,
     is_right,
-    measure,
     sampled_tokens,
     vote_samples,
 )
-from mars_env.evaluation.problems import require_same_problems
-from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean
 from mars_env.types import Tree, Turn
 
 

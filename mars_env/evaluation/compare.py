@@ -11,10 +11,11 @@ from rich.console import Group
 from rich.text import Text
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.metrics import AnswerOf, Metric, by_problem, estimates, measure
+from mars_env.evaluation.metrics import Metric, estimates, measure
 from mars_env.evaluation.problems import require_same_problems
 from mars_env.evaluation.report import interval, markdown_table, number, shown, table
 from mars_env.evaluation.statistics import Estimate, difference
+from mars_env.evaluation.trees import AnswerOf, by_problem
 from mars_env.text import one_line
 from mars_env.types import Tree
 

@@ -1,4 +1,4 @@
-"""What a run's trees say: accuracies, precision and recall, fixes and breaks, cost; and what to count.
+"""What a run says in figures: accuracies, precision and recall, fixes and breaks, cost.
 
 Every metric is a pair of numbers a problem, a numerator and a denominator, and its value is the
 ratio of their sums (`statistics.ratio`); so one code gives every interval, and every comparison
@@ -26,21 +26,32 @@ A grade UNKNOWN is left out of every rate and counted by its reason.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
 
-from mars_env.envs.rewards import REWARD_FAULT
-from mars_env.errors import ConfigError
-from mars_env.evaluation import searches
 from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, pass_at_k
-from mars_env.types import Tree, Turn, Verdict
-
-AnswerOf = Callable[[Turn], Hashable | None]
-"""What a turn votes for in a majority vote; None where it holds no answer."""
+from mars_env.evaluation.trees import (
+    AnswerOf,
+    agents_of,
+    any_right,
+    by_problem,
+    depth,
+    first_attempts,
+    is_right,
+    is_search,
+    judged_turn,
+    judging_tokens,
+    known_verdicts,
+    prompt_tokens,
+    rounds,
+    sampled_tokens,
+    system_right,
+)
+from mars_env.types import Tree
 
 Pair = tuple[float, float]
 
@@ -60,170 +71,6 @@ class Metric:
     title: str
     scale: Scale
     pairs: Mapping[str, Pair]
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What a run's figures rest on, and what was left out of them.
-
-    Attributes:
-        problems: Problems played.
-        episodes: Trees.
-        faults: Trees that could not be finished, by reason.
-        turns: Turns by role.
-        truncated: Turns cut off by their own length limit, by role.
-        interrupted: Turns that the set-up cut off (context, content filter), by role: their grade is UNKNOWN.
-        unknown: Turns with an UNKNOWN grade, by reason.
-        reward_faults: Turns whose reward function failed, by role and reason.
-        malformed: Verifications whose verdict could not be read.
-        false_accepts: Wrong solutions that a Verifier called Correct.
-        false_rejects: Right solutions that a Verifier called Wrong.
-        calls: Completions sampled.
-        prompt_tokens: Tokens read by models.
-        completion_tokens: Tokens sampled.
-    """
-
-    problems: int = 0
-    episodes: int = 0
-    faults: Mapping[str, int] = field(default_factory=dict)
-    turns: Mapping[str, int] = field(default_factory=dict)
-    truncated: Mapping[str, int] = field(default_factory=dict)
-    interrupted: Mapping[str, int] = field(default_factory=dict)
-    unknown: Mapping[str, int] = field(default_factory=dict)
-    reward_faults: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    malformed: int = 0
-    false_accepts: int = 0
-    false_rejects: int = 0
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-def is_right(turn: Turn) -> bool | None:
-    """Whether a turn was judged correct; None where it was not judged or the grade is UNKNOWN.
-
-    Example:
-        >>> from mars_env.types import Action, Grade
-        >>> is_right(Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), Grade.correct()))
-        True
-    """
-    if turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
-        return None
-    return turn.grade.verdict is Verdict.CORRECT
-
-
-def sampled_tokens(turn: Turn) -> int:
-    """Tokens sampled in a turn, over all its completions.
-
-    Example:
-        >>> from mars_env.types import Action, Completion
-        >>> action = Action("4", (Completion("4", completion_tokens=3),))
-        >>> sampled_tokens(Turn("p#0", "0", None, "", "solver_0", "", "p", action))
-        3
-    """
-    return sum(c.completion_tokens or len(c.token_ids) for c in turn.action.completions)
-
-
-def prompt_tokens(turn: Turn) -> int:
-    """Tokens that models read in a turn, over all its completions."""
-    return sum(c.prompt_tokens or len(c.prompt_ids) for c in turn.action.completions)
-
-
-def judged_turn(turn: Turn, by_id: Mapping[str, Turn]) -> Turn | None:
-    """The nearest turn above that carries a grade: what a Verifier judges and a Corrector corrects.
-
-    Args:
-        turn: A turn of a tree.
-        by_id: The tree's turns by id.
-    """
-    parent = turn.parent_id
-    while parent is not None:
-        above = by_id[parent]
-        if above.grade is not None:
-            return above
-        parent = above.parent_id
-    return None
-
-
-def first_attempts(tree: Tree) -> list[Turn]:
-    """The graded root turns: one in an episode, a group's worth in a grouped rollout."""
-    return [t for t in tree.turns if t.parent_id is None and t.grade is not None]
-
-
-def system_right(tree: Tree) -> bool | None:
-    """Whether the team's answer is right; None where that is not known (a fault, an UNKNOWN grade).
-
-    A finished episode without an answer is wrong, unless something in it is UNKNOWN: then it might have had
-    one. A rollout that branches and names no answer has no System.
-    """
-    if tree.fault:
-        return None
-    if tree.final is None:
-        if any(_is_unknown(turn) for turn in tree.turns):
-            return None
-        parents = [t.parent_id for t in tree.turns]
-        return False if len(set(parents)) == len(parents) else None
-    return next((is_right(t) for t in tree.turns if t.id == tree.final), None)
-
-
-def _is_unknown(turn: Turn) -> bool:
-    """Whether a fault has hidden what the turn, or a search of it, was worth."""
-    grade = turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN
-    return grade or bool(turn.action.interrupted) or bool(turn.info.get("search_unknown"))
-
-
-def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
-    """The trees of each problem, problems in the order of their first tree.
-
-    Raises:
-        ConfigError: If a tree is there twice, or one problem id stands for two problems.
-    """
-    groups: dict[str, list[Tree]] = {}
-    seen: set[str] = set()
-    for tree in trees:
-        if tree.id in seen:
-            raise ConfigError(f"the tree {tree.id!r} is there twice; pass each tree of a run once")
-        seen.add(tree.id)
-        group = groups.setdefault(tree.problem.id, [])
-        if group and group[0].problem.statement != tree.problem.statement:
-            raise ConfigError(
-                f"the problem id {tree.problem.id!r} stands for two different statements; "
-                "evaluate the two problem sets apart"
-            )
-        group.append(tree)
-    return groups
-
-
-def answers_of_grading() -> AnswerOf:
-    r"""What a turn votes for: the final answer as the library's own grader reads it.
-
-    Integers vote as numbers (``025`` and ``25`` are one vote), other answers as texts without
-    white space.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> answer_of = answers_of_grading()
-        >>> answer_of(Turn("p#0", "0", None, "", "solver_0", "", "p", Action(r"So it is \boxed{025}.")))
-        25
-    """
-    # Here, because comparing two runs or showing a report needs no parser.
-    from mars_env.grading.math.extract import extract_answer
-    from mars_env.grading.math.integers import read_integer
-
-    def answer_of(turn: Turn) -> Hashable | None:
-        answer = extract_answer(turn.text).answer
-        if answer is None:
-            return None
-        number = read_integer(answer)
-        return "".join(answer.split()) or None if number is None else number
-
-    return answer_of
-
-
-def vote_samples(turns: Sequence[Turn], answer_of: AnswerOf) -> tuple[list[Hashable | None], list[bool]]:
-    """Votes and judgements of the turns whose grade is known."""
-    known = [(answer_of(t), right) for t in turns if (right := is_right(t)) is not None]
-    return [a for a, _ in known], [r for _, r in known]
 
 
 def powers_of_two(limit: int) -> tuple[int, ...]:
@@ -338,7 +185,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     solvers: dict[str, list[tuple[bool, Hashable | None]]] = {}
     systems: dict[str, list[tuple[bool, Hashable | None]]] = {}
     for problem, group in by_problem(trees).items():
-        first = [t for tree in group if not searches.is_search(tree) for t in first_attempts(tree)]
+        first = [t for tree in group if not is_search(tree) for t in first_attempts(tree)]
         solvers[problem] = [(r, read(t)) for t in first if (r := is_right(t)) is not None]
         sums.average("solver_accuracy", problem, [r for r, _ in solvers[problem]])
         system = [(tree, r) for tree in group if (r := system_right(tree)) is not None]
@@ -348,7 +195,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
         gains = []
         for tree, right in system:
             attempts = [r for t in first_attempts(tree) if (r := is_right(t)) is not None]
-            if attempts and not searches.is_search(tree):
+            if attempts and not is_search(tree):
                 gains.append(right - sum(attempts) / len(attempts))
         sums.average("gain", problem, gains)
         for tree in group:
@@ -357,11 +204,11 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
         sums.average("rounds", problem, [rounds(tree) for tree in finished])
         sums.average("calls", problem, [sum(len(t.action.completions) for t in x.turns) for x in finished])
         sums.average("solver_tokens", problem, [sampled_tokens(t) for t in first])
-        judging = [searches.judging_tokens(tree) for tree in finished]
+        judging = [judging_tokens(tree) for tree in finished]
         sampled = [sum(map(sampled_tokens, tree.turns)) for tree in finished]
         sums.average("tokens", problem, [a + b for a, b in zip(sampled, judging, strict=True)])
         sums.average("judging_tokens", problem, judging)
-        _searches(sums, problem, [tree for tree in finished if searches.is_search(tree)])
+        _searches(sums, problem, [tree for tree in finished if is_search(tree)])
         sums.average("prompt_tokens", problem, [sum(map(prompt_tokens, x.turns)) for x in finished])
     _at_k(sums, "solver", solvers, answer_of is not None)
     _at_k(sums, "system", systems, answer_of is not None)
@@ -377,19 +224,17 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
 
 def _searches(sums: _Sums, problem: str, trees: Sequence[Tree]) -> None:
     """What is special about the searches of one problem."""
-    sums.average(
-        "search_pass@n", problem, [r for tree in trees if (r := searches.any_right(tree)) is not None]
-    )
+    sums.average("search_pass@n", problem, [r for tree in trees if (r := any_right(tree)) is not None])
     sums.average("nodes", problem, [len(tree.turns) for tree in trees])
-    sums.average("depth", problem, [searches.depth(tree) for tree in trees])
+    sums.average("depth", problem, [depth(tree) for tree in trees])
     for tree in trees:
-        if right := searches.known(tree.turns):
+        if right := known_verdicts(tree.turns):
             sums.add("node_accuracy", problem, sum(right), len(right))
         answers = [turn.agent for turn in tree.turns if turn.id == tree.final]
-        for agent in searches.agents(tree):
+        for agent in agents_of(tree):
             own = [turn for turn in tree.turns if turn.agent == agent]
             sums.add(f"share:{agent}", problem, len(own), len(tree.turns))
-            if right := searches.known(own):
+            if right := known_verdicts(own):
                 sums.add(f"right:{agent}", problem, sum(right), len(right))
             if answers:
                 sums.add(f"answers:{agent}", problem, agent in answers)
@@ -416,21 +261,6 @@ def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
             sums.add("break_rate" if before else "fix_rate", problem, after != before)
 
 
-def rounds(tree: Tree) -> int:
-    """Verifications in an episode; in a tree that branches, the most on one path."""
-    depth: dict[str | None, int] = {None: 0}
-    by_id = {t.id: t for t in tree.turns}
-    for turn in tree.turns:
-        path = []
-        above: Turn | None = turn
-        while above is not None and above.id not in depth:
-            path.append(above)
-            above = by_id[above.parent_id] if above.parent_id is not None else None
-        for step in reversed(path):
-            depth[step.id] = depth[step.parent_id] + ("verdict" in step.info)
-    return max(depth.values())
-
-
 def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[str, Estimate]:
     """Values with 95% intervals, all from the same resamples of the problems.
 
@@ -451,54 +281,3 @@ def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[st
             known = sum(w > 0 for _, w in m.pairs.values())
             found[m.name] = Estimate(value, low, high, known, m.scale)
     return {name: found[name] for name in metrics}
-
-
-def count(trees: Sequence[Tree]) -> Counts:
-    """What a run holds and what its rates leave out.
-
-    Example:
-        >>> count([]).episodes
-        0
-    """
-    turns: Counter[str] = Counter()
-    truncated: Counter[str] = Counter()
-    interrupted: Counter[str] = Counter()
-    unknown: Counter[str] = Counter()
-    rewardless: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    malformed = accepts = rejects = 0
-    for tree in trees:
-        by_id = {t.id: t for t in tree.turns}
-        for turn in tree.turns:
-            turns[turn.role] += 1
-            cut = bool(turn.action.interrupted)
-            interrupted[turn.role] += cut
-            truncated[turn.role] += turn.action.truncated and not cut
-            if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
-                unknown[turn.grade.reason or "no reason was given"] += 1
-            if why := turn.info.get(REWARD_FAULT):
-                rewardless[turn.role][str(why)] += 1
-            if why := turn.info.get("search_unknown"):
-                unknown[f"search score: {why}"] += 1
-            if "verdict" in turn.info and not cut:
-                malformed += bool(turn.info.get("malformed"))
-                judged = judged_turn(turn, by_id)
-                right = None if judged is None else is_right(judged)
-                accepts += right is False and turn.info["verdict"] == "Correct"
-                rejects += right is True and turn.info["verdict"] != "Correct"
-    everything = [t for tree in trees for t in tree.turns]
-    return Counts(
-        problems=len({tree.problem.id for tree in trees}),
-        episodes=len(trees),
-        faults=dict(Counter(tree.fault for tree in trees if tree.fault)),
-        turns=dict(turns),
-        truncated={role: n for role, n in truncated.items() if n},
-        interrupted={role: n for role, n in interrupted.items() if n},
-        unknown=dict(unknown),
-        reward_faults={role: dict(reasons) for role, reasons in rewardless.items()},
-        malformed=malformed,
-        false_accepts=accepts,
-        false_rejects=rejects,
-        calls=sum(len(t.action.completions) for t in everything),
-        prompt_tokens=sum(map(prompt_tokens, everything)),
-        completion_tokens=sum(map(sampled_tokens, everything)) + sum(map(searches.judging_tokens, trees)),
-    )

@@ -15,8 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mars_env.evaluation.baselines import Baseline
-from mars_env.evaluation.metrics import AnswerOf, Counts, by_problem, count, estimates, measure
+from mars_env.evaluation.counts import Counts, count
+from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.statistics import Estimate
+from mars_env.evaluation.trees import AnswerOf, by_problem
 from mars_env.text import one_line
 from mars_env.types import Tree
 

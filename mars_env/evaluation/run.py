@@ -17,8 +17,8 @@ from mars_env.envs.solve import Solve
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
-from mars_env.evaluation.metrics import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
 from mars_env.evaluation.report import Report, build_report
+from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
 from mars_env.files import write_whole
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run

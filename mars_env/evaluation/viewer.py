@@ -20,7 +20,6 @@ import jinja2
 
 from mars_env.errors import StoreError
 from mars_env.evaluation.compare import Comparison, difference_text
-from mars_env.evaluation.metrics import first_attempts, is_right, judged_turn, sampled_tokens, system_right
 from mars_env.evaluation.report import (
     BASELINE_HEADS,
     Report,
@@ -30,6 +29,7 @@ from mars_env.evaluation.report import (
     number,
     shown,
 )
+from mars_env.evaluation.trees import first_attempts, is_right, judged_turn, sampled_tokens, system_right
 from mars_env.files import write_whole
 from mars_env.text import one_line, visible
 from mars_env.types import INTERRUPTIONS, Tree, Turn, Verdict

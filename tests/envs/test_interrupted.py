@@ -10,7 +10,9 @@ from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.envs.tree_search import search_evidence, tree_search
 from mars_env.errors import ContextError
 from mars_env.evaluation import build_report
-from mars_env.evaluation.metrics import count, measure, system_right
+from mars_env.evaluation.counts import count
+from mars_env.evaluation.metrics import measure
+from mars_env.evaluation.trees import system_right
 from mars_env.evaluation.viewer import write_page
 from mars_env.grading import grader_for
 from mars_env.rollout import Job, collect

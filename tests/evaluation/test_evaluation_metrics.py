@@ -5,15 +5,9 @@ from dataclasses import replace
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.metrics import (
-    answers_of_grading,
-    count,
-    estimates,
-    measure,
-    powers_of_two,
-    rounds,
-    system_right,
-)
+from mars_env.evaluation.counts import count
+from mars_env.evaluation.metrics import estimates, measure, powers_of_two
+from mars_env.evaluation.trees import answers_of_grading, rounds, system_right
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from mars_env.evaluation.metrics import count, estimates, measure
+from mars_env.evaluation.counts import count
+from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.report import build_report
-from mars_env.evaluation.searches import any_right, depth, is_search, judging_tokens
+from mars_env.evaluation.trees import any_right, depth, is_search, judging_tokens
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
 GRADES = {"r": Grade.correct(), "w": Grade.wrong("no"), "?": Grade.unknown("the sandbox was lost")}

@@ -7,7 +7,7 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.contexts import needs
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ContextError
-from mars_env.evaluation.metrics import count
+from mars_env.evaluation.counts import count
 from mars_env.grading import grader_for
 from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect

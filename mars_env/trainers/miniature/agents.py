@@ -147,7 +147,7 @@ class ContinuingSolver:
             [found] = await self._model.complete(protocol.chain_prompt(chain) + stream, 1, sampling)
             completions.append(found)
             stream += found.text
-            left -= max(1, found.completion_tokens or len(found.token_ids))
+            left -= max(1, found.sampled_tokens)
             text = done + protocol.flip(stream)
             if found.finish_reason != "length" or left < 1:
                 return Action(text, tuple(completions))

@@ -15,8 +15,9 @@ from mars_env.agents.hf import HFModel
 from mars_env.envs import Game, Solve, SolveVerifyCorrect, team_outcome
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
-from mars_env.evaluation.metrics import answers_of_grading, estimates, first_attempts, measure, sampled_tokens
+from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.statistics import Estimate
+from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, collect

@@ -18,7 +18,8 @@ from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.selection import First, Highest, Selection, Vote, candidates
 from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearchSettings, tree_search
 from mars_env.envs.visibility import shown_turns
-from mars_env.evaluation.metrics import estimates, is_right, measure, sampled_tokens
+from mars_env.evaluation.metrics import estimates, measure
+from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, collect
 from mars_env.seeds import derive_seed

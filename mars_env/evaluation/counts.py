@@ -1,0 +1,99 @@
+"""What a run's figures rest on, and what was left out of them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mars_env.envs.rewards import REWARD_FAULT
+from mars_env.evaluation.trees import is_right, judged_turn, judging_tokens, prompt_tokens, sampled_tokens
+from mars_env.types import Tree, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a run's figures rest on, and what was left out of them.
+
+    Attributes:
+        problems: Problems played.
+        episodes: Trees.
+        faults: Trees that could not be finished, by reason.
+        turns: Turns by role.
+        truncated: Turns cut off by their own length limit, by role.
+        interrupted: Turns that the set-up cut off (context, content filter), by role: their grade is UNKNOWN.
+        unknown: Turns with an UNKNOWN grade, by reason.
+        reward_faults: Turns whose reward function failed, by role and reason.
+        malformed: Verifications whose verdict could not be read.
+        false_accepts: Wrong solutions that a Verifier called Correct.
+        false_rejects: Right solutions that a Verifier called Wrong.
+        calls: Completions sampled.
+        prompt_tokens: Tokens read by models.
+        completion_tokens: Tokens sampled.
+    """
+
+    problems: int = 0
+    episodes: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
+    turns: Mapping[str, int] = field(default_factory=dict)
+    truncated: Mapping[str, int] = field(default_factory=dict)
+    interrupted: Mapping[str, int] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    reward_faults: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    malformed: int = 0
+    false_accepts: int = 0
+    false_rejects: int = 0
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+def count(trees: Sequence[Tree]) -> Counts:
+    """What a run holds and what its rates leave out.
+
+    Example:
+        >>> count([]).episodes
+        0
+    """
+    turns: Counter[str] = Counter()
+    truncated: Counter[str] = Counter()
+    interrupted: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    rewardless: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    malformed = accepts = rejects = 0
+    for tree in trees:
+        by_id = {t.id: t for t in tree.turns}
+        for turn in tree.turns:
+            turns[turn.role] += 1
+            cut = bool(turn.action.interrupted)
+            interrupted[turn.role] += cut
+            truncated[turn.role] += turn.action.truncated and not cut
+            if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
+                unknown[turn.grade.reason or "no reason was given"] += 1
+            if why := turn.info.get(REWARD_FAULT):
+                rewardless[turn.role][str(why)] += 1
+            if why := turn.info.get("search_unknown"):
+                unknown[f"search score: {why}"] += 1
+            if "verdict" in turn.info and not cut:
+                malformed += bool(turn.info.get("malformed"))
+                judged = judged_turn(turn, by_id)
+                right = None if judged is None else is_right(judged)
+                accepts += right is False and turn.info["verdict"] == "Correct"
+                rejects += right is True and turn.info["verdict"] != "Correct"
+    everything = [t for tree in trees for t in tree.turns]
+    return Counts(
+        problems=len({tree.problem.id for tree in trees}),
+        episodes=len(trees),
+        faults=dict(Counter(tree.fault for tree in trees if tree.fault)),
+        turns=dict(turns),
+        truncated={role: n for role, n in truncated.items() if n},
+        interrupted={role: n for role, n in interrupted.items() if n},
+        unknown=dict(unknown),
+        reward_faults={role: dict(reasons) for role, reasons in rewardless.items()},
+        malformed=malformed,
+        false_accepts=accepts,
+        false_rejects=rejects,
+        calls=sum(len(t.action.completions) for t in everything),
+        prompt_tokens=sum(map(prompt_tokens, everything)),
+        completion_tokens=sum(map(sampled_tokens, everything)) + sum(map(judging_tokens, trees)),
+    )

@@ -1,0 +1,187 @@
+"""What a turn and a tree say: whether they are right, what they cost, which turn judged which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from mars_env.errors import ConfigError
+from mars_env.types import Tree, Turn, Verdict
+
+AnswerOf = Callable[[Turn], Hashable | None]
+"""What a turn votes for in a majority vote; None where it holds no answer."""
+
+
+def is_right(turn: Turn) -> bool | None:
+    """Whether a turn was judged correct; None where it was not judged or the grade is UNKNOWN.
+
+    Example:
+        >>> from mars_env.types import Action, Grade
+        >>> is_right(Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), Grade.correct()))
+        True
+    """
+    if turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
+        return None
+    return turn.grade.verdict is Verdict.CORRECT
+
+
+def sampled_tokens(turn: Turn) -> int:
+    """Tokens sampled in a turn, over all its completions.
+
+    Example:
+        >>> from mars_env.types import Action, Completion
+        >>> action = Action("4", (Completion("4", completion_tokens=3),))
+        >>> sampled_tokens(Turn("p#0", "0", None, "", "solver_0", "", "p", action))
+        3
+    """
+    return sum(c.sampled_tokens for c in turn.action.completions)
+
+
+def prompt_tokens(turn: Turn) -> int:
+    """Tokens that models read in a turn, over all its completions."""
+    return sum(c.read_tokens for c in turn.action.completions)
+
+
+def judged_turn(turn: Turn, by_id: Mapping[str, Turn]) -> Turn | None:
+    """The nearest turn above that carries a grade: what a Verifier judges and a Corrector corrects.
+
+    Args:
+        turn: A turn of a tree.
+        by_id: The tree's turns by id.
+    """
+    parent = turn.parent_id
+    while parent is not None:
+        above = by_id[parent]
+        if above.grade is not None:
+            return above
+        parent = above.parent_id
+    return None
+
+
+def first_attempts(tree: Tree) -> list[Turn]:
+    """The graded root turns: one in an episode, a group's worth in a grouped rollout."""
+    return [t for t in tree.turns if t.parent_id is None and t.grade is not None]
+
+
+def system_right(tree: Tree) -> bool | None:
+    """Whether the team's answer is right; None where that is not known (a fault, an UNKNOWN grade).
+
+    A finished episode without an answer is wrong, unless something in it is UNKNOWN: then it might have had
+    one. A rollout that branches and names no answer has no System.
+    """
+    if tree.fault:
+        return None
+    if tree.final is None:
+        if any(_is_unknown(turn) for turn in tree.turns):
+            return None
+        parents = [t.parent_id for t in tree.turns]
+        return False if len(set(parents)) == len(parents) else None
+    return next((is_right(t) for t in tree.turns if t.id == tree.final), None)
+
+
+def _is_unknown(turn: Turn) -> bool:
+    """Whether a fault has hidden what the turn, or a search of it, was worth."""
+    grade = turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN
+    return grade or bool(turn.action.interrupted) or bool(turn.info.get("search_unknown"))
+
+
+def rounds(tree: Tree) -> int:
+    """Verifications in an episode; in a tree that branches, the most on one path."""
+    depth: dict[str | None, int] = {None: 0}
+    by_id = {t.id: t for t in tree.turns}
+    for turn in tree.turns:
+        path = []
+        above: Turn | None = turn
+        while above is not None and above.id not in depth:
+            path.append(above)
+            above = by_id[above.parent_id] if above.parent_id is not None else None
+        for step in reversed(path):
+            depth[step.id] = depth[step.parent_id] + ("verdict" in step.info)
+    return max(depth.values())
+
+
+def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
+    """The trees of each problem, problems in the order of their first tree.
+
+    Raises:
+        ConfigError: If a tree is there twice, or one problem id stands for two problems.
+    """
+    groups: dict[str, list[Tree]] = {}
+    seen: set[str] = set()
+    for tree in trees:
+        if tree.id in seen:
+            raise ConfigError(f"the tree {tree.id!r} is there twice; pass each tree of a run once")
+        seen.add(tree.id)
+        group = groups.setdefault(tree.problem.id, [])
+        if group and group[0].problem.statement != tree.problem.statement:
+            raise ConfigError(
+                f"the problem id {tree.problem.id!r} stands for two different statements; "
+                "evaluate the two problem sets apart"
+            )
+        group.append(tree)
+    return groups
+
+
+def answers_of_grading() -> AnswerOf:
+    r"""What a turn votes for in mathematics: the final answer, as a search votes (`mars_env.envs.selection`).
+
+    Integers vote as numbers (``025`` and ``25`` are one vote), other answers as texts without
+    white space.
+
+    Example:
+        >>> from mars_env.types import Action
+        >>> answer_of = answers_of_grading()
+        >>> answer_of(Turn("p#0", "0", None, "", "solver_0", "", "p", Action(r"So it is \boxed{025}.")))
+        25
+    """
+    from mars_env.envs.selection import answer_key  # brings a parser, which a report does not need
+
+    return lambda turn: answer_key("math", turn.text)
+
+
+def vote_samples(turns: Sequence[Turn], answer_of: AnswerOf) -> tuple[list[Hashable | None], list[bool]]:
+    """Votes and judgements of the turns whose grade is known."""
+    known = [(answer_of(t), right) for t in turns if (right := is_right(t)) is not None]
+    return [a for a, _ in known], [r for _, r in known]
+
+
+def is_search(tree: Tree) -> bool:
+    """Whether a search grew the tree: its turns carry the number of the call that made them.
+
+    Example:
+        >>> from mars_env.types import Problem
+        >>> is_search(Tree("p#0", Problem("p", "2 + 2?", "4"), ()))
+        False
+    """
+    return any("call" in turn.info for turn in tree.turns)
+
+
+def known_verdicts(turns: Sequence[Turn]) -> list[bool]:
+    """Whether each turn is right, of those whose grade is known."""
+    return [right for turn in turns if (right := is_right(turn)) is not None]
+
+
+def any_right(tree: Tree) -> bool | None:
+    """Pass@N: whether any node is right, N being all that the search grew; None where nothing is known.
+
+    A tree that has no right node, but one that could not be graded, is not known to be without one.
+    """
+    right = known_verdicts(tree.turns)
+    if any(right):
+        return True
+    return None if len(right) < len(tree.turns) or not right else False
+
+
+def judging_tokens(tree: Tree) -> int:
+    """Tokens that a verifier or a reward model sampled for the search: for its scores and its choice."""
+    scores = sum(int(turn.info.get("search_tokens", 0)) for turn in tree.turns)
+    return scores + int(tree.info.get("choice_tokens", 0))
+
+
+def depth(tree: Tree) -> int:
+    """Nodes on the longest way down."""
+    return max((turn.id.count(".") + 1 for turn in tree.turns), default=0)
+
+
+def agents_of(tree: Tree) -> list[str]:
+    """The agents that made nodes, by name."""
+    return sorted({turn.agent for turn in tree.turns})
