@@ -174,7 +174,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
         ConfigError: If a tree is there twice or two problems share an id.
 
     Example:
-        >>> from mars_env.types import Action, Grade, Problem
+        >>> from mars_env.types import Action, Grade, Problem, Turn
         >>> turn = Turn("p#0", "0", None, "", "solver_0", "solver", "p", Action("4"), Grade.correct())
         >>> metrics = measure([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,), final="0")])
         >>> metrics["solver_accuracy"].pairs

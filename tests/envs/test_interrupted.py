@@ -7,7 +7,7 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, te
 from mars_env.envs.search_graders import VerifierGrader
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.envs.tree_search import search_evidence, tree_search
+from mars_env.envs.tree_search import search_visibility, tree_search
 from mars_env.errors import ContextError
 from mars_env.evaluation import build_report
 from mars_env.evaluation.counts import count
@@ -133,7 +133,7 @@ async def test_any_of_several_calls_of_a_turn_that_was_cut_off_makes_it_unknown(
 async def test_a_search_is_told_that_a_cut_node_is_lost_and_an_empty_one_is_not_wrong():
     rules = tree_search("training", agents=1, nodes=4, wave=1)
     searching = Game(
-        rules, grader_for("math"), grower=SearchGrower, visibility=search_evidence(rules, "math")
+        rules, grader_for("math"), grower=SearchGrower, visibility=search_visibility(rules, "math")
     )
     some = {"solver_0": Solver(Model(("\\boxed{5}", "context"), ("\\boxed{4}", "stop")))}
     [tree] = await collect(searching, some, [Job(PROBLEM)], seed=0)
