@@ -25,8 +25,9 @@ class Endpoint:
         self.base = base.with_query(None).with_fragment(None)  # what is shown: a query may hold a secret
         path = base.path.rstrip("/")
         self.secrets = tuple(base.query.values())
-        self.chat, self.completions = (
-            base.with_path(path + end).with_query(base.query) for end in ("/chat/completions", "/completions")
+        self.chat, self.completions, self.models = (
+            base.with_path(path + end).with_query(base.query)
+            for end in ("/chat/completions", "/completions", "/models")
         )
         self.health = base.with_path(path.removesuffix("/v1") + "/health").with_query(base.query)
         self.busy, self.failures, self.rested_at, self.checked_at = 0, 0, 0.0, -math.inf

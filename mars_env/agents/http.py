@@ -193,7 +193,7 @@ class HTTPModel:
         told = []
         for endpoint in self._endpoints:
             try:
-                _, body = await link.get(endpoint.base / "models", self._health_interval, _LIST_BYTES)
+                _, body = await link.get(endpoint.models, self._health_interval, _LIST_BYTES)
             except (*_NETWORK, RuntimeError):
                 continue  # the first request will say what is wrong with it
             told.append(context_of(body, self._model))

@@ -35,6 +35,11 @@ _COMMANDS = {
         "mars_env.cli.export:export",
         "Write a run as supervised examples (sft), preference pairs (dpo), or a flat table (parquet).",
     ),
+    "record": (
+        "mars_env.cli.record:record",
+        "Serve an OpenAI-compatible API that keeps the tokens and log-probabilities of each agent's calls.",
+    ),
+    "reward": ("mars_env.cli.record:reward", "Give the turns of a recorded run their rewards."),
     "grade": (
         "mars_env.cli.grade:grade",
         "Judge stored answers on all cores: one verdict a row, in the order of the input.",

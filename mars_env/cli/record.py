@@ -1,0 +1,118 @@
+"""`mars-env record` and `mars-env reward`: programs of agents in any framework, as runs to train on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from mars_env.agents.recorder import Recorder
+from mars_env.api import load_problems
+from mars_env.cli.screen import say
+from mars_env.errors import ConfigError, ProblemError
+from mars_env.grading import grader_for
+from mars_env.lazy import resolve
+from mars_env.rollout import read_run
+from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
+from mars_env.sync import run_sync
+
+
+def record(
+    upstream: Annotated[str, typer.Option(help="The engine, such as http://localhost:8000/v1.")],
+    out: Annotated[Path, typer.Option(help="Directory of the run; one that exists is continued.")],
+    port: Annotated[int, typer.Option(help="Port to serve on; 0 for any.")] = 8100,
+    host: Annotated[str, typer.Option(help="Address to serve on; by default this machine alone.")] = (
+        "127.0.0.1"
+    ),
+    problems: Annotated[
+        str | None, typer.Option(help="A problem set's name or file: problems that trees may name.")
+    ] = None,
+    group: Annotated[
+        Literal["input", "agent"],
+        typer.Option(help="Compare an agent's turns on the same input, or all its turns on a problem."),
+    ] = "input",
+    logprobs: Annotated[
+        Literal["raw", "processed"],
+        typer.Option(help="The engine's log-probabilities: of raw logits, or after the temperature."),
+    ] = "raw",
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable with the engine's key.")
+    ] = None,
+    version: Annotated[int, typer.Option(help="Version of the weights, noted with each token.")] = 0,
+) -> None:
+    """Serve an OpenAI-compatible API that keeps the tokens and log-probabilities of each agent's calls.
+
+    Agents are named by the header X-Mars-Agent, an API key mars:AGENT, or a model's name MODEL@AGENT.
+    """
+    known = [] if problems is None else list(load_problems(problems))
+    recorder = Recorder(
+        upstream,
+        out,
+        problems=known,
+        group=group,
+        logprobs=logprobs,
+        api_key_env=api_key_env,
+        version=version,
+    )
+    asyncio.run(_serve(recorder, host, port, out))
+
+
+async def _serve(recorder: Recorder, host: str, port: int, out: Path) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await recorder.start(host, port)
+    try:
+        say(f"recording {recorder.url} into {out}; Ctrl-C ends it")
+        await stopped.wait()
+    finally:
+        await recorder.close()
+    counts = ", ".join(f"{number} {what}" for what, number in sorted(recorder.counts.items()) if number)
+    say(f"recorded: {counts or 'nothing'}")
+
+
+def reward(
+    run: Annotated[Path, typer.Argument(help="Directory of a recorded run; its recorder has ended.")],
+    rewards: Annotated[
+        Path | None,
+        typer.Option(help='Rows {"id", "reward"}; an id is an answer\'s, a tree\'s, or TREE/TURN.'),
+    ] = None,
+    function: Annotated[
+        str | None, typer.Option(help="my_module:my_reward, a function of turn, path and problem.")
+    ] = None,
+    grade: Annotated[
+        bool, typer.Option("--grade", help="Grade the last turn of each tree; all its turns get the score.")
+    ] = False,
+) -> None:
+    """Give the turns of a recorded run their rewards."""
+    if (rewards is not None) + (function is not None) + grade != 1:
+        raise ConfigError("give one of --rewards, --function and --grade")
+    if rewards is not None:
+        number = attach_rewards(run, _rows(rewards))
+    elif function is not None:
+        number = run_sync(reward_run(run, resolve(function)))
+    else:
+        kinds = {tree.problem.kind for tree in read_run(run).trees}
+        if len(kinds) > 1:
+            raise ConfigError("the run has problems of mathematics and of code: reward it by a --function")
+        number = run_sync(grade_run(run, grader_for(kinds.pop() if kinds else "math")))
+    say(f"{number} turns of {run} have a reward now")
+
+
+def _rows(path: Path) -> dict[str, Any]:
+    found, number = {}, 0
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            number += 1
+            if line.strip():
+                row = json.loads(line)
+                found[str(row["id"])] = row["reward"]
+    except OSError as error:
+        raise ProblemError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProblemError(f'{path}, line {number}: a row is {{"id": ..., "reward": ...}}') from error
+    return found

@@ -1,0 +1,117 @@
+"""Rewards for the turns of a stored run, given afterwards: by id, by a reward function, or by a grader."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mars_env.checks import finite
+from mars_env.errors import StoreError
+from mars_env.rollout.store import Run, Store, read_run
+from mars_env.text import described
+from mars_env.types import Grader, Reward, Tree, Turn
+
+Rewards = Mapping[str, float | None]
+"""By id: of a turn (``"aime/3#0/1.0"``), of an answer that a recorder passed on, or of a whole tree."""
+
+
+def attach_rewards(path: str | Path, rewards: Rewards) -> int:
+    """Give turns of a stored run their rewards; those of other turns stay.
+
+    Nothing may write the run meanwhile: stop its recorder first.
+
+    Args:
+        path: Directory of the run.
+        rewards: By id: a tree's id and a turn's, joined by a slash; the id that a recorder's answer had
+            (``"chatcmpl-..."``); or a tree's id alone, for all its turns. None makes a reward unknown.
+
+    Returns:
+        The number of turns that got one.
+
+    Raises:
+        StoreError: There is no such turn, or a reward is no finite number.
+    """
+    run = read_run(path)
+    named: dict[str, list[Turn]] = {}
+    for tree in run.trees:
+        for turn in tree.turns:
+            for name in {f"{tree.id}/{turn.id}", tree.id, str(turn.info.get("id", ""))} - {""}:
+                named.setdefault(name, []).append(turn)
+    given: dict[tuple[str, str], float | None] = {}
+    for name, reward in rewards.items():
+        if name not in named:
+            raise StoreError(f"{path} has no turn, tree or answer with the id {name!r}")
+        try:
+            value = None if reward is None else finite(reward)
+        except ValueError as error:
+            raise StoreError(f"the reward of {name!r}: {error}") from error
+        given |= {(turn.tree_id, turn.id): value for turn in named[name]}
+    return _write(path, run, given, {})
+
+
+async def reward_run(path: str | Path, reward: Reward) -> int:
+    """Give every turn of a stored run the reward of a function; as `attach_rewards`.
+
+    Raises:
+        StoreError: It raised, or gave something else than a finite number or None.
+    """
+    run = read_run(path)
+    given: dict[tuple[str, str], float | None] = {}
+    for tree in run.trees:
+        paths: dict[str | None, tuple[Turn, ...]] = {None: ()}
+        for turn in tree.turns:
+            before = paths[turn.parent_id]
+            paths[turn.id] = (*before, turn)
+            try:
+                value: Any = reward(turn, before, tree.problem)
+                value = await value if inspect.isawaitable(value) else value
+                given[tree.id, turn.id] = None if value is None else finite(value)
+            except Exception as error:  # a user's function may raise anything
+                raise StoreError(f"the reward of turn {turn.id} of {tree.id}: {described(error)}") from error
+    return _write(path, run, given, {})
+
+
+async def grade_run(path: str | Path, grader: Grader) -> int:
+    """Give all turns of a tree the score of its answer, the turn that was played last; as `attach_rewards`.
+
+    The trees name problems that the run has references of (``mars-env record --problems``). An UNKNOWN
+    verdict makes the rewards unknown.
+
+    Raises:
+        StoreError: The run has no reference of a tree's problem.
+    """
+    run = read_run(path)
+    given: dict[tuple[str, str], float | None] = {}
+    finals: dict[str, str] = {}
+    for tree in run.trees:
+        if not tree.turns:
+            continue
+        if tree.problem.reference is None:
+            raise StoreError(
+                f"the tree {tree.id} is of a problem without a reference: record with the problems, and name "
+                "each tree by its problem's id"
+            )
+        answer = max(tree.turns, key=lambda turn: int(turn.info.get("number", 0)))
+        grade = await grader.grade(tree.problem, answer.text)
+        finals[tree.id] = answer.id
+        given |= {(tree.id, turn.id): grade.score for turn in tree.turns}
+    return _write(path, run, given, finals)
+
+
+def _write(
+    path: str | Path, run: Run, given: Mapping[tuple[str, str], float | None], finals: Mapping[str, str]
+) -> int:
+    """Write the trees that have new rewards; the last row of a tree counts."""
+    with Store(path, run.manifest["config"], list(run.problems.values())) as store:
+        for tree in run.trees:
+            new = {id: reward for (of, id), reward in given.items() if of == tree.id}
+            if new or tree.id in finals:
+                store.write_tree(_answered(tree, finals), {turn.id: turn.reward for turn in tree.turns} | new)
+    return len(given)
+
+
+def _answered(tree: Tree, finals: Mapping[str, str]) -> Tree:
+    return replace(tree, final=finals.get(tree.id, tree.final))

@@ -1,0 +1,130 @@
+"""A stand-in for vLLM's server: chat completions with token ids and log-probabilities, streamed or whole."""
+
+import asyncio
+import json
+import random
+
+from aiohttp import web
+
+
+def tokens_of(text):
+    return [ord(character) for character in text]
+
+
+class Engine:
+    """Answers from the seed and the last message; one token is one character.
+
+    Attributes:
+        requests: Bodies and headers of what was asked, in order.
+        told: Ids and log-probabilities of each choice, by the answer's id and the choice's index.
+        fail: A status that is answered instead, with a body.
+        breaks: Whether streams break off after two chunks.
+        delay: Seconds before an answer, and between chunks.
+    """
+
+    def __init__(self):
+        self.requests, self.told = [], {}
+        self.fail, self.breaks, self.delay, self.reply = None, False, 0.0, None
+
+    async def __aenter__(self):
+        app = web.Application(client_max_size=1 << 26)
+        app.router.add_post("/v1/chat/completions", self._answer)
+        app.router.add_get("/v1/models", self._models)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+        return self
+
+    async def __aexit__(self, *exc):
+        await self._runner.cleanup()
+
+    async def _models(self, request):
+        return web.json_response({"object": "list", "data": [{"id": "m", "object": "model"}]})
+
+    async def _answer(self, request):
+        body = await request.json()
+        self.requests.append((body, dict(request.headers)))
+        name = f"chatcmpl-{len(self.requests)}"
+        await asyncio.sleep(self.delay)
+        if self.fail is not None:
+            status, payload = self.fail
+            return web.json_response(payload, status=status, headers={"Retry-After": "3"})
+        prompt = tokens_of(json.dumps(body["messages"]))[:50]
+        choices = [self._choice(body, name, index) for index in range(body.get("n") or 1)]
+        head = {"id": name, "created": 1, "model": body["model"]}
+        if body.get("stream"):
+            return await self._stream(request, body, head, prompt, choices)
+        extra = {"prompt_token_ids": prompt} if body.get("return_token_ids") else {}
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": sum(len(c["ids"]) for c in choices)}
+        usage["total_tokens"] = sum(usage.values())
+        shown = [
+            {
+                "index": c["index"],
+                "message": c["message"],
+                "finish_reason": c["finish_reason"],
+                **_extras(body, c, 0, len(c["ids"])),
+            }
+            for c in choices
+        ]
+        return web.json_response(
+            {**head, "object": "chat.completion", "choices": shown, "usage": usage, **extra}
+        )
+
+    def _choice(self, body, name, index):
+        rng = random.Random(f"{body.get('seed')} {body['messages'][-1]} {index}")
+        message = {"role": "assistant", "content": f"so it is {rng.randrange(1000)}"}
+        if self.reply is not None:
+            message = {"role": "assistant", **self.reply}
+        ids = tokens_of(str(message.get("content") or "call"))
+        logprobs = [-round(rng.random() + 0.01, 6) for _ in ids]
+        self.told[name, index] = (ids, logprobs)
+        reason = "tool_calls" if message.get("tool_calls") else "stop"
+        return {
+            "index": index, "message": message, "ids": ids, "logprobs": logprobs, "finish_reason": reason
+        }  # fmt: skip
+
+    async def _stream(self, request, body, head, prompt, choices):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        head = {**head, "object": "chat.completion.chunk"}
+        first = [{"index": c["index"], "delta": {"role": "assistant", "content": ""}} for c in choices]
+        extra = {"prompt_token_ids": prompt} if body.get("return_token_ids") else {}
+        await self._send(response, {**head, "choices": first, **extra})
+        for number, start in enumerate(range(0, max(len(c["ids"]) for c in choices), 5)):
+            if self.breaks and number == 2:
+                request.transport.close()
+                return response
+            await asyncio.sleep(self.delay)
+            for c in choices:
+                if start >= len(c["ids"]):
+                    continue
+                delta = {"content": (c["message"].get("content") or "")[start : start + 5]}
+                calls = c["message"].get("tool_calls")
+                if calls and start == 0:
+                    delta = {"tool_calls": [{**call, "index": i} for i, call in enumerate(calls)]}
+                last = start + 5 >= len(c["ids"])
+                part = {
+                    "index": c["index"],
+                    "delta": delta,
+                    "finish_reason": c["finish_reason"] if last else None,
+                    **_extras(body, c, start, start + 5),
+                }
+                await self._send(response, {**head, "choices": [part]})
+        await response.write(b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    async def _send(self, response, chunk):
+        await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
+
+
+def _extras(body, choice, start, end):
+    extras = {}
+    if body.get("logprobs"):
+        pairs = zip(choice["ids"][start:end], choice["logprobs"][start:end], strict=True)
+        content = [{"token": chr(i), "logprob": p, "bytes": [], "top_logprobs": []} for i, p in pairs]
+        extras["logprobs"] = {"content": content}
+    if body.get("return_token_ids"):
+        extras["token_ids"] = choice["ids"][start:end]
+    return extras
