@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
+from mars_env.text import shown
 from mars_env.types import Action, Completion
 
 MOST_TOKENS = 2**40
@@ -159,37 +160,6 @@ def check_completion(completion: object) -> Completion:
         count(pair[0])
         count(pair[1])
     return completion
-
-
-def unfit(error: ValueError) -> str:
-    """What is wrong with some settings, on one line; from pydantic's report, only the place and the reason.
-
-    Example:
-        >>> unfit(ValueError("too many rounds"))
-        'too many rounds'
-    """
-    from pydantic import ValidationError  # not for those who only import the package
-
-    if not isinstance(error, ValidationError):
-        return str(error)
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in faults[:5])
-
-
-def shown(value: object) -> str:
-    """A value as it appears in a message: plain values, cut to a few words; others by their type.
-
-    Example:
-        >>> shown("a" * 100), shown([1, 2])
-        ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'", 'a list')
-    """
-    if value is None or type(value) in (bool, float):
-        return repr(value)
-    if type(value) is int:
-        return repr(value) if value.bit_length() < 128 else f"a number of {value.bit_length()} bits"
-    if isinstance(value, str):
-        return repr(value) if len(value) < 40 else repr(value[:38] + "…")
-    return f"a {type(value).__name__}"
 
 
 def _sequence(values: object) -> tuple[Any, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mars_env.text import visible
+from mars_env.text import bounded, visible
 
 
 class MarsError(Exception):
     """Base of every error that mars_env raises on purpose. Its message is safe to print."""
 
     def __str__(self) -> str:
-        return visible(super().__str__())
+        return bounded(visible(super().__str__()))
 
 
 class ConfigError(MarsError, ValueError):

@@ -10,6 +10,9 @@ import logging
 import traceback
 import unicodedata
 
+MOST_OF_A_MESSAGE = 1_000
+"""How many characters an error's sentence may have: a foreign id or title may be longer than any screen."""
+
 MOST_WORDS = 300
 """How many characters of an exception's message are shown."""
 
@@ -57,6 +60,19 @@ def one_line(text: str, width: int = 100) -> str:
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
+def bounded(text: str, most: int = MOST_OF_A_MESSAGE) -> str:
+    """The text, without its middle if it is longer than a message may be: its end says what to do.
+
+    Example:
+        >>> bounded("the problem xxxxxxxxxxxxxxxxxxxxxxxxx is not in the set: choose another", 40)
+        'the problem xxxxxxxxxxxxxx…hoose another'
+    """
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end - 1]}…{text[-end:]}"
+
+
 def described(error: BaseException) -> str:
     r"""An exception's type and the start of its message, on one line.
 
@@ -70,6 +86,37 @@ def described(error: BaseException) -> str:
         words = ""
     name = type(error).__name__
     return f"{name}: {words}" if words else name
+
+
+def unfit(error: ValueError) -> str:
+    """What is wrong with some settings, on one line; from pydantic's report, only the place and the reason.
+
+    Example:
+        >>> unfit(ValueError("too many rounds"))
+        'too many rounds'
+    """
+    from pydantic import ValidationError  # not for those who only import the package
+
+    if not isinstance(error, ValidationError):
+        return str(error)
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in faults[:5])
+
+
+def shown(value: object) -> str:
+    """A value as it appears in a message: plain values, cut to a few words; others by their type.
+
+    Example:
+        >>> shown("a" * 100), shown([1, 2])
+        ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'", 'a list')
+    """
+    if value is None or type(value) in (bool, float):
+        return repr(value)
+    if type(value) is int:
+        return repr(value) if value.bit_length() < 128 else f"a number of {value.bit_length()} bits"
+    if isinstance(value, str):
+        return repr(value) if len(value) < 40 else repr(value[:38] + "…")
+    return f"a {type(value).__name__}"
 
 
 def logger(name: str) -> logging.Logger:

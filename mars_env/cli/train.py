@@ -19,6 +19,7 @@ from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
 from mars_env.players import assign_agents
 from mars_env.sync import run_sync
+from mars_env.text import unfit
 from mars_env.types import Agent, role_of
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _run_settings(env_id: str, told: Mapping[str, Any]) -> RunSettings:
     try:
         return RunSettings.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(f"these settings do not fit RunSettings: {error}") from error
+        raise ConfigError(f"these settings do not fit a training: {unfit(error)}") from error
 
 
 def _assigned(given: Sequence[str], names: Sequence[str], *, apart: bool) -> dict[str, tuple[str, str]]:

@@ -19,7 +19,7 @@ from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
-from mars_env.text import visible
+from mars_env.text import shown, visible
 from mars_env.types import Action, Problem, Tree, Turn, Verdict
 
 
@@ -179,7 +179,9 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         try:
             return self.problems.by_id(wanted)
         except KeyError:
-            raise ConfigError(f"there is no problem {wanted!r} in the set {self.problems.name!r}") from None
+            raise ConfigError(
+                f"there is no problem {shown(wanted)} in the set {shown(self.problems.name)}"
+            ) from None
 
     def _next(self, last: Node | None = None) -> None:
         """Ask whose turn it is; end the episode when it is nobody's."""

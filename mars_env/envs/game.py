@@ -27,7 +27,7 @@ from mars_env.envs.visibility import Visibility, shown_problem, shown_turns
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import resolve
-from mars_env.text import described
+from mars_env.text import described, shown
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
 
@@ -187,6 +187,11 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
     if env_spec.module:
         importlib.import_module(env_spec.module)
     found = rules_spec(env_spec.rules)
+    if unknown := sorted(env_spec.settings.keys() - found.parameters) if not found.open_ended else []:
+        raise ConfigError(
+            f"the rules {env_spec.rules!r} have no setting {shown(unknown[0])}; they have "
+            f"{', '.join(sorted(found.parameters - {'kind'})) or 'none'}"
+        )
     try:
         told = {"kind": kind} if "kind" in found.parameters else {}
         rules = found.make(**told, **env_spec.settings)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mars_env.checks import count, shown
+from mars_env.checks import count
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.envs.visibility import next_state, record
 from mars_env.errors import MarsError, ModelError
 from mars_env.seeds import derive_seed
-from mars_env.text import described, logger
+from mars_env.text import described, logger, shown
 from mars_env.types import Action, Problem, Tree, Turn
 
 log = logger(__name__)

@@ -23,6 +23,7 @@ from mars_env.envs.specs import EnvSpec, RulesSpec
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import Loader, list_problem_sets, register_problem_set
+from mars_env.text import shown
 from mars_env.types import Reward
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def rules_spec(name: str) -> RulesSpec:
         built_in: RulesSpec = importlib.import_module(_BUILT_IN[name]).RULES[name]
         return built_in
     if name not in _declared("mars_env.rules"):
-        raise ConfigError(f"there are no rules {name!r}; known are {', '.join(rules_names())}")
+        raise ConfigError(f"there are no rules {shown(name)}; known are {', '.join(rules_names())}")
     found = _declared("mars_env.rules")[name].load()
     _RULES[name] = found if isinstance(found, RulesSpec) else RulesSpec(found)
     return _RULES[name]
@@ -177,7 +178,7 @@ def spec(env_id: str, **settings: Any) -> EnvSpec:
             importlib.import_module(module)
         except ImportError as error:
             raise ConfigError(
-                f"the module of the environment id {env_id!r} cannot be imported: {error}"
+                f"the module of the environment id {shown(env_id)} cannot be imported: {error}"
             ) from error
     if name in _IDS:
         problems, rules = _IDS[name]
@@ -185,7 +186,7 @@ def spec(env_id: str, **settings: Any) -> EnvSpec:
     endings = [rules for rules in rules_names() if name.endswith(f"-{rules}")]
     if not endings:
         raise ConfigError(
-            f"the environment id {env_id!r} is not of the form <problem set>-<rules>; "
+            f"the environment id {shown(env_id)} is not of the form <problem set>-<rules>; "
             f"known rules are {', '.join(rules_names())}"
         )
     rules = max(endings, key=len)

@@ -11,8 +11,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from mars_env.checks import finite, shown
+from mars_env.checks import finite
 from mars_env.errors import ConfigError
+from mars_env.text import shown
 from mars_env.types import Problem, Reward, Tree, Turn, Verdict
 
 REWARD_FAULT = "reward_fault"

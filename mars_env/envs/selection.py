@@ -13,11 +13,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mars_env.checks import count, finite, shown
+from mars_env.checks import count, finite
 from mars_env.errors import ModelError, SandboxError
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.integers import read_integer
+from mars_env.text import shown
 from mars_env.types import Problem, Ratings, RewardModel, Turn
 
 

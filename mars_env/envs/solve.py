@@ -12,10 +12,15 @@ from typing import Any
 from gymnasium import Space
 from gymnasium.spaces import Discrete
 
+from mars_env.checks import count
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.specs import RulesSpec
+from mars_env.errors import ConfigError
 from mars_env.types import Action, Grade, Observation, Problem
+
+MOST_REVISIONS = 1000
+"""Each revision is a call of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,14 @@ class Solve:
 
     revisions: int = 0
     possible_agents: tuple[str, ...] = (SOLVER,)
+
+    def __post_init__(self) -> None:
+        try:
+            count(self.revisions, MOST_REVISIONS)
+        except ValueError as error:
+            raise ConfigError(
+                f"revisions must be a whole number from 0 to {MOST_REVISIONS}: {error}"
+            ) from None
 
     @property
     def max_turns(self) -> int:
@@ -88,5 +101,25 @@ class Solve:
         return state.written - 1 if state.written else None
 
 
-RULES = {"solve": RulesSpec(Solve), "self-refine": RulesSpec(lambda revisions=1: Solve(revisions=revisions))}
+def solve(revisions: int = 0) -> Solve:
+    """One solution, or one with revisions.
+
+    Raises:
+        ConfigError: The number of revisions makes no sense.
+
+    Example:
+        >>> solve(revisions="2")
+        Traceback (most recent call last):
+        ...
+        mars_env.errors.ConfigError: revisions must be a whole number from 0 to 1000: '2' is not a count
+    """
+    return Solve(revisions)
+
+
+def self_refine(revisions: int = 1) -> Solve:
+    """As `solve`, with one revision unless another number is given."""
+    return Solve(revisions)
+
+
+RULES = {"solve": RulesSpec(solve), "self-refine": RulesSpec(self_refine)}
 """The rules by their names, for the registry."""

@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 from gymnasium import Space
 from gymnasium.spaces import Discrete
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
-from mars_env.checks import unfit
 from mars_env.envs.rules import Rules
 from mars_env.envs.search_graders import public_grader
 from mars_env.envs.spaces import UnicodeText
@@ -22,6 +21,7 @@ from mars_env.envs.specs import RulesSpec
 from mars_env.envs.verdicts import bug_report, read_judgement
 from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError
+from mars_env.text import shown, unfit
 from mars_env.types import Action, Grade, Observation, Problem
 
 SOLVER, VERIFIER, CORRECTOR = "solver_0", "verifier_0", "corrector_0"
@@ -35,9 +35,9 @@ class Schedule(BaseModel):
         (11, 2)
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    rounds: int = 10
+    rounds: NonNegativeInt = 10
     """At most this many rounds of (correct if judged wrong; verify again) after the first verification;
     with ``ends_with="corrector"``, of (verify; correct)."""
     accept_after: PositiveInt = 4
@@ -256,11 +256,15 @@ def solve_verify_correct(
     """
     presets = {"inference": INFERENCE, "training": TRAINING}
     if not isinstance(public_feedback, bool):
-        raise ConfigError(f"public_feedback is true or false, got {public_feedback!r}")
+        raise ConfigError(f"public_feedback is true or false, got {shown(public_feedback)}")
     if isinstance(schedule, str):
         if schedule not in presets:
-            raise ConfigError(f"schedule must be 'inference', 'training' or a Schedule, got {schedule!r}")
+            raise ConfigError(
+                f"schedule must be 'inference', 'training' or a Schedule, got {shown(schedule)}"
+            )
         schedule = presets[schedule]
+    if not isinstance(schedule, Schedule | Mapping):
+        raise ConfigError(f"schedule must be 'inference', 'training' or a Schedule, got {shown(schedule)}")
     base = schedule.model_dump() if isinstance(schedule, Schedule) else dict(schedule)
     try:
         return SolveVerifyCorrect(Schedule(**{**base, **numbers}), public_feedback)

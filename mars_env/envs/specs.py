@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -89,4 +89,13 @@ class RulesSpec:
     @property
     def parameters(self) -> frozenset[str]:
         """Names of the settings that `make` declares."""
-        return frozenset(inspect.signature(self.make).parameters)
+        return frozenset(p.name for p in self._signature if p.kind is not p.VAR_KEYWORD)
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether `make` takes settings that it does not declare (``**settings``), and checks them itself."""
+        return any(p.kind is p.VAR_KEYWORD for p in self._signature)
+
+    @property
+    def _signature(self) -> Iterable[inspect.Parameter]:
+        return inspect.signature(self.make).parameters.values()

@@ -17,12 +17,12 @@ from gymnasium import Space
 from gymnasium.spaces import Discrete
 from pydantic import Field, JsonValue, PositiveInt
 
-from mars_env.checks import unfit
 from mars_env.envs.rules import Rules
 from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.visibility import Visibility, VisibilitySettings
 from mars_env.errors import ConfigError
 from mars_env.search import Search, SearchSettings
+from mars_env.text import shown, unfit
 from mars_env.types import Action, Grade, Observation, Problem, Reward, Turn
 
 T = TypeVar("T")
@@ -193,16 +193,18 @@ def tree_search(
     if isinstance(schedule, str):
         if schedule not in _PRESETS:
             raise ConfigError(
-                f"schedule must be {', '.join(map(repr, _PRESETS))} or settings, got {schedule!r}"
+                f"schedule must be {', '.join(map(repr, _PRESETS))} or settings, got {shown(schedule)}"
             )
         schedule = _PRESETS[schedule]
+    if not isinstance(schedule, TreeSearchSettings | Mapping):
+        raise ConfigError(f"schedule must be a name or settings, got {shown(schedule)}")
     base = schedule if isinstance(schedule, Mapping) else _explicit(schedule)
     try:
         made = TreeSearchSettings(**{**base, **settings})
     except ValueError as error:
         raise ConfigError(f"these settings do not fit tree-search: {unfit(error)}") from error
-    if not isinstance(agents, int) or agents < 1:
-        raise ConfigError(f"a tree search needs at least one agent, got agents={agents!r}")
+    if type(agents) is not int or agents < 1:
+        raise ConfigError(f"a tree search needs at least one agent, got agents={shown(agents)}")
     names = tuple(f"{_ROLES.get(kind, 'solver')}_{i}" for i in range(agents))
     Search(made.search(), names, seed=0)  # an unknown algorithm or option fails here, not in play
     return TreeSearch(names, made)

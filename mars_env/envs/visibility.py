@@ -29,12 +29,12 @@ from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from mars_env.checks import shown
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.envs.rules import Rules, TakesFeedback
 from mars_env.envs.search_graders import AnswerGrader, RewardModelGrader, VerifierGrader, public_grader
 from mars_env.envs.selection import First, Highest, Selection, Vote
 from mars_env.errors import ConfigError
+from mars_env.text import shown
 from mars_env.types import Agent, Grade, Grader, Problem, RewardModel, Turn, Verdict
 
 T = TypeVar("T")
@@ -234,7 +234,7 @@ def next_state(rules: Rules[Any], visibility: Visibility | None, state: Any, tur
 class VisibilitySettings(BaseModel):
     """What a search may see, and how it makes its final choice, as a user says it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
     sees: Literal["auto"] | Sees = "auto"
     """Where search scores come from. ``auto``: a `search_grader` if there is one; else public tests for code;

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 
 from mars_env.errors import ConfigError
+from mars_env.text import shown
 from mars_env.types import Problem, Tree
 
 
@@ -54,5 +55,5 @@ def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str
 
 
 def _some(keys: set[str]) -> str:
-    shown = sorted(keys)[:3]
-    return f"such as {', '.join(map(repr, shown))}"
+    first = sorted(keys)[:3]
+    return f"such as {', '.join(map(shown, first))}"

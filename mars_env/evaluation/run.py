@@ -231,7 +231,7 @@ async def _baselines(
 
 
 async def _answers_of(problems: Iterable[Problem], trees: Sequence[Tree]) -> AnswerOf:
-    """What first attempts vote for: as the final choice of a search, see `mars_env.envs.Vote`."""
+    """What first attempts vote for: as the final choice of a search, see `mars_env.envs.selection.Vote`."""
     by_id = {problem.id: problem for problem in problems}
     found: dict[tuple[str, str], Hashable | None] = {}
     for tree in trees:

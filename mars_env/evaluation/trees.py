@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from mars_env.errors import ConfigError
+from mars_env.text import shown
 from mars_env.types import Tree, Turn, Verdict
 
 AnswerOf = Callable[[Turn], Hashable | None]
@@ -109,12 +110,12 @@ def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
     seen: set[str] = set()
     for tree in trees:
         if tree.id in seen:
-            raise ConfigError(f"the tree {tree.id!r} is there twice; pass each tree of a run once")
+            raise ConfigError(f"the tree {shown(tree.id)} is there twice; pass each tree of a run once")
         seen.add(tree.id)
         group = groups.setdefault(tree.problem.id, [])
         if group and group[0].problem.statement != tree.problem.statement:
             raise ConfigError(
-                f"the problem id {tree.problem.id!r} stands for two different statements; "
+                f"the problem id {shown(tree.problem.id)} stands for two different statements; "
                 "evaluate the two problem sets apart"
             )
         group.append(tree)

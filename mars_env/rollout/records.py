@@ -10,8 +10,9 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any
 
-from mars_env.checks import check_completion, finite, shown
+from mars_env.checks import check_completion, finite
 from mars_env.envs.rewards import REWARD_FAULTS
+from mars_env.text import shown
 from mars_env.types import Action, Completion, Grade, Problem, Turn, Verdict
 
 _TURN_FIELDS = [f.name for f in fields(Turn) if f.name not in ("action", "grade")]

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
-from mars_env.checks import shown
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
 from mars_env.files import open_regular, write_whole
@@ -34,7 +33,7 @@ from mars_env.rollout.records import (
     turn_from_row,
     turn_to_row,
 )
-from mars_env.text import described, logger
+from mars_env.text import described, logger, shown
 from mars_env.types import Problem, Tree, Turn
 
 log = logger(__name__)

@@ -15,6 +15,7 @@ from mars_env.search.baselines import BestOfN, Refinement
 from mars_env.search.tree_of_thoughts import TreeOfThoughts
 from mars_env.search.treequest import TreeQuest
 from mars_env.search.uct import UCT
+from mars_env.text import unfit
 
 ALGORITHMS: dict[str, Any] = {
     "ab-mcts-a": ABMCTSA,
@@ -78,8 +79,7 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
     try:
         settings = algorithm.Settings.model_validate(dict(options))
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ConfigError(f"the search {name!r} does not take these options: {faults}") from error
+        raise ConfigError(f"the search {name!r} does not take these options: {unfit(error)}") from error
     made: Algorithm = algorithm(agents, settings)
     return made
 

@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 import mars_env
 from mars_env.envs import spec
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, MarsError
 from mars_env.problems import load_problems
 from mars_env.testing import check_env, check_rules
 
@@ -90,7 +90,21 @@ assert not missing, missing
         ("aime", {}, "not of the form"),
         ("nothing-solve", {}, "no problem set 'nothing'"),
         ("no_such_module:x-solve", {}, "cannot be imported"),
-        ("aime-solve", {"rounds": 2}, "do not fit the rules"),
+        ("aime-solve", {"rounds": 2}, "rules 'solve' have no setting 'rounds'; they have revisions"),
+        ("aime-solve", {"revisions": -1}, "revisions must be a whole number"),
+        (
+            "aime-self-refine",
+            {"revisions": "x"},
+            "revisions must be a whole number from 0 to 1000: 'x' is not",
+        ),
+        ("aime-self-refine", {"revisions": True}, "revisions must be a whole number"),
+        ("aime-solve-verify-correct", {"rounds": -1}, "rounds: Input should be greater than or equal to 0"),
+        ("aime-solve-verify-correct", {"rounds": "3"}, "rounds: Input should be a valid integer"),
+        ("aime-solve-verify-correct", {"schedule": 3}, "schedule must be 'inference', 'training' or"),
+        ("aime-solve-verify-correct", {"schedul": "training"}, "schedul: Extra inputs"),
+        ("aime-tree-search", {"nodes": "60"}, "nodes: Input should be a valid integer"),
+        ("aime-tree-search", {"schedule": 3}, "schedule must be a name or settings"),
+        ("aime-tree-search", {"agents": True}, "at least one agent"),
         ("aime-solve-verify-correct", {"schedule": "fast"}, "schedule must be"),
         ("aime-solve-verify-correct", {"accept_after": 0}, "accept_after"),
         ("aime-solve", {"rewards": {"judge": str}}, "judge"),
@@ -101,4 +115,21 @@ assert not missing, missing
 def test_bad_input_gets_one_sentence(env_id, settings, message):
     with pytest.raises(ConfigError, match=message) as caught:
         mars_env.make(env_id, **settings)
-    assert "\n" not in str(caught.value).strip() or "validation error" in str(caught.value)
+    told = str(caught.value)
+    assert "\n" not in told and "validation error" not in told and "errors.pydantic.dev" not in told
+
+
+@pytest.mark.parametrize("env_id", ["aime-solve", "aime-solve-verify-correct", "aime-tree-search"])
+def test_what_a_message_quotes_is_short_however_long_it_is(env_id):
+    long = "x" * 5000
+    env = mars_env.make(env_id)
+    for refused in (
+        lambda: env.reset(options={"problem": long}),
+        lambda: mars_env.make(f"{long}-solve"),
+        lambda: mars_env.make(env_id, **{long: 1}),
+        lambda: mars_env.make(env_id, schedule=long),
+        lambda: mars_env.make(env_id, revisions=long, agents=long, public_feedback=long),
+    ):
+        with pytest.raises(MarsError) as caught:
+            refused()
+        assert len(str(caught.value)) <= 1000

@@ -5,6 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mars_env.errors import ConfigError
 from mars_env.text import one_line, visible
 
 ANY = st.text(st.characters(exclude_categories=[]))
@@ -30,3 +31,12 @@ def test_one_line_is_one_short_line(text, width):
 
 def test_ordinary_text_is_unchanged():
     assert visible("Größe ∑\n\t√2") == "Größe ∑\n\t√2"
+
+
+def test_a_sentence_of_an_error_is_bounded_and_says_at_its_end_what_to_do():
+    said = str(ConfigError(f"there is no problem {'x' * 5000!r}: choose another"))
+    assert (
+        len(said) <= 1000
+        and said.startswith("there is no problem 'xxx")
+        and said.endswith(": choose another")
+    )
