@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -233,8 +232,7 @@ async def playing(
 
     if workers is None:
         agents = prepared.make_agents()
-        await _learn_contexts(agents)
-        require_room(prepared.game.rules, agents, prepared.plan.problems)
+        await require_room(prepared.game.rules, agents, prepared.plan.problems)
         if monitor is not None:
             monitor.measure_models(agents)
             if isinstance(pool := getattr(prepared.game.grader, "pool", None), Measured):
@@ -245,18 +243,12 @@ async def playing(
     from mars_env.distributed import Fleet, placement
 
     async with Fleet(prepared.make_game, prepared.make_agents, placement(workers, address)) as fleet:
+        await fleet.require_room(prepared.plan.problems)
         yield (
             fleet.play_all
             if monitor is None
             else partial(fleet.play_all, on_turns=monitor.hear, on_acting=monitor.elsewhere)
         )
-
-
-async def _learn_contexts(agents: Mapping[str, Agent]) -> None:
-    """Let the models that have to ask their servers for it know what they can hold."""
-    models = {id(model): model for agent in agents.values() if (model := getattr(agent, "model", None))}
-    asks = [model.learn_context() for model in models.values() if hasattr(model, "learn_context")]
-    await asyncio.gather(*asks)
 
 
 def prepare(

@@ -9,6 +9,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,14 +82,7 @@ class GenerativeJudge:
     async def _rate(self, statement: str, text: str, seed: int) -> tuple[float | None, int]:
         messages: list[Message] = [{"role": "system", "content": self._system}] if self._system else []
         messages.append({"role": "user", "content": self._prompt(statement, text)})
-        sampling = Sampling(
-            temperature=self.sampling.temperature,
-            top_p=self.sampling.top_p,
-            top_k=self.sampling.top_k,
-            max_tokens=self.sampling.max_tokens,
-            stop=self.sampling.stop,
-            seed=derive_seed(seed, statement, text),
-        )
+        sampling = replace(self.sampling, seed=derive_seed(seed, statement, text))
         completions = await self.model.complete(messages, self.samples, sampling)
         scores = [
             score

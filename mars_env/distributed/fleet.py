@@ -23,10 +23,11 @@ from mars_env.distributed.hosts import (
 )
 from mars_env.distributed.settings import Place, Placement
 from mars_env.distributed.worker import Change, MakeAgents, MakeGame, News, Order, Run, Worker, unchanged
+from mars_env.envs.contexts import longest_statement
 from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.rollout.engine import Job, Journal
 from mars_env.text import logger
-from mars_env.types import Tree
+from mars_env.types import Problem, Tree
 
 log = logger(__name__)
 
@@ -114,6 +115,39 @@ class Fleet:
         if kind == "worker":
             return [post.pid for post in self._posts if post.pid]
         return list(self._pids.get(kind, ()))
+
+    async def require_room(self, problems: Sequence[Problem]) -> None:
+        """Refuse agents that can be given prompts which leave less room than their limits.
+
+        They are looked at where they are made: in an engine's process, or else in a worker's. If no worker
+        can be started, nothing is refused: `play_all` says why.
+
+        Args:
+            problems: Those that will be played.
+
+        Raises:
+            ConfigError: An agent can be; says the numbers.
+        """
+        longest = longest_statement(problems)
+        if self._engines:
+            check = self._engines[0].require_room.remote(self._make_game, longest)
+        elif (worker := await self._first_worker()) is not None:
+            check = worker.require_room.remote(longest)
+        else:
+            return
+        with suppress(WorkerLost):  # `play_all` starts another
+            await _loaded(check, "process", self.placement)
+
+    async def _first_worker(self) -> Any:
+        """The worker that is there first; None if none can be started."""
+        starting = {post.start(): post for post in self._posts}
+        left = set(starting)
+        while left:
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if not task.cancelled() and task.exception() is None:
+                    return starting[task].actor
+        return None
 
     async def play_all(
         self,
@@ -233,6 +267,11 @@ class _RayPost(Post):
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         return self._starting
+
+    @property
+    def actor(self) -> Any:
+        """Ray's handle of the worker; None where there is none."""
+        return self._actor
 
     async def begin(self, run: Run) -> None:
         """See `Post`."""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from mars_env.distributed.worker import Host, MakeAgents, MakeGame
+from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
 from mars_env.errors import ModelError
 from mars_env.sync import maybe_await
@@ -62,6 +63,10 @@ class EngineHost(Host):
     async def load(self) -> dict[str, str]:
         """Load the models now; the agents' policies by name."""
         return {name: agent.policy for name, agent in self._loaded().items()}
+
+    async def require_room(self, make_game: MakeGame, problems: Sequence[Problem]) -> None:
+        """Refuse agents that can be given too long prompts: see `mars_env.envs.contexts.require_room`."""
+        await require_room(make_game().rules, self._loaded(), problems)
 
     async def act(self, agent: str, observation: Observation, n: int, seed: int) -> list[Action]:
         """Let an agent act."""

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
 from mars_env.rollout.engine import Job, play
-from mars_env.types import Action, Agent, Observation, Tree, Turn
+from mars_env.types import Action, Agent, Observation, Problem, Tree, Turn
 
 BEAT = 2.0
 """Seconds after which a worker answers even if nothing has happened."""
@@ -101,6 +102,7 @@ class Worker(Host):
 
     def __init__(self) -> None:
         self._game: Game | None = None
+        self._players: Mapping[str, Agent] = {}
         self._agents: Mapping[str, Agent] = {}
         self._acting: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,8 +112,13 @@ class Worker(Host):
 
     async def setup(self, make_game: MakeGame, make_agents: MakeAgents) -> None:
         """Make the game and the agents, here in the worker's own process."""
-        self._game = make_game()
-        self._agents = {name: _Counted(name, agent, self._acting) for name, agent in make_agents().items()}
+        self._game, self._players = make_game(), make_agents()
+        self._agents = {name: _Counted(name, agent, self._acting) for name, agent in self._players.items()}
+
+    async def require_room(self, problems: Sequence[Problem]) -> None:
+        """Refuse agents that can be given too long prompts: see `mars_env.envs.contexts.require_room`."""
+        assert self._game is not None, "setup comes first"
+        await require_room(self._game.rules, self._players, problems)
 
     async def begin(self, run: Run) -> None:
         """Begin a run; what is left of another one is given up, told to nobody."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,13 +58,12 @@ def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Pro
     known = {name: found for name, agent in agents.items() if (found := _limits(agent)) is not None}
     if not known:
         return []
-    some = problems[:GENERATED] if getattr(problems, "generated", False) else problems
-    longest = max(some, key=lambda problem: len(problem.statement), default=None)
-    if longest is None:
+    longest = longest_statement(problems)
+    if not longest:
         return []
     prompts = dict.fromkeys(known, 1)
     for filler in _FILLERS:
-        state = rules.start(longest)
+        state = rules.start(longest[0])
         for _ in range(min(TURNS, rules.max_turns)):
             name = rules.current_agent(state)
             if name is None:
@@ -79,10 +79,24 @@ def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Pro
     return [Need(name, prompts[name], limit, context) for name, (limit, context) in known.items()]
 
 
-def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Problem]) -> None:
+def longest_statement(problems: Sequence[Problem]) -> list[Problem]:
+    """The problem with the longest statement, which decides for all; none if there are no problems.
+
+    Example:
+        >>> longest_statement([Problem("a", "2 + 2?", "4"), Problem("b", "What is 2 + 2?", "4")])[0].id
+        'b'
+    """
+    some = problems[:GENERATED] if getattr(problems, "generated", False) else problems
+    return sorted(some, key=lambda problem: -len(problem.statement))[:1]
+
+
+async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Problem]) -> None:
     """Refuse a team that can be given prompts which leave less room than its limits.
 
-    Agents whose sampling says ``overflow="unknown"`` are left to play: what the context cuts off is UNKNOWN.
+    Every run does this before it starts, wherever its agents are: evaluation, on Ray and inside of training
+    too; training in this process, with OpenRLHF and in its agent file. Models that have to ask a server what
+    they can hold (`HTTPModel.learn_context`) do so here. Agents whose sampling says ``overflow="unknown"``
+    are left to play: what the context cuts off is UNKNOWN.
 
     Args:
         rules: Of the game.
@@ -95,6 +109,9 @@ def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems: Seque
     checked = {name: agent for name, agent in agents.items() if _checked(agent)}
     if not checked:
         return
+    models = {id(model): model for agent in checked.values() if (model := getattr(agent, "model", None))}
+    asks = [model.learn_context() for model in models.values() if hasattr(model, "learn_context")]
+    await asyncio.gather(*asks)
     short = [need for need in needs(rules, agents, problems) if need.agent in checked and not need.fits]
     if short:
         told = "; ".join(

@@ -127,13 +127,16 @@ class Game:
             return None, f"the reward is no reward: {error}"
 
     async def team_rewarded(self, tree: Tree) -> tuple[Tree, Mapping[str, float | None]]:
-        """A finished tree and its new rewards by turn id: none without a team reward, or for a fault.
+        """A finished tree and its new rewards by turn id; none without a team reward.
 
-        If the team reward fails, the rewards that it would have given are None, and the tree's info says why.
+        They are None in a tree that a fault has ended: nobody knows what its turns would have led to. If the
+        team reward fails, the rewards that it would have given are None, and the tree's info says why.
         """
         if self.team_reward is None:
             return tree, {}
         rewards: dict[str, float | None]
+        if tree.fault:
+            return tree, {turn.id: None for turn in tree.turns}
         try:
             rewards, faults = checked_team_rewards(await self._answer(self.team_reward(tree)), tree)
         except Exception as error:  # a user's reward may raise anything; it must not end the run

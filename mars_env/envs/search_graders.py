@@ -8,6 +8,7 @@ from typing import Literal
 
 from mars_env.envs.selection import answer_key, rated
 from mars_env.envs.verdicts import bug_report, read_judgement
+from mars_env.errors import ModelError
 from mars_env.seeds import derive_seed
 from mars_env.types import Agent, Grade, Grader, Problem, RewardModel
 
@@ -60,11 +61,17 @@ class VerifierGrader:
     seed: int = 0
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """The share of passes; CORRECT if all pass. UNKNOWN if the set-up has cut every report off."""
+        """The share of passes; CORRECT if all pass. UNKNOWN if the set-up has cut every report off.
+
+        Raises:
+            ModelError: There are more or fewer reports than were asked for.
+        """
         seen: dict[str, str | int] = {"problem": problem.statement, "solution": text}
         seed = derive_seed(self.seed, problem.id, text)
         seen["truncated"] = int(bool(problem.metadata.get("truncated")))  # see `visibility.shown_problem`
         reports = await self.verifier.act({**seen, "round": 0}, self.verdicts, seed)
+        if len(reports) != self.verdicts:
+            raise ModelError(f"the verifier gave {len(reports)} reports where {self.verdicts} were asked for")
         tokens = sum(c.sampled_tokens for r in reports for c in r.completions)
         cut = next((report.interrupted for report in reports if report.interrupted), "")
         reports = [report for report in reports if not report.interrupted]
@@ -78,7 +85,7 @@ class VerifierGrader:
         failed = next((r.text for r, ok in zip(reports, passed, strict=True) if not ok), "")
         return Grade.wrong(
             f"{sum(passed)} of {len(passed)} verdicts passed",
-            score=sum(passed) / max(1, len(passed)),
+            score=sum(passed) / len(passed),
             feedback=bug_report(failed),
             tokens=tokens,
             backend="verifier",

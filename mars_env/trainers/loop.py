@@ -80,7 +80,7 @@ async def train(
             an agent can be given prompts that leave less room than its limit in the model's context.
     """
     _refuse_unfit(game, team, settings)
-    require_room(game.rules, team.agents, problems)
+    await require_room(game.rules, team.agents, problems)
     trainer = LocalTrainer(
         team.policies,
         settings.train.model_copy(update={"seed": settings.seed}),

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,14 @@ async def test_a_judge_rates_each_text_and_counts_its_tokens():
     assert "Print {solution}." in recorded.records[0].prompt[-1]["content"]  # filled in as it is
     again = await judge.rate("Print {solution}.", ["print(0)", "print(1)"], seed=4)
     assert again.scores == (0.2, 0.9)
+
+
+async def test_a_judge_is_sampled_as_it_is_told_its_overflow_too():
+    recorded = RecordingModel(ScriptedModel(["Score: 5"]))
+    sampling = Sampling(temperature=0.5, stop=("#",), overflow="refuse")
+    await GenerativeJudge(recorded, sampling=sampling).rate("?", ["4"], seed=4)
+    [asked] = [record.sampling for record in recorded.records]
+    assert asked.seed is not None and replace(asked, seed=None) == sampling
 
 
 async def test_a_judge_that_cannot_be_read_says_nothing():

@@ -308,3 +308,22 @@ def test_vllm_is_an_engine_of_the_cluster(checkpoint, tmp_path):
         for name in ("vllm", "hf")
     ]
     assert texts[0] == texts[1] and all(text for *_, text in texts[0])
+
+
+@pytest.mark.parametrize("engines", [0, 1])
+async def test_agents_are_refused_where_a_prompt_could_outgrow_their_context(engines):
+    placement = two(engines=Place(count=engines, cpus=0.5)) if engines else two()
+    async with Fleet(sums.game, sums.small_team, placement) as fleet:
+        with pytest.raises(ConfigError, match="where the context holds 60"):
+            await fleet.require_room(PROBLEMS)
+    async with Fleet(sums.game, sums.team, placement) as fleet:
+        await fleet.require_room(PROBLEMS)
+
+
+def test_an_evaluation_on_a_cluster_is_refused_before_it_starts(tmp_path):
+    with pytest.raises(ConfigError, match="where the context holds 60"):
+        mars_env.evaluate(
+            "arithmetic-solve-verify-correct", problems=PROBLEMS, agents="sums_team:small_model", workers=1,
+            out=tmp_path / "run",
+        )  # fmt: skip
+    assert not (tmp_path / "run").exists()

@@ -7,11 +7,14 @@ import pytest
 import mars_env
 from mars_env.agents import ScriptedModel
 from mars_env.agents.roles import Corrector, Solver, Verifier
-from mars_env.envs import Solve, SolveVerifyCorrect
+from mars_env.distributed.hosts import EngineHost
+from mars_env.distributed.worker import Worker
+from mars_env.envs import Game, Solve, SolveVerifyCorrect
 from mars_env.envs.contexts import Need, needs, require_room
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.envs.tree_search import tree_search
 from mars_env.errors import ConfigError
+from mars_env.grading import grader_for
 from mars_env.types import Problem, Sampling
 
 PROBLEMS = [Problem("short", "2 + 2?", "4"), Problem("long", "one " * 50, "4")]
@@ -59,33 +62,60 @@ def test_the_longest_prompts_are_those_of_full_texts():
     (263, []), (262, ["corrector_0"]), (191, ["corrector_0", "verifier_0"]),
     (150, ["corrector_0", "solver_0", "verifier_0"]),
 ])  # fmt: skip
-def test_a_context_that_is_too_small_by_one_token_is_refused_with_the_numbers(context, short):
+async def test_a_context_that_is_too_small_by_one_token_is_refused_with_the_numbers(context, short):
     rules, players = SolveVerifyCorrect(TRAINING), team(context)
     assert sorted(n.agent for n in needs(rules, players, PROBLEMS) if not n.fits) == short
     if not short:
-        require_room(rules, players, PROBLEMS)
+        await require_room(rules, players, PROBLEMS)
         return
     with pytest.raises(ConfigError, match=f"where the context holds {context}") as refusal:
-        require_room(rules, players, PROBLEMS)
+        await require_room(rules, players, PROBLEMS)
     assert sorted(set(re.findall(r"\w+_0", str(refusal.value)))) == short
     assert "a prompt of 193 tokens and may write 70, 263 in all" in str(refusal.value)
-    require_room(rules, team(context, overflow="unknown"), PROBLEMS)
+    await require_room(rules, team(context, overflow="unknown"), PROBLEMS)
 
 
-def test_other_rules_and_models_that_tell_nothing():
-    require_room(Solve(), {"solver_0": agent("solver", 151, 100)}, PROBLEMS)
+async def test_other_rules_and_models_that_tell_nothing():
+    await require_room(Solve(), {"solver_0": agent("solver", 151, 100)}, PROBLEMS)
     with pytest.raises(ConfigError, match="150"):
-        require_room(Solve(), {"solver_0": agent("solver", 150, 100)}, PROBLEMS)
+        await require_room(Solve(), {"solver_0": agent("solver", 150, 100)}, PROBLEMS)
     search = tree_search(agents=1, nodes=3)
     [need] = needs(search, {"solver_0": agent("solver", 999, 100)}, PROBLEMS)
     assert need.prompt == 50 + 100 + 1
     silent = {"solver_0": Solver(ScriptedModel(["4"]))}
     assert needs(Solve(), silent, PROBLEMS) == []
-    require_room(Solve(), silent, PROBLEMS)
+    await require_room(Solve(), silent, PROBLEMS)
     server = ScriptedModel(["4"])
     server.context = 4096  # as a server tells it: of the prompts nothing is known
     [bare] = needs(Solve(), {"solver_0": Solver(server)}, PROBLEMS)
     assert bare == Need("solver_0", 1, 4096, 4096) and not bare.fits
+
+
+async def test_a_model_that_has_to_ask_its_server_is_asked():
+    class Asking(Words):
+        async def learn_context(self):
+            self.context = 150
+
+    asking = agent("solver", None, 100)
+    asking.model = Asking(None)
+    assert needs(Solve(), {"solver_0": asking}, PROBLEMS) == []
+    with pytest.raises(ConfigError, match="where the context holds 150"):
+        await require_room(Solve(), {"solver_0": asking}, PROBLEMS)
+
+
+async def test_agents_in_other_processes_are_checked_there():
+    def make_game():
+        return Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
+
+    for fits, context in ((True, 263), (False, 262)):
+        worker, host = Worker(), EngineHost(lambda context=context: team(context))
+        await worker.setup(make_game, lambda context=context: team(context))
+        for check in (worker.require_room(PROBLEMS[1:]), host.require_room(make_game, PROBLEMS[1:])):
+            if fits:
+                await check
+                continue
+            with pytest.raises(ConfigError, match="263 in all, where the context holds 262"):
+                await check
 
 
 def test_an_evaluation_is_refused_before_it_starts_unless_it_is_told_to_leave_out():

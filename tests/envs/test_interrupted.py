@@ -8,6 +8,7 @@ from mars_env.envs.search_graders import VerifierGrader
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.envs.tree_search import search_visibility, tree_search
+from mars_env.envs.visibility import Visibility
 from mars_env.errors import ContextError
 from mars_env.evaluation import build_report
 from mars_env.evaluation.counts import count
@@ -154,6 +155,19 @@ async def test_a_verifier_of_a_search_that_was_cut_off_gives_no_score():
     assert (
         await VerifierGrader(Verifier(said), 3).grade(PROBLEM, "5")
     ).score == 0.5  # of those that were whole
+
+
+async def test_a_verifier_that_gives_fewer_reports_than_asked_for_is_no_score_of_0():
+    class Silent(Verifier):
+        async def act(self, observation, n, seed):
+            return []
+
+    rules = tree_search("training", agents=1, nodes=2)
+    visible = Visibility("verifier", VerifierGrader(Silent(Model()), 2))
+    searching = Game(rules, grader_for("math"), grower=SearchGrower, visibility=visible)
+    _, seen = await searching.grades(PROBLEM, rules.start(PROBLEM), Action("5"))
+    assert (seen.verdict, seen.score) == (Verdict.UNKNOWN, None)
+    assert "0 reports where 2 were asked for" in seen.reason
 
 
 async def test_reports_viewer_and_exports_tell_of_it(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import mars_env
 from mars_env.agents import ScriptedModel, make_agents
 from mars_env.envs import Game, Solve, SolveVerifyCorrect
-from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS
+from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS, team_outcome
 from mars_env.envs.search_graders import RewardModelGrader
 from mars_env.envs.selection import Highest, rated
 from mars_env.envs.visibility import Visibility
@@ -20,7 +20,11 @@ from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.report import build_report, console_text
 from mars_env.grading import grader_for
 from mars_env.rollout import Job, Store, collect, play_all, read_run
+from mars_env.rollout.pipeline import PipelineSettings, pipeline
 from mars_env.rollout.regrade import regrade
+from mars_env.trainers.advantages import AdvantageStats
+from mars_env.trainers.metrics import role_metrics
+from mars_env.trainers.openrlhf.rollouts.figures import training_figures
 from mars_env.types import Action, Completion, Grade, Problem, Ratings, Verdict
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
@@ -146,6 +150,42 @@ async def test_one_wrong_team_reward_leaves_the_others_as_they_are():
     (tree,) = await run(game, agents=team, problems=PROBLEMS[2:3])
     assert tree.turns[0].reward == 0.5 and REWARD_FAULT not in tree.turns[0].info
     assert tree.turns[1].reward is None and "'x' is not a number" in tree.turns[1].info[REWARD_FAULT]
+
+
+async def test_a_tree_that_a_fault_has_ended_has_no_team_rewards(tmp_path):
+    """Its chains end where the set-up ended them: nobody knows what its turns would have led to."""
+
+    class Gone:
+        policy = "gone"
+
+        async def act(self, observation, n, seed):
+            raise ModelError("the server is gone")
+
+    game = Game(SolveVerifyCorrect(), grader_for("math"), team_reward=team_outcome)
+    players = make_agents(ScriptedModel(["\\boxed{5}"]), game.rules.possible_agents)
+    (whole,) = await run(game, agents=players, problems=PROBLEMS[:1])
+    assert [turn.reward for turn in whole.turns] == [0.0] * len(whole.turns)
+    players["verifier_0"] = Gone()
+    (tree,) = await run(game, tmp_path / "run", agents=players, problems=PROBLEMS[:1])
+    assert tree.fault and [turn.grade.score for turn in tree.turns] == [0.0]
+    assert [turn.reward for turn in tree.turns] == [None]
+    assert read_run(tmp_path / "run").trees == (tree,)
+    assert [turn.reward for turn in (await regrade(tree, game)).turns] == [None]
+
+
+async def test_team_rewards_that_fail_are_counted_in_the_figures_of_training():
+    def team(tree):
+        return {turn.id: "half" if turn.role == "verifier" else 0.5 for turn in tree.turns}
+
+    game = Game(SolveVerifyCorrect(), grader_for("math"), team_reward=team)
+    players = make_agents(ScriptedModel(["\\boxed{4}\nCorrectness: Correct"]), game.rules.possible_agents)
+    steps = [[Job(problem) for problem in PROBLEMS]]
+    [batch] = [b async for b in pipeline(game, players, steps, PipelineSettings(), seed=0)]
+    roles = role_metrics(batch.groups, frozenset())
+    assert roles["verifier"]["reward_faults"] == roles["verifier"]["turns"] > 0
+    assert "reward_faults" not in roles["solver"] and roles["solver"]["reward"] == 0.5
+    figures = training_figures(batch, AdvantageStats(), (), waited=0.0, between=1.0)
+    assert figures["team/verifier/reward_faults"] == roles["verifier"]["turns"]
 
 
 @pytest.mark.parametrize("value", FINE, ids=repr)

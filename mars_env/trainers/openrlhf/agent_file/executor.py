@@ -13,7 +13,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
+from mars_env.evaluation.trees import system_right
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
@@ -24,7 +26,7 @@ from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import make_team
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Agent, Completion, Problem, Sampling, Tree
+from mars_env.types import Agent, Completion, Model, Problem, Sampling, Tree
 
 try:
     from openrlhf.utils.agent import AgentExecutorBase
@@ -55,7 +57,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         refuse(self._settings)
         self._config, self._rows = self._settings.config, self._settings.rows_per_tree()
         self._games = {TRAIN: self._settings.game(), EVALUATE: self._settings.evaluation_game()}
-        self._teams: dict[tuple[str, Sampling, int], dict[str, Agent]] = {}
+        self._teams: dict[tuple[str, Sampling, int], asyncio.Future[dict[str, Agent]]] = {}
         self._problems: dict[str, Mapping[str, Problem]] = {}
         self._calls: SharedCalls[dict[str, Any]] = SharedCalls()
         self._played = 0
@@ -81,7 +83,8 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
             llm_engine: The actor that this runs in; its `generate` takes and gives token ids.
 
         Raises:
-            ConfigError: The problem is not of the set, or a flag does not fit.
+            ConfigError: The problem is not of the set, a flag does not fit, or a prompt could leave less room
+                than its agent's limit (`mars_env.envs.contexts.require_room`).
         """
         if label not in (TRAIN, EVALUATE):
             raise ConfigError(
@@ -99,11 +102,11 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         filler = hf_tokenizer.eos_token_id or 0
         if label == TRAIN:
             require_trainable(sampling)
-        if (label, sampling, max_length) not in self._teams:  # others' models keep their connections
+        key = label, sampling, max_length
+        if key not in self._teams:  # made once: the models of others keep their connections
             model = EnginesModel([AgentFileEngine(llm_engine)], hf_tokenizer, max_length)
-            names = self._games[label].rules.possible_agents
-            self._teams[label, sampling, max_length] = make_team(self._settings, names, model, sampling)
-        team = self._teams[label, sampling, max_length]
+            self._teams[key] = asyncio.ensure_future(self._make_team(label, sampling, model))
+        team = await asyncio.shield(self._teams[key])
         if label == EVALUATE:
             row = await self._evaluate(problem, team, filler)
         else:
@@ -113,6 +116,13 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         if sampling_params.logprobs is None:  # OpenRLHF does not correct with them, and refuses them then
             row = row | {"rollout_log_probs": None}
         return row | {"prompt": prompt, "label": label, "images": None, "mm_train_inputs": None}
+
+    async def _make_team(self, label: str, sampling: Sampling, model: Model) -> dict[str, Agent]:
+        """Who plays; refused where a prompt could leave less room than an agent's limit."""
+        rules = self._games[label].rules
+        team = make_team(self._settings, rules.possible_agents, model, sampling)
+        await require_room(rules, team, list(self._problems[label].values()))
+        return team
 
     async def _train(
         self, problem: Problem, n: int, team: Mapping[str, Agent], temperature: float, filler: int
@@ -131,11 +141,9 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         """The row of an episode: its reward is whether the team's answer is right, NaN where nobody knows."""
         for _ in range(ATTEMPTS):
             tree = await self._play(EVALUATE, problem, team)
-            answer = next((turn for turn in tree.turns if turn.id == tree.final), None)
-            grade = None if answer is None else answer.grade
-            if tree.fault or (grade is not None and grade.score is None):
-                continue
-            return evaluation_row(_shown(tree), 0.0 if grade is None else float(grade.score or 0.0), filler)
+            right = system_right(tree)
+            if right is not None:
+                return evaluation_row(_shown(tree), float(right), filler)
         log.warning("problem %s could not be judged in %d attempts: %s", problem.id, ATTEMPTS, tree.fault)
         return evaluation_row(None, math.nan, filler)
 

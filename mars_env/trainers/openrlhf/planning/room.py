@@ -8,8 +8,11 @@ from typing import Any, cast
 
 from mars_env.agents.encoding import encode_prompt
 from mars_env.agents.requests import prompt_text
+from mars_env.envs import Game
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
+from mars_env.problems import ProblemSet
+from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import make_team
 from mars_env.types import Model, Prompt, Sampling, role_of
@@ -33,7 +36,7 @@ class _Reader:
 
 
 def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: str) -> None:
-    """Refuse flags under which a prompt can leave less room than a completion may need.
+    """Refuse flags under which a prompt can leave less room than a completion may need, evaluation included.
 
     Prompts are counted with the checkpoint's tokenizer where its folder is here; otherwise a word counts as
     one token, which is too few rather than too many.
@@ -46,18 +49,26 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
     Raises:
         ConfigError: They can; says the numbers.
     """
+    reader = cast(Model, _Reader(args.data.max_len, checkpoint))
+    run_sync(_require(settings.game(), settings.training_problems(), settings, args, reader))
+    if settings.eval_problems:
+        run_sync(_require(settings.evaluation_game(), settings.evaluation_problems(), settings, args, reader))
+
+
+async def _require(
+    game: Game, problems: ProblemSet, settings: TeamSettings, args: SimpleNamespace, reader: Model
+) -> None:
     limit = args.rollout.max_new_tokens or args.data.max_len
     sampling = Sampling(temperature=args.rollout.temperature, max_tokens=limit, overflow=settings.overflow)
-    rules = settings.game().rules
-    reader = cast(Model, _Reader(args.data.max_len, checkpoint))
-    team = make_team(settings.model_copy(update={"others": {}}), rules.possible_agents, reader, sampling)
+    names = game.rules.possible_agents
+    team = make_team(settings.model_copy(update={"others": {}}), names, reader, sampling)
     ours = {
         name: agent
         for name, agent in team.items()
         if name not in settings.others and role_of(name) not in settings.others
     }
     try:
-        require_room(rules, ours, settings.training_problems())
+        await require_room(game.rules, ours, problems)
     except ConfigError as error:
         raise ConfigError(
             f"--data.max_len and --rollout.max_new_tokens: {error} (here: --mars.overflow unknown)"

@@ -56,7 +56,7 @@ def ask(model, monkeypatch):
     """What OpenRLHF's engine does with an agent file: n calls with one object of sampling parameters."""
     monkeypatch.setattr(executor, "AgentFileEngine", MiniatureEngine)
 
-    async def ask(executor, prompt, label, n, **changes):
+    async def ask(executor, prompt, label, n, max_length=256, **changes):
         params = SimpleNamespace(
             **{"temperature": 0.85, "top_p": 1.0, "top_k": -1, "max_tokens": 24, "logprobs": 1, **changes}
         )
@@ -65,7 +65,7 @@ def ask(model, monkeypatch):
                 prompt=prompt,
                 label=label,
                 sampling_params=params,
-                max_length=256,
+                max_length=max_length,
                 hf_tokenizer=model.tokenizer,
                 llm_engine=model,
                 images=None,
@@ -128,6 +128,28 @@ async def test_an_answer_that_cannot_be_judged_is_not_wrong(ask):
     assert math.isnan(row["reward"])
 
 
+async def test_an_episode_without_an_answer_in_which_something_is_unknown_is_not_wrong(ask, monkeypatch):
+    executor = AgentExecutor(SETTINGS)
+    play = executor._play
+
+    async def played(*arguments):
+        tree = await play(*arguments)
+        unknown = replace(tree.turns[0], grade=Grade.unknown("lost"))
+        return replace(tree, final=None, turns=(unknown, *tree.turns[1:]))
+
+    prompt = SETTINGS.evaluation_problems()[0].id
+    monkeypatch.setattr(executor, "_play", played)
+    [row] = await ask(executor, prompt, "evaluate", 1)
+    assert math.isnan(row["reward"])
+
+    async def finished(*arguments):
+        return replace(await play(*arguments), final=None)
+
+    monkeypatch.setattr(executor, "_play", finished)
+    [row] = await ask(executor, prompt, "evaluate", 1)
+    assert row["reward"] == 0.0
+
+
 @pytest.mark.parametrize(
     ("prompt", "label", "n", "changes", "message"),
     [
@@ -135,6 +157,7 @@ async def test_an_answer_that_cannot_be_judged_is_not_wrong(ask):
         ("elsewhere/1", "train", ROWS, {}, "'elsewhere/1' is no problem of these settings"),
         ("first", "train", ROWS - 1, {}, "a tree of these settings has up to 12 samples"),
         ("first", "train", ROWS, {"top_p": 0.9}, "top_p must be 1"),
+        ("first", "train", ROWS, {"max_length": 162}, "163 in all, where the context holds 162"),
     ],
 )
 async def test_what_does_not_fit_is_refused(ask, prompt, label, n, changes, message):
