@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,4 +106,4 @@ def _is_path(name_or_path: str | Path) -> bool:
     if name_or_path in list_problem_sets() or is_module_name(name_or_path):
         return False
     path = Path(name_or_path)
-    return path.suffix in SUFFIXES or len(path.parts) > 1 or path.exists()
+    return path.suffix in SUFFIXES or len(path.parts) > 1 or os.path.exists(path)  # noqa: PTH110 (a path's own raises for a name that is too long)
