@@ -16,7 +16,7 @@ help:
 	@echo "make demo     train a miniature team with MarsRL and show the table (minutes)"
 	@echo "make test     lint, types, import rules, all light tests"
 	@echo "make test-engines  install vLLM for CPUs and test the real engines and servers (minutes)"
-	@echo "make prove-openrlhf  train the miniature through OpenRLHF, before and after, over seeds (an hour)"
+	@echo "make prove-openrlhf  train the miniature locally and through OpenRLHF, and compare (hours)"
 	@echo "make check    the same without the tests"
 	@echo "make extras   check that every optional extra, and the stack for GPUs, can be resolved"
 	@echo "make results  write docs/results.md from the ledgers"
@@ -47,8 +47,9 @@ test-engines: export HF_HUB_OFFLINE = 1
 test-engines: $(ENGINES)/installed
 	$(ENGINES)/bin/python -m pytest tests/engines -q --timeout 900
 
-prove-openrlhf: $(ENGINES)/installed
-	$(ENGINES)/bin/python benchmarks/openrlhf_proof.py
+prove-openrlhf: $(ENGINES)/installed $(VENV)/installed
+	$(ENGINES)/bin/python examples/replicate_openrlhf.py
+	$(BIN)/python examples/replicate_openrlhf.py --table
 
 $(ENGINES)/installed: pyproject.toml constraints-engines.txt scripts/install_engines.sh
 	scripts/install_engines.sh "$(PYTHON)" "$(ENGINES)" "$(TORCH)"
@@ -60,6 +61,7 @@ extras: $(VENV)/installed
 results: $(VENV)/installed
 	$(BIN)/python examples/replicate_marsrl.py --table
 	$(BIN)/python examples/replicate_mars2.py --table
+	$(BIN)/python examples/replicate_openrlhf.py --table
 
 $(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh
 	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)"

@@ -35,14 +35,15 @@ MINIATURE = {
 """OpenRLHF's flags for the miniature; those of value None stand alone."""
 
 
-def environment(address, paths=()):
-    """Of the processes of a run, which can import what lies in `paths`."""
+def environment(address, paths=(), float32=False):
+    """Of the processes of a run, which can import what lies in `paths`. OpenRLHF's own dtype is bfloat16."""
     found = [*map(str, (SHIM, *paths)), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **ENGINES,
         **os.environ,
         "PYTHONPATH": os.pathsep.join(found),
         "MARS_ENV_OPENRLHF_ON_CPU": "1",
+        "MARS_ENV_OPENRLHF_FLOAT32": str(int(float32)),
         "DS_ACCELERATOR": "cpu",
         "RAY_ADDRESS": address,
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -52,12 +53,12 @@ def environment(address, paths=()):
 
 
 @contextmanager
-def ray_on_cpus(gpus=4, paths=()):
+def ray_on_cpus(gpus=4, paths=(), float32=False):
     """A Ray of its own; gives the environment of those who join it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    env = environment(f"127.0.0.1:{port}", paths)
+    env = environment(f"127.0.0.1:{port}", paths, float32)
     ray = Path(sys.executable).with_name("ray")
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as sockets:
         head = subprocess.Popen(

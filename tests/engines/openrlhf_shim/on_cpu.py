@@ -2,6 +2,7 @@
 
 import importlib.abc
 import importlib.util
+import os
 import sys
 from datetime import timedelta
 
@@ -91,6 +92,39 @@ def vllm_gemm(module):
     module.dispatch_cpu_unquantized_gemm = dispatch_cpu_unquantized_gemm
 
 
+def weights_in_float32(module):
+    """OpenRLHF's trainer knows bfloat16 and float16 alone."""
+    import torch
+
+    module.convert_to_torch_dtype = lambda param_dtype: torch.float32
+
+
+def deepspeed_in_float32(module):
+    """DeepSpeed without bfloat16."""
+
+    def changed(configure):
+        def configured(*args, **kwargs):
+            config = configure(*args, **kwargs)
+            config["bf16"]["enabled"] = False
+            return config
+
+        return configured
+
+    module.get_train_ds_config = changed(module.get_train_ds_config)
+    module.get_eval_ds_config = changed(module.get_eval_ds_config)
+
+
+def engines_in_float32(module):
+    """OpenRLHF makes all engines with bfloat16."""
+    check = module.EngineArgs.__post_init__
+
+    def __post_init__(self):
+        self.dtype = "float32"
+        check(self)
+
+    module.EngineArgs.__post_init__ = __post_init__
+
+
 AFTER_IMPORT = {
     "torch": torch_,
     "deepspeed.ops.adam.fused_adam": fused_adam,
@@ -98,6 +132,12 @@ AFTER_IMPORT = {
     "openrlhf.utils.distributed_util": weight_sync_group,
     "openrlhf.trainer.ray.vllm_worker_wrap": engine_worker,
     "vllm.model_executor.layers.utils": vllm_gemm,
+}
+
+FLOAT32 = {
+    "openrlhf.utils.utils": weights_in_float32,
+    "openrlhf.utils.deepspeed.deepspeed_utils": deepspeed_in_float32,
+    "vllm.engine.arg_utils": engines_in_float32,
 }
 
 
@@ -139,4 +179,6 @@ class Finder(importlib.abc.MetaPathFinder):
 
 def install():
     """Change what is imported from now on."""
+    if os.environ.get("MARS_ENV_OPENRLHF_FLOAT32") == "1":
+        AFTER_IMPORT.update(FLOAT32)
     sys.meta_path.insert(0, Finder())

@@ -1,0 +1,349 @@
+"""MarsRL in miniature through OpenRLHF and with the local trainer, at equal problems, updates and limits.
+
+    make prove-openrlhf                                # runs what the ledger lacks (hours on two cores)
+    python examples/replicate_openrlhf.py --seeds 5 --arm local --arm synchronous   # needs OpenRLHF
+    python examples/replicate_openrlhf.py --table      # writes the part of docs/openrlhf.md
+    python examples/replicate_openrlhf.py --check 5    # plays a seed's local arm again, compares exactly
+    python examples/replicate_openrlhf.py --quick      # a few steps of each arm; nothing is kept
+
+The plan was committed before the first row: docs/results/plans/openrlhf.md. Ray, DeepSpeed and vLLM are real
+and run on CPUs; the replacements for a GPU are those of the tests. Rows go to docs/results/openrlhf.jsonl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import torch
+import typer
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+
+from mars_env.errors import ConfigError
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance, settings_hash
+from mars_env.evaluation.claims import Claim, claims_table
+from mars_env.evaluation.ledger import seeds_of
+from mars_env.evaluation.pages import write_part
+from mars_env.evaluation.plots import training_curves
+from mars_env.trainers.miniature import load
+from mars_env.trainers.miniature.experiment import ARMS, Trained, evaluate_team, figures_of, train_arm
+from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
+from mars_env.types import Tree
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+DOCS = ROOT / "docs"
+PLAN = DOCS / "results" / "plans" / "openrlhf.md"
+LEDGER = Ledger(DOCS / "results" / "openrlhf.jsonl")
+ROLES = ("solver", "verifier", "corrector")
+COLUMNS = {
+    "solver_accuracy": "Solver",
+    "system_accuracy": "System",
+    "verifier_precision": "Verifier precision",
+    "verifier_recall": "Verifier recall",
+    "fix_rate": "fixes",
+    "break_rate": "breaks",
+}
+HEADS = 32
+"""Width of attention heads that vLLM's kernels for CPUs know."""
+MICRO = 60
+ROWS_OF_A_PROBLEM = 72
+"""At most; a whole update is one optimizer step."""
+GROUPS_OF_A_PROBLEM = 7.7
+"""On average in earlier runs."""
+BOUND = 0.05
+"""OpenRLHF may be below the local trainer by so much."""
+
+console = Console(width=110)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to train.
+
+    Attributes:
+        title: In tables.
+        flags: OpenRLHF's, beside those that all ways have; None is the local trainer.
+        float32: Whether OpenRLHF computes in float32, which it has no flag for.
+    """
+
+    title: str
+    flags: Mapping[str, str | None] | None = field(default_factory=dict)
+    float32: bool = False
+
+
+STALE: Final[Mapping[str, str | None]] = {"--train.async_enable": None, "--mars.staleness": "1"}
+PARTIAL: Final[Mapping[str, str | None]] = {**STALE, "--train.partial_rollout_enable": None}
+LOCAL = "local"
+WAYS: Final[Mapping[str, Way]] = {
+    LOCAL: Way("the local trainer", None),
+    "synchronous": Way("OpenRLHF, synchronous, bfloat16"),
+    "asynchronous": Way("OpenRLHF, asynchronous, bfloat16", STALE),
+    "partial rollouts": Way("OpenRLHF, asynchronous with partial rollouts, bfloat16", PARTIAL),
+    "synchronous, float32": Way("OpenRLHF, synchronous, float32", {}, float32=True),
+    "partial rollouts, float32": Way(
+        "OpenRLHF, asynchronous with partial rollouts, float32", PARTIAL, float32=True
+    ),
+}
+CLAIMS = tuple(
+    Claim(f"{name} above {LOCAL}: {figure.split('_')[0].capitalize()}", name, figure, LOCAL)
+    for figure in ("system_accuracy", "solver_accuracy")
+    for name in WAYS
+    if name != LOCAL
+)
+
+
+def helpers() -> Any:
+    """What stands in for a GPU; it belongs to the tests."""
+    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+    import openrlhf_on_cpu
+
+    return openrlhf_on_cpu
+
+
+def flags_of(way: Way, seed: int, recipe: Recipe, folder: Path) -> dict[str, str | None]:
+    """The recipe under OpenRLHF's names."""
+    run, train = recipe.marsrl, recipe.marsrl.train
+    assert run.rollouts is not None
+    groups = {"--mars.groups_per_update": str(round(GROUPS_OF_A_PROBLEM * run.problems_per_step))}
+    return {
+        **helpers().MINIATURE,
+        "--mars.env": recipe.environment,
+        "--mars.options": '{"schedule": "training"}',
+        "--mars.problem_options": f'{{"split": "train", "seed": {seed}}}',
+        "--mars.problems": str(run.steps * run.problems_per_step),
+        "--mars.agents": "mars_env.trainers.miniature.agents:team",
+        "--mars.group": str(run.rollouts.group),
+        "--mars.branches": str(run.rollouts.branches),
+        "--mars.sampling": run.rollouts.sampling,
+        "--mars.seed": str(seed),
+        "--mars.record": str(folder / "record"),
+        "--rollout.batch_size": str(run.problems_per_step),
+        "--rollout.temperature": str(recipe.temperature),
+        "--rollout.micro_batch_size": str(MICRO),
+        "--train.micro_batch_size": str(MICRO),
+        "--train.batch_size": str(ROWS_OF_A_PROBLEM * run.problems_per_step),
+        "--train.seed": str(seed),
+        "--actor.adam.lr": str(train.learning_rate),
+        "--actor.adam.betas": " ".join(map(str, train.betas)),
+        "--actor.lr_scheduler": "constant_with_warmup",
+        "--actor.lr_warmup_ratio": str(train.warmup_updates / run.steps),
+        "--actor.max_norm": str(train.max_grad_norm),
+        "--logger.tensorboard_dir": str(folder / "board"),
+        "--ckpt.path": str(folder / "checkpoints"),
+        "--ckpt.output_dir": str(folder / "model"),
+        "--actor.model_name_or_path": str(folder / "start"),
+        **(way.flags or {}),
+        **(groups if "--mars.staleness" in (way.flags or {}) else {}),
+    }
+
+
+def settings(recipe: Recipe = RECIPE) -> str:
+    """The hash of everything that decides a result except arm and seed."""
+    ways = {
+        name: {"flags": flags_of(way, 0, recipe, Path()), "float32": way.float32}
+        for name, way in WAYS.items()
+        if way.flags is not None
+    }
+    return settings_hash({"recipe": recipe.model_dump(mode="json"), "ways": ways})
+
+
+Curves = dict[str, list[float | None]]
+"""Mean reward by role, for each update."""
+
+
+def locally(seed: int, recipe: Recipe) -> tuple[Trained, dict[str, float], Curves]:
+    """Train with the local trainer."""
+    [arm] = [arm for arm in ARMS if arm.name == "all"]
+    trained = asyncio.run(train_arm(arm, seed, recipe))
+    rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
+    return trained, {"updates": float(len(trained.history))}, rewards
+
+
+def through_openrlhf(
+    way: Way, seed: int, recipe: Recipe, folder: Path
+) -> tuple[Trained, dict[str, float], Curves]:
+    """Train with OpenRLHF, in processes of its own."""
+    from mars_env.agents.widening import widen_heads
+    from mars_env.trainers.openrlhf.rollouts.record import UPDATES, read_lines
+
+    folder.mkdir(parents=True, exist_ok=True)
+    start = load()
+    widen_heads(start.module, HEADS).float().save_pretrained(folder / "start")
+    start.tokenizer.save_pretrained(folder / "start")
+    cpu = helpers()
+    with cpu.ray_on_cpus(float32=way.float32) as env, (folder / "log.txt").open("w") as log:
+        command = cpu.command(flags_of(way, seed, recipe, folder))
+        done = subprocess.run(command, env=env, stdout=log, stderr=log, cwd=folder)
+    if done.returncode:
+        raise ConfigError(f"OpenRLHF ended with code {done.returncode}; its output is {folder / 'log.txt'}")
+    steps = [figures for _, figures in sorted(cpu.logged(folder / "board", "train").items())]
+    updates = read_lines(folder / "record" / UPDATES)
+    counts = {
+        "updates": float(len(updates)),
+        "oldest": float(max((age for update in updates for age in update["ages"]), default=0)),
+        "vllm_kl_most": max(abs(step["vllm_kl"]) for step in steps),
+        "idle_share": sum(step["pipeline/idle_share"] for step in steps) / len(steps),
+        "interrupted": sum(step.get(f"team/{role}/interrupted", 0.0) for step in steps for role in ROLES),
+    }
+    model = load(folder / "model")
+    model.module.float()
+    rewards = {role: [step.get(f"team/{role}/reward") for step in steps] for role in ROLES}
+    return Trained(dict.fromkeys(ROLES, model), ()), counts, rewards
+
+
+def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = RECIPE) -> LedgerRow:
+    """Train one way, then evaluate on the seed's held-out problems."""
+    began, plan = time.perf_counter(), plan_commit()
+    way = WAYS[name]
+    if way.flags is None:
+        trained, counts, rewards = locally(seed, recipe)
+    else:
+        folder = out / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+        trained, counts, rewards = through_openrlhf(way, seed, recipe, folder)
+    trained_in = time.perf_counter() - began
+    trees: list[Tree] = asyncio.run(evaluate_team(trained, seed, recipe))
+    found = figures_of(trees)
+    figures = {figure: found[figure].value for figure in (*COLUMNS, "tokens") if figure in found}
+    return LedgerRow(
+        arm=name,
+        seed=seed,
+        commit=origin.commit,
+        versions=origin.versions,
+        settings=settings(recipe),
+        seconds=round(time.perf_counter() - began, 1),
+        figures={figure: value for figure, value in (figures | counts).items() if value is not None},
+        detail={
+            "plan": plan,
+            "problems": len(trees),
+            "seconds_of_training": round(trained_in, 1),
+            "rewards": rewards,
+        },
+    )
+
+
+def plan_commit() -> str:
+    """The commit of the plan.
+
+    Raises:
+        ConfigError: The plan is not committed.
+    """
+    command = ["git", "log", "-1", "--format=%H", "--", str(PLAN)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    if not found:
+        raise ConfigError(f"{PLAN.name} is not committed: a plan comes before its rows")
+    return found
+
+
+def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, list[tuple[float, float]]]:
+    """A role's mean reward over training, by arm: means over seeds and over equal parts of the run."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name in WAYS:
+        by_part: dict[int, list[float]] = defaultdict(list)
+        for row in rows:
+            if row.arm == name:
+                rewards = row.detail["rewards"][role]
+                for update, reward in enumerate(rewards):
+                    if reward is not None:
+                        by_part[update * parts // len(rewards)].append(reward)
+        points = [(100 * (n + 0.5) / parts, sum(v) / len(v)) for n, v in sorted(by_part.items())]
+        if points:
+            found[name] = points
+    return found
+
+
+def page(rows: Sequence[LedgerRow]) -> str:
+    """The part of docs/openrlhf.md that is made of rows."""
+    names = [name for name in WAYS if any(row.arm == name for row in rows)]
+    templates = Environment(
+        loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
+    )  # Markdown, so nothing is escaped
+    return templates.get_template("openrlhf_results.md.jinja").render(
+        arms=arms_table(rows, names, COLUMNS),
+        titles={name: WAYS[name].title for name in names},
+        differences=claims_table(rows, CLAIMS) if len(names) > 1 else "",
+        counts={name: [(row.seed, row.figures) for row in rows if row.arm == name] for name in names},
+        minutes=sorted(round(row.seconds / 60) for row in rows),
+        problems=rows[0].detail["problems"],
+        plans=sorted({row.detail["plan"][:8] for row in rows}),
+        origins=origins(rows),
+        bound=round(100 * BOUND),
+    )
+
+
+def write_page() -> None:
+    """Make the part of docs/openrlhf.md and its plots from the ledger's rows of the present settings."""
+    rows = LEDGER.rows(settings())
+    if not rows:
+        raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
+    write_part(DOCS / "openrlhf.md", "openrlhf", page(rows))
+    for role in ROLES:
+        plot = training_curves(
+            curves(rows, role), ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates"
+        )
+        (DOCS / "results" / f"openrlhf-{role}.svg").write_bytes(plot)
+    console.print(f"wrote {DOCS / 'openrlhf.md'}", highlight=False)
+
+
+def check(seed: int, out: Path) -> bool:
+    """Play the local arm of a seed again. Rollouts on vLLM depend on timing, so other arms do not repeat."""
+    stored = [row for row in LEDGER.rows(settings()) if (row.arm, row.seed) == (LOCAL, seed)]
+    if not stored:
+        raise ConfigError(f"the ledger holds no row of {LOCAL!r}, seed {seed}")
+    then, now = stored[0].figures, play(LOCAL, seed, provenance(allow_dirty=True), out).figures
+    differs = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+    shown = f"differs in {', '.join(differs)}" if differs else "the same"
+    console.print(f"{LOCAL}, seed {seed}: {shown}", highlight=False)
+    return not differs
+
+
+def main(
+    seeds: Annotated[str, typer.Option(help='E.g. "5-7"; what the ledger holds is not run again.')] = "5-7",
+    arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Logs, checkpoints; by default for this run.")] = None,
+    table: Annotated[bool, typer.Option("--table", help="Only write the part of docs/openrlhf.md.")] = False,
+    check_seed: Annotated[int | None, typer.Option("--check", help="Play a local arm again.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Two steps of each arm; nothing is kept.")] = False,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
+    ] = False,
+) -> None:
+    """Train the miniature locally and through OpenRLHF, and compare."""
+    torch.set_num_threads(1)
+    unknown = sorted(set(arm or ()) - set(WAYS))
+    if unknown:
+        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(WAYS)}")
+    names = [name for name in WAYS if not arm or name in arm]
+    with tempfile.TemporaryDirectory() as folder:
+        place = (out or Path(folder)).absolute()
+        if check_seed is not None:
+            raise typer.Exit(0 if check(check_seed, place) else 1)
+        if quick:
+            origin = provenance(allow_dirty=True)  # nothing is kept
+            rows = [play(name, seeds_of(seeds)[0], origin, place, QUICK) for name in names]
+            console.print(page(rows), highlight=False, markup=False)
+            return
+        if not table:
+            origin = provenance(allow_dirty=allow_dirty)
+            owed = LEDGER.missing(names, seeds_of(seeds), settings())
+            for name, seed in sorted(owed, key=lambda pair: pair[1]):  # seed by seed
+                row = play(name, seed, origin, place)
+                LEDGER.append(row)
+                solver, system = (100 * row.figures[f"{who}_accuracy"] for who in ("solver", "system"))
+                shown = f"{name}, seed {seed}: Solver {solver:.1f}, System {system:.1f}, {row.seconds:.0f} s"
+                console.print(shown, highlight=False)
+            return  # the page's plots need matplotlib, which engines do without
+    write_page()
+
+
+if __name__ == "__main__":
+    typer.run(main)
