@@ -55,7 +55,7 @@ COLUMNS = {
 }
 HEADS = 32
 """Width of attention heads that vLLM's kernels for CPUs know."""
-MICRO = 60
+MICRO = 48
 ROWS_OF_A_PROBLEM = 72
 """At most; a whole update is one optimizer step."""
 GROUPS_OF_A_PROBLEM = 7.7
@@ -287,9 +287,10 @@ def write_page() -> None:
         raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
     write_part(DOCS / "openrlhf.md", "openrlhf", page(rows))
     for role in ROLES:
-        plot = training_curves(
-            curves(rows, role), ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates"
-        )
+        lines = curves(rows, role)
+        if not lines:
+            continue
+        plot = training_curves(lines, ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates")
         (DOCS / "results" / f"openrlhf-{role}.svg").write_bytes(plot)
     console.print(f"wrote {DOCS / 'openrlhf.md'}", highlight=False)
 
