@@ -173,12 +173,12 @@ def through_openrlhf(
     way: Way, seed: int, recipe: Recipe, folder: Path
 ) -> tuple[Trained, dict[str, float], Curves]:
     """Train with OpenRLHF, in processes of its own."""
-    from mars_env.agents.widening import widen_heads
+    from mars_env.agents.head_padding import pad_heads
     from mars_env.trainers.openrlhf.rollouts.record import UPDATES, read_lines
 
     folder.mkdir(parents=True, exist_ok=True)
     start = load()
-    widen_heads(start.module, HEADS).float().save_pretrained(folder / "start")
+    pad_heads(start.module, HEADS).float().save_pretrained(folder / "start")
     start.tokenizer.save_pretrained(folder / "start")
     cpu = helpers()
     with cpu.ray_on_cpus(float32=way.float32) as env, (folder / "log.txt").open("w") as log:
