@@ -6,12 +6,14 @@ import os
 import sys
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mars_env.agents import ScriptedModel, make_agents
 from mars_env.cli.export import _game
 from mars_env.envs import Game, Solve
 from mars_env.errors import ConfigError, MarsError, StoreError
-from mars_env.evaluation import write_page
+from mars_env.evaluation import build_report, write_page
 from mars_env.evaluation.viewer import render_page
 from mars_env.files import open_new, open_regular, whole
 from mars_env.grading import grader_for
@@ -240,3 +242,65 @@ async def test_settings_that_do_not_fit_are_one_sentence(run, title, settings):
     with pytest.raises(ConfigError) as raised:
         _game(read_run(run), None, {})
     assert "\n" not in str(raised.value) and "http" not in str(raised.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(value, path=()):
+    """Where a value can be changed: the keys on the way to each part of it."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield from places(part, (*path, key))
+
+
+def changed(value, path, new):
+    """The value with one part of it replaced."""
+    if not path:
+        return new
+    copied = copy.copy(value)
+    copied[path[0]] = changed(value[path[0]], path[1:], new)
+    return copied
+
+
+def read_or_refused(run):
+    """What a reader, a page and a resumed run make of it: trees, or one sentence."""
+    try:
+        trees = read_run(run).trees
+        finished_trees(run)
+        render_page(trees, title="t")
+        build_report(trees, title="t", problem_set="p", generated=False).json_text()
+    except MarsError as error:
+        assert "\n" not in str(error) and len(str(error)) < 1000
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), name=st.sampled_from(FILES))
+def test_any_part_of_a_row_may_be_anything(run, data, name):
+    rows = rows_of(run, name)
+    number = data.draw(st.integers(0, len(rows) - 1))
+    path = data.draw(st.sampled_from(list(places(rows[number]))))
+    before = (run / f"{name}.jsonl").read_bytes()
+    write_rows(run, name, [*rows[:number], changed(rows[number], path, data.draw(JSON)), *rows[number + 1 :]])
+    try:
+        read_or_refused(run)
+    finally:
+        (run / f"{name}.jsonl").write_bytes(before)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), name=st.sampled_from([f"{name}.jsonl" for name in FILES] + ["manifest.json"]))
+def test_damaged_files_are_read_or_refused(run, data, name):
+    before = (run / name).read_bytes()
+    start = data.draw(st.integers(0, len(before)))
+    end = data.draw(st.integers(start, min(len(before), start + 40)))
+    (run / name).write_bytes(before[:start] + data.draw(st.binary(max_size=8)) + before[end:])
+    try:
+        read_or_refused(run)
+    finally:
+        (run / name).write_bytes(before)

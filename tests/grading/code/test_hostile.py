@@ -4,9 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mars_env.errors import SandboxError
-from mars_env.grading.code.grader import CodeGrader
+from mars_env.grading.code import values
+from mars_env.grading.code.compare import values_match
+from mars_env.grading.code.grader import CodeGrader, _read_sent
 from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Limits
 from mars_env.types import Verdict
@@ -100,3 +104,26 @@ def test_hostile_programs_are_wrong(grader, problem, program):
 def test_honest_programs_are_correct(grader, problem, program):
     grade = asyncio.run(grader.grade(problem, program))
     assert grade.verdict is Verdict.CORRECT, grade
+
+
+RESULTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.binary(max_size=80), RESULTS)
+def test_whatever_bytes_a_program_sends_are_no_right_result(data, expected):
+    sent = _read_sent(data, [expected], None)
+    assert not sent.right and sent.kind in ("", "result", "raised")
+
+
+@given(RESULTS, st.data())
+def test_a_damaged_result_is_right_only_if_it_still_says_the_same(value, data):
+    packet = bytearray(values.encode(("result", value)))
+    packet[data.draw(st.integers(0, len(packet) - 1))] = data.draw(st.integers(0, 255))
+    sent = _read_sent(bytes(packet), [value], None)
+    if sent.right:
+        kind, still = values.decode(bytes(packet), hashed=False)
+        assert kind == "result" and values_match(value, still)
