@@ -118,7 +118,7 @@ def make_env(
     return MarsEnv(game, chosen, name=env_spec.id, render_mode=render_mode)
 
 
-def evaluate(
+def evaluate(  # public edge: friendly keywords, each with a default
     env_id: str | EnvSpec,
     *,
     agents: Team,

@@ -52,7 +52,7 @@ class HFModel:
         ConfigError: If the checkpoint cannot be loaded.
     """
 
-    def __init__(
+    def __init__(  # public edge: friendly keywords, each with a default
         self,
         model: str | Path | tuple[Any, Any],
         *,

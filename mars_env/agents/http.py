@@ -7,6 +7,7 @@ import json
 import random
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import aiohttp
@@ -103,7 +104,7 @@ class HTTPModel:
         HTTPModel('qwen3', ['http://localhost:8000/v1'])
     """
 
-    def __init__(
+    def __init__(  # public edge: friendly keywords, each with a default
         self,
         base_url: str | Sequence[str],
         model: str,
@@ -289,17 +290,7 @@ class HTTPModel:
 
     async def _call(self, chat: bool, head: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
         """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
-        tail = sampling_fields(
-            n,
-            sampling.temperature,
-            sampling.top_p,
-            sampling.top_k,
-            sampling.max_tokens,
-            sampling.stop,
-            chat,
-            self._exact,
-            self._limit_field,
-        )
+        tail = sampling_fields(n, replace(sampling, seed=None), chat, self._exact, self._limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         body = f"{head}{tail}{seed}}}".encode()
         link = self._links.open or await self._links.connect()

@@ -21,23 +21,26 @@ _MOST_ERROR = 65_536
 
 
 @lru_cache(maxsize=256)
-def sampling_fields(
-    n: int,
-    temperature: float,
-    top_p: float,
-    top_k: int,
-    max_tokens: int,
-    stop: tuple[str, ...],
-    chat: bool,
-    exact: bool,
-    limit_field: str,
-) -> str:
-    """The sampling fields of a request but for the seed: the same text for many requests."""
-    fields: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, limit_field: max_tokens}
-    if stop:
-        fields["stop"] = list(stop)
-    if top_k or exact:
-        fields["top_k"] = top_k
+def sampling_fields(n: int, sampling: Sampling, chat: bool, exact: bool, limit_field: str) -> str:
+    """The sampling fields of a request except the seed: the same text for many requests, so it is cached.
+
+    Args:
+        n: How many samples.
+        sampling: How to sample; without its seed, which would make every call a new one.
+        chat: Whether the request is a chat.
+        exact: Whether token ids and log-probabilities are asked for.
+        limit_field: Name of the field that limits the tokens.
+    """
+    fields: dict[str, Any] = {
+        "n": n,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        limit_field: sampling.max_tokens,
+    }
+    if sampling.stop:
+        fields["stop"] = list(sampling.stop)
+    if sampling.top_k or exact:
+        fields["top_k"] = sampling.top_k
     if exact:
         fields |= {"return_token_ids": True, "logprobs": True if chat else 1}
     return json.dumps(fields)[1:-1]

@@ -85,7 +85,7 @@ class Recorder:
         StoreError: The directory holds another run.
     """
 
-    def __init__(
+    def __init__(  # public edge: friendly keywords, each with a default
         self,
         upstream: str,
         out: str | Path,

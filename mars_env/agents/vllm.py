@@ -56,7 +56,7 @@ class VLLMModel:
         ConfigError: If the checkpoint cannot be loaded, or vLLM refuses a setting.
     """
 
-    def __init__(
+    def __init__(  # public edge: friendly keywords, each with a default
         self,
         model: str | Path,
         *,

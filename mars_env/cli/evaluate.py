@@ -25,7 +25,7 @@ from mars_env.trainers.metrics import TensorBoardLogger
 from mars_env.types import Tree
 
 
-def evaluate(
+def evaluate(  # public edge: one parameter is one option of the command
     env_id: Annotated[
         str, typer.Argument(help="E.g. aime-solve-verify-correct, or my_module:my-set-my-rules.")
     ],

@@ -26,7 +26,7 @@ from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, wr
 from mars_env.types import Message, Observation, Turn, role_of
 
 
-def export(
+def export(  # public edge: one parameter is one option of the command
     run: Annotated[Path, typer.Argument(help="Directory of a stored run.")],
     out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, or .parquet for the flat table.")],
     format: Annotated[

@@ -21,7 +21,7 @@ from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
 from mars_env.sync import run_sync
 
 
-def record(
+def record(  # public edge: one parameter is one option of the command
     upstream: Annotated[str, typer.Option(help="The engine, such as http://localhost:8000/v1.")],
     out: Annotated[Path, typer.Option(help="Directory of the run; one that exists is continued.")],
     port: Annotated[int, typer.Option(help="Port to serve on; 0 for any.")] = 8100,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mars_env.trainers import RunSettings
 
 
-def train(
+def train(  # public edge: one parameter is one option of the command
     env_id: Annotated[
         str,
         typer.Argument(

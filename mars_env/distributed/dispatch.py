@@ -63,7 +63,7 @@ class Post(Protocol):
         ...
 
 
-async def dispatch(
+async def dispatch(  # as `play_all`, which it takes the place of on a cluster
     posts: Sequence[Post],
     jobs: Iterable[Job],
     run: Run,

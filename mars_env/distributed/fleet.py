@@ -149,7 +149,7 @@ class Fleet:
                     return starting[task].actor
         return None
 
-    async def play_all(
+    async def play_all(  # public edge: one keyword for each thing that can be chosen, with a default
         self,
         jobs: Iterable[Job],
         *,

@@ -12,7 +12,7 @@ from pettingzoo import AECEnv
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Grower, Node
-from mars_env.envs.play import conclude, judge
+from mars_env.envs.play import Act, conclude, judge
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.spaces import UnicodeText
 from mars_env.errors import ConfigError
@@ -132,7 +132,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
 
         acted = action if isinstance(action, Action) else Action(action)
         order, path = self._order, self._path(self._order.parent)
-        node = run_sync(judge(self.game, self.problem, self._tree_id, order, 0, acted, path))
+        node = run_sync(judge(self.game, self.problem, self._tree_id, order, 0, Act(acted), path))
         turn = node.turn
         assert turn is not None
         self._turns.append(turn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mars_env.checks import count
@@ -18,17 +19,23 @@ from mars_env.types import Action, Problem, Tree, Turn
 log = logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Act:
+    """An agent's action, with what a turn records of it: which weights acted, and for how long."""
+
+    action: Action
+    policy: str = ""
+    seconds: float = 0.0
+
+
 async def judge(
     game: Game,
     problem: Problem,
     tree: str,
     expansion: Expansion,
     index: int,
-    action: Action,
+    act: Act,
     path: Sequence[Turn],
-    *,
-    policy: str = "",
-    seconds: float = 0.0,
 ) -> Node:
     """The node that one action of an expansion leads to: graded, rewarded, applied.
 
@@ -36,14 +43,12 @@ async def judge(
         game: What is played.
         problem: The problem of the tree.
         tree: Id of the tree.
-        expansion: The order that the action fulfils.
+        expansion: The expansion that the action is a part of.
         index: Which of the expansion's turns this is.
-        action: What the agent did.
+        act: What the agent did.
         path: The turns from the root down to the expansion's parent.
-        policy: Name of the weights that acted.
-        seconds: How long the agent took.
     """
-    state = expansion.parent.state
+    action, state = act.action, expansion.parent.state
     info = {**game.rules.note(state, action), **expansion.note}
     grade, search_grade = await game.grades(problem, state, action)
     search_score, visible = record(game.visibility, search_grade)
@@ -54,13 +59,13 @@ async def judge(
         "parent_id": expansion.parent.turn.id if expansion.parent.turn else None,
         "group_id": expansion.group,
         "agent": expansion.agent,
-        "policy": policy,
+        "policy": act.policy,
         "problem_id": problem.id,
         "action": action,
         "grade": grade,
         "search_score": search_score,
         "info": info,
-        "seconds": seconds,
+        "seconds": act.seconds,
     }
     reward, why = await game.reward(Turn(**known), path, problem)
     if why:

@@ -98,7 +98,7 @@ class Report(BaseModel):
         return json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"  # ASCII
 
 
-def build_report(
+def build_report(  # public edge: friendly keywords, each with a default
     trees: Sequence[Tree],
     *,
     title: str,

@@ -59,7 +59,7 @@ def _template() -> tuple[jinja2.Template, str, str]:
     return environment.from_string(page), style, script
 
 
-def render_page(
+def render_page(  # public edge: friendly keywords, each with a default
     trees: Sequence[Tree],
     *,
     title: str,

@@ -17,7 +17,7 @@ from typing import Protocol
 from mars_env.checks import check_action
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
-from mars_env.envs.play import conclude, judge
+from mars_env.envs.play import Act, conclude, judge
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ContextError, MarsError, ModelError
@@ -73,7 +73,7 @@ def open_gate(job: Job, order: Expansion) -> AbstractAsyncContextManager[object]
     return nullcontext()
 
 
-async def play(
+async def play(  # public edge: one keyword for each thing that can be chosen, with a default
     game: Game,
     agents: Mapping[str, Agent],
     job: Job,
@@ -127,7 +127,7 @@ async def play(
     return with_rewards(tree, team_rewards)
 
 
-async def play_all(
+async def play_all(  # public edge: one keyword for each thing that can be chosen, with a default
     game: Game,
     agents: Mapping[str, Agent],
     jobs: Iterable[Job],
@@ -255,7 +255,7 @@ class _Player:
             return None
         seconds = perf_counter() - began
         judging = [
-            judge(game, problem, self._job.tree, order, i, action, path, policy=agent.policy, seconds=seconds)
+            judge(game, problem, self._job.tree, order, i, Act(action, agent.policy, seconds), path)
             for i, action in enumerate(actions)
         ]
         nodes = [await judging[0]] if n == 1 else list(await asyncio.gather(*judging))

@@ -86,7 +86,7 @@ class UpdateBatch:
     dropped: int = 0
 
 
-async def pipeline(
+async def pipeline(  # public edge: one keyword for each thing that can be chosen, with a default
     game: Game,
     agents: Mapping[str, Agent],
     steps: Iterable[Sequence[Job]],

@@ -61,7 +61,7 @@ class TeamRollouts:
         (72, 100)
     """
 
-    def __init__(
+    def __init__(  # public edge: friendly keywords, each with a default
         self,
         game: Game,
         agents: Mapping[str, Agent],

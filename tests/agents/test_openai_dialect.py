@@ -43,12 +43,14 @@ def test_what_is_no_answer_raises(payload):
 
 
 def test_requests_hold_what_was_asked_and_no_more():
-    fields = json.loads("{" + sampling_fields(2, 0.5, 1.0, 0, 7, ("#",), True, True, "max_tokens") + "}")
+    fields = json.loads(
+        "{" + sampling_fields(2, Sampling(0.5, max_tokens=7, stop=("#",)), True, True, "max_tokens") + "}"
+    )
     assert fields == {
         **{"n": 2, "temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 7, "stop": ["#"]},
         **{"return_token_ids": True, "logprobs": True},
     }
-    plain = json.loads("{" + sampling_fields(1, 1.0, 1.0, 0, 7, (), False, False, "limit") + "}")
+    plain = json.loads("{" + sampling_fields(1, Sampling(max_tokens=7), False, False, "limit") + "}")
     assert plain == {"n": 1, "temperature": 1.0, "top_p": 1.0, "limit": 7}
     assert json.loads(messages_json([{"role": "user", "content": "é", "name": "x"}])) == [
         {"role": "user", "content": "é"}

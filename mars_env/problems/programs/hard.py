@@ -1,4 +1,7 @@
-"""Level 3: an algorithm, or several steps that must fit together."""
+"""Level 3: an algorithm, or several steps that must fit together.
+
+The file is long because it is a list: one template after another, each on its own.
+"""
 
 from __future__ import annotations
 

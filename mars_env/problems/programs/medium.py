@@ -1,4 +1,7 @@
-"""Level 2: a known technique, or care with several cases."""
+"""Level 2: a known technique, or care with several cases.
+
+The file is long because it is a list: one template after another, each on its own.
+"""
 
 from __future__ import annotations
 
