@@ -33,7 +33,7 @@ _COMMANDS = {
     "view": ("mars_env.cli.runs:view", "Write a run as one HTML page that needs no network."),
     "export": (
         "mars_env.cli.export:export",
-        "Write a run as supervised examples (sft), preference pairs (dpo), or a flat table (parquet).",
+        "Write a run as supervised examples (sft), preference pairs (dpo), samples, or a table (parquet).",
     ),
     "record": (
         "mars_env.cli.record:record",

@@ -21,7 +21,7 @@ from mars_env.envs import Game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.lazy import resolve
-from mars_env.rollout import Run, read_run
+from mars_env.rollout import Run, groups_of, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
 from mars_env.types import Message, Observation, Turn, role_of
 
@@ -30,8 +30,11 @@ def export(  # public edge: one parameter is one option of the command
     run: Annotated[Path, typer.Argument(help="Directory of a stored run.")],
     out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, or .parquet for the flat table.")],
     format: Annotated[
-        Literal["sft", "dpo", "parquet"],
-        typer.Option(help="Right turns; pairs of a right and a wrong turn on the same prompt; all turns."),
+        Literal["sft", "dpo", "samples", "parquet"],
+        typer.Option(
+            help="Right turns; pairs of a right and a wrong turn on the same prompt; what a trainer needs of "
+            "each completion, with its advantage; all turns."
+        ),
     ] = "sft",
     role: Annotated[list[str] | None, typer.Option(help="Only turns of this role; repeatable.")] = None,
     least: Annotated[
@@ -48,8 +51,15 @@ def export(  # public edge: one parameter is one option of the command
         str | None, typer.Option("--env", help="The environment, where the run does not say.")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of its rules, name=value.")] = None,
+    advantage: Annotated[
+        Literal["group_normalised", "mean_centred", "leave_one_out"],
+        typer.Option(help="How samples are compared in their groups."),
+    ] = "group_normalised",
+    skip_untrainable: Annotated[
+        bool, typer.Option(help="Leave samples without token ids or log-probabilities out.")
+    ] = False,
 ) -> None:
-    """Write a run as supervised examples (sft), preference pairs (dpo), or a flat table (parquet).
+    """Write a run as supervised examples (sft), preference pairs (dpo), samples, or a table (parquet).
 
     Prompts are those of the library's own agents, as messages; --tokenizer gives the exact prompts of runs
     that recorded token ids, and --prompt those of agents of your own.
@@ -57,7 +67,15 @@ def export(  # public edge: one parameter is one option of the command
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
     stored = read_run(run)
-    if format == "parquet":
+    if format == "samples":
+        from mars_env.trainers.config import TrainConfig
+        from mars_env.trainers.sample_files import write_samples
+        from mars_env.trainers.samples import turn_samples
+
+        config = TrainConfig(advantage=advantage, train_roles=tuple(role) if role else None)
+        samples = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
+        number = write_samples(out, samples)
+    elif format == "parquet":
         number = write_parquet(turn_rows(stored.trees), out)
     else:
         rows = (sft_rows if format == "sft" else dpo_rows)(

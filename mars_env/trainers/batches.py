@@ -1,8 +1,8 @@
-"""From turns to tensors: the completions to train on, padded batches, micro-batches in a token budget."""
+"""From samples to tensors: padded batches, micro-batches in a token budget."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
@@ -12,17 +12,8 @@ import torch
 from torch import Tensor
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.advantages import TurnKey
-from mars_env.trainers.samples import trained_turns
-from mars_env.types import Completion, Group, Sampling
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One completion to train on, with its turn's advantage."""
-
-    completion: Completion
-    advantage: float
+from mars_env.trainers.samples import TurnSample
+from mars_env.types import Sampling
 
 
 def require_trainable(sampling: Sampling) -> Sampling:
@@ -50,33 +41,6 @@ def require_trainable(sampling: Sampling) -> Sampling:
     if sampling.temperature <= 0:
         raise ConfigError(f"{whole}: the temperature must be above 0, got {sampling.temperature}")
     return sampling
-
-
-def collect(
-    groups: Sequence[Group],
-    advantages: Mapping[TurnKey, float],
-    policies: Collection[str],
-    roles: Collection[str] | None = None,
-) -> dict[str, list[Sample]]:
-    """The completions to train on, by policy.
-
-    All completions of a turn share its advantage. The order is that of the turns' keys, whatever the order of
-    the groups, so that a batch does not depend on which rollout came first.
-
-    Args:
-        groups: Groups of turns.
-        advantages: By `turn_key`; turns that it lacks are not trained.
-        policies: Names of the policies that there are.
-        roles: Only turns of these roles are trained; None means all.
-
-    Raises:
-        ConfigError: A turn to be trained acted with an unknown policy, or carries no token ids or
-            log-probabilities, or was sampled greedily.
-    """
-    samples: dict[str, list[Sample]] = {name: [] for name in policies}
-    for turn, advantage in trained_turns(groups, advantages, roles, policies):
-        samples[turn.policy] += [Sample(c, advantage) for c in turn.action.completions]
-    return samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +101,22 @@ class Batch:
         return replace(self, **moved)
 
 
-def collate(samples: Sequence[Sample], vocabulary: int | None = None) -> Batch:
+def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Batch:
     """Pad samples into one batch, on the CPU.
 
     Args:
-        samples: At least one, each `Completion.trainable`.
+        samples: At least one.
         vocabulary: Number of tokens that the model knows, if ids are to be checked against it.
 
     Raises:
         ConfigError: A token id outside of the vocabulary, or a log-probability that is not finite.
 
     Example:
-        >>> one = Sample(Completion("", prompt_ids=(5, 6), token_ids=(7,), logprobs=(-0.5,)), 1.0)
-        >>> two = Sample(Completion("", prompt_ids=(5,), token_ids=(8, 9, 1), logprobs=(-1.0,) * 3), -1.0)
+        >>> from functools import partial
+        >>> sample = partial(TurnSample, "p#0", "0", "g", "solver_0", "solver", "mars", temperature=1.0,
+        ...                  versions=(), truncated=False, reward=1.0, score=1.0)
+        >>> one = sample(prompt_ids=(5, 6), completion_ids=(7,), logprobs=(-0.5,), advantage=1.0)
+        >>> two = sample(prompt_ids=(5,), completion_ids=(8, 9, 1), logprobs=(-1.0,) * 3, advantage=-1.0)
         >>> batch = collate([one, two])
         >>> batch.ids
         tensor([[5, 6, 7, 0],
@@ -158,9 +125,8 @@ def collate(samples: Sequence[Sample], vocabulary: int | None = None) -> Batch:
         tensor([[ True, False, False],
                 [ True,  True,  True]])
     """
-    completions = [sample.completion for sample in samples]
-    ids = _padded([(*c.prompt_ids, *c.token_ids) for c in completions], np.int64)
-    rollout = _padded([c.logprobs for c in completions], np.float32)
+    ids = _padded([sample.ids for sample in samples], np.int64)
+    rollout = _padded([sample.logprobs for sample in samples], np.float32)
     if ids.min() < 0 or (vocabulary is not None and ids.max() >= vocabulary):
         raise ConfigError(
             f"completions have token ids from {ids.min()} to {ids.max()}, but the policy knows {vocabulary} "
@@ -172,10 +138,10 @@ def collate(samples: Sequence[Sample], vocabulary: int | None = None) -> Batch:
         )
     return Batch(
         ids=torch.from_numpy(ids),
-        prompts=torch.tensor([len(c.prompt_ids) for c in completions]),
-        lengths=torch.tensor([len(c.token_ids) for c in completions]),
+        prompts=torch.tensor([len(sample.prompt_ids) for sample in samples]),
+        lengths=torch.tensor([len(sample.completion_ids) for sample in samples]),
         advantages=torch.tensor([[sample.advantage] for sample in samples], dtype=torch.float32),
-        temperatures=torch.tensor([c.temperature for c in completions], dtype=torch.float32),
+        temperatures=torch.tensor([sample.temperature for sample in samples], dtype=torch.float32),
         rollout=torch.from_numpy(rollout),
     )
 

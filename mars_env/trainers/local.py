@@ -23,6 +23,7 @@ from mars_env.trainers.advantages import Estimator, advantage_stats, turn_key
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.estimators import estimator_of
 from mars_env.trainers.metrics import StepMetrics, role_metrics
+from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.types import Group
 
 try:
@@ -30,7 +31,7 @@ try:
     from torch import Tensor
 
     from mars_env.trainers import losses
-    from mars_env.trainers.batches import Batch, Sample, collate, collect, micro_batches
+    from mars_env.trainers.batches import Batch, collate, micro_batches
     from mars_env.trainers.checkpoints import (
         checkpoint_step,
         load_checkpoint,
@@ -140,7 +141,9 @@ class LocalTrainer:
         """
         began = time.perf_counter()
         advantages = self.estimator(groups)
-        samples = collect(groups, advantages, self.policies.keys(), self.config.train_roles)
+        samples: dict[str, list[TurnSample]] = {name: [] for name in self.policies}
+        for sample in turn_samples(groups, self.config, advantages=advantages, policies=self.policies.keys()):
+            samples[sample.policy].append(sample)
         policies = {
             name: _update(name, policy, samples[name], self.config, self.steps) if samples[name] else {}
             for name, policy in self.policies.items()
@@ -204,7 +207,7 @@ def _refuse_unfit(name: str, policy: Policy, config: TrainConfig) -> None:
 
 
 def _update(
-    name: str, policy: Policy, samples: Sequence[Sample], config: TrainConfig, step: int
+    name: str, policy: Policy, samples: Sequence[TurnSample], config: TrainConfig, step: int
 ) -> dict[str, float]:
     """All updates of one policy on one batch of samples; returns its figures."""
     batch = collate(samples, vocabulary=policy.model.get_input_embeddings().num_embeddings)

@@ -1,4 +1,8 @@
-"""What is trained on, as plain records: for trainers that live elsewhere. No torch in here."""
+"""What a trainer needs of a rollout: one record a completion, made in one place for all trainers.
+
+The local trainer, OpenRLHF and TRL read this record and nothing else of a rollout. It has a version and a
+file format (`mars_env.trainers.sample_files`). docs/samples.md describes the fields. No torch in here.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from mars_env.types import Action, Completion, Group, Turn
 
 @dataclass(frozen=True, slots=True)
 class TurnSample:
-    """One completion to train on, and all that a trainer needs to know of its turn.
+    """One completion to train on, of P prompt tokens and T sampled ones, with what a trainer needs to know.
 
     Attributes:
         tree: Id of the tree that it is from.
@@ -23,15 +27,23 @@ class TurnSample:
         agent: Who acted, e.g. ``"verifier_0"``.
         role: The same without its number.
         policy: Name of the weights that acted.
-        prompt_ids: Token ids that the model read.
-        completion_ids: Token ids that it sampled, the stop token included.
-        logprobs: One for each of `completion_ids`, of the distribution that was sampled from.
-        temperature: Of that distribution.
-        versions: Policy versions that sampled, run-length: ``((version, number of tokens), ...)``.
+        prompt_ids: [P] token ids that the model read.
+        completion_ids: [T] token ids that it sampled, the stop token included; never tokenised again.
+        logprobs: [T] natural logarithms under the distribution that was sampled from (the behaviour policy,
+            after the temperature).
+        temperature: Of that distribution; a trainer divides its logits by it.
+        versions: Policy versions that sampled, run-length: ``((version, number of tokens), ...)``; the
+            numbers add up to T where the engine tells versions, else it is empty.
         truncated: Whether this completion was cut off by its length limit.
         reward: The turn's own, as recorded: before credit along the tree and overlong penalty.
         score: What the grader gave the turn, in [0, 1]; None where it was not graded.
-        advantage: The turn's.
+        advantage: The turn's, the same for each of the T tokens; in units of the estimator (of standard
+            deviations of the group for ``group_normalised``).
+
+    Example:
+        >>> [sample, _] = turn_samples([_example_group()], TrainConfig())
+        >>> sample.ids, sample.mask
+        ((1, 2, 3), (0, 0, 1))
     """
 
     tree: str
@@ -50,83 +62,93 @@ class TurnSample:
     score: float | None
     advantage: float
 
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """[P + T] token ids of prompt and completion."""
+        return (*self.prompt_ids, *self.completion_ids)
 
-def turn_samples(groups: Sequence[Group], config: TrainConfig) -> list[TurnSample]:
-    """The samples of some groups: what the local trainer would train on, with the same advantages.
+    @property
+    def mask(self) -> tuple[int, ...]:
+        """[P + T] 1 for each token that is trained: those that were sampled."""
+        return (0,) * len(self.prompt_ids) + (1,) * len(self.completion_ids)
+
+
+def turn_samples(
+    groups: Sequence[Group],
+    config: TrainConfig,
+    *,
+    advantages: Mapping[TurnKey, float] | None = None,
+    policies: Collection[str] | None = None,
+    skip: bool = False,
+) -> list[TurnSample]:
+    """The samples of some groups: what every trainer trains on.
 
     Turns of unknown reward, and groups in which a comparison says nothing, are left out
     (`mars_env.trainers.advantages`), and so are roles that are not trained. The order is that of the turns'
-    keys, whatever the order of the groups.
+    keys, whatever the order of the groups. All completions of a turn share its advantage.
 
     Args:
         groups: Whole groups; with `TrainConfig.tree_credit` whole trees.
         config: Its advantages, tree credit, overlong penalty and trained roles are used, and nothing else.
-
-    Raises:
-        ConfigError: A turn to be trained carries no token ids or log-probabilities, or was sampled greedily.
-
-    Example:
-        >>> [(s.turn, s.group, s.role, s.reward, s.advantage)
-        ...  for s in turn_samples([_example_group()], TrainConfig(advantage="mean_centred"))]
-        [('0', 'p#0/0', 'solver', 1.0, 0.5), ('2', 'p#0/0', 'solver', 0.0, -0.5)]
-    """
-    advantages = estimator_of(config)(groups)
-    return [
-        _sample(turn, completion, advantage)
-        for turn, advantage in trained_turns(groups, advantages, config.train_roles)
-        for completion in turn.action.completions
-    ]
-
-
-def trained_turns(
-    groups: Sequence[Group],
-    advantages: Mapping[TurnKey, float],
-    roles: Collection[str] | None = None,
-    policies: Collection[str] | None = None,
-) -> Iterator[tuple[Turn, float]]:
-    """The turns to train on with their advantages, in the order of their keys.
-
-    Args:
-        groups: Groups of turns.
-        advantages: By `turn_key`; turns that it lacks are not trained.
-        roles: Only turns of these roles are trained; None means all.
+        advantages: By `turn_key`, those of another estimator; turns that it lacks are not trained. By default
+            the estimator that the configuration describes.
         policies: Names of the policies that there are; None means any.
+        skip: Leave turns out that cannot be trained on, instead of refusing them. They count in their groups.
 
     Raises:
         ConfigError: A turn to be trained acted with an unknown policy, or carries no token ids or
             log-probabilities, or was sampled greedily.
 
     Example:
-        >>> advantages = {("p#0", "2"): 1.0, ("p#0", "0"): -1.0}
-        >>> [turn.id for turn, _ in trained_turns([_example_group()], advantages)]
-        ['0', '2']
+        >>> [(s.turn, s.group, s.role, s.reward, s.advantage)
+        ...  for s in turn_samples([_example_group()], TrainConfig(advantage="mean_centred"))]
+        [('0', 'p#0/0', 'solver', 1.0, 0.5), ('2', 'p#0/0', 'solver', 0.0, -0.5)]
     """
+    found = estimator_of(config)(groups) if advantages is None else advantages
+    return [
+        _sample(turn, completion, found[turn_key(turn)])
+        for turn in _trained(groups, found, config.train_roles, policies, skip)
+        for completion in turn.action.completions
+    ]
+
+
+def _trained(
+    groups: Sequence[Group],
+    advantages: Mapping[TurnKey, float],
+    roles: Collection[str] | None,
+    policies: Collection[str] | None,
+    skip: bool,
+) -> Iterator[Turn]:
+    """The turns to train on, in the order of their keys."""
     turns = {turn_key(turn): turn for group in groups for turn in group.turns}
     for key in sorted(advantages.keys() & turns.keys()):
         turn = turns[key]
-        if roles is None or turn.role in roles:
-            _refuse_untrainable(turn, policies)
-            yield turn, advantages[key]
+        if roles is not None and turn.role not in roles:
+            continue
+        if why := _unfit(turn, policies):
+            if skip:
+                continue
+            raise ConfigError(why)
+        yield turn
 
 
-def _refuse_untrainable(turn: Turn, policies: Collection[str] | None) -> None:
+def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
+    """Why a turn cannot be trained on; empty if it can."""
     where = f"turn {turn.id} of tree {turn.tree_id} ({turn.agent})"
     freeze = "or leave its role out of train_roles"
     if policies is not None and turn.policy not in policies:
-        raise ConfigError(
+        return (
             f"{where} acted with the policy {turn.policy!r}, but the trainer has "
             f"{', '.join(sorted(policies))}: add the policy, {freeze}"
         )
     if not turn.trainable:
-        raise ConfigError(
+        return (
             f"{where} carries no token ids and log-probabilities, so it cannot be trained on: "
             f"use a model that tells them (HFModel does), {freeze}"
         )
-    for completion in turn.action.completions:
-        if completion.temperature <= 0:
-            raise ConfigError(
-                f"{where} was sampled greedily (temperature 0): sample at one above 0, {freeze}"
-            )
+    if any(completion.temperature <= 0 for completion in turn.action.completions):
+        return f"{where} was sampled greedily (temperature 0): sample at one above 0, {freeze}"
+    return ""
 
 
 def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:

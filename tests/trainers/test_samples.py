@@ -4,7 +4,6 @@ import pytest
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.batches import collect
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.estimators import estimator_of
 from mars_env.trainers.samples import turn_samples
@@ -61,16 +60,46 @@ def test_only_trained_roles_need_to_be_trainable():
         turn_samples(groups, TrainConfig())
 
 
-def test_advantages_are_those_of_the_local_trainer():
-    """Credit along the tree and overlong penalty change the advantage; the reward stays the recorded one."""
+def test_credit_and_overlong_penalty_change_the_advantage_and_not_the_reward():
     long = replace(GOOD, token_ids=(3,) * 8, logprobs=(-0.5,) * 8)
     turns = [turn("0", 1.0), turn("1", 0.0, long), turn("0.0", 1.0), turn("0.1", 0.0)]
     tree = Group("g", tuple(replace(t, parent_id=t.id.rpartition(".")[0] or None) for t in turns))
     config = TrainConfig(tree_credit=TreeCredit(), overlong=Overlong(limit=8, buffer=4))
     samples = turn_samples([tree], config)
-    expected = collect([tree], estimator_of(config)([tree]), ["mars"])["mars"]
-    assert [(s.completion_ids, s.advantage) for s in samples] == [
-        (e.completion.token_ids, e.advantage) for e in expected
-    ]
+    expected = estimator_of(config)([tree])
+    assert [s.advantage for s in samples] == [expected["t", s.turn] for s in samples]
     assert [s.reward for s in samples] == [1.0, 1.0, 0.0, 0.0]
     assert [s.advantage for s in samples] != list(group_normalised([tree]).values())
+
+
+def test_advantages_of_another_estimator_and_policies():
+    other = replace(GOOD, token_ids=(4, 5))
+    groups = [
+        Group("a", (turn("1", 1.0, GOOD, other), turn("0", 1.0))),
+        Group("b", (turn("2", 1.0, policy="helper"), turn("3", 1.0))),
+    ]
+    advantages = {("t", "0"): 0.5, ("t", "1"): -1.0, ("t", "2"): 2.0}
+    policies = ["mars", "helper", "idle"]
+    samples = turn_samples(groups, TrainConfig(), advantages=advantages, policies=policies)
+    assert [(s.policy, s.turn, s.completion_ids, s.advantage) for s in samples] == [
+        ("mars", "0", (3, 4), 0.5), ("mars", "1", (3, 4), -1.0), ("mars", "1", (4, 5), -1.0),
+        ("helper", "2", (3, 4), 2.0),
+    ]  # fmt: skip
+    turned = dict(reversed(advantages.items()))
+    assert turn_samples(groups[::-1], TrainConfig(), advantages=turned, policies=policies) == samples
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (turn("0", 1.0, policy="gpt"), "acted with the policy 'gpt', but the trainer has mars"),
+        (replace(turn("0", 1.0), action=Action("x")), "carries no token ids"),
+        (turn("0", 1.0, GOOD, Completion("text only")), "carries no token ids"),
+        (turn("0", 1.0, replace(GOOD, logprobs=())), "carries no token ids and log-probabilities"),
+        (turn("0", 1.0, replace(GOOD, temperature=0.0)), "sampled greedily"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused(bad, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        turn_samples([Group("a", (bad,))], TrainConfig(), advantages={("t", "0"): 1.0}, policies=["mars"])
+    assert "turn 0 of tree t (solver_0)" in str(caught.value)

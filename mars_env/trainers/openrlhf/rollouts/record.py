@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from mars_env.files import write_whole
 from mars_env.rollout.pipeline import UpdateBatch
+from mars_env.trainers.sample_files import sample_to_row
 from mars_env.trainers.samples import TurnSample
 
 UPDATES: Final = "trained.jsonl"
 """A line an update: its number, the policies' versions, groups and their ages, turns that were dropped."""
 
 SAMPLES: Final = "samples.jsonl"
-"""A line a sample: the number of its update, and all fields of `mars_env.trainers.samples.TurnSample`."""
+"""A line a sample: the number of its update, and its row (`mars_env.trainers.sample_files`)."""
 
 
 class Record:
@@ -53,7 +53,7 @@ class Record:
             batch: Its groups.
             samples: Its samples; none if no turn has an advantage.
         """
-        self._append(SAMPLES, ({"update": update, **asdict(sample)} for sample in samples))
+        self._append(SAMPLES, ({"update": update, **sample_to_row(sample)} for sample in samples))
         line = {
             "update": update,
             "versions": dict(versions),
