@@ -11,8 +11,8 @@ from typing import Any, Final, get_type_hints
 
 from mars_env.checks import count, finite, logprobs, token_ids
 from mars_env.errors import StoreError
-from mars_env.evaluation.report import shown
 from mars_env.files import open_regular, whole
+from mars_env.text import shown
 from mars_env.trainers.samples import TurnSample
 
 SCHEMA: Final = "mars-env.samples/1"
