@@ -1,4 +1,4 @@
-"""Doctests are collected from all modules but these, which only OpenRLHF's own environment can import.
+"""Doctests are collected from all modules except these, which only OpenRLHF's environment can import.
 
 One more needs verifiers, which an environment without the extra lacks.
 """

@@ -1,4 +1,4 @@
-"""Real engines on the miniature; `make test-engines` installs vLLM into an environment of its own."""
+"""Real engines with the miniature; `make test-engines` installs vLLM into a separate environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}<|solve|>"
 
 TOLERANCE = 1e-4
-"""Largest difference of a log-probability in float32 between vLLM and transformers (docs/engines.md)."""
+"""The largest difference of a log-probability in float32 between vLLM and transformers (docs/engines.md)."""
 
 
 def pytest_collection_modifyitems(items):
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items):
 
 
 def wide_miniature():
-    """The shipped miniature, its heads padded to a size that vLLM's attention for CPUs knows."""
+    """The shipped miniature with heads padded to a size that vLLM's attention for CPUs supports."""
     from mars_env.agents.head_padding import pad_heads
     from mars_env.trainers.miniature import load
 

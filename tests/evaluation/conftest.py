@@ -1,4 +1,4 @@
-"""Trees written as one line each, so that a test shows all that its figures come from."""
+"""Trees written in one line each, so that a test shows everything that its figures come from."""
 
 import pytest
 

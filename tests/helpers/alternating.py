@@ -1,4 +1,4 @@
-"""Synchronous training as plainly as it can be written: what the loop must end in, bit by bit."""
+"""Synchronous training in its plainest form; the loop must give the same result, bit by bit."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The command line in a process of its own, and what of a stored run must not depend on the clock."""
+"""The command line in a separate process, and the parts of a stored run that must not depend on the clock."""
 
 import signal
 import subprocess
@@ -12,13 +12,13 @@ def command(*arguments):
 
 
 def run_cli(*arguments, code=0):
-    """Call mars-env, which must end with this exit status: standard output, or what it says if it fails."""
+    """Call mars-env, which must end with this exit status; returns its output, or its errors if it fails."""
     done = _called(arguments, code)
     return done.stdout if code == 0 else done.stderr
 
 
 def said(*arguments, code=0):
-    """As `run_cli`: standard output, then standard error."""
+    """Like `run_cli`, but returns standard output, then standard error."""
     done = _called(arguments, code)
     return done.stdout + done.stderr
 
@@ -30,7 +30,7 @@ def _called(arguments, code):
 
 
 def kill_when(arguments, run, rows):
-    """Call mars-env and end it by SIGKILL as soon as so many rows of turns are stored in a run."""
+    """Call mars-env and kill it with SIGKILL once a run has stored `rows` rows of turns."""
     process = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     turns, until = run / "turns.jsonl", time.monotonic() + 60
     while process.poll() is None and time.monotonic() < until:
@@ -42,7 +42,7 @@ def kill_when(arguments, run, rows):
 
 
 def timeless(run):
-    """Everything of a stored run but its timings."""
+    """Everything in a stored run except its timings."""
     return [
         (
             tree.id,

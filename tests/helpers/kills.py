@@ -1,4 +1,4 @@
-"""Runs that are killed with SIGKILL at random moments and taken up again, one process for each attempt."""
+"""Runs that are killed with SIGKILL at random moments and resumed, with one process for each attempt."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mars_env.trainers.metrics import read_jsonl
 
 
 def logged(directory: Path) -> int:
-    """The last step of a training run that stands in its metrics.jsonl."""
+    """The last step in a training run's metrics.jsonl."""
     path = directory / "metrics.jsonl"
     return max((row["step"] for row in read_jsonl(path)), default=0) if path.exists() else 0
 
 
 def killed_at_random(run: Callable[[], None], directory: Path, kills: int) -> dict[str, int]:
-    """Kill a training run so often, each time at a random moment; then let it end.
+    """Kill a training run `kills` times, each at a random moment; then let it end.
 
     Each attempt is a fork of this process, so that torch is imported once.
 
     Returns:
-        How often it was ``killed``, and how many of those attempts left a checkpoint (``resumed``).
+        How often it was ``killed``, and how many of these attempts left a checkpoint (``resumed``).
 
     Raises:
         SystemExit: It ended before it could be killed, or its last attempt failed.
@@ -32,7 +32,7 @@ def killed_at_random(run: Callable[[], None], directory: Path, kills: int) -> di
     moments = random.Random(0)
     resumed = 0
     for _ in range(kills):
-        # A moment is so many steps further and some milliseconds, so that it does not depend on the load.
+        # A moment is a few steps later plus some milliseconds, so that it does not depend on the load.
         target = logged(directory) + moments.randint(0, 4)
         child = _fork(run)
         while (

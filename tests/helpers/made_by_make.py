@@ -1,4 +1,4 @@
-"""What ``make`` installs must be there: in its environment a test that needs it fails, and is not skipped."""
+"""In an environment made by ``make``, a test that lacks what ``make`` installs fails; it is not skipped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def needed(module: str, extra: str) -> ModuleType:
 
 
 def without_sandbox(error: Exception) -> None:
-    """Skip a test that needs a sandbox where there is none; where ``make`` installed one, raise the error."""
+    """Skip a test that needs a sandbox if there is none; if ``make`` installed one, raise the error."""
     if MADE:
         raise error
     pytest.skip(str(error))

@@ -2,7 +2,7 @@
 
     python mars2_run.py DIRECTORY CHECKPOINT_EVERY KILLS
 
-leaves beside the checkpoints what each update was given: turns.jsonl, a line for each turn.
+writes the input of each update next to the checkpoints: turns.jsonl, with one line per turn.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ TURNS = "turns.jsonl"
 
 
 class Recorded(LocalTrainer):
-    """A trainer that writes down what it is given, and how old it is by its own reckoning."""
+    """A trainer that records its input and the age that it computes for it."""
 
     directory: Path
 
     def step(self, groups: Sequence[Group]) -> StepMetrics:
-        """One update, recorded before it is done."""
+        """One update, recorded before it runs."""
         rows = [
             {
                 "attempt": os.getpid(),
@@ -56,7 +56,7 @@ class Recorded(LocalTrainer):
 
 
 def run(directory: Path, every: int) -> None:
-    """Train to the end, going on with what the directory holds."""
+    """Train to the end, continuing from what is in the directory."""
     env, players, settings = made(
         *(2, ["a", "b"]),
         steps=STEPS,
@@ -80,7 +80,7 @@ def run(directory: Path, every: int) -> None:
 
 
 def main() -> None:
-    """Kill the run as often as told, then let it end."""
+    """Kill the run the given number of times, then let it end."""
     directory, every, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
     counts = killed_at_random(lambda: run(directory, every), directory, kills)

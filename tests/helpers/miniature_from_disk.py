@@ -1,4 +1,4 @@
-"""The miniature's agents on the checkpoint that the environment variable MINIATURE names."""
+"""The miniature's agents, with the checkpoint named by the environment variable MINIATURE."""
 
 import os
 from functools import cache

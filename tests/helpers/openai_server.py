@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible server for tests: answers are drawn from each request's own seed."""
+"""A small OpenAI-compatible server for tests: each answer is drawn with its request's seed."""
 
 import asyncio
 import random
@@ -8,7 +8,7 @@ from aiohttp import web
 
 
 class Server:
-    """Serves chat completions in a thread of its own and counts what it served.
+    """Serves chat completions in a separate thread and counts them.
 
     Args:
         delay: Seconds that each answer takes.

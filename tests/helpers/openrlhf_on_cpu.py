@@ -1,4 +1,4 @@
-"""A Ray with GPUs that are not there, so that OpenRLHF trains on a CPU: for its tests and its proof."""
+"""A Ray with pretended GPUs, so that OpenRLHF trains on a CPU: for its tests and its benchmark."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ MINIATURE = {
     "--algo.advantage.is_correction_mode": "clip",
     "--ds.attn_implementation": "eager",
 }
-"""OpenRLHF's flags for the miniature; those of value None stand alone."""
+"""OpenRLHF's flags for the miniature; a flag with the value None has no value."""
 
 
 def environment(address, paths=(), float32=False):
@@ -47,14 +47,14 @@ def environment(address, paths=(), float32=False):
         "DS_ACCELERATOR": "cpu",
         "RAY_ADDRESS": address,
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        "RAY_worker_niceness": "0",  # 15 by default: beside other work hardly anything would move
+        "RAY_worker_niceness": "0",  # 15 by default, which makes it very slow next to other work
         "PYTHONUNBUFFERED": "1",
     }
 
 
 @contextmanager
 def ray_on_cpus(gpus=4, paths=(), float32=False):
-    """A Ray of its own; gives the environment of those who join it."""
+    """A separate Ray; yields the environment for processes that join it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -86,7 +86,7 @@ def command(flags):
 
 
 def checkpoint_step(checkpoints):
-    """The newest step that is wholly on disk."""
+    """The newest step that is completely on disk."""
     latest = Path(checkpoints) / "_actor" / "latest"
     return int(latest.read_text().removeprefix("global_step")) if latest.exists() else 0
 

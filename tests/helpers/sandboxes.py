@@ -16,13 +16,13 @@ WORKING = {name: asyncio.run(probe(BACKENDS[name]())) for name in ("bubblewrap",
 
 
 def need(name):
-    """Skip a test whose sandbox does not work here; fail where nothing but ourselves can be the reason."""
+    """Skip a test whose sandbox does not work here; fail if only the library can be to blame."""
     if name in WORKING and not WORKING[name].works:
         skip_or_fail(name, WORKING[name].why)
 
 
 def skip_or_fail(name, why, user=None):
-    """Skip; but fail where the machine has what the sandbox needs."""
+    """Skip; but fail if the machine has what the sandbox needs."""
     reason = _must_work(name, user)
     if reason:
         pytest.fail(f"{name} does not work, but {reason}: {why}")
@@ -31,7 +31,7 @@ def skip_or_fail(name, why, user=None):
 
 @functools.cache
 def _must_work(name, user):
-    """Why a sandbox must work; an empty text where it need not."""
+    """Why a sandbox must work; an empty text if it need not."""
     said = Path(sys.prefix, "sandboxes")  # written by scripts/install.sh
     if user is None and said.exists() and name in said.read_text().split():
         return f"it was installed ({said})"
@@ -43,7 +43,7 @@ def _must_work(name, user):
 
 
 def plain_bubblewrap_works(user=None):
-    """Whether bwrap runs a command in name spaces of its own, without anything of ours."""
+    """Whether bwrap itself, without the library, runs a command in new name spaces."""
     if shutil.which("bwrap") is None:
         return False
     command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]

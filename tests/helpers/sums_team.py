@@ -1,4 +1,4 @@
-"""Teams that play sums, made by functions of a module, so that any process can make them."""
+"""Teams that play sums, made by module-level functions, so that any process can make them."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ def slow_model():
 
 
 class Deadly(ScriptedModel):
-    """Ends its process where it is to answer about one problem."""
+    """Ends its process when asked about one particular problem."""
 
     async def complete(self, prompt, n, sampling):
         if "3 + 3" in prompt[-1]["content"]:
@@ -76,7 +76,7 @@ def miniature_team():
 
 
 class ProcessGrader:
-    """Tells the process that it judges in, as its backend."""
+    """Reports the process in which it judges as its backend."""
 
     async def grade(self, problem, text):
         await asyncio.sleep(0.01)
@@ -88,7 +88,7 @@ def game_graded_by_processes():
 
 
 def told(tree):
-    """Everything of a tree but its timings."""
+    """Everything in a tree except its timings."""
     turns = [
         replace(turn, seconds=0.0, grade=turn.grade and replace(turn.grade, seconds=0.0))
         for turn in tree.turns

@@ -1,4 +1,4 @@
-"""A tiny random checkpoint that reads any text, and a reward that varies among what it writes."""
+"""A tiny random checkpoint that reads any text, and a reward that varies among its texts."""
 
 import zlib
 
@@ -28,5 +28,5 @@ def tiny_checkpoint(path, seed=0, hidden=64):
 
 
 def varied(turn, path, problem):
-    """0, 1/2 or 1, by the text alone."""
+    """0, 1/2 or 1, depending only on the text."""
     return zlib.crc32(turn.text.encode("utf-8", "replace")) % 3 / 2

@@ -1,4 +1,4 @@
-"""Teams of random character models of some thousand weights, which search in trees and can be trained."""
+"""Teams of random character models with a few thousand weights, which search in trees and can be trained."""
 
 import string
 
@@ -66,7 +66,7 @@ def made(agents, names, **changes):
 
 
 def models_of(players):
-    """What samples, by policy."""
+    """The sampling models, by policy."""
     return {agent.policy: agent.model for agent in players.agents.values()}
 
 

@@ -32,7 +32,7 @@ CONFIG = TrainConfig(learning_rate=3e-3, warmup_updates=3, epochs=2, minibatches
 
 
 def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
-    """A random Qwen3 of 10,000 parameters or so."""
+    """A random Qwen3 with about 10,000 parameters."""
     torch.manual_seed(seed)
     return Qwen3ForCausalLM(
         Qwen3Config(
@@ -101,7 +101,7 @@ def toy_groups(model: torch.nn.Module, step: int, *, problems: int = 2, size: in
 
 
 def train(directory: Path | None, every: int, steps: int = STEPS) -> str:
-    """Train to the end (resuming what the directory holds); returns a digest of weights and optimiser."""
+    """Train to the end, resuming from the directory; returns a digest of weights and optimiser."""
     model = tiny_model()
     trainer = LocalTrainer({"mars": Policy(model)}, CONFIG)
 
@@ -115,7 +115,7 @@ def train(directory: Path | None, every: int, steps: int = STEPS) -> str:
 
 
 def digest(trainer: LocalTrainer) -> str:
-    """Of everything that the rest of a run depends on, bit by bit."""
+    """A digest of everything that the rest of a run depends on, bit by bit."""
     sha = hashlib.sha256(str(trainer.steps).encode())
     for policy in trainer.policies.values():
         sha.update(f"{policy.version} {policy.updates}".encode())
@@ -128,7 +128,7 @@ def digest(trainer: LocalTrainer) -> str:
 
 
 def main() -> None:
-    """Kill the run as often as told, each time at a random moment, then let it end."""
+    """Kill the run the given number of times, each at a random moment, then let it end."""
     directory, every, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
     written = directory / "digest"

@@ -1,4 +1,4 @@
-"""Runs the launcher for OpenRLHF on a CPU, and writes down what OpenRLHF was given: FILE FLAGS..."""
+"""Runs the launcher for OpenRLHF on a CPU, and records the input of OpenRLHF: FILE FLAGS..."""
 
 import pickle
 import sys
@@ -7,11 +7,11 @@ from pathlib import Path
 from tiny_checkpoint import varied
 
 IDLE_ON = "programs/even_count"
-"""On this problem, no turn of `coder_1` has a known reward, so its policy has none to train on."""
+"""On this problem, no turn of `coder_1` has a known reward, so its policy has nothing to train on."""
 
 
 def reward(turn, path, problem):
-    """Something that varies among the texts of a random model."""
+    """A value that varies among the texts of a random model."""
     if turn.agent == "coder_1" and problem.id == IDLE_ON:
         return None
     return varied(turn, path, problem)

@@ -1,4 +1,4 @@
-"""A model server in a process of its own that fails as it is told (see chaos_server.py)."""
+"""A model server in a separate process that fails on command (see chaos_server.py)."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ import pytest
 
 
 class ChaosServer:
-    """Starts, kills and starts again a server on one port."""
+    """Starts, kills and restarts a server on one port."""
 
     def __init__(self):
         with socket.socket() as free:
