@@ -381,7 +381,7 @@ class Ratings:
     """A reward model's ratings of some texts.
 
     Attributes:
-        scores: One for each text, in [0, 1]; None where it could not tell.
+        scores: One for each text, in [0, 1]; None if it gave no rating.
         tokens: Tokens that it sampled for them: a judge's reasoning counts as part of a search's cost.
     """
 

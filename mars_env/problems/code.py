@@ -88,7 +88,7 @@ def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
     convert = partial(_numbered, source=path.stem, licence=licence)
     listed, _ = read_problems(read_rows(path), convert)
     if not len(listed):
-        raise ProblemError(f"{path} holds no problems")
+        raise ProblemError(f"{path} contains no problems")
     return ProblemSet(path.name, listed, licence=licence, reference_field="tests")
 
 

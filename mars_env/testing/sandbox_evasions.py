@@ -272,7 +272,7 @@ async def counts_deleted_files_that_are_only_mapped(backend: Backend) -> None:
             fd = os.open("f", os.O_CREAT | os.O_RDWR)
             for _ in range(20): os.write(fd, b"x" * (1 << 20))
             kept.append(mmap.mmap(fd, 4096)); os.close(fd); os.unlink("f")
-            # The module keeps a descriptor of its own.
+            # The mmap module keeps its own descriptor.
             for other in range(3, 64):
                 try: os.close(other)
                 except OSError: pass

@@ -34,7 +34,7 @@ def check_reference(reference: Any) -> None:
         >>> check_reference({"form": "stdin", "tests": [{"input": "", "output": "1", "public": True}]})
         >>> check_reference({"form": "stdin", "tests": [{"input": "", "output": 1, "public": True}]})
         Traceback (most recent call last):
-        mars_env.errors.ProblemError: tests[0].output cannot be used as it is (int)
+        mars_env.errors.ProblemError: tests[0].output has the wrong type, int
     """
     if not isinstance(reference, Mapping):
         raise ProblemError(f"the reference must be a table of tests, not a {type(reference).__name__}")
@@ -71,7 +71,7 @@ def _check(row: Mapping[str, Any], kinds: _Kinds, where: str) -> None:
         if name not in row:
             raise ProblemError(f"{where}{name} is missing")
         if not isinstance(row[name], kind):
-            raise ProblemError(f"{where}{name} cannot be used as it is ({type(row[name]).__name__})")
+            raise ProblemError(f"{where}{name} has the wrong type, {type(row[name]).__name__}")
 
 
 def _check_text(text: str, where: str) -> None:
