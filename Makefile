@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ENGINES := .venv-engines
 TORCH := torch==2.13.0
 
-# One thread a process: busy threads on shared cores slow each other down many times over.
+# One thread per process: busy threads on shared cores slow each other down many times over.
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
@@ -33,12 +33,12 @@ check: $(VENV)/installed
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/draw_architecture.py --check
 	$(BIN)/mypy
-	@! $(BIN)/vulture | grep '^mars_env/' # what nothing uses, tests and examples included
+	@! $(BIN)/vulture | grep '^mars_env/' # code that nothing uses, not even tests and examples
 
 unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n auto -q
 
-# vLLM pins versions of its own. The miniature needs little memory; graphs are not compiled.
+# vLLM pins its own versions. The miniature needs little memory; graphs are not compiled.
 test-engines: export VLLM_CPU_KVCACHE_SPACE ?= 1
 test-engines: export VLLM_CPU_OMP_THREADS_BIND ?= nobind
 test-engines: export VLLM_NO_USAGE_STATS = 1

@@ -1,7 +1,7 @@
 """`make demo`: a miniature team, before and after MarsRL, on one machine.
 
     python examples/demo.py [--seed 0] [--out runs/demo]
-    python examples/demo.py --steps 8 --problems 150    # a look: the Verifier has learnt to check by then
+    python examples/demo.py --steps 8 --problems 150    # quick: by then the Verifier has learnt to check
 
 Evaluates the warm-started miniature on held-out problems, trains Solver, Verifier and Corrector together
 with MarsRL, evaluates again on the same problems, and prints one table. The recipe, the number of steps and
@@ -58,15 +58,15 @@ class Bar:
         self.task = progress.add_task("training", total=steps)
 
     def start(self, step: int) -> None:
-        """Begin at the step that a resumed run goes on from."""
+        """Start at the step from which a resumed run continues."""
         self.progress.update(self.task, completed=step)
 
     def log(self, step: int, values: object) -> None:
-        """One step is done."""
+        """Advance by one step."""
         self.progress.update(self.task, completed=step)
 
     def close(self) -> None:
-        """The bar belongs to its progress display."""
+        """Do nothing: the bar belongs to its progress display."""
 
 
 async def play(
@@ -94,7 +94,7 @@ def curves(history: tuple[StepMetrics, ...]) -> dict[str, list[tuple[float, floa
 
 
 def show(seed: int, before: list[Tree], trained: Trained, after: list[Tree], out: Path) -> Comparison:
-    """Print the table, and write the page and the plots into a folder."""
+    """Print the table, and write the page and the plots to a folder."""
     figures = figures_of(before), figures_of(after)
     table = Table(
         "",
@@ -134,13 +134,13 @@ def show(seed: int, before: list[Tree], trained: Trained, after: list[Tree], out
 
 
 def main(
-    seed: Annotated[int, typer.Option(help="Of training and of the held-out problems.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where the page and the plots go.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(min=1, help="Of training.")] = RECIPE.marsrl.steps,
-    problems: Annotated[int, typer.Option(min=2, help="Held-out ones.")] = RECIPE.evaluation_problems,
+    seed: Annotated[int, typer.Option(help="Seed of training and of the held-out problems.")] = 0,
+    out: Annotated[Path, typer.Option(help="Where to write the page and the plots.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = RECIPE.marsrl.steps,
+    problems: Annotated[int, typer.Option(min=2, help="Held-out problems.")] = RECIPE.evaluation_problems,
 ) -> None:
-    """Train a miniature team with MarsRL and show what it brought."""
-    transformers.utils.logging.disable_progress_bar()  # two bars of ours are enough
+    """Train a miniature team with MarsRL and show the effect."""
+    transformers.utils.logging.disable_progress_bar()  # the demo's own two bars are enough
     torch.set_num_threads(1)  # busy threads on shared cores slow each other down
     began = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -151,7 +151,7 @@ def main(
 
 
 def shorter(steps: int, problems: int) -> Recipe:
-    """The recipe with other lengths of training and evaluation."""
+    """The recipe with a different number of training steps and evaluation problems."""
     marsrl = RECIPE.marsrl.model_copy(update={"steps": steps})
     return RECIPE.model_copy(update={"marsrl": marsrl, "evaluation_problems": problems})
 

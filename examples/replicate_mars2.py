@@ -5,10 +5,10 @@
     python examples/replicate_mars2.py --quick         # one small seed of all arms; nothing is kept
     python examples/replicate_mars2.py --check 0       # plays one seed again and compares its rows exactly
 
-Each model gets the same samples and updates in every arm, but for the control that gives one model twice as
-many. Rows go to docs/results/mars2.jsonl as they come, so that an interrupted run goes on where it was; the
-part of docs/results.md on MARS2 is made from them. The settings are fixed in
-trainers/miniature/mars2_recipe.py and were tuned on other seeds than those reported.
+Each model gets the same number of samples and updates in every arm, except in the control that gives one
+model twice as many. Each row is written to docs/results/mars2.jsonl as soon as it is ready, so that an
+interrupted run can be continued; the part of docs/results.md on MARS2 is made from them. The settings are
+fixed in trainers/miniature/mars2_recipe.py and were tuned on other seeds than those reported.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 LEDGER = Ledger(DOCS / "results" / "mars2.jsonl")
 NOTES = DOCS / "results" / "mars2-notes.md"
-"""What a reader must know of the outcome, written by hand."""
+"""What a reader must know about the outcome, written by hand."""
 MACHINE = "one core of a 2-core machine"
 
 SEARCHES = {
@@ -161,14 +161,14 @@ async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path, origin
 
 
 def play(name: str, seed: int, quick: bool, cache: Path, origin: Provenance) -> LedgerRow:
-    """`run` in a process of its own."""
-    torch.set_num_threads(1)  # models this small only lose by more
+    """`run` in a separate process."""
+    torch.set_num_threads(1)  # more threads only slow models this small down
     arm = next(arm for arm in ARMS if arm.name == name)
     return asyncio.run(run(arm, seed, QUICK if quick else RECIPE, cache, origin))
 
 
 def judged(difference: SeedEstimate) -> str:
-    """A difference with its interval, bold where that excludes 0."""
+    """A difference with its interval, in bold if the interval excludes 0."""
     text = seed_text(difference, signed=True)
     shown = difference.low is not None and difference.high is not None
     excludes = shown and (difference.low or 0.0) * (difference.high or 0.0) > 0
@@ -197,14 +197,14 @@ def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
 
 
 def trained_on(rows: Sequence[LedgerRow], arm: str) -> str:
-    """Programs that entered the loss of each model, means over seeds."""
+    """The number of programs that entered the loss of each model, averaged over seeds."""
     found = [row.detail["trained"] for row in rows if row.arm == arm]
     means = {model: sum(each[model] for each in found) / len(found) for model in found[0]}
     return ", ".join(f"{model} {mean:,.0f}" for model, mean in means.items()) or "–"
 
 
 def budgets(recipe: Mars2Recipe) -> list[tuple[int, str]]:
-    """Budgets in tokens, and what comes after a search's name in the figures there."""
+    """Budgets in tokens, and the suffix of a search's name in its figures for each."""
     return [*((cut, f"_pass@1 at {cut}") for cut in recipe.cuts), (recipe.tokens, "_pass@1")]
 
 
@@ -281,12 +281,13 @@ SPENT = {
 
 
 def shown() -> list[LedgerRow]:
-    """The rows that the page is made of: of the settings with the most seeds of which all arms were run.
+    """The rows for the page: those of the settings with the most seeds for which all arms were run.
 
-    Of equals the newest, so a study that is run anew takes over the page once it is as large as the last one.
+    Among equals the newest settings win, so a study that is run again replaces the page once it is as large
+    as the last one.
 
     Raises:
-        ConfigError: There are none.
+        ConfigError: There are no such rows.
     """
     best: list[LedgerRow] = []
     for name in dict.fromkeys(row.settings for row in LEDGER.rows()):
@@ -295,12 +296,12 @@ def shown() -> list[LedgerRow]:
         rows = [row for row in rows if row.seed in whole]
         best = max(rows, best, key=len)  # the first of equals
     if not best:
-        raise ConfigError(f"{LEDGER.path} holds no settings of which all arms were run; run a seed")
+        raise ConfigError(f"{LEDGER.path} contains no settings for which all arms were run; run a seed")
     return best
 
 
 def known(rows: Sequence[LedgerRow], columns: Mapping[str, str]) -> Mapping[str, str]:
-    """The columns that some row has a figure for: rows of older settings lack some."""
+    """The columns for which at least one row has a figure: rows of older settings lack some."""
     return {name: title for name, title in columns.items() if any(name in row.figures for row in rows)}
 
 
@@ -314,12 +315,12 @@ def write_page() -> None:
 
 
 def check(seed: int, arms: Sequence[Mars2Arm], cache: Path) -> bool:
-    """Play a seed's rows of the page again; says which figures differ."""
+    """Play a seed's rows on the page again and say which figures differ."""
     stored = {row.arm: row for row in shown() if row.seed == seed}
     same, origin = True, provenance(allow_dirty=True)  # nothing is recorded
     for arm in arms:
         if arm.name not in stored:
-            raise ConfigError(f"the ledger holds no row of {arm.name!r}, seed {seed}")
+            raise ConfigError(f"the ledger contains no row for {arm.name!r}, seed {seed}")
         then, now = stored[arm.name].figures, play(arm.name, seed, False, cache, origin).figures
         differs = sorted(n for n in then.keys() - {"cpu_seconds"} if then[n] != now.get(n))
         same &= not differs
@@ -330,7 +331,7 @@ def check(seed: int, arms: Sequence[Mars2Arm], cache: Path) -> bool:
 
 
 def short(row: LedgerRow) -> str:
-    """One line on a row."""
+    """One line about a row."""
     shown = {"pass@1": "agents", "best-of-n_pass@1": "best-of-n", "refinement_pass@1": "refinement"}
     shown |= {"search_pass@1": "search", "search_pass@n": "Pass@N"}
     figures = ", ".join(f"{title} {100 * row.figures[name]:.1f}" for name, title in shown.items())
@@ -338,7 +339,7 @@ def short(row: LedgerRow) -> str:
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help='E.g. "0-4"; what the ledger holds is not run again.')] = "0-4",
+    seeds: Annotated[str, typer.Option(help='E.g. "0-4"; rows in the ledger are not run again.')] = "0-4",
     arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes at once, one core each.")] = 1,
     table: Annotated[bool, typer.Option("--table", help="Only write the part of docs/results.md.")] = False,
@@ -350,7 +351,7 @@ def main(
         bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
     ] = False,
     cache: Annotated[
-        Path | None, typer.Option(help="Where warm-started weights are kept; by default for this run alone.")
+        Path | None, typer.Option(help="Where to keep warm-started weights; by default only for this run.")
     ] = None,
 ) -> None:
     """Run MARS2's scaling law in miniature and write its part of docs/results.md."""

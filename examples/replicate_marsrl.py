@@ -5,8 +5,8 @@
     python examples/replicate_marsrl.py --check 0       # plays one seed again and compares its rows exactly
     python examples/replicate_marsrl.py --quick         # one very small seed of everything; nothing is kept
 
-Every arm gets the same problems and steps. Rows go to docs/results/marsrl.jsonl, so that seeds accumulate
-over runs; the part of docs/results.md on MarsRL is made from them. The settings are fixed in
+Every arm gets the same problems and steps. Rows are written to docs/results/marsrl.jsonl, so that seeds
+accumulate over runs; the part of docs/results.md on MarsRL is made from them. The settings are fixed in
 trainers/miniature/recipe.py and were tuned on other seeds and problems than those reported.
 """
 
@@ -120,7 +120,7 @@ def settings(recipe: Recipe = RECIPE) -> str:
 
 
 async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Recipe = RECIPE) -> LedgerRow:
-    """Play what one row of the ledger holds: an arm, an arm's Solver continued, or a control."""
+    """Play one row of the ledger: an arm, an arm's Solver continued, or a control."""
     began = time.perf_counter()
     if name in CONTROLS:
         figures, detail = await control(name, seed, cache, recipe)
@@ -141,7 +141,7 @@ async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Rec
 
 
 Found = tuple[dict[str, float | None], dict[str, Any]]
-"""Figures and detail of a row."""
+"""The figures and details of a row."""
 
 
 def team_figures(trees: Sequence[Tree]) -> dict[str, float | None]:
@@ -156,7 +156,7 @@ def team_figures(trees: Sequence[Tree]) -> dict[str, float | None]:
 
 
 def baseline_figures(baselines: Mapping[str, Baseline]) -> dict[str, float | None]:
-    """Accuracy of each baseline and the tokens that it spent."""
+    """The accuracy of each baseline and the tokens that it spent."""
     figures: dict[str, float | None] = {}
     for name, baseline in baselines.items():
         figures[f"baseline_{name}"] = baseline.accuracy.value
@@ -165,7 +165,7 @@ def baseline_figures(baselines: Mapping[str, Baseline]) -> dict[str, float | Non
 
 
 async def ablation(arm: Arm, seed: int, recipe: Recipe) -> Found:
-    """Train an arm, evaluate it, and give its Solver the System's tokens."""
+    """Train an arm, evaluate it, and evaluate its Solver with the System's tokens."""
     trained = await train_arm(arm, seed, recipe)
     trees = await evaluate_team(trained, seed, recipe)
     figures = team_figures(trees) | baseline_figures(
@@ -183,7 +183,7 @@ async def continued(arm: Arm, seed: int, recipe: Recipe) -> Found:
     """Train an arm again, and continue its Solver after each cut.
 
     Raises:
-        ConfigError: The System is not that of the arm's own row, so the two do not belong together.
+        ConfigError: The System differs from the one in the arm's own row, so the two do not belong together.
     """
     trained = await train_arm(arm, seed, recipe)
     trees = await evaluate_team(trained, seed, recipe)
@@ -198,7 +198,7 @@ async def continued(arm: Arm, seed: int, recipe: Recipe) -> Found:
 
 
 async def control(name: str, seed: int, cache: Path, recipe: Recipe) -> Found:
-    """Evaluate a team that nobody trained by rewards."""
+    """Evaluate a team that was not trained with rewards."""
     if name == FORCED:
         trees = await evaluate_team(await train_arm(ARM["none"], seed, recipe), seed, recipe, forced=CHECKS)
     else:
@@ -211,7 +211,7 @@ async def control(name: str, seed: int, cache: Path, recipe: Recipe) -> Found:
 
 
 def play(name: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
-    """`run` in a process of its own."""
+    """`run` in a separate process."""
     torch.set_num_threads(1)
     return asyncio.run(run(name, seed, origin, cache, QUICK if quick else RECIPE))
 
@@ -313,11 +313,11 @@ def against_tokens(rows: Sequence[LedgerRow], arm: str, baseline: str) -> str:
 
 
 NOTES = DOCS / "results" / "marsrl-notes.md"
-"""What a reader must know of the outcome, written by hand."""
+"""What a reader must know about the outcome, written by hand."""
 
 
 def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, float]]]:
-    """Mean reward by role and step over the seeds; a step at which a role did not act has none."""
+    """Mean reward by role and step over the seeds; a step at which a role did not act has no value."""
     found: dict[str, list[tuple[float, float]]] = {}
     for role in ROLES:
         by_step = zip(*(row.detail["rewards"][role] for row in rows), strict=True)
@@ -327,11 +327,11 @@ def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, floa
 
 
 def write_page() -> None:
-    """Make the part of docs/results.md and its plot from the ledger's rows of the present settings."""
+    """Make the part of docs/results.md and its plot from the ledger's rows for the current settings."""
     rows = LEDGER.rows(settings())
     joint = [row for row in rows if row.arm == "all"]
     if not joint:
-        raise ConfigError(f"{LEDGER.path} holds no jointly trained row of the present settings; run a seed")
+        raise ConfigError(f"{LEDGER.path} has no jointly trained row for the current settings; run a seed")
     write_part(DOCS / "results.md", "marsrl", page(rows))
     plot = training_curves(curves(joint), ylabel="mean reward")
     (DOCS / "results" / "rewards.svg").write_bytes(plot)
@@ -339,7 +339,7 @@ def write_page() -> None:
 
 
 def check(seed: int, names: Sequence[str], cache: Path) -> bool:
-    """Play a seed's rows again; says which figures differ.
+    """Play a seed's rows again and say which figures differ.
 
     Raises:
         ConfigError: The ledger lacks one of the rows.
@@ -348,7 +348,7 @@ def check(seed: int, names: Sequence[str], cache: Path) -> bool:
     same, origin = True, provenance(allow_dirty=True)  # nothing is recorded
     for name in names:
         if name not in stored:
-            raise ConfigError(f"the ledger holds no row of {name!r}, seed {seed}")
+            raise ConfigError(f"the ledger contains no row for {name!r}, seed {seed}")
         then, now = stored[name].figures, play(name, seed, origin, cache).figures
         differs = sorted(figure for figure in {*then, *now} if then.get(figure) != now.get(figure))
         same &= not differs
@@ -357,7 +357,7 @@ def check(seed: int, names: Sequence[str], cache: Path) -> bool:
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help='E.g. "0-4"; what the ledger holds is not run again.')] = "0-4",
+    seeds: Annotated[str, typer.Option(help='E.g. "0-4"; rows in the ledger are not run again.')] = "0-4",
     arm: Annotated[list[str] | None, typer.Option(help="Only these rows; repeatable.")] = None,
     jobs: Annotated[int, typer.Option(help="Processes at once, one core each.")] = 2,
     table: Annotated[bool, typer.Option("--table", help="Only write docs/results.md.")] = False,
@@ -369,7 +369,8 @@ def main(
         bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
     ] = False,
     cache: Annotated[
-        Path | None, typer.Option(help="Where the warm start's weights are kept; by default for this run.")
+        Path | None,
+        typer.Option(help="Where to keep the warm start's weights; by default only for this run."),
     ] = None,
 ) -> None:
     """Run MarsRL's ablation in miniature and write docs/results.md."""

@@ -4,12 +4,12 @@
     python examples/trl_marsrl.py [--steps 15]
 
 Solver, Verifier and Corrector share one model. Each problem is played as one tree of grouped rollouts
-(8 turns on each input), TRL computes the loss and the update. Less than a minute on two cores.
+(8 turns on each input); TRL computes the loss and the update. It takes less than a minute on two cores.
 
-For another model: load it and its tokenizer with transformers, make the agents of `HFModel((module,
-tokenizer))` with `mars_env.agents.as_agent`, take another environment, and drop `use_cpu` and `bf16=False`.
-Memory is that of full fine-tuning: 16 bytes a parameter in float32 with AdamW, and logits of `rows_at_once`
-rows; a `peft_config` for `GRPOTrainer` trains an adapter instead.
+For another model: load it and its tokenizer with transformers, make the agents from `HFModel((module,
+tokenizer))` with `mars_env.agents.as_agent`, choose another environment, and drop `use_cpu` and `bf16=False`.
+It needs the memory of full fine-tuning: 16 bytes per parameter in float32 with AdamW, and the logits of
+`rows_at_once` rows; a `peft_config` for `GRPOTrainer` trains an adapter instead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def accuracy(agents: object, problems: object) -> str:
 
 
 def main(steps: int, problems: int = 200) -> None:
-    """Evaluate on so many problems, train, evaluate again."""
+    """Evaluate, train, evaluate again."""
     torch.set_num_threads(1)
     model = load()  # a warm-started HFModel: module, tokenizer
     agents = miniature_team(model)

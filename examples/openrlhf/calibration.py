@@ -1,8 +1,8 @@
-"""A custom environment with agents and rewards of its own, trained without touching the library.
+"""A custom environment with its own agents and rewards, trained without changes to the library.
 
 The Solver answers; the Assessor reads the answer and says how likely it is to be right. The Assessor is
-rewarded by Brier's score, which is best for those who say what they believe, and the Solver for right
-answers. Importing this file registers the rules, so any problem set can be played by them: the id
+rewarded by the Brier score, which is highest for honest estimates, and the Solver for right
+answers. Importing this file registers the rules, so they can be played on any problem set: the id
 ``calibration:gsm8k-assessed`` imports it. `custom_environment.sh` trains the two with one shared policy.
 """
 
@@ -27,7 +27,7 @@ PERCENT = re.compile(r"Probability:\s*(\d{1,3})(?:\.\d*)?\s*%")
 
 
 def stated_probability(text: str) -> float | None:
-    """The last probability that a text states, in [0, 1]; None where there is none.
+    """The last probability that a text states, in [0, 1]; None if it states none.
 
     Example:
         >>> stated_probability("Probability: 30 %. No: Probability: 85%"), stated_probability("I am sure.")
@@ -38,7 +38,7 @@ def stated_probability(text: str) -> float | None:
 
 
 def brier(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-    """``1 - (p - grade)^2``; 0 for a text without a probability, None where the grade is unknown."""
+    """``1 - (p - grade)^2``; 0 for a text without a probability, None if the grade is unknown."""
     judged = judged_turn(path)
     if judged is None or judged.grade is None or judged.grade.score is None:
         return None
@@ -63,7 +63,7 @@ class SolveThenAssess:
     max_turns: int = 2
 
     def fields(self, agent: str) -> Mapping[str, Space[Any]]:
-        """The Solver sees the problem, the Assessor the solution as well."""
+        """The Solver sees the problem; the Assessor sees the problem and the solution."""
         fields: dict[str, Space[Any]] = {"problem": UnicodeText()}
         return fields if agent == "solver_0" else fields | {"solution": UnicodeText()}
 
@@ -72,16 +72,16 @@ class SolveThenAssess:
         return State(problem)
 
     def current_agent(self, state: State) -> str | None:
-        """Solver, Assessor, end."""
+        """First the Solver, then the Assessor, then nobody."""
         return self.possible_agents[state.turns] if state.turns < self.max_turns else None
 
     def observe(self, state: State, agent: str) -> Observation:
-        """What `fields` names."""
+        """The fields that `fields` names."""
         observation = {"problem": state.problem.statement}
         return observation if agent == "solver_0" else observation | {"solution": state.solution}
 
     def submission(self, state: State, action: Action) -> str | None:
-        """Solutions are graded, assessments are not."""
+        """Submit solutions to the grader, but not assessments."""
         return action.text if state.turns == 0 else None
 
     def note(self, state: State, action: Action) -> Mapping[str, Any]:
@@ -89,7 +89,7 @@ class SolveThenAssess:
         return {"probability": stated_probability(action.text)} if state.turns else {}
 
     def apply(self, state: State, action: Action, grade: Grade | None) -> State:
-        """The solution is kept, and the turn goes on."""
+        """Keep the solution, and pass the turn on."""
         solution = action.text if state.turns == 0 else state.solution
         return replace(state, solution=solution, turns=state.turns + 1)
 
@@ -123,7 +123,7 @@ AGENTS: Mapping[str, type[RoleAgent]] = {"solver": Solver, "assessor": Assessor}
 
 
 def team(model: Model, names: Sequence[str], sampling: Sampling | None = None) -> Mapping[str, Agent]:
-    """The agents by name, for ``--mars.agents calibration:team``: one model plays them all."""
+    """The agents by name, for ``--mars.agents calibration:team``; one model plays them all."""
     return {name: AGENTS[role_of(name)](model, sampling=sampling) for name in names}
 
 

@@ -1,7 +1,7 @@
-"""One model in several roles of a search for programs, by prompts of their own (MARS2, arXiv 2602.07848).
+"""One model in several roles of a search for programs, each with its own prompt (MARS2, arXiv 2602.07848).
 
-Without this file the agents have roles too, those of `mars_env.agents.Coder`; this shows how to give others.
-The paper does not publish the prompts of its roles: all of these are ours.
+Without this file the agents have the roles of `mars_env.agents.Coder`; this shows how to give them others.
+The paper does not publish the prompts of its roles: these are all written for this library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STYLES: Sequence[str] = (
     "You write programs in Python. You think first of inputs that break programs: empty, smallest, largest.",
     "You write programs in Python. You compare several algorithms by their cost before you choose one.",
 )
-"""System messages; agents take them in turn."""
+"""System messages; the agents use them in turn."""
 
 
 def team(model: Model, names: Sequence[str], sampling: Sampling | None = None) -> Mapping[str, Agent]:
@@ -28,7 +28,7 @@ def team(model: Model, names: Sequence[str], sampling: Sampling | None = None) -
 
 
 def simplest() -> Agent:
-    """The first of them on a vLLM server, for ``mars-env evaluate --agents roles:simplest,...``.
+    """The first agent on a vLLM server, for ``mars-env evaluate --agents roles:simplest,...``.
 
     The environment variables SERVER and MODEL name the server (``http://127.0.0.1:8000/v1``) and its model.
     """
@@ -36,12 +36,12 @@ def simplest() -> Agent:
 
 
 def careful() -> Agent:
-    """The second, likewise."""
+    """The second agent, likewise."""
     return _served(1)
 
 
 def comparing() -> Agent:
-    """The third, likewise."""
+    """The third agent, likewise."""
     return _served(2)
 
 
