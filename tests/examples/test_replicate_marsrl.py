@@ -63,7 +63,7 @@ def test_check_tells_which_figures_differ(study, tmp_path, monkeypatch, capsys):
         assert not study.check(0, ["none", "all"], tmp_path)
         printed = capsys.readouterr().out
         assert "none, seed 0: the same" in printed and f"all, seed 0: differs in {name}" in printed
-    with pytest.raises(ConfigError, match="no row of 'none', seed 77"):
+    with pytest.raises(ConfigError, match="no row for 'none', seed 77"):
         study.check(77, ["none"], tmp_path)
 
 

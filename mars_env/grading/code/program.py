@@ -201,32 +201,34 @@ def leave(data: bytes) -> None:
         os._exit(0)
 
 
-class Lent:
-    """An object of the tests in the program's hands: a function passed to it, an iterator, any object."""
+class Proxy:
+    """An object that is in the other process; using it sends a request there.
 
-    def __init__(self, server: Server, handle: values.Handle) -> None:
-        self.__dict__.update(_server=server, _handle=handle)
+    Args:
+        ask: Sends a request: ``ask(operation, proxy, arguments, keywords)`` returns the answer.
+        handle: The object's handle.
+    """
+
+    def __init__(self, ask: Callable[..., Any], handle: values.Handle) -> None:
+        self.__dict__.update(_ask=ask, _handle=handle)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call it there."""
-        return self._server.call_back("call", self, arguments, keywords)
+        return self._ask("call", self, arguments, keywords)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._server.call_back("attribute", self, (name,), {})
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self._server.call_back("assign", self, (name, value), {})
+        return self._ask("attribute", self, (name,), {})
 
     def __getitem__(self, key: Any) -> Any:
-        return self._server.call_back("item", self, (key,), {})
+        return self._ask("item", self, (key,), {})
 
     def __iter__(self) -> Any:
-        return self._server.call_back("iter", self, (), {})
+        return self._ask("iter", self, (), {})
 
     def __next__(self) -> Any:
-        return self._server.call_back("next", self, (), {})
+        return self._ask("next", self, (), {})
 
     def __bool__(self) -> bool:
         return bool(self._handle.truth)
@@ -238,6 +240,13 @@ class Lent:
 
     def __repr__(self) -> str:
         return f"<{self._handle.kind} object>"
+
+
+class Lent(Proxy):
+    """An object of the tests in the program's hands: a function passed to it, an iterator, any object."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._ask("assign", self, (name, value), {})
 
 
 class Server:
@@ -312,25 +321,31 @@ class Server:
             module, _, name = handle.kind.partition(":")
             return getattr(__import__(module), name)
         if handle.number < 0:
-            return self.lent.setdefault(handle.number, Lent(self, handle))
+            return self.lent.setdefault(handle.number, Lent(self.call_back, handle))
         return self.kept[handle.number]
 
     def perform(self, operation: str, target: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """Carry out one request."""
-        if operation == "call":
-            function = find(self.namespace, target, False) if isinstance(target, str) else target
-            return function(*arguments, **keywords)
         if operation == "global":
             return find(self.namespace, target, False)
-        if operation == "next":
-            return next(target)
-        if operation == "iter":
-            return iter(target)
-        if operation == "item":
-            return target[arguments[0]]
-        if operation == "attribute":
-            return getattr(target, arguments[0])
-        raise ValueError(f"no operation {operation!r}")
+        if operation == "call" and isinstance(target, str):
+            target = find(self.namespace, target, False)
+        return use(operation, target, arguments, keywords)
+
+
+def use(operation: Any, target: Any, arguments: Any, keywords: Any) -> Any:
+    """Call an object, iterate over it, or get an item or an attribute of it."""
+    if operation == "call":
+        return target(*arguments, **keywords)
+    if operation == "next":
+        return next(target)
+    if operation == "iter":
+        return iter(target)
+    if operation == "item":
+        return target[arguments[0]]
+    if operation == "attribute":
+        return getattr(target, arguments[0])
+    raise ValueError(f"no operation {operation!r}")
 
 
 def described(error: BaseException) -> tuple[str, str]:

@@ -47,46 +47,14 @@ class ProgramGone(BaseException):
     """The program ended or sent invalid data. It is not an Exception, so that no test catches it as one."""
 
 
-class Remote:
+class Remote(channel.Proxy):
     """An object in the program's process."""
-
-    def __init__(self, session: Session, handle: values.Handle) -> None:
-        self.__dict__.update(_session=session, _handle=handle)
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Call it there."""
-        return self._session.request("call", self, arguments, keywords)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self._session.request("attribute", self, (name,), {})
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._session.request("item", self, (key,), {})
-
-    def __iter__(self) -> Any:
-        return self._session.request("iter", self, (), {})
-
-    def __next__(self) -> Any:
-        return self._session.request("next", self, (), {})
-
-    def __bool__(self) -> bool:
-        return bool(self._handle.truth)
-
-    def __len__(self) -> int:
-        if self._handle.length < 0:
-            raise TypeError(f"object of type {self._handle.kind!r} has no len()")
-        return int(self._handle.length)
 
     def __hash__(self) -> int:
         return hash(self._handle.number)  # not by address: a set has the same order in each run
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-    def __repr__(self) -> str:
-        return f"<{self._handle.kind} object>"
 
 
 class Session:
@@ -104,7 +72,7 @@ class Session:
         """The object for a handle: always the same proxy, to keep identity; or the tests' own object."""
         if handle.number < -1:
             return self.lent[-2 - handle.number]
-        return self.remotes.setdefault(handle.number, Remote(self, handle))
+        return self.remotes.setdefault(handle.number, Remote(self.request, handle))
 
     def keep(self, value: Any) -> Any:
         """The handle of an argument that is not plain data, or plain data that represents it."""
@@ -123,14 +91,8 @@ class Session:
         """Carry out the program's request on an object that a test has passed to it."""
         if not any(target is each for each in self.lent):
             raise TypeError("the tests did not pass this object to the program")
-        if operation == "call":
-            return target(*arguments, **keywords)
-        if operation == "next":
-            return next(target)
-        if operation == "iter":
-            return iter(target)
-        if operation == "item":
-            return target[arguments[0]]
+        if operation not in ("attribute", "assign"):
+            return channel.use(operation, target, arguments, keywords)
         # Only attributes of the tests' own objects: a frame or a module would reveal everything else.
         name = arguments[0]
         if type(target).__module__ != NAME or not isinstance(name, str) or name.startswith("_"):

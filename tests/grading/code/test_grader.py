@@ -232,11 +232,12 @@ def test_what_tests_hand_to_the_program(graders):
     [
         "g.__globals__",
         "g.gi_frame.f_globals['check']",
-        "vars(g)['_server'].call_back('attribute', g, ('gi_frame',), {})",
-        "vars(g)['_server'].call_back('call', __import__('os')._exit, (0,), {})",
-        "vars(g)['_server'].call_back('assign', g, ('gi_frame', 1), {})",
-        "vars(g)['_server'].call_back('item', g, (), {})",
-        "vars(g)['_server'].call_back('call', 'exit', (0,), {})",
+        "vars(g)['_ask']('attribute', g, ('gi_frame',), {})",
+        "vars(g)['_ask']('call', __import__('os')._exit, (0,), {})",
+        "vars(g)['_ask']('assign', g, ('gi_frame', 1), {})",
+        "vars(g)['_ask']('item', g, (), {})",
+        "vars(g)['_ask']('call', 'exit', (0,), {})",
+        "vars(g)['_ask']('no operation', g, ('gi_frame', 1), {})",
     ],
 )
 def test_what_tests_hand_out_gives_nothing_else_away(graders, attack):
