@@ -148,6 +148,22 @@ async def counts_memory_in_sockets(backend: Backend) -> None:
         print("held", size >> 20)
     """
     await _must_hold(backend, source, 256, Ended.MEMORY, Ended.FILES)
+    few = """
+        import socket, time
+        kept = []
+        for _ in range(100):
+            pair = socket.socketpair()
+            kept.append(pair)
+            for s in pair:
+                s.setblocking(False)
+                try:
+                    while True: s.send(b"x" * 32768)
+                except BlockingIOError: pass
+        time.sleep(2)
+    """
+    # Fewer than the open files that a program may have, and more than its memory.
+    result = await run_python(backend, few, Limits(cpu_seconds=10, memory_bytes=32 * MIB))
+    assert result.ended is Ended.MEMORY, result
 
 
 @proves(Guarantee.MEMORY)
