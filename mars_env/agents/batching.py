@@ -1,4 +1,4 @@
-"""Gathering concurrent requests into waves: the part of in-process models that is not torch."""
+"""Concurrent requests gathered into waves: the torch-free part of in-process models."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ engine_lock = threading.RLock()
 
 @dataclass(eq=False, slots=True)
 class Ticket(Generic[Q, A]):
-    """One request on its way: what is asked, and the future that will hold the answer."""
+    """A pending request, and the future of its answer."""
 
     request: Q
     future: asyncio.Future[A]
 
     @property
     def dropped(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether its caller has stopped waiting."""
         return self.future.cancelled()
 
 
 class Engine(Protocol[Q, A]):
-    """What runs waves: called in a worker thread, one wave of a process at a time."""
+    """An engine that runs waves: called in a worker thread, one wave per process at a time."""
 
     def run(self, tickets: Sequence[Ticket[Q, A]]) -> list[A | BaseException]:
         """Answers, or errors, in the order of the tickets."""
@@ -44,7 +44,7 @@ class Engine(Protocol[Q, A]):
 
 @dataclass(eq=False, slots=True)
 class _Queue:
-    """What waits in one event loop, whichever the model: engines in the order of their first request."""
+    """The pending requests of one event loop, for all models: engines in the order of their first request."""
 
     waiting: dict[Any, list[Ticket[Any, Any]]] = field(default_factory=dict)
     arrived: int = 0
@@ -52,7 +52,7 @@ class _Queue:
     outside: int = 0
     """Steps (see `in_step`) that are at work, not waiting for a wave."""
     leaving: list[asyncio.Future[None]] = field(default_factory=list)
-    """Who waits until there are none, in the order of their beginning."""
+    """Those that wait until there are none, in the order in which they started."""
 
     def count_outside(self, change: int) -> None:
         self.outside += change
@@ -97,10 +97,10 @@ def _queue() -> _Queue:
 
 @asynccontextmanager
 async def in_step() -> AsyncGenerator[None]:
-    """Work of unforeseeable length that leads to requests, such as grading in another process.
+    """Work of unpredictable length that leads to requests, such as grading in another process.
 
-    No wave starts meanwhile, and what is begun side by side ends together, in the order of its beginning. So
-    the waves do not depend on how long it takes. Requests made within are served as ever.
+    No wave starts meanwhile. What runs concurrently ends together, in the order in which it started, so the
+    waves do not depend on how long it takes. Requests made inside are served as usual.
     """
     outer, queue = _step.get(), _queue()
     if outer is not None and outer.queue is queue and not outer.ended:
@@ -114,7 +114,7 @@ async def in_step() -> AsyncGenerator[None]:
     try:
         yield
     except BaseException:
-        place.cancel()  # who fails does not wait for the others
+        place.cancel()  # a failed one does not wait for the others
         raise
     finally:
         _step.reset(token)
@@ -128,9 +128,9 @@ async def submit(engine: Engine[Q, A], request: Q) -> A:
     """Put a request into the next wave of this event loop and wait for its answer.
 
     A wave starts when the loop has become idle: every task that could run has run, and no new
-    request has come for `QUIET_TURNS` turns. No clock is asked. So the make-up of the waves, and
-    with it every bit of the answers, is the same in each run, as long as the tasks wait for nothing
-    but models. All engines of a loop share its waves for the same reason.
+    request has come for `QUIET_TURNS` turns. No clock is read. So the composition of the waves, and with
+    it every bit of the answers, is the same in each run, as long as the tasks wait for nothing but models.
+    All engines of a loop share its waves for the same reason.
     """
     loop, queue = asyncio.get_running_loop(), _queue()
     ticket: Ticket[Q, A] = Ticket(request, loop.create_future())
@@ -149,7 +149,7 @@ async def submit(engine: Engine[Q, A], request: Q) -> A:
 
 
 async def _pump(queue: _Queue) -> None:
-    """Run waves until nothing waits."""
+    """Run waves until no request is pending."""
     tickets: list[Ticket[Any, Any]] = []
     try:
         while queue.waiting:
@@ -161,7 +161,7 @@ async def _pump(queue: _Queue) -> None:
                 _settle(ticket, answer)
     finally:
         queue.pump = None  # a task holds its loop, and the loop is the queue's weak key
-        # Something is left only if the loop is closing: whoever waits must not wait for ever.
+        # Requests remain only if the loop is closing: their callers must not wait for ever.
         for ticket in [*tickets, *(t for group in queue.waiting.values() for t in group)]:
             if not ticket.future.done():
                 ticket.future.cancel()
@@ -190,7 +190,7 @@ def _run(wave: dict[Engine[Any, Any], list[Ticket[Any, Any]]]) -> list[Any]:
 def _guarded(
     run: Callable[[Sequence[Ticket[Q, A]]], list[A | BaseException]], tickets: Sequence[Ticket[Q, A]]
 ) -> list[A | BaseException]:
-    """What an engine lets through fails its own tickets, not the pump and the other engines."""
+    """An exception of an engine fails its own tickets, but not the pump and the other engines."""
     try:
         return run(tickets)
     except Exception as error:

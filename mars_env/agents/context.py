@@ -1,4 +1,4 @@
-"""Prompts, limits and a model's context: how much may be sampled, and what it means that the room ran out."""
+"""Prompts, limits and a model's context: how many tokens may be sampled, and what happens without room."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ raise the context, lower max_tokens, or set overflow="unknown"
 
 
 def finish_reason(told: str, tokens: int, sampling: Sampling) -> FinishReason:
-    """Why a completion ended, from what the engine says: below its own limit, ``"length"`` is the context.
+    """Why a completion ended, given the engine's reason: below its own limit, ``"length"`` means the context.
 
     Example:
         >>> limit = Sampling(max_tokens=24)
@@ -52,7 +52,7 @@ def finish_reason(told: str, tokens: int, sampling: Sampling) -> FinishReason:
 
 
 def without_room(prompt_ids: Sequence[int], n: int, sampling: Sampling) -> list[Completion]:
-    """What n samples of a prompt that fills the context come to: empty, and cut by the context."""
+    """N samples of a prompt that fills the context: empty, and cut off by the context."""
     ids = tuple(prompt_ids)
     empty = Completion(
         "", "context", prompt_ids=ids, temperature=sampling.temperature, prompt_tokens=len(ids)

@@ -1,4 +1,4 @@
-"""From a prompt to the token ids that a model in this process reads: the same for every engine."""
+"""Token ids of a prompt for models in this process: the same for every engine."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def encode_prompt(
 ) -> tuple[int, ...]:
     """The token ids that a model reads for a prompt.
 
-    Token ids are taken as they are; a text is encoded as the tokenizer does by default; messages
-    go through the tokenizer's chat template, or through `plain_chat` where it has none.
+    Token ids are used as they are; a text is encoded as the tokenizer does by default; messages
+    go through the tokenizer's chat template, or through `plain_chat` if it has none.
 
     Args:
         tokenizer: A tokenizer of the transformers library.
@@ -27,7 +27,7 @@ def encode_prompt(
         template_options: Passed to the chat template.
 
     Raises:
-        ModelError: If there are no tokens, or ids outside of the vocabulary.
+        ModelError: If there are no tokens, or ids outside the vocabulary.
 
     Example:
         >>> encode_prompt(None, [3, 1], 4, "m", {})
@@ -35,7 +35,7 @@ def encode_prompt(
         >>> encode_prompt(None, [3, 4], 4, "m", {})
         Traceback (most recent call last):
         ...
-        mars_env.errors.ModelError: m: the prompt has a token id outside of 0 to 3
+        mars_env.errors.ModelError: m: the prompt has a token id outside 0 to 3
     """
     if isinstance(prompt, str):
         ids: Iterable[int] = tokenizer.encode(prompt)
@@ -47,7 +47,7 @@ def encode_prompt(
     if not ids:
         raise ModelError(f"{name}: the prompt has no tokens; give it at least one")
     if min(ids) < 0 or max(ids) >= vocabulary:
-        raise ModelError(f"{name}: the prompt has a token id outside of 0 to {vocabulary - 1}")
+        raise ModelError(f"{name}: the prompt has a token id outside 0 to {vocabulary - 1}")
     return ids
 
 

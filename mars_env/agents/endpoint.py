@@ -1,4 +1,4 @@
-"""One server of several: its addresses, how busy it is, and until when it rests after failures."""
+"""One of several servers: its addresses, how busy it is, and until when it rests after failures."""
 
 from __future__ import annotations
 

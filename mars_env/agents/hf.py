@@ -29,8 +29,8 @@ class HFModel:
     Requests that are made concurrently are gathered (see `mars_env.agents.batching`) and run as one
     batch: each distinct prompt is read once, its keys and values are repeated for its samples, and
     all samples are decoded together, each with its own temperature, top-p, top-k, limit and seed.
-    A sample's random numbers come from its own generator, so its tokens depend on the batch that
-    it happens to be in only through floating-point rounding.
+    A sample's random numbers come from its own generator, so its tokens depend on its batch only
+    through floating-point rounding.
 
     The log-probabilities are those of the distribution sampled from: after the temperature, and
     after top-p and top-k. Greedy completions (temperature 0) carry those at temperature 1.
@@ -38,7 +38,7 @@ class HFModel:
     Args:
         model: A checkpoint's path or name, or a pair of a model and its tokenizer. Several `HFModel`
             may share one torch module.
-        device: Where a checkpoint is put; by default the GPU if there is one. A pair stays where it is.
+        device: Where a checkpoint is put; by default the GPU if there is one. A pair is not moved.
         dtype: Of a checkpoint's weights, e.g. ``"bfloat16"``; by default as stored.
         max_batch_rows: Most samples decoded together.
         max_batch_tokens: Most tokens, prompts and limits added up, in one batch.
@@ -91,11 +91,11 @@ class HFModel:
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The token ids that the model reads for a prompt.
 
-        Token ids are taken as they are; a text is encoded as the tokenizer does by default; messages
-        go through the tokenizer's chat template, or through `plain_chat` where it has none.
+        Token ids are used as they are; a text is encoded as the tokenizer does by default; messages
+        go through the tokenizer's chat template, or through `plain_chat` if it has none.
 
         Raises:
-            ModelError: If there are no tokens, or ids outside of the vocabulary.
+            ModelError: If there are no tokens, or ids outside the vocabulary.
         """
         return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
 
@@ -117,7 +117,7 @@ class HFModel:
         return await submit(self, Request(ids, n, sampling))
 
     def refresh(self, weights: Any = None, version: int | None = None) -> None:
-        """Replace the weights in place; waits for the batches under way, and holds up the next ones.
+        """Replace the weights in place; waits for running batches, and delays the next ones.
 
         Args:
             weights: A state dict, or a module with the same parameters; None if the module was
@@ -175,7 +175,7 @@ class HFModel:
                     continue
                 answers[place[id(batch[0].ticket)]] = _failure(self.name, error)
                 continue
-            except (RuntimeError, ValueError, IndexError) as error:  # torch's own, for whatever goes wrong
+            except (RuntimeError, ValueError, IndexError) as error:  # torch raises these for any fault
                 for row in batch:
                     answers[place[id(row.ticket)]] = _failure(self.name, error)
                 continue
@@ -208,7 +208,7 @@ class HFModel:
 
 @contextmanager
 def _quiet(module: Any) -> Iterator[None]:
-    """Evaluation mode without gradients; the training mode is put back."""
+    """Evaluation mode without gradients; the training mode is restored."""
     training = module.training
     if training:
         module.eval()

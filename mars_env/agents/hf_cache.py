@@ -8,7 +8,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 CHUNK = 64
-"""Steps for which random numbers, cache and mask are made at once."""
+"""Steps for which random numbers, cache and mask are allocated together."""
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
@@ -47,7 +47,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         self.keys, self.values = self._grown(self.keys, beam_idx), self._grown(self.values, beam_idx)
 
     def get_seq_length(self) -> int:
-        """Number of tokens that are held."""
+        """Number of tokens held."""
         return self.length
 
 
@@ -56,7 +56,7 @@ class GrowingCache(Cache):  # type: ignore[misc]
 
 
 def cache_for(module: Any) -> Any:
-    """Our cache where every layer attends to everything; else the library's, which knows the others."""
+    """The growing cache if every layer attends to all tokens; else the library's."""
     theirs = DynamicCache(config=module.config)
     if theirs.layers and all(type(layer) is DynamicLayer for layer in theirs.layers):
         return GrowingCache(layers=[GrowingLayer() for _ in theirs.layers])

@@ -1,4 +1,4 @@
-"""Decoding many samples together, each with settings and random numbers of its own."""
+"""Decoding many samples together, each with its own settings and random numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mars_env.types import Completion, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Samples that are asked for: the prompt's token ids, how many, and how."""
+    """A request for samples: the prompt's token ids, how many, and how they are sampled."""
 
     ids: tuple[int, ...]
     n: int
@@ -79,7 +79,7 @@ def decode(module: Any, tokenizer: Any, rows: Sequence[Row], ends: Set[int], att
     width = max(map(len, distinct))
     prompts = torch.zeros(len(distinct), width, dtype=torch.long)
     real = torch.zeros(len(distinct), width, dtype=torch.bool)
-    for ids, i in distinct.items():  # padding goes to the left; what stands there is masked
+    for ids, i in distinct.items():  # padding goes on the left and is masked
         prompts[i, width - len(ids) :] = torch.tensor(ids)
         real[i, width - len(ids) :] = True
     prompts, real = prompts.to(device), real.to(device)
@@ -102,7 +102,7 @@ def decode(module: Any, tokenizer: Any, rows: Sequence[Row], ends: Set[int], att
         keep = state.record(tokens, logprobs, step, eos, tokenizer)
         if not len(keep) or (step % 16 == 15 and all(state.rows[i].ticket.dropped for i in keep)):
             return
-        # Finished rows are computed along until they are a quarter: dropping them copies the cache.
+        # Finished rows stay in the batch until they are a quarter of it: dropping them copies the cache.
         if 4 * len(keep) <= 3 * len(state.rows):
             kept = torch.from_numpy(keep).to(device)
             cache.reorder_cache(kept)
@@ -152,7 +152,7 @@ class _State:
         self._top_k = vector([(s.top_k if s.temperature else 0) or 2**31 for s in sampling], torch.long)
 
     def choose(self, logits: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw one token a row: shapes (rows,) and (rows,)."""
+        """Sample one token per row: shapes (rows,) and (rows,)."""
         if step % CHUNK == 0:
             draws = np.stack([generator.random(CHUNK) for generator in self._generators])
             self._uniforms = torch.from_numpy(draws).to(self._device)
@@ -175,12 +175,12 @@ class _State:
         eos: npt.NDArray[np.int64],
         tokenizer: Any,
     ) -> npt.NDArray[np.int64]:
-        """Note what was drawn for the rows that live; returns the places of those that live on."""
+        """Record the tokens of unfinished rows; returns the places of those that continue."""
         if step == self._tokens.shape[1]:
             room = ((0, 0), (0, CHUNK + step))
             self._tokens, self._logprobs = np.pad(self._tokens, room), np.pad(self._logprobs, room)
         drawn = tokens.cpu().numpy()
-        self._tokens[self._places, step] = drawn  # what a finished row draws lies beyond its end
+        self._tokens[self._places, step] = drawn  # a finished row's token lies beyond its end
         self._logprobs[self._places, step] = logprobs.cpu().numpy()
         stopped = np.isin(drawn, eos)
         if self._stops:

@@ -1,4 +1,4 @@
-"""Choosing tokens: drawing with given random numbers, top-k and nucleus, stop texts."""
+"""Choosing tokens: sampling with given random numbers, top-k and nucleus, stop texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 
 def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Draw by the inverse of the cumulative distribution, in double precision.
+    """Sample by the inverse of the cumulative distribution, in double precision.
 
     Args:
         logprobs: Shape (rows, vocabulary).
@@ -39,7 +39,7 @@ def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 
 
 def filtered(logits: torch.Tensor, top_p: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
-    """Set the logits outside of the top k, then of the nucleus of what is left, to minus infinity.
+    """Set the logits outside the top k, then outside the nucleus of the rest, to minus infinity.
 
     Example:
         >>> kept = filtered(torch.tensor([[0.1, 0.6, 0.3]]).log(), torch.tensor([[0.6]]), torch.tensor([[3]]))
@@ -57,7 +57,7 @@ def filtered(logits: torch.Tensor, top_p: torch.Tensor, top_k: torch.Tensor) -> 
 
 def completes_stop(tokens: npt.NDArray[np.int64], stops: Sequence[str], tokenizer: Any) -> bool:
     """Whether a stop text has just been completed; decodes only as much of the end as can hold one."""
-    for part in (tokens[-(max(map(len, stops)) + 8) :], tokens):  # the end may decode otherwise alone
+    for part in (tokens[-(max(map(len, stops)) + 8) :], tokens):  # the end may decode differently on its own
         text = tokenizer.decode(part.tolist(), skip_special_tokens=True)
         if not any(stop in text for stop in stops):
             return False

@@ -50,21 +50,21 @@ class HTTPModel:
     or by `aclose`.
 
     **Replicas.** Of several endpoints each request goes to the least busy. One that answers with an error
-    rests for a while, longer each time, and is then tried by one request at a time until one succeeds. One
-    that cannot be reached is left out until it is well: while requests come, all are asked for their health
+    rests for a while, longer each time, and then gets one request at a time until one succeeds. One that
+    cannot be reached is left out until it is well: while requests come, all are asked for their health
     (``/health`` beside ``/v1``) every `health_interval` seconds. `drain` takes an endpoint out, `admit` puts
     one in.
 
-    **Seeds.** A call for samples i, i+1 ... carries the upper 31 bits of ``derive_seed(seed, i)``. What
-    a server makes of one seed for several samples is its own affair: vLLM's current engine gives
-    sample j the seed + j; some older servers give n equal samples. ``samples_per_call=1`` makes every
-    sample a call with its own seed, and so sample i the same whatever n is. A server that returns fewer
-    samples than asked for is asked again for the rest.
+    **Seeds.** A call for samples i, i+1 ... carries the upper 31 bits of ``derive_seed(seed, i)``. Servers
+    differ in what they do with one seed for several samples: vLLM's current engine gives sample j the
+    seed + j; some older servers return n equal samples. With ``samples_per_call=1`` every sample is a call
+    with its own seed, so sample i is the same whatever n is. If a server returns fewer samples than
+    requested, it is asked for the rest.
 
     **Training.** With ``exact=True`` token ids and log-probabilities are asked for as vLLM serves them
     (``return_token_ids``, ``logprobs``; vLLM 0.10.2 or later), and top-k is always sent, since vLLM
     otherwise takes it from the checkpoint's generation config. A server's log-probabilities are
-    usually those before the temperature; they are then kept only where that makes no difference
+    usually those before the temperature; they are then kept only if that makes no difference
     (temperature 1 or 0, no top-p or top-k), and the other completions are not trainable. Start vLLM
     with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all.
 
@@ -76,14 +76,14 @@ class HTTPModel:
         exact: Ask for token ids and log-probabilities.
         logprobs: What the server's log-probabilities are of: ``"raw"`` logits, or ``"processed"``.
         api_key_env: Name of the environment variable that holds the key; by default no key is sent.
-        concurrency: Most calls under way in one event loop.
-        attempts: How often a call is tried altogether.
+        concurrency: Most concurrent calls in one event loop.
+        attempts: Most attempts of a call, the first one included.
         backoff: Seconds before the second attempt; doubles each time, up to a minute.
         timeout: Seconds that one attempt may take.
         max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
             lower `samples_per_call`, where long answers with token ids and log-probabilities need more.
-        samples_per_call: Most samples asked for in one call; None for all.
-        health_interval: Seconds between two health checks of an endpoint, where there are several.
+        samples_per_call: Most samples requested in one call; None for all.
+        health_interval: Seconds between two health checks of an endpoint, if there are several.
         limit_field: Name of the field that limits tokens (``"max_completion_tokens"`` for some servers).
         extra_body: More fields of each request.
         headers: More headers of each request.
@@ -91,13 +91,13 @@ class HTTPModel:
         version: Version of the weights, noted in exact completions.
 
     Attributes:
-        capacity: Most calls under way in one event loop, as given by `concurrency`.
-        under_way: Calls under way now, those that wait for a place included.
-        context: Tokens that the server's model can hold; None until `learn_context` has asked, and where the
-            server does not tell.
+        capacity: Most concurrent calls in one event loop, as given by `concurrency`.
+        under_way: Calls that are running or waiting for a place.
+        context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
+            not say.
 
     Raises:
-        ConfigError: If an argument is unfit, or the key's variable is not set.
+        ConfigError: An argument is invalid, or the key's variable is not set.
 
     Example:
         >>> HTTPModel("http://localhost:8000/v1", "qwen3")
@@ -135,7 +135,8 @@ class HTTPModel:
             or (samples_per_call is not None and samples_per_call < 1)
         ):
             raise ConfigError(
-                "an endpoint is needed; concurrency, attempts, max_answer, samples_per_call start at 1"
+                "give at least one endpoint; concurrency, attempts, max_answer and samples_per_call must be "
+                "at least 1"
             )
         if not health_interval > 0:
             raise ConfigError(f"health_interval must be more than 0 seconds, got {health_interval}")
@@ -189,7 +190,7 @@ class HTTPModel:
         return [str(endpoint.base) for endpoint in self._endpoints]
 
     async def learn_context(self) -> int | None:
-        """Ask the servers what the model can hold, and keep it as `context`; None where no one tells."""
+        """Ask the servers for the model's context length, and keep it as `context`; None if none says."""
         link = self._links.open or await self._links.connect()
         told = []
         for endpoint in self._endpoints:
@@ -202,7 +203,7 @@ class HTTPModel:
         return self.context
 
     async def drain(self, url: str) -> None:
-        """Send no more requests to an endpoint; returns when those under way there have ended.
+        """Send no more requests to an endpoint; returns when its running ones have ended.
 
         It can then be stopped, or given new weights. Requests wait while every endpoint is drained.
 
@@ -233,16 +234,16 @@ class HTTPModel:
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.
 
-        Where a server counts tokens only for all samples of a call together, they are apportioned
-        by the lengths of the texts, so that the sum is the server's.
+        Where a server counts tokens only for all samples of a call together, they are divided in
+        proportion to the lengths of the texts, so that the sum is the server's.
 
         A completion that the model's context cut off has the finish reason ``"context"``: it was cut off
         below its own limit, or the prompt is known to leave less (`learn_context`). A request that the server
         refuses for its length gives empty ones. See ``Sampling.overflow``.
 
         Raises:
-            ModelError: If the server refuses the request, or all attempts failed.
-            ContextError: If it refuses it for its length, and so does the sampling.
+            ModelError: The server refused the request, or all attempts failed.
+            ContextError: The request is too long for the context, and the sampling refuses that.
             ConfigError: If n or a sampling setting makes no sense.
         """
         check_request(n, sampling)
@@ -318,7 +319,7 @@ class HTTPModel:
                         raise fault
                     return await self._attempt(link, chat, body, n, sampling)
         except _Fault as fault:
-            raise ModelError(f"{self.name}: gave up after {self._attempts} attempts: {fault}") from fault
+            raise ModelError(f"{self.name}: no answer after {self._attempts} attempts: {fault}") from fault
         raise AssertionError("tenacity ended without an outcome")  # pragma: no cover
 
     def _pause(self, state: RetryCallState) -> float:
@@ -376,7 +377,7 @@ class HTTPModel:
             endpoint.rest()
             raise self._fault(endpoint, f"the answer cannot be read: {error!r}") from None
         except RuntimeError as error:
-            raise ModelError(f"{self.name}: closed while a request was under way: {error}") from error
+            raise ModelError(f"{self.name}: closed while a request was running: {error}") from error
         endpoint.failures, endpoint.reachable = 0, True
         return completions
 
@@ -413,7 +414,7 @@ class HTTPModel:
         return endpoint
 
     async def _check(self, link: Link, endpoint: Endpoint) -> None:
-        """Ask a server for its health; any answer that is no fault of its own will do."""
+        """Ask a server for its health; any status below 500 is good."""
         try:
             status, _ = await link.get(endpoint.health, self._health_interval)
             alive = status < 500
@@ -435,12 +436,12 @@ class HTTPModel:
         return ModelError(f"{self.name}: the server refused the request: {sentence}")
 
     def _fault(self, endpoint: Endpoint, words: str) -> _Fault:
-        """What went wrong, without secrets. Its cause, which may hold them, must not be kept."""
+        """What went wrong, without secrets. The cause may hold them and must not be kept."""
         return _Fault(f"{endpoint.base}: {one_line(self._secrets.mask(words), 300)}")
 
 
 class _Fault(Exception):
-    """Something that may go better the next time."""
+    """A fault that a new attempt may not have."""
 
     def __init__(self, sentence: str, retry_after: float = 0.0) -> None:
         super().__init__(sentence)
@@ -448,7 +449,7 @@ class _Fault(Exception):
 
 
 class _TooLong(ModelError):
-    """The server refuses a request since prompt and limit exceed the model's context."""
+    """The server refused a request because prompt and limit exceed the model's context."""
 
 
 def _busy(endpoint: Endpoint) -> int:

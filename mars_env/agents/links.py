@@ -35,7 +35,7 @@ class Link:
         return await post_by_aiohttp(self.session, url, body, self.most)
 
     async def get(self, url: URL, seconds: float, most: int = 0) -> tuple[int, bytes]:
-        """The status of a page, and at most so many bytes of it where the status is 200."""
+        """The status of a page, and up to `most` bytes of it where the status is 200."""
         limit = aiohttp.ClientTimeout(total=seconds)
         async with self.session.get(url, timeout=limit, allow_redirects=False) as response:
             body = await response.content.read(most) if most and response.status == 200 else b""
@@ -43,13 +43,13 @@ class Link:
 
 
 class Links:
-    """A link for each event loop, made on first use; it closes with its loop, with `aclose`, or with this.
+    """A link for each event loop, made on first use; closes with its loop, this object, or by `aclose`.
 
     Args:
         headers: Of each request.
         timeout: Seconds that one request may take; None for no limit.
         most: Longest body of an answer, in bytes.
-        capacity: Most requests under way in one event loop.
+        capacity: Most concurrent requests in one event loop.
     """
 
     def __init__(self, headers: Mapping[str, str], timeout: float | None, most: int, capacity: int) -> None:
@@ -90,7 +90,7 @@ class Links:
 async def post_by_aiohttp(
     session: aiohttp.ClientSession, url: URL, body: bytes, most: int = 1 << 26
 ) -> Answer:
-    """What `Wire.post` does, by aiohttp: for servers that are reached by TLS."""
+    """`Wire.post` by aiohttp, for servers that are reached by TLS."""
     async with session.post(url, data=body, allow_redirects=False) as response:
         headers = {name.lower(): value for name, value in response.headers.items()}
         if len(response.raw_headers) > MOST_HEADERS:
@@ -110,7 +110,7 @@ async def _keep(session: aiohttp.ClientSession, wire: Wire) -> AsyncGenerator[No
 
     Event loops close the asynchronous generators that still run in them: all of them when
     `asyncio.run` ends, and one that is no longer referenced at once. So the session closes with its
-    loop, or with its model, whichever goes first.
+    loop, or with its model, whichever is first.
     """
     try:
         yield

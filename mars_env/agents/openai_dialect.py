@@ -1,4 +1,4 @@
-"""The dialect of OpenAI-compatible servers: requests as JSON, answers as completions."""
+"""The protocol of OpenAI-compatible servers: requests as JSON, answers as completions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sampling_fields(n: int, sampling: Sampling, chat: bool, exact: bool, limit_f
 
 
 def messages_json(messages: Sequence[Message]) -> str:
-    """Chat messages, and nothing else that may stand in them."""
+    """Chat messages without any other fields."""
     return json.dumps([{"role": m["role"], "content": m["content"]} for m in messages])
 
 
@@ -71,9 +71,8 @@ def completions_of(
         context: What the server's model can hold, where that is known.
 
     Raises:
-        ValueError: It holds no choices, the server gave up, or a count, a token id or a log-probability is
-            none. Whatever else an answer of another form
-            raises (KeyError, TypeError ...) is to be read as the same.
+        ValueError: It holds no choices, the server aborted, or a count, a token id or a log-probability is
+            invalid. Other exceptions that a malformed answer raises (KeyError, TypeError ...) mean the same.
     """
     answer = json.loads(payload)
     choices = answer["choices"][:n]
@@ -91,7 +90,7 @@ def completions_of(
     for choice, text, share in zip(choices, texts, counts, strict=True):
         reason = choice.get("finish_reason")
         if reason in ("abort", "error"):
-            raise ValueError(f"the server gave up: finish_reason {reason!r}")
+            raise ValueError(f"the server aborted: finish_reason {reason!r}")
         # vLLM puts a chat's prompt ids beside the choices, and a text completion's into each choice.
         prompt_ids = token_ids(choice.get("prompt_token_ids") or answer.get("prompt_token_ids") or ())
         ids = token_ids(choice.get("token_ids") or ())
@@ -126,7 +125,7 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
 
 
 def _finish_reason(told: object, tokens: int, sampling: Sampling, cut: bool) -> FinishReason:
-    """Why a choice ended; `cut` says that the context is what cut choices off, where no token ids tell."""
+    """Why a choice ended; `cut` says whether the context cut choices off, where there are no token ids."""
     reason = _FINISH_REASONS.get(str(told).lower(), "stop")
     if reason == "length" and (tokens < sampling.max_tokens if tokens else cut):
         return "context"
@@ -136,7 +135,7 @@ def _finish_reason(told: object, tokens: int, sampling: Sampling, cut: bool) -> 
 def _cut_by_context(
     answer: Mapping[str, Any], choices: Sequence[Any], sampling: Sampling, context: int | None
 ) -> bool:
-    """Whether what was cut off was cut by the context: all choices have one prompt, and so one room.
+    """Whether the context cut the choices off: they all have one prompt, and so the same room.
 
     Either the prompt is known to leave too little, or fewer tokens were sampled than all that were cut off at
     their own limit would have.
@@ -150,7 +149,7 @@ def _cut_by_context(
 
 
 def is_too_long(status: int, payload: bytes) -> bool:
-    """Whether a server refuses a request since prompt and limit exceed the model's context.
+    """Whether a server refuses a request because prompt and limit exceed the model's context.
 
     Example:
         >>> is_too_long(400, b'{"error": {"message": "The maximum context length is 4096 tokens."}}')
@@ -176,7 +175,7 @@ _TOO_LONG = re.compile(
 
 
 def context_of(payload: bytes, model: str) -> int | None:
-    """What a model can hold, as a server's list of models tells: vLLM, SGLang and others do; else None.
+    """A model's context length from a server's list of models (vLLM, SGLang and others); else None.
 
     Example:
         >>> context_of(b'{"data": [{"id": "qwen3", "max_model_len": 40960}]}', "qwen3")
@@ -230,13 +229,13 @@ def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
 
 
 def _tokens(usage: Mapping[str, Any], name: str) -> int:
-    """A count of the server's; 0 where it tells none."""
+    """A count from the server; 0 if it gives none."""
     told = usage.get(name)
     return 0 if told is None else count(told)
 
 
 def _shares(total: int, texts: Sequence[str]) -> list[int]:
-    """Apportion a count by the lengths of texts; the sum is kept.
+    """Divide a count in proportion to the lengths of texts; the sum is kept.
 
     Example:
         >>> _shares(10, ["aaaaa", "aa"]), _shares(3, ["", ""])
@@ -254,7 +253,7 @@ def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
 
     Args:
         payload: The answer's body; of a long one, the beginning.
-        mask: Takes secrets out of the text, before anything is cut.
+        mask: Removes secrets from the text before it is cut.
     """
     text = payload[:_MOST_ERROR].decode("utf-8", "replace")
     try:

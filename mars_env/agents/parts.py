@@ -1,4 +1,4 @@
-"""The parts of a game that a spec names: rules take objects and know nothing of agents; users give names."""
+"""The parts of a game that a spec names: users give names, rules take objects and do not import agents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mars_env.lazy import resolve
 
 
 def with_parts(env_spec: EnvSpec) -> EnvSpec:
-    r"""The spec with its agents, reward models and graders in the place of what names them.
+    r"""The spec with its agents, reward models and graders in place of their names.
 
     Example:
         >>> from mars_env.envs.registry import spec

@@ -63,16 +63,16 @@ def make_agents(
     - ``scripted:text``: always this text;
     - ``my_module:object``: an agent, a model, a function ``observation -> text``, or a factory of one
       of them (a class, or a function with no parameters but ``role``);
-    - a name that a package has entered in the entry-point group ``mars_env.agents``.
+    - a name that a package declares in the entry-point group ``mars_env.agents``.
 
-    A text holds one for the whole team, one a role: ``solver=...,verifier=...``, or one for each place, in
-    their order: ``http://a/v1#m,http://b/v1#n``. Options follow a
-    question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
+    A text gives one for the whole team, one for each role: ``solver=...,verifier=...``, or one for each
+    place, in their order: ``http://a/v1#m,http://b/v1#n``. Options follow a question mark:
+    ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
     ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`) and ``thinking``
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``); servers and
     checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
     ``eager`` ...).
-    One specification loads one model, however many agents use it.
+    A specification loads one model, however many agents use it.
 
     Args:
         spec: A text as above; or an agent, a model or a function for the whole team; or a mapping
@@ -130,7 +130,7 @@ def places(spec: object) -> Sequence[Any] | None:
 
 
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
-    """What a specification names, as it is, and how it says that it is sampled.
+    """The object that a specification names, and the sampling that it asks for.
 
     Raises:
         ConfigError: It cannot be understood.
@@ -150,7 +150,7 @@ def as_agent(
     sampling: Sampling | None = None,
     thinking: Thinking | None = THINKING,
 ) -> Agent:
-    """An agent for one place of a team, made of what a user has.
+    """An agent for one place of a team, made from whatever the user has.
 
     Args:
         value: An agent stays as it is. A model gets the prompt of the place (see `role_agent`); a function
@@ -182,11 +182,11 @@ def as_agent(
 def role_agent(
     model: Model, agent: str, *, sampling: Sampling | None = None, thinking: Thinking | None = THINKING
 ) -> RoleAgent:
-    """The built-in agent of a place, with the prompt of its own.
+    """The built-in agent of a place, with its own prompt.
 
     ``coder_0``, ``coder_1`` ... of a search differ in their system messages (see `RoleAgent.system_at`), so
-    several agents on one model are several roles. The prompt depends on the name of the place alone, not on
-    who else plays.
+    several agents on one model are several roles. The prompt depends only on the name of the place, not on
+    the other agents.
 
     Raises:
         ConfigError: There is no prompt for the role.
@@ -219,7 +219,7 @@ class _Loaded:
 
 
 def _by_role(spec: str) -> Mapping[str, str] | str:
-    """The specifications that a text holds, by role, or the one that it is.
+    """The specifications in a text by role, or the text itself if it is one.
 
     Example:
         >>> _by_role("solver=hf:a?top_k=5,verifier=http://b/v1#m")
@@ -292,7 +292,7 @@ def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
 
 
 def _own(sampling: Sampling | None, options: dict[str, Any]) -> tuple[Sampling | None, Thinking | None]:
-    """How the model is used, as far as the options say; takes that out of them."""
+    """How the model is used, as far as the options say; removes these from the options."""
     thinking = options.pop("thinking", THINKING)
     changes = {name: options.pop(name) for name in set(options) & set(_COMMON)}
     return replace(sampling or Sampling(), **changes) if changes else sampling, thinking

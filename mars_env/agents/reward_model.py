@@ -1,6 +1,6 @@
 """Reward models for the final choice of a search, and for its scores: a classifier, and a judge that reasons.
 
-Both see the problem's statement and a solution, and nothing else (see `mars_env.envs.selection`).
+Both see only the problem's statement and a solution (see `mars_env.envs.visibility`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class GenerativeJudge:
 
 
 def read_score(text: str) -> float | None:
-    r"""The score on the last ``Score: <0 to 10>`` line, as a share of 10; None where there is none.
+    r"""The score on the last ``Score: <0 to 10>`` line, as a share of 10; None if there is none.
 
     Example:
         >>> read_score("It may fail.\nScore: 3"), read_score("Score: 11"), read_score("A score: of 3?")

@@ -1,4 +1,4 @@
-"""Models without a model: scripts for tests and dry runs, and recordings that are played again."""
+"""Scripted models for tests and dry runs, and recordings that are replayed."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
 
 Script = Callable[[Prompt, int, int], str]
-"""What a script says, given the prompt, the sample's number and the sample's own seed."""
+"""A script: from the prompt, the sample's number and the sample's own seed to a text."""
 
 _END = 0
 _VOCABULARY = 50_000
 
 
 class ScriptedModel:
-    """A model that says what a script tells it to; the same for the same seed.
+    """A model that follows a script; the same seed gives the same texts.
 
-    It keeps to the limits as a real model does: a token is a word with the space before it, an end token
+    It obeys the limits as a real model does: a token is a word with the space before it, an end token
     follows the last one, stop texts end a text, and ``max_tokens`` cuts it.
 
     Args:
         script: A function (see `Script`), or texts: sample i is then the i-th text, in turn, or, where the
             request has a seed, one that the sample's seed picks.
-        ids: Whether completions carry token ids and log-probabilities. They are made up (a hash of
-            each word; logarithm of a half), enough to try a trainer's bookkeeping.
+        ids: Whether completions carry token ids and log-probabilities. They are artificial (a hash of
+            each word; the logarithm of a half), which is enough to test a trainer's bookkeeping.
         latency: Seconds that each request takes.
         name: The default policy name of agents.
 
@@ -63,7 +63,7 @@ class ScriptedModel:
         return f"ScriptedModel(name={self.name!r})"
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Say n samples of the script.
+        """N samples of the script.
 
         Raises:
             ConfigError: If n or a sampling setting makes no sense, or the script gives no text.
@@ -110,7 +110,7 @@ class Record:
 
 
 class RecordingModel:
-    """Passes requests on to a model and keeps them with their answers, for `ReplayModel`.
+    """Forwards requests to a model and keeps them with their answers, for `ReplayModel`.
 
     Args:
         model: What is recorded.
@@ -128,7 +128,7 @@ class RecordingModel:
         """Sample n completions of the model that is recorded.
 
         Raises:
-            ModelError: As the model does; nothing is recorded then.
+            ModelError: The model raised it; nothing is recorded.
         """
         completions = await self._model.complete(prompt, n, sampling)
         self.records.append(Record(prompt, n, sampling, tuple(completions)))
@@ -136,10 +136,10 @@ class RecordingModel:
 
 
 class ReplayModel:
-    """Answers the requests of a recording as they were answered then.
+    """Answers the requests of a recording with the recorded answers.
 
-    A request is known by its prompt, its n and its sampling, the seed included. One that was recorded
-    several times gets the answers in turn, the last one for ever.
+    A request is identified by its prompt, its n and its sampling, seed included. One that was recorded
+    several times gets its answers in turn, then always the last one.
 
     Args:
         records: Of a `RecordingModel`, or of `load_records`.
@@ -185,7 +185,7 @@ def load_records(path: str | Path) -> list[Record]:
     """Read what `save_records` wrote.
 
     Raises:
-        ConfigError: If a line is no record; says which.
+        ConfigError: A line is not a record; says which.
     """
     records = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
@@ -213,7 +213,7 @@ def _request_key(prompt: Prompt, n: int, sampling: Sampling) -> str:
 
 
 def _words(text: str) -> list[str]:
-    r"""Words with the space before them; what is left at the end is one more.
+    r"""Words with the space before them; a remainder at the end is one more.
 
     Example:
         >>> _words("a b\n")

@@ -1,4 +1,4 @@
-"""Secrets kept out of messages: keys and the like that a server, or an error, says back to us."""
+"""Secrets kept out of messages: API keys and similar texts that a server or an error may repeat."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from urllib.parse import quote, quote_plus
 from mars_env.errors import ConfigError
 
 PIECE = 8
-"""This many characters of a secret in a row are a secret: a server may have cut it."""
+"""A piece of a secret of this many characters is masked: a server may have cut the rest."""
 
 SHORTEST = 4
-"""Shorter words are no secrets."""
+"""Shorter words are not secrets."""
 
 MASK = "***"
 
@@ -22,7 +22,7 @@ MASK = "***"
 class Secrets:
     """Masks secrets in texts: whole or in pieces, plain, quoted for URLs and JSON, or in base64.
 
-    Mask first and cut afterwards: what is cut out of a masked text holds no piece of a secret.
+    Mask first and cut afterwards: a part of a masked text holds no piece of a secret.
 
     Args:
         secrets: Keys, tokens, values of headers. Of a value of several words (``Bearer KEY``) every long one
@@ -93,12 +93,12 @@ def api_key(variable: str | None) -> str:
 
 
 def _forms(word: str) -> list[str]:
-    """How a secret may be written: as it is, for URLs and JSON, in base64 wherever it starts in a text."""
+    """The forms of a secret: plain, quoted for URLs and JSON, in base64 at any offset in a text."""
     data = word.encode("utf-8", "replace")
     forms = [word, quote(word, safe=""), quote_plus(word), json.dumps(word)[1:-1], word.replace("/", "\\/")]
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         for before in range(3):
-            # The first characters depend on what stands before, the last ones on what follows.
+            # The first characters depend on the text before it, the last ones on the text after it.
             code = encode(b"\0" * before + data).decode().rstrip("=")
             forms.append(code[(0, 2, 3)[before] : len(code) - 1])
     return list(dict.fromkeys(forms))

@@ -40,7 +40,7 @@ class VLLMModel:
         model: A checkpoint's path or name.
         engine: ``"async"`` or ``"offline"``.
         dtype: Of the weights in the engine, e.g. ``"bfloat16"``; by default as stored.
-        eager: Do without compiled graphs: a quicker start, slower decoding. Best for small models and tests.
+        eager: Do not compile graphs: a quicker start, slower decoding. Best for small models and tests.
         max_lora_rank: Largest rank of the adapters to be served; None for none. See `adapter`.
         options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``.
         name: Name in messages and the default policy name of agents.
@@ -49,7 +49,7 @@ class VLLMModel:
 
     Attributes:
         capacity: Samples that the engine decodes at once.
-        under_way: Samples that were asked for and are not done.
+        under_way: Samples that are not finished.
 
     Raises:
         MissingExtra: If vLLM is not installed.
@@ -91,7 +91,7 @@ class VLLMModel:
         defaults: dict[str, Any] = {"enable_prefix_caching": True, "seed": secrets.randbits(31)}
         if (
             on_cpu
-        ):  # a part of a prompt leaves no token to draw, and on CPUs a seeded request then ends the engine
+        ):  # on CPUs, a seeded request that got only a part of its prompt, and so no token, ends the engine
             defaults["enable_chunked_prefill"] = False
         settings = defaults | settings | dict(options or {})
         kind = StreamingEngine if engine == "async" else OfflineEngine
@@ -122,14 +122,14 @@ class VLLMModel:
         """The token ids that the model reads for a prompt; as `HFModel.encode`.
 
         Raises:
-            ModelError: If there are no tokens, or ids outside of the vocabulary.
+            ModelError: If there are no tokens, or ids outside the vocabulary.
         """
         return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.
 
-        A completion that the context cuts off is as of `HFModel`.
+        A completion that the context cuts off is as in `HFModel`.
 
         Raises:
             ModelError: If the engine fails.
@@ -139,14 +139,15 @@ class VLLMModel:
         return await self._complete(prompt, n, sampling, None)
 
     def refresh(self, weights: Any, version: int | None = None, *, interrupt: bool = False) -> None:
-        """Replace the weights in place; new requests wait until it is done.
+        """Replace the weights in place; new requests wait until then.
 
         Args:
             weights: A module of transformers or its state dict, with all parameters under the checkpoint's
                 own names; or the directory of a checkpoint, which all processes of the engine can read.
             version: The new version; by default one more than the old.
-            interrupt: Do not wait for the requests under way: they go on with the new weights, having read
-                their prompts and tokens again. `Completion.versions` tells which weights drew which tokens.
+            interrupt: Do not wait for running requests: they continue with the new weights, which
+                read their prompts and tokens again. `Completion.versions` tells which weights
+                sampled which tokens.
 
         Raises:
             ConfigError: If parameters are missing, or if the engine is ``"offline"`` and must interrupt.
@@ -157,10 +158,10 @@ class VLLMModel:
         self.version = version
 
     def adapter(self, path: str | Path, *, name: str = "", version: int = 0) -> VLLMAdapter:
-        """A model of its own: these weights with a LoRA adapter, as PEFT saves it, on the same engine.
+        """A separate model: these weights with a LoRA adapter, as PEFT saves it, on the same engine.
 
         On CPUs vLLM gives a request without an adapter the weights of one that shares its batch. So the
-        offline engine runs them apart, and the async one serves adapters alone.
+        offline engine runs them separately, and the async one serves adapters only.
 
         Args:
             path: Directory with ``adapter_config.json`` and ``adapter_model.safetensors``.
@@ -216,7 +217,7 @@ class VLLMModel:
     ) -> Completion:
         tokens = tuple(output.token_ids)
         if output.finish_reason not in ("stop", "length"):
-            raise ModelError(f"{self.name}: vLLM gave the request up: finish reason {output.finish_reason!r}")
+            raise ModelError(f"{self.name}: vLLM aborted the request: finish reason {output.finish_reason!r}")
         if version is None:
             spans = output.weight_versions or ()
             versions = tuple((int(span.version), span.end - span.start) for span in spans)
@@ -237,9 +238,9 @@ class VLLMModel:
 
 
 class VLLMAdapter:
-    """A LoRA adapter on a `VLLMModel`, as a model of its own; made by `VLLMModel.adapter`.
+    """A LoRA adapter on a `VLLMModel`, as a separate model; made by `VLLMModel.adapter`.
 
-    Several policies can so share one engine and one copy of the base weights.
+    In this way several policies can share one engine and one copy of the base weights.
     """
 
     def __init__(self, base: VLLMModel, path: str | Path, name: str, version: int) -> None:
@@ -268,7 +269,7 @@ class VLLMAdapter:
         return await self.base._complete(prompt, n, sampling, self._adapter)
 
     def refresh(self, path: str | Path, version: int | None = None) -> None:
-        """Use another adapter from now on; requests under way end with the one they began with.
+        """Use another adapter from now on; running requests end with the one that they started with.
 
         Args:
             path: As in `VLLMModel.adapter`; a directory that has not been given before.

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One sample to be drawn: the prompt's token ids, vLLM's sampling parameters and LoRA request."""
+    """One sample: the prompt's token ids, vLLM's sampling parameters and LoRA request."""
 
     ids: tuple[int, ...]
     params: Any
@@ -27,7 +27,7 @@ class Job:
 
 
 class Engine(Protocol):
-    """What `VLLMModel` needs of either way."""
+    """What `VLLMModel` needs of either engine."""
 
     context: int
     """Most tokens of a prompt and its completion together."""
@@ -103,8 +103,8 @@ class OfflineEngine:
 class StreamingEngine:
     """`AsyncLLM`: requests join and leave the running batch at any time.
 
-    It lives in an event loop of its own, in a thread of its own, so that it can be used from any event
-    loop, and so that `reload` may wait in the loop that the requests come from.
+    It runs in its own event loop and thread, so that it can be used from any event loop, and so that
+    `reload` may wait in the loop that the requests come from.
     """
 
     def __init__(self, settings: Mapping[str, Any], version: int) -> None:
@@ -138,7 +138,7 @@ class StreamingEngine:
 
     async def generate(self, jobs: Sequence[Job]) -> list[Any]:
         """See `Engine`. Cancelling it aborts its requests."""
-        self._engine()  # a closed one's loop would never answer
+        self._engine()  # the loop of a closed engine would never answer
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._all(jobs), self._loop))
 
     async def _all(self, jobs: Sequence[Job]) -> list[Any]:
@@ -167,7 +167,7 @@ class StreamingEngine:
             self._wait(self._reload(path, version, "keep" if interrupt else "wait"))
 
     async def _reload(self, path: str, version: int, mode: str) -> None:
-        # Clearing the cache makes requests under way read their own tokens again with the new weights.
+        # Clearing the cache makes running requests read their own tokens again with the new weights.
         llm = self._engine()
         await llm.pause_generation(mode=mode, clear_cache=True)
         try:

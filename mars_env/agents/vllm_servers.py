@@ -19,19 +19,19 @@ async def refresh_servers(
     """Replace the weights of all servers in place; requests wait until it is done.
 
     The servers are drained, refreshed and admitted again. They must be vLLM's, started with
-    ``VLLM_SERVER_DEV_MODE=1`` in their environment: that opens endpoints to whoever reaches the port, so
-    keep it to a network of your own.
+    ``VLLM_SERVER_DEV_MODE=1`` in their environment: this opens endpoints to anyone who reaches the port, so
+    use it only in your own network.
 
     Args:
         model: The servers' client.
-        directory: A checkpoint (``save_pretrained``) that every server can read under this very path.
+        directory: A checkpoint (``save_pretrained``) that every server can read at this path.
         version: The new version; by default one more than the old.
         timeout: Seconds that a server may take.
 
     Raises:
         ConfigError: If there is no such directory.
-        ModelError: If a server failed. It is left drained, so that no old weights pass for new ones; the
-            others go on.
+        ModelError: If a server failed. It is left drained, so that old weights are not taken for new
+            ones; the others continue.
 
     Example:
         >>> from mars_env.sync import run_sync

@@ -1,11 +1,11 @@
-"""`Wire`: POST over plain HTTP/1.1, for `HTTPModel` when it talks to a model server of one's own.
+"""`Wire`: POST over plain HTTP/1.1, for `HTTPModel` when it talks to your own model server.
 
 A general client spends more on a call than the whole engine does (`benchmarks/rollout_overhead.py`). This
-one knows one method, keeps its connections, and reads whole answers: by Content-Length, in chunks, or up to
-the connection's end. Anything else (TLS, for one) is left to aiohttp, whose errors it raises.
+one has one method, keeps its connections, and reads whole answers: by Content-Length, in chunks, or up to
+the connection's end. aiohttp does the rest (TLS, for example); `Wire` raises its errors.
 
 Answers are bounded: in the length of their head and body, the number of headers and of interim answers, and
-the line before a chunk. What is read leaves the buffer, so an answer costs its own size and no more.
+the line before a chunk. Parts that are read leave the buffer, so an answer takes its own size and no more.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ MOST_INTERIM = 8
 """Most interim answers (100 Continue and the like) before the real one."""
 
 MOST_CHUNK_LINE = 1024
-"""Longest line before a chunk, in bytes: its size, and extensions that nobody uses."""
+"""Longest line before a chunk, in bytes: its size, and extensions."""
 
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(;.*)?", re.S)
 
 
 class AnswerTooLong(Exception):
-    """An answer's body is longer than is allowed; asking again would not help."""
+    """An answer's body is longer than the limit; asking again would not help."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"the answer is longer than {most:,} bytes")
@@ -62,12 +62,12 @@ class Wire:
         most: Longest body of an answer, in bytes.
 
     Raises:
-        ConfigError: If a header holds the end of a line.
+        ConfigError: A header contains a line break.
     """
 
     def __init__(self, headers: Mapping[str, str], timeout: float | None, most: int = 1 << 26) -> None:
         if any(mark in text for pair in headers.items() for text in pair for mark in "\r\n\0"):
-            raise ConfigError("a header may hold no end of a line")
+            raise ConfigError("a header may not contain a line break")
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._timeout, self._most = timeout, most
         self._heads: dict[URL, bytes] = {}
@@ -106,7 +106,7 @@ class Wire:
         return answer
 
     def close(self) -> None:
-        """Close all connections; calls under way end in a RuntimeError."""
+        """Close all connections; pending calls end with a RuntimeError."""
         self._closed = True
         for connection in list(self._all):
             connection.fail(RuntimeError("the connection was closed"))
@@ -139,7 +139,7 @@ class Wire:
 
 @dataclass(slots=True)
 class _Reading:
-    """An answer as far as it has come."""
+    """An answer as far as it has arrived."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -210,7 +210,7 @@ class _Connection(asyncio.Protocol):
             self.abort()
 
     def _read(self) -> None:
-        """Take from the buffer what has come; finish when the answer is whole."""
+        """Take from the buffer what has arrived; finish when the answer is complete."""
         reading, buffer = self._reading, self._buffer
         while not reading.headed:
             end = buffer.find(b"\r\n\r\n", 0, MOST_HEAD)
@@ -232,7 +232,7 @@ class _Connection(asyncio.Protocol):
         if len(reading.body) + len(buffer) > self._most:
             raise AnswerTooLong(self._most)
         if not reading.body:
-            reading.body, self._buffer = buffer, reading.body  # the usual answer comes at once
+            reading.body, self._buffer = buffer, reading.body  # the usual answer arrives in one piece
         else:
             reading.body += buffer
             buffer.clear()
@@ -246,7 +246,7 @@ class _Connection(asyncio.Protocol):
         first, *lines = head.decode("latin-1").split("\r\n")
         version, _, rest = first.partition(" ")
         if not version.startswith("HTTP/1."):
-            raise ValueError(f"it begins with {first[:200]!r}")
+            raise ValueError(f"it starts with {first[:200]!r}")
         if len(lines) > MOST_HEADERS:
             raise ValueError(f"it has more than {MOST_HEADERS} headers")
         reading.status = int(rest[:3])
@@ -260,7 +260,7 @@ class _Connection(asyncio.Protocol):
             reading.chunked = True
         elif (length := reading.headers.get("content-length")) is not None:
             if not (length.isascii() and length.isdigit() and len(length) < 16):
-                raise ValueError("a length that is no number")
+                raise ValueError("a length that is not a number")
             reading.length = int(length)
             if reading.length > self._most:
                 raise AnswerTooLong(self._most)
@@ -291,7 +291,7 @@ class _Connection(asyncio.Protocol):
                         raise ValueError("the line before a chunk does not end")
                     return
                 if _SIZE.fullmatch(buffer, at, line) is None:
-                    raise ValueError("a chunk whose size is no number")
+                    raise ValueError("a chunk whose size is not a number")
                 size = int(bytes(buffer[at:line]).partition(b";")[0], 16)
                 if not size:
                     self._read_trailer(at, line)

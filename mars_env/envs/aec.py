@@ -28,7 +28,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
 
     Actions are texts (or `Action` values, which carry the completions behind a text).
     Observations are dictionaries of texts and small integers. The reward of a turn goes to the
-    agent that acted; PettingZoo cannot carry an unknown reward, so that of an UNKNOWN turn shows
+    agent that acted; PettingZoo has no unknown rewards, so the reward of an UNKNOWN turn is shown
     as 0.0 with ``infos[agent]["grade"] == "UNKNOWN"``. The record is `tree`.
 
     Args:
@@ -184,7 +184,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             ) from None
 
     def _next(self, last: Node | None = None) -> None:
-        """Ask whose turn it is; end the episode when it is nobody's."""
+        """Ask whose turn it is; end the episode if there is no next turn."""
         orders = self._grower.ask(1)
         if orders:
             self._order: Expansion = orders[0]
@@ -201,7 +201,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self._deads_step_first()
 
     def _give_team_rewards(self, tree: Tree) -> None:
-        """Put the team rewards in the place of the turns' own; each agent is given the difference now."""
+        """Replace the turns' rewards by the team's; each agent gets the difference now."""
         tree, rewards = run_sync(self.game.team_rewarded(tree))
         rewarded = with_rewards(tree, rewards)
         for before, after in zip(tree.turns, rewarded.turns, strict=True):

@@ -1,4 +1,4 @@
-"""Whether the longest prompts of a game leave its agents the room that their limits promise."""
+"""Whether the longest prompts of a game leave its agents room for their limits."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from mars_env.errors import ConfigError, MarsError
 from mars_env.types import Action, Agent, Observation, Problem, Sampling
 
 GENERATED = 100
-"""The longest statement of a set that generates its problems is looked for among so many."""
+"""Problems of a generated set that are searched for the longest statement."""
 
 TURNS = 12
-"""Turns that are gone through: by then every role has read the longest texts that it can be given."""
+"""Turns that are simulated: by then every role has read the longest texts that it can get."""
 
 _FILLERS = ("7", "so ", "x = 7\n")
-"""What texts are filled up with to their limit; an agent may drop what it cannot read."""
+"""Texts that fill an output up to its limit; an agent may drop what it cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What an agent can need at most, in tokens.
+    """The most that an agent can need, in tokens.
 
     Attributes:
         agent: Its name.
-        prompt: The longest prompt that it can be given; 1 where nothing tells.
+        prompt: The longest prompt that it can get; 1 if it is not known.
         limit: Its own limit of one completion.
         context: What its model can hold.
     """
@@ -96,7 +96,7 @@ async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems:
     Every run does this before it starts, wherever its agents are: evaluation, on Ray and inside of training
     too; training in this process, with OpenRLHF and in its agent file. Models that have to ask a server what
     they can hold (`HTTPModel.learn_context`) do so here. Agents whose sampling says ``overflow="unknown"``
-    are left to play: what the context cuts off is UNKNOWN.
+    may play: what the context cuts off is UNKNOWN.
 
     Args:
         rules: Of the game.

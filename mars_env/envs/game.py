@@ -1,4 +1,4 @@
-"""A game: everything that playing a problem takes, except the players."""
+"""A game: everything that playing a problem needs, except the agents."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Game:
     Attributes:
         rules: Who acts when, on what.
         grader: Judges what the rules submit.
-        rewards: Step rewards by role; a role that is not named gets the score of its own grade.
+        rewards: Step rewards by role; other roles get the score of their own grade.
         team_reward: Rewards that need the whole tree, given when it is finished.
         grower: Makes what decides how a tree grows in play and evaluation.
         visibility: What agents and searches may see of judgements; None for nothing. The rules must then have
             `mars_env.envs.rules.TakesFeedback.with_feedback`.
-        grading_timeout: Seconds after which a grader that does not answer is given up: the grade is
-            UNKNOWN. Generous, since a verdict may have to wait its turn among thousands.
-        turn_timeout: Seconds after which an agent that does not act is given up, and its tree with it; None
-            for no limit. Models behind servers have limits of their own, and may have to wait their turn.
+        grading_timeout: Seconds that a grader may take; after them the grade is UNKNOWN. Generous, since a
+            verdict may have to wait behind thousands of others.
+        turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault. None for no
+            limit. Models behind servers have their own limits, and requests may have to wait.
     """
 
     rules: Rules[Any]
@@ -74,8 +74,8 @@ class Game:
     async def grade(self, problem: Problem, state: Any, action: Action) -> Grade | None:
         """The grade of an action on a state; None where the rules submit nothing.
 
-        A grader that raises, or does not answer, is a fault of the machinery: the grade is UNKNOWN
-        and says why. So is a completion that the set-up has cut off (`Action.interrupted`).
+        A grader that raises, or does not answer, is a fault of the machinery: the grade is UNKNOWN and says
+        why. So is the grade of a completion that the set-up cut off (`Action.interrupted`).
         """
         text = self.rules.submission(state, action)
         if text is None:
@@ -129,7 +129,7 @@ class Game:
     async def team_rewarded(self, tree: Tree) -> tuple[Tree, Mapping[str, float | None]]:
         """A finished tree and its new rewards by turn id; none without a team reward.
 
-        They are None in a tree that a fault has ended: nobody knows what its turns would have led to. If the
+        They are None in a tree that a fault has ended: what its turns would have led to is unknown. If the
         team reward fails, the rewards that it would have given are None, and the tree's info says why.
         """
         if self.team_reward is None:
@@ -180,7 +180,7 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         kind: The kind of the problems (``"math"``, ``"code"``), which chooses the grader.
 
     Raises:
-        ConfigError: The settings do not fit the rules, or a reward names a role that there is none of.
+        ConfigError: The settings do not fit the rules, or a reward names a role that does not exist.
 
     Example:
         >>> from mars_env.envs.registry import spec
@@ -219,5 +219,5 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
 
 
 def _part(part: Any) -> Any:
-    """A part of a game, or what its name stands for."""
+    """A part of a game, or the object that its name stands for."""
     return resolve(part) if isinstance(part, str) else part

@@ -1,10 +1,10 @@
-"""Growers decide which turn of a tree comes next; whoever plays them asks and tells.
+"""Growers decide which turn of a tree comes next; the engine asks them and tells them the results.
 
     while expansions := grower.ask(k):
         for each: act n times on its parent's state, grade, reward; grower.tell(expansion, nodes)
 
 `Linear` plays an episode, `Grouped` grows MarsRL's grouped agentic rollouts, `SearchGrower` (in its
-own module) a tree search. A grower is used for one tree and thrown away.
+own module) a tree search. A grower is used for one tree only.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """An order: the agent is to act ``len(turn_ids)`` times on the state of the parent.
+    """A request that an agent act ``len(turn_ids)`` times on the state of the parent.
 
     Attributes:
-        parent: Where the new turns hang.
+        parent: The node that gets the new turns.
         agent: Who acts.
         turn_ids: Ids of the new turns; the first one names the expansion.
         group: Id of the group that they are compared in.
@@ -59,14 +59,14 @@ class Expansion:
 
 
 class Grower(Protocol):
-    """Grows one tree, in the order in which it hands out expansions."""
+    """Grows one tree, in the order of the expansions that it returns."""
 
     def ask(self, k: int) -> list[Expansion]:
-        """At most k expansions that can be made now; none while it waits to be told, or at the end."""
+        """At most k expansions that can be made now; none while it waits for results, or at the end."""
         ...
 
     def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
-        """The nodes that came of an expansion; None if it was lost (nothing is known of it)."""
+        """The new nodes of an expansion; None if it was lost."""
         ...
 
     def final(self) -> str | None:
@@ -112,7 +112,7 @@ class Linear:
         self._waiting = False
 
     def ask(self, k: int) -> list[Expansion]:
-        """The next turn, once the last one is told."""
+        """The next turn, once the result of the last one has arrived."""
         agent = None if self._waiting else self._rules.current_agent(self._leaf.state)
         if agent is None:
             return []
@@ -120,7 +120,7 @@ class Linear:
         return [Expansion(self._leaf, agent, child_ids(self._leaf, 0, 1), f"{self._tree}/{agent}")]
 
     def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
-        """Go on from the new node; a lost turn ends the episode without an answer."""
+        """Continue from the new node; a lost turn ends the episode without an answer."""
         if nodes is None:
             return
         self._waiting = False
@@ -144,23 +144,23 @@ class GroupedSettings(BaseModel):
     group: PositiveInt = 8
     """Samples of one agent on one and the same input."""
     branches: PositiveInt = 2
-    """Outputs of an agent that are carried on to the next one."""
+    """Outputs of an agent that the next one continues."""
     sampling: Literal["random", "balanced", "adaptive"] = "adaptive"
-    """How they are chosen. Adaptive prefers the reward that `prefer` names and fills up at random
-    from the rest (how the paper fills up is not public: this is our reading); balanced takes as
-    many of reward 1 as of reward 0, as far as there are any."""
+    """How they are chosen. Adaptive prefers the reward that `prefer` names and takes the remaining ones at
+    random (the paper does not say how it does: this is our reading); balanced takes equally many of reward 1
+    and of reward 0, as far as there are any."""
     prefer: Mapping[str, float] = {"verifier": 0.0, "corrector": 1.0}
     """By the role that will read the output, the reward of the outputs that adaptive sampling
     prefers: Verifiers read wrong solutions, Correctors truthful reports."""
 
 
 class Grouped:
-    """Groups of `group` turns on each input; `branches` of every stage's outputs are carried on.
+    """Groups of `group` turns on each input; the next stage continues `branches` of every stage's outputs.
 
     The Solver makes one group for the problem; each later agent takes two outputs of the agent
     before it and makes a group for each: at most 9 groups, 72 samples a problem under the
-    paper's training chain. A turn after which the episode is over is not carried on, so the
-    Corrector only gets reports of an error.
+    paper's training chain. A turn that ends the episode is not continued, so the Corrector only gets
+    reports of an error.
     """
 
     def __init__(
@@ -181,17 +181,17 @@ class Grouped:
         self._stage: dict[str, Sequence[Node]] = {}
 
     def ask(self, k: int) -> list[Expansion]:
-        """The groups of the present stage."""
+        """The groups of the current stage."""
         orders, self._ready = self._ready[:k], self._ready[k:]
         return orders
 
     def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
-        """Take a finished group; after the stage's last one, choose what is carried on."""
+        """Take a finished group; after the last one of the stage, choose the outputs to continue."""
         self._stage[expansion.id] = nodes or ()
         self._open -= 1
         if self._open:
             return
-        # In the order of asking, whatever the order of finishing: the choice is reproducible.
+        # In the order of asking, whatever finishes first: the choice is reproducible.
         outputs = [node for key in sorted(self._stage, key=_path) for node in self._stage[key]]
         self._depth += 1
         self._stage = {}
@@ -212,10 +212,10 @@ class Grouped:
         return orders
 
     def _choose(self, outputs: Sequence[Node]) -> list[Node]:
-        """At most `branches` of the outputs that go on, in the order of their ids."""
-        goes_on = [node for node in outputs if self._rules.current_agent(node.state) is not None]
-        known = [node for node in goes_on if node.turn is None or node.turn.reward is not None]
-        candidates = known or goes_on
+        """At most `branches` of the outputs that can be continued, in the order of their ids."""
+        continuing = [node for node in outputs if self._rules.current_agent(node.state) is not None]
+        known = [node for node in continuing if node.turn is None or node.turn.reward is not None]
+        candidates = known or continuing
         rng = np.random.default_rng(derive_seed(self._seed, self._tree, "carry on", self._depth))
         shuffled = [candidates[i] for i in rng.permutation(len(candidates))]
         ranked = sorted(shuffled, key=self._rank(shuffled))  # stable: equals stay shuffled
@@ -237,7 +237,7 @@ class Grouped:
 
 
 def grouped(settings: GroupedSettings) -> MakeGrower:
-    """A maker of `Grouped` growers under one setting."""
+    """A function that makes `Grouped` growers with these settings."""
 
     def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
         return Grouped(rules, problem, tree, seed, settings)

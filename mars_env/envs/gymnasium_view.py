@@ -20,8 +20,8 @@ MAX_EPISODES_WITHOUT_A_TURN = 1000
 class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
     """Plays the partners' turns itself and stops at each turn of the learner.
 
-    An episode in which the learner has no turn (a Corrector whose Verifier accepts at once) is
-    passed over: `reset` plays on until there is one.
+    An episode in which the learner has no turn (a Corrector whose Verifier accepts immediately) is skipped:
+    `reset` plays until there is one.
 
     Args:
         env: The environment.
@@ -31,7 +31,7 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
 
     def __init__(self, env: MarsEnv, learner: str, partners: Mapping[str, Player]) -> None:
         if learner not in env.possible_agents:
-            raise ConfigError(f"the learner {learner!r} is not among the agents {env.possible_agents}")
+            raise ConfigError(f"the learner {learner!r} is not one of the agents {env.possible_agents}")
         if partners.keys() & {learner, role_of(learner)}:
             raise ConfigError(f"{learner!r} is the learner and cannot be a partner too")
         stand_in = {learner: _no_action}
@@ -60,7 +60,7 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
                 return self.env.observe(self.learner), dict(self.env.infos[self.learner])
         raise ConfigError(
             f"{self.learner} had no turn in {MAX_EPISODES_WITHOUT_A_TURN} episodes: "
-            "its partners end them before"
+            "its partners end them first"
         )
 
     def step(self, action: str | Action) -> tuple[dict[str, Any], SupportsFloat, bool, bool, dict[str, Any]]:

@@ -94,7 +94,7 @@ async def conclude(
         turns: All of it.
         proposed: The grower's answer; a search's selection may choose another.
         seed: The tree's own; the only source of the choice's randomness.
-        fault: Why the tree could not be finished; there is no answer then.
+        fault: Why the tree could not be finished; it then has no answer.
     """
     if fault:
         return Tree(tree, problem, tuple(turns), None, fault)

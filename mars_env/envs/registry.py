@@ -68,8 +68,8 @@ def register_rules(
         training: Settings that `mars-env train` takes unless told otherwise.
         visibility: What agents and searches may see of judgements, given the rules and the kind of the
             problems; the rules must then have `mars_env.envs.rules.TakesFeedback.with_feedback`.
-        recipe: What `mars-env train` starts from: ``"MARSRL"``, ``"MARS2"`` for rules whose trees grow
-            themselves, or ``"module:attribute"`` of your own `mars_env.trainers.RunSettings`.
+        recipe: The recipe that `mars-env train` starts from: ``"MARSRL"``, ``"MARS2"`` for rules that are
+            searched, or your own `mars_env.trainers.RunSettings` as ``"module:attribute"``.
 
     Raises:
         ConfigError: The name is empty or holds a colon or a slash.
@@ -87,9 +87,9 @@ def register(
     rewards: Mapping[str, Reward] = PAPER_REWARDS,
     grower: MakeGrower | None = None,
 ) -> None:
-    """Register an environment under an id of your own, here and with PettingZoo.
+    """Register an environment under your own id, here and with PettingZoo.
 
-    For parts that are to be combined with others, use `register_rules` and
+    To combine its parts with others, use `register_rules` and
     `mars_env.problems.register_problem_set` instead.
 
     Args:
@@ -129,7 +129,7 @@ def register_with_pettingzoo(env_ids: Iterable[str]) -> None:
 
     for env_id in env_ids:
         name = f"mars_env/{env_id}-v0"
-        aec_registry.pop(name, None)  # registering again, as a reloaded module must, is no clash
+        aec_registry.pop(name, None)  # a reloaded module registers again
         pettingzoo.register("aec", name, "mars_env:make", kwargs={"env_id": env_id})
 
 
@@ -145,10 +145,10 @@ def rules_names() -> list[str]:
 
 
 def rules_spec(name: str) -> RulesSpec:
-    """The rules of a name; a user's take the place of the library's.
+    """The rules of a name; a user's replace the library's.
 
     Raises:
-        ConfigError: There are none; the message lists what there is.
+        ConfigError: They do not exist; the message lists those that do.
     """
     if name in _RULES:
         return _RULES[name]
@@ -194,7 +194,7 @@ def spec(env_id: str, **settings: Any) -> EnvSpec:
 
 
 def list_envs() -> list[str]:
-    """All ids that `make` knows without an import by the user.
+    """All ids that `make` knows before the user imports anything.
 
     Example:
         >>> "aime-solve-verify-correct" in list_envs()

@@ -60,7 +60,7 @@ PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
 
 
 def team_outcome(tree: Tree) -> Mapping[str, float | None]:
-    """One reward for the whole team, which MarsRL argues against: what became of each turn.
+    """One reward for the whole team, which MarsRL argues against: the outcome that each turn led to.
 
     Every turn gets the outcome of the chain it led to. Where the tree branches below it, that
     is the mean over the branches; where the chain ends with it, the grade of the current
@@ -98,7 +98,7 @@ def refuse_misfit(reward: Callable[..., Any], parameters: Sequence[str], what: s
         what: What it is, for the message.
 
     Raises:
-        ConfigError: It is no function, or takes other arguments.
+        ConfigError: It is not a function, or takes other arguments.
 
     Example:
         >>> refuse_misfit(lambda turn, path: 1.0, ("turn", "path", "problem"), "the reward of 'solver'")
@@ -124,7 +124,7 @@ def checked_team_rewards(given: object, tree: Tree) -> tuple[dict[str, float | N
     """A team reward's answer as rewards by turn id, and why there is none, likewise.
 
     Raises:
-        ValueError: It is no mapping, or names a turn that the tree does not have.
+        ValueError: It is not a mapping, or names a turn that the tree does not have.
 
     Example:
         >>> from mars_env.types import Action

@@ -1,4 +1,4 @@
-"""The rules of a game: pure functions over frozen states, in the manner of OpenSpiel.
+"""The rules of a game: pure functions over frozen states, in the style of OpenSpiel.
 
 States are values, so branching a rollout costs nothing: apply G actions to one state and G
 states come out. Rules know neither models nor prompts, and compute no reward.
@@ -17,7 +17,7 @@ S = TypeVar("S")
 
 
 class Rules(Protocol[S]):
-    """What a multi-agent environment is; one object plays any number of episodes at once."""
+    """A multi-agent environment; one object plays any number of episodes at the same time."""
 
     @property
     def possible_agents(self) -> tuple[str, ...]:

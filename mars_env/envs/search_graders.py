@@ -23,7 +23,7 @@ def public_grader(score: Literal["all", "fraction"]) -> Grader:
 
 @dataclass(frozen=True, slots=True)
 class AnswerGrader:
-    """Scores 0.5 for a solution that holds an answer and 0 for one that does not: all that is known.
+    """Scores 0.5 for a solution with an answer and 0 for one without: nothing more is known.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -32,7 +32,7 @@ class AnswerGrader:
     """
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """WRONG in any case: nothing here can tell that an answer is right."""
+        """Always WRONG: nothing here can tell that an answer is right."""
         if answer_key(problem.kind, text) is None:
             return Grade.wrong("no answer was found", feedback="No final answer could be read.")
         return Grade.wrong("nothing is known of the answer", score=0.5)
@@ -40,7 +40,7 @@ class AnswerGrader:
 
 @dataclass(frozen=True, slots=True)
 class VerifierGrader:
-    r"""Scores a solution by the share of an agent's verdicts that pass; feedback is a report that failed it.
+    r"""Scores a solution by the share of an agent's verdicts that pass; its feedback is a failing report.
 
     Attributes:
         verifier: Sees ``{"problem", "solution", "truncated", "round"}``, as a Verifier of MarsRL does.
@@ -61,7 +61,7 @@ class VerifierGrader:
     seed: int = 0
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """The share of passes; CORRECT if all pass. UNKNOWN if the set-up has cut every report off.
+        """The share of passes; CORRECT if all pass, UNKNOWN if the set-up cut off every report.
 
         Raises:
             ModelError: There are more or fewer reports than were asked for.
@@ -94,7 +94,7 @@ class VerifierGrader:
 
 @dataclass(frozen=True, slots=True)
 class RewardModelGrader:
-    """Scores a solution by a reward model's rating; there is no feedback in it.
+    """Scores a solution by a reward model's rating, without feedback.
 
     Example:
         >>> from mars_env.types import Ratings
@@ -110,7 +110,7 @@ class RewardModelGrader:
     seed: int = 0
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """The rating as a score; UNKNOWN where the model could not say."""
+        """The rating as a score; UNKNOWN if the model could not rate it."""
         seed = derive_seed(self.seed, problem.id, text)
         ratings = await rated(self.model, problem.statement, [text], seed)
         (score,) = ratings.scores

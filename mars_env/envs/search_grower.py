@@ -21,9 +21,9 @@ class SearchGrower:
     """Grows one tree as its search decides; sees search scores, feedback and costs, never a grade.
 
     All turns of a tree are one group (MARS2 compares them with each other), the agents' together. The
-    search is a function of its seed and of what it is told, so a tree is resumed by
-    telling it the stored turns again. An expansion whose search score is unknown is told as lost; one
-    that could not be made at all ends the search, and the tree is taken up again by a resumed run.
+    search is a function of its seed and of the results that it is told, so a tree is resumed by telling it
+    the stored turns again. An expansion whose search score is unknown counts as lost. One that could not be
+    made at all ends the search, and a resumed run plays the tree again.
 
     Example:
         >>> from mars_env.envs.tree_search import tree_search
@@ -47,7 +47,7 @@ class SearchGrower:
         self._broken = False
 
     def ask(self, k: int) -> list[Expansion]:
-        """At most k expansions; with `as_completed`, so many that a wave's worth is under way."""
+        """At most k expansions; with `as_completed`, enough to keep one wave of them running."""
         if self._rules.settings.as_completed:
             k = min(k, self._rules.settings.wave - len(self._under_way))
         if k < 1 or self._broken:
@@ -62,7 +62,7 @@ class SearchGrower:
         return orders
 
     def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
-        """Tell the search the new node's score and cost; without a node, nothing more is asked for."""
+        """Tell the search the new node's score and cost; without a node, the search ends."""
         ask = self._under_way.pop(expansion.id)
         if nodes is None:
             self._broken = True
@@ -70,12 +70,12 @@ class SearchGrower:
         (node,) = nodes
         turn = node.turn
         if turn is None:
-            raise ConfigError(f"the expansion {expansion.id} came back without its turn")
+            raise ConfigError(f"the expansion {expansion.id} was returned without its turn")
         self._nodes[ask] = node
         self._search.tell(ask, *search_result(turn))
 
     def final(self) -> str | None:
-        """The node with the highest search score, the first asked for among equals, once all is told."""
+        """The node with the highest search score, the first of equals, once all results have arrived."""
         best = None if self._broken or self._under_way else self._search.best()
         return None if best is None else self._nodes[best].id
 

@@ -1,8 +1,7 @@
 """The final choice of a search: which of its best nodes is the team's answer.
 
-A choice sees the statement and the candidates' texts; grades, references and private tests are out
-of its reach. The candidates are the nodes with the highest search score: those that pass the public
-tests, where any do.
+A choice sees the statement and the candidates' texts, but no grades, references or private tests. The
+candidates are the nodes with the highest search score: those that pass the public tests, if any do.
 """
 
 from __future__ import annotations
@@ -74,12 +73,12 @@ class First:
 class Vote:
     r"""The answer that most candidates give, the earliest of equals.
 
-    Mathematics votes by the final answer. Programs vote by what they give for the inputs of the public tests,
-    and those that give the same by their text; where the problem shows no inputs, by their text alone, with
-    its white space evened out. Candidates without an answer, or whose program fails, have no vote.
+    Mathematics votes by the final answer. Programs vote by their outputs on the inputs of the public tests;
+    among programs with the same outputs, and where the problem shows no inputs, by their text with white
+    space normalized. Candidates without an answer, or whose program fails, have no vote.
 
     Attributes:
-        by_text: Compare programs by their text alone, and run none.
+        by_text: Compare programs by their text only, and run none.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -96,7 +95,7 @@ class Vote:
         """The first candidate that gives the most frequent answer; without any answer, the first.
 
         Raises:
-            ModelError: The programs could not be run; the tree ends with a fault, which a resumed run mends.
+            ModelError: The programs could not be run. The tree has a fault; a resumed run plays it again.
         """
         texts = [turn.text for turn in candidates]
         by_text = self.by_text and problem.kind == "code"
@@ -148,7 +147,7 @@ class Highest:
     model: RewardModel
 
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
-        """The best rated one; one that could not be rated comes last.
+        """The candidate with the highest rating; one that could not be rated comes last.
 
         Raises:
             ModelError: The reward model failed, or gave another number of ratings than there are texts.
@@ -163,10 +162,10 @@ class Highest:
 
 
 async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-    """Ask a reward model, and check that it keeps its promise.
+    """Ask a reward model, and check its answer.
 
     Raises:
-        ModelError: It failed, or broke the protocol.
+        ModelError: It failed, or its answer does not fit the protocol.
     """
     ratings: Any = await model.rate(statement, texts, seed)  # a user's may return anything
     if not isinstance(ratings, Ratings):

@@ -1,4 +1,4 @@
-"""One agent alone: it solves, and may then look at its own solution again.
+"""A single agent: it solves, and may then revise its own solution.
 
 With no revisions this is the single-agent baseline; with some, sequential self-refinement.
 """

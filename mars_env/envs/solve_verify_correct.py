@@ -243,9 +243,9 @@ def solve_verify_correct(
     """The rules of MarsRL.
 
     Args:
-        schedule: ``"inference"``, ``"training"`` or numbers of one's own.
+        schedule: ``"inference"``, ``"training"`` or your own numbers.
         public_feedback: Whether the Verifier reads the results of a program's public tests.
-        **numbers: Single numbers of `Schedule` that take the place of the schedule's.
+        **numbers: Single numbers of `Schedule` that replace the schedule's.
 
     Raises:
         ConfigError: A setting is wrong.

@@ -1,4 +1,4 @@
-"""What makes a game, as values: `EnvSpec` says which game is meant, `RulesSpec` what its rules bring."""
+"""A game as values: `EnvSpec` says which game is meant, `RulesSpec` what its rules provide."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class EnvSpec:
         rules: Name of the rules.
         module: Imported first, to register what is the user's own.
         settings: Settings of the rules.
-        rewards: Step rewards by role that take the place of the rules' own.
+        rewards: Step rewards by role that replace those of the rules.
         team_reward: Rewards that need the whole tree, given at its end.
-        grader: Takes the place of the grader for the problems' kind.
-        grower: Takes the place of the rules' own.
+        grader: Replaces the grader for the problems' kind.
+        grower: Replaces that of the rules.
         turn_timeout: Seconds that an agent may take for a turn; None for no limit.
     """
 
@@ -66,15 +66,15 @@ class RulesSpec:
 
     Attributes:
         make: Settings (keyword arguments of `mars_env.make`) in, rules out. One that has a parameter
-            ``kind`` is told the kind of the problems.
+            ``kind`` gets the kind of the problems.
         rewards: Step rewards by role, unless the user gives others.
         grower: What grows a tree in play and evaluation; None for one that plays an episode.
-        training: Settings that training takes unless told otherwise.
+        training: Settings for training, unless the user gives others.
         visibility: What agents and searches may see of judgements, given the rules and the problems' kind.
         parts: Settings that may name an agent, a reward model or a grader.
         team_size: The setting that says how many agents play, where that is the user's choice.
         recipe: What `mars-env train` starts from: a name of `mars_env.trainers.recipes.RECIPES`, or
-            ``"module:attribute"`` of your own.
+            your own as ``"module:attribute"``.
     """
 
     make: Callable[..., Rules[Any]]

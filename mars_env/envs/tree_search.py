@@ -1,6 +1,6 @@
 """Tree search: several agents grow one tree of solutions (MARTI-MARS2, arXiv 2602.07848).
 
-A state is one node: the problem, the solution that hangs there, and what came of it. A turn is one
+A state is one node: the problem, its solution, and the feedback on it. A turn is one
 expansion of a node by one agent: a fresh solution at the root, elsewhere a refinement of the node's.
 Which node and which agent is the search's choice (`mars_env.envs.search_grower`); played without
 one, the agents take turns at refining one solution.
@@ -45,7 +45,7 @@ class TreeSearchSettings(VisibilitySettings):
     options: Mapping[str, JsonValue] = Field(default_factory=dict)
     """The algorithm's own settings."""
     wave: PositiveInt = 4
-    """Expansions of one tree that are decided together and run at once."""
+    """Expansions of one tree that are decided together and run in parallel."""
     as_completed: bool = False
     """Decide each expansion as soon as there is room for it; the tree then depends on timing."""
     early_stop: bool = True
@@ -88,7 +88,7 @@ _ROLES = {"code": "coder", "math": "solver"}
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One node: the problem, the solution there (none at the root), and what came of it."""
+    """One node: the problem, its solution (none at the root), and the feedback on it."""
 
     problem: Problem
     solution: str = ""
@@ -129,7 +129,7 @@ class TreeSearch:
         return State(problem)
 
     def current_agent(self, state: State) -> str | None:
-        """In turns, where no search chooses; None after as many turns as the tree may have nodes."""
+        """The agents in turn, where no search chooses; None once there are as many turns as nodes."""
         if state.depth >= self.settings.nodes:
             return None
         return self.possible_agents[state.depth % len(self.possible_agents)]
@@ -160,7 +160,7 @@ class TreeSearch:
         return State(state.problem, action.text, action.truncated, "", state.depth + 1)
 
     def with_feedback(self, state: State, feedback: str) -> State:
-        """The node with what the search saw of it, for who refines it; the same where feedback is off."""
+        """The node with its feedback, for the agent that refines it; unchanged where feedback is off."""
         return replace(state, feedback=feedback) if feedback and self.settings.feedback else state
 
     def final(self, state: State) -> int | None:
@@ -181,7 +181,7 @@ def tree_search(
         schedule: ``"evaluation"``, ``"training"`` or ``"t-plus"``, or settings.
         kind: Of the problems; agents are coders for ``"code"`` and solvers for ``"math"``.
         agents: How many there are.
-        **settings: Single settings of `TreeSearchSettings` that take the place of the schedule's.
+        **settings: Single settings of `TreeSearchSettings` that replace the schedule's.
 
     Raises:
         ConfigError: A setting is wrong.

@@ -1,4 +1,4 @@
-"""Tree-search policies by ask and tell: pure, seeded, in place; they know nothing of language models."""
+"""Tree-search policies with an ask/tell interface: seeded, in place, and independent of language models."""
 
 from mars_env.search.ab_mcts import ABMCTSA, ABMCTSASettings
 from mars_env.search.algorithm import Algorithm, Ask

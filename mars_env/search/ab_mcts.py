@@ -1,7 +1,7 @@
 """AB-MCTS-A: adaptive branching by Thompson sampling, with node aggregation.
 
-At every node the search draws whether to go wider (GEN: a new child of this node) or deeper
-(CONT: into an existing child, where it draws again), and which agent acts. Source: Inoue et al.,
+At every node the search samples whether to go wider (GEN: a new child of this node) or deeper
+(CONT: into an existing child, where it samples again), and which agent acts. Source: Inoue et al.,
 "Wider or Deeper?" (arXiv 2503.04412), as TreeQuest 0.3.3 implements it; the depth-guided form is
 MARS2-T+ (arXiv 2602.07848). What each arm has observed:
 
@@ -9,11 +9,11 @@ MARS2-T+ (arXiv 2602.07848). What each arm has observed:
 - CONT: the scores of everything below its children;
 - a child: its own score and the scores of everything below it;
 - an agent: the scores of all its nodes in the whole tree (``stack``: of this node's subtree, by
-  which agent made the child that they hang on).
+  the agent that made the child above them).
 
 Each is a few sums that are updated along the path from the new node to the root. A pending
-expansion is counted in n but in no sum: it stands as an observation of 0 (a virtual loss) along
-its path until it is told, which sends the next ask elsewhere.
+expansion is counted in n but in no sum: until its result arrives it counts as an observation of 0 (a virtual
+loss) along its path, which sends the next ask elsewhere.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class ABMCTSASettings(BaseModel):
     """The belief about every arm before its first score; Gaussian is what MARS2's release runs."""
     choice: Literal["thompson", "ucb", "stack"] = "thompson"
     """How the agent is chosen: after GEN, by Thompson sampling or by UCB over all that each agent did
-    in the tree (TreeQuest's ``multiarm_bandit_*``); or first of all, by Thompson sampling at each
-    node, GEN and CONT being arms of each agent's own (TreeQuest's ``stack``)."""
+    in the tree (TreeQuest's ``multiarm_bandit_*``); or first, by Thompson sampling at each
+    node, where each agent has its own GEN and CONT arms (TreeQuest's ``stack``)."""
     depth_decay: float | None = Field(default=None, gt=0.0, le=1.0)
-    """MARS2-T+ takes 0.98: the draw of GEN is weighted by ``g(d) ** c``, c being how often GEN was
+    """MARS2-T+ takes 0.98: the draw of GEN is weighted by ``g(d) ** c``, where c is how often GEN was
     taken at this node and d its depth, so that the tree grows deeper. The papers say that g shrinks
-    with depth, not how; here ``g(d) = depth_decay ** (d + 1)``, the root having depth 0. A draw below 0,
+    with depth, but not how; here ``g(d) = depth_decay ** (d + 1)``, and the root has depth 0. A draw below 0,
     which a Gaussian prior gives and no score has, is divided by the weight: the weight never raises a
     draw, whatever the prior. None: off."""
 
 
 class _Sums:
-    """The observations of one arm, pending ones being counted in n alone."""
+    """The observations of one arm; pending ones count in n only."""
 
     __slots__ = ("n", "squares", "total")
 
@@ -124,7 +124,7 @@ class ABMCTSA:
         self._nodes: dict[int | None, _Node] = {None: self._root}
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
-        """Walk down from the root by Thompson sampling until a node is to get a new child."""
+        """Walk down from the root by Thompson sampling to the node that gets the new child."""
         node = self._root
         while True:
             group = self._draw_group(node, rng)
@@ -155,7 +155,7 @@ class ABMCTSA:
             parent = above
 
     def lost(self, ask: Ask) -> None:
-        """Take the pending count back."""
+        """Undo the pending count."""
         self._count(ask, -1)
 
     def _count(self, ask: Ask, by: int) -> None:
@@ -169,7 +169,7 @@ class ABMCTSA:
             node = above
 
     def _draw_group(self, node: _Node, rng: np.random.Generator) -> int:
-        """With ``stack``, the agent; else the one group that there is."""
+        """With ``stack``, the agent; else the only group."""
         if self._groups == 1:
             return 0
         both = [
@@ -205,9 +205,9 @@ class ABMCTSA:
 
 
 def _exceeds(cont: float, gen: float, weight: float) -> bool:
-    """Whether CONT's draw exceeds GEN's, GEN's being lowered by a weight in [0, 1].
+    """Whether CONT's draw exceeds GEN's, which is lowered by a weight in [0, 1].
 
-    The weight multiplies a draw from 0 on and divides one below 0, so it lowers either; a smaller weight
+    The weight multiplies a draw of 0 or more and divides one below 0, so it lowers both. A smaller weight
     never turns CONT into GEN, nor does a lower draw of GEN.
 
     Example:

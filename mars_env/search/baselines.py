@@ -1,4 +1,4 @@
-"""The two searches that every other one is compared with: only wider, and only deeper."""
+"""The two baselines of every search: only wider (best-of-n), and only deeper (sequential refinement)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BestOfN:
         return None, self._agents[self._asked % len(self._agents)]
 
     def asked(self, ask: Ask) -> None:
-        """The next one is the next agent's."""
+        """The next node goes to the next agent."""
         self._asked += 1
 
     def told(self, ask: Ask, score: float) -> None:
@@ -51,7 +51,7 @@ class RefinementSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     chains: PositiveInt = 1
-    """Chains that are refined side by side, in turn; expansions of different chains can run at once."""
+    """Chains that are refined in turn; expansions of different chains can run in parallel."""
 
 
 class _Chain:
@@ -81,7 +81,7 @@ class Refinement:
         self._chains = [_Chain() for _ in range(settings.chains)]
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
-        """The shortest chain that waits for nothing; None if all wait."""
+        """The shortest chain that is not waiting; None if all are."""
         chain = self._shortest()
         if chain is None:
             return None
@@ -96,12 +96,12 @@ class Refinement:
             chain.steps += 1
 
     def told(self, ask: Ask, score: float) -> None:
-        """The chain goes on from the new node."""
+        """The chain continues from the new node."""
         self._waiting(ask).tip = ask.id
         self._waiting(ask).pending = None
 
     def lost(self, ask: Ask) -> None:
-        """The chain tries again from where it was, with the next agent."""
+        """The chain tries again from its last node, with the next agent."""
         self._waiting(ask).pending = None
 
     def _shortest(self) -> _Chain | None:

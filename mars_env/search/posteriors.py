@@ -1,8 +1,8 @@
-"""What is believed of an arm's mean score after n observations, by conjugate updates.
+"""Posteriors of an arm's mean score after n observations, by conjugate updates.
 
 A posterior needs three sums of the observations (their number, their sum, the sum of their
-squares), so an observation costs the same however many there were. A draw takes numbers or
-arrays of them: all arms of a node are drawn at once.
+squares), so an update costs the same however many there were. A draw takes numbers or
+arrays of them: all arms of a node are sampled together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BetaPrior(BaseModel):
             rng: The generator.
             n: Number of observations.
             total: Their sum.
-            squares: The sum of their squares (of no use here).
+            squares: The sum of their squares (not used here).
 
         Example:
             >>> rng = np.random.default_rng(0)

@@ -24,11 +24,11 @@ ALGORITHMS: dict[str, Any] = {
     "refinement": Refinement,
     "tree-of-thoughts": TreeOfThoughts,
 }
-"""Algorithms by name: classes that are made of agents and their own `Settings`."""
+"""Algorithms by name: classes whose constructors take agents and their own `Settings`."""
 
 
 def register_algorithm(name: str, algorithm: Any) -> None:
-    """Give an algorithm of your own a name in this process; other processes know it as ``module:Class``.
+    """Register your own algorithm by name in this process; other processes name it as ``module:Class``.
 
     Args:
         name: Without a colon, and not taken.
@@ -38,7 +38,7 @@ def register_algorithm(name: str, algorithm: Any) -> None:
         ConfigError: The name has a colon or belongs to another algorithm.
 
     Example:
-        >>> register_algorithm("uct", UCT)  # the same again is no harm
+        >>> register_algorithm("uct", UCT)  # registering it again is allowed
         >>> register_algorithm("uct", BestOfN)
         Traceback (most recent call last):
         mars_env.errors.ConfigError: the search 'uct' exists: take another name
@@ -53,14 +53,14 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
     """Make an algorithm.
 
     Args:
-        name: One of `ALGORITHMS`; ``"treequest:<class>"``; or ``"module:Class"``, a class of your own
+        name: One of `ALGORITHMS`; ``"treequest:<class>"``; or ``"module:Class"``, your own class
             with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
         options: Its settings.
         agents: Names of the agents.
-        seed: Used by TreeQuest alone; the others draw from the generator that they are given.
+        seed: Used by TreeQuest only; the others sample from the generator that they are given.
 
     Raises:
-        ConfigError: An unknown name or an unfit option.
+        ConfigError: The name or an option is unknown, or a value is invalid.
         MissingExtra: A TreeQuest algorithm without TreeQuest.
 
     Example:

@@ -5,7 +5,7 @@
         for ask in asks:                     # in parallel, as far as the models allow
             search.tell(ask.id, score, tokens)
 
-A search knows nothing of what a node holds: it deals in ids, names of agents and scores.
+A search does not see what a node holds: only ids, names of agents and scores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mars_env.search.registry import make_algorithm
 
 
 class SearchSettings(BaseModel):
-    """How to search: which algorithm, how much of it, how many expansions at once."""
+    """How to search: the algorithm, its budget, how many expansions run at once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,34 +35,34 @@ class SearchSettings(BaseModel):
     """Expansions in all, lost ones included: a dead model cannot keep a search going (60: the paper's
     evaluation; it trains on 8)."""
     tokens: PositiveInt | None = None
-    """Nothing more is asked for once the tokens told reach this number."""
+    """The search stops once this many tokens were spent."""
     stop_at: float | None = Field(default=1.0, ge=0.0, le=1.0)
-    """Nothing more is asked for once a node has this score; None searches to the end of the budget."""
+    """The search stops once a node has this score; None searches to the end of the budget."""
     wave: PositiveInt | None = None
-    """Expansions that are decided together and under way at once. None: as many as the `ask` that
-    starts the wave wants."""
+    """Expansions that are decided together and run in parallel. None: as many as the `ask` that
+    starts the wave requests."""
     as_completed: bool = False
-    """Decide each expansion at once, on what is known by then. No worker waits for a slower one, but
-    the tree depends on who finishes first."""
+    """Decide each expansion as soon as a worker is free. No worker waits for a slower one, but the tree
+    depends on which finishes first."""
 
     @model_validator(mode="after")
     def _one_schedule(self) -> Self:
         if self.as_completed and self.wave is not None:
-            raise ValueError("a search goes in waves or as completed: leave out `wave` or `as_completed`")
+            raise ValueError("a search runs in waves or as completed: leave out `wave` or `as_completed`")
         return self
 
 
 class Search:
     """One search of one tree.
 
-    By default it goes in waves: all asks of a wave are decided before any of it is told, and scores
-    enter the tree in the order of asking, whatever the order of telling. So the same seed and the
-    same scores give the same tree, however many workers there are and whoever is fastest. Early
-    stop and the token budget take effect between waves.
+    By default it runs in waves: all asks of a wave are decided before any of its results arrives, and scores
+    enter the tree in the order of asking, whatever the order of their arrival. So the same seed and the same
+    scores give the same tree, however many workers there are and whichever is fastest. Early stop and the
+    token budget take effect between waves.
 
     Args:
         settings: How to search.
-        agents: Their names; each is an arm of its own.
+        agents: Their names; each is a separate arm.
         seed: The only source of randomness.
 
     Raises:
@@ -92,9 +92,9 @@ class Search:
         self._algorithm = make_algorithm(settings.algorithm, settings.options, self.agents, seed)
         self._asks: list[Ask] = []
         self._scores: dict[int, float | None] = {}
-        self._results: dict[int, tuple[float | None, int]] = {}  # told, but not yet in the tree
-        self._queue: list[int] = []  # decided, but not yet handed out
-        self._events: list[tuple[int, float | None, int] | int] = []  # an ask's id, or what it was told
+        self._results: dict[int, tuple[float | None, int]] = {}  # results that are not yet in the tree
+        self._queue: list[int] = []  # decided, but not yet returned by `ask`
+        self._events: list[tuple[int, float | None, int] | int] = []  # an ask's id, or its result
         self._tokens = 0
         self._solved = False
         self._exhausted = False
@@ -106,22 +106,22 @@ class Search:
 
     @property
     def scores(self) -> Mapping[int, float | None]:
-        """Score by id, of the nodes in the tree; None for lost ones. An id under way is missing."""
+        """Score by id, of the nodes in the tree; None for lost ones. Pending ids are missing."""
         return self._scores
 
     @property
     def tokens(self) -> int:
-        """Tokens told so far."""
+        """Tokens spent so far."""
         return self._tokens
 
     @property
     def pending(self) -> list[Ask]:
-        """What is asked for and not yet in the tree, in the order of asking."""
+        """Asks that are not yet in the tree, in their order."""
         return [ask for ask in self._asks if ask.id not in self._scores] if self._open else []
 
     @property
     def reason(self) -> str:
-        """Why nothing more will be asked for: solved, tokens, calls or exhausted; empty while it goes on."""
+        """Why the search has stopped: solved, tokens, calls or exhausted; empty while it continues."""
         if self._solved:
             return "solved"
         if self.settings.tokens is not None and self._tokens >= self.settings.tokens:
@@ -132,7 +132,7 @@ class Search:
 
     @property
     def done(self) -> bool:
-        """Whether all is told and nothing more will be asked for."""
+        """Whether the search has stopped and every result has arrived."""
         return not self._open and self.reason != ""
 
     @property
@@ -140,7 +140,7 @@ class Search:
         return len(self._asks) - len(self._scores)
 
     def ask(self, k: int) -> list[Ask]:
-        """At most k expansions that can be made now; none while the wave waits to be told, or at the end.
+        """At most k expansions that can be made now; none while the wave waits for results, or at the end.
 
         Raises:
             ConfigError: k is not positive.
@@ -155,28 +155,28 @@ class Search:
         return [self._asks[id] for id in handed]
 
     def tell(self, id: int, score: float | None, tokens: int = 0) -> None:
-        """Say what came of an expansion.
+        """Give the result of an expansion.
 
         Args:
             id: The ask's.
-            score: In [0, 1]; None if it was lost, that is, nothing is known of it.
+            score: In [0, 1]; None if it was lost or is unknown.
             tokens: What it cost.
 
         Raises:
-            ConfigError: An id that was not asked for or was told before, or a score outside [0, 1].
+            ConfigError: The id was not asked for or already has a result, or the score lies outside [0, 1].
         """
         if not 0 <= id < len(self._asks):
-            raise ConfigError(f"node {id} was never asked for: tell the ids that ask() gave")
+            raise ConfigError(f"node {id} was never asked for: use the ids that ask() returned")
         if id in self._scores or id in self._results:
-            raise ConfigError(f"node {id} was told before: tell each id once")
+            raise ConfigError(f"node {id} already has a result: tell each id once")
         if score is not None and not (math.isfinite(score) and 0.0 <= score <= 1.0):
             raise ConfigError(
-                f"the score of node {id} must lie in [0, 1], got {score!r}; None says it is unknown"
+                f"the score of node {id} must lie in [0, 1], got {score!r}; use None for an unknown score"
             )
         if tokens < 0:
             raise ConfigError(f"node {id} cannot have cost {tokens} tokens")
         self._results[id] = (None if score is None else float(score), tokens)
-        if id in self._queue:  # after a resume the caller may know the result of what was under way
+        if id in self._queue:  # after a resume the caller may know the result of a pending ask
             self._queue.remove(id)
         if self.settings.as_completed:
             self._settle(id)
@@ -190,7 +190,7 @@ class Search:
         return next(iter(self.candidates()), None)
 
     def candidates(self) -> list[int]:
-        """Ids of all nodes with the highest score, in the order of asking; a vote, say, may choose.
+        """Ids of all nodes with the highest score, in the order of asking; a vote may choose among them.
 
         Example:
             >>> search = Search(SearchSettings(algorithm="best-of-n", calls=3), ("coder_0",), seed=0)
@@ -204,7 +204,7 @@ class Search:
         return sorted(id for id, score in known.items() if score == top)
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON data, at any moment; `Search.load` goes on exactly where it was."""
+        """The whole search as plain JSON data, at any moment; `Search.load` continues exactly there."""
         return {
             "settings": self.settings.model_dump(mode="json"),
             "agents": list(self.agents),
@@ -218,10 +218,10 @@ class Search:
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> Search:
-        """The search whose `state_dict` this is. What was under way is handed out again by `ask`.
+        """The search of a `state_dict`. `ask` returns its pending asks again.
 
         Raises:
-            ConfigError: The state is not one, or its algorithm does not choose again what it chose.
+            ConfigError: It is not a state of a search, or the algorithm does not repeat its choices.
 
         Example:
             >>> search = Search(SearchSettings(calls=4), ("coder_0",), seed=0)
@@ -246,7 +246,7 @@ class Search:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(
-                f"this is not the state of a search ({error!r}): use what state_dict() gave"
+                f"this is not the state of a search ({error!r}): use what state_dict() returned"
             ) from error
         search._queue = [ask.id for ask in search.pending if ask.id not in search._results]
         return search
@@ -258,7 +258,7 @@ class Search:
                 return
             choice = self._algorithm.choose(self._rng)
             if choice is None:
-                self._exhausted = not self._open  # with nothing under way, nothing can change any more
+                self._exhausted = not self._open  # with nothing pending, nothing can change any more
                 return
             self._begin(Ask(len(self._asks), *choice))
             self._queue.append(self._asks[-1].id)

@@ -22,7 +22,7 @@ class TreeOfThoughtsSettings(BaseModel):
 
 
 class TreeOfThoughts:
-    """Level by level: the best nodes of the last level get children, the others none.
+    """Level by level: the best nodes of the last level get children, the others get none.
 
     Example:
         >>> algorithm = TreeOfThoughts(("coder_0",), TreeOfThoughtsSettings(samples=2, keep=1))
@@ -41,20 +41,20 @@ class TreeOfThoughts:
         self._start_level([None])
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
-        """The next child of the level; None until the whole level is told."""
+        """The next child of the level; None until all results of the level have arrived."""
         return self._orders[self._asked] if self._asked < len(self._orders) else None
 
     def asked(self, ask: Ask) -> None:
-        """One more of the level is under way."""
+        """One more node of the level is pending."""
         self._asked += 1
 
     def told(self, ask: Ask, score: float) -> None:
-        """One more of the level is there."""
+        """One more node of the level exists."""
         self._level.append((-score, ask.id))
         self._settle()
 
     def lost(self, ask: Ask) -> None:
-        """The level does without it."""
+        """The level continues without it."""
         self._settle()
 
     def _start_level(self, parents: Sequence[int | None]) -> None:

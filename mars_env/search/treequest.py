@@ -1,11 +1,11 @@
 """Any algorithm of TreeQuest as a drop-in: ``algorithm="treequest:ABMCTSM"``.
 
 TreeQuest is optional (``pip install treequest``; AB-MCTS-M needs ``treequest[abmcts-m]``). It keeps
-its own tree, which is used in place, by its ask and tell. Differences that a drop-in cannot hide:
-its algorithms have no pending counts, so that a wave may ask for one node several times; and they
-draw from the global generators, which are seeded for each choice and put back after it, so that
-it must not be used from two threads at once. AB-MCTS-M's Markov chains take seconds a choice and
-cannot be seeded: it is resumed, but not repeated.
+its own tree, which is used in place through its ask and tell. A drop-in cannot hide two differences. Its
+algorithms have no pending counts, so a wave may ask for one node several times. And they sample from the
+global generators, which are seeded for each choice and restored after it, so they must not be used from two
+threads at once. AB-MCTS-M's Markov chains take seconds per choice and cannot be seeded: such a search can be
+resumed, but not repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mars_env.seeds import derive_seed
 
 
 class TreeQuest:
-    """One of TreeQuest's algorithms behind our interface.
+    """One of TreeQuest's algorithms behind the interface `Algorithm`.
 
     Args:
         name: Its class, as a path below ``treequest``: ``"ABMCTSM"``,
@@ -34,8 +34,8 @@ class TreeQuest:
         seed: Of its draws.
 
     Raises:
-        MissingExtra: TreeQuest, or what this algorithm needs beside it, is not installed.
-        ConfigError: There is no such class, or it does not take these options.
+        MissingExtra: TreeQuest, or a package that this algorithm needs, is not installed.
+        ConfigError: The class does not exist, or does not take these options.
     """
 
     def __init__(self, name: str, options: Mapping[str, Any], agents: Sequence[str], seed: int) -> None:
@@ -46,8 +46,8 @@ class TreeQuest:
         self._seed = seed
         self._draws = 0
         self._chosen: tuple[tuple[int | None, str], Any] | None = None
-        self._trials: dict[int, Any] = {}  # by ask id, those under way
-        self._ids: dict[int, int | None] = {-1: None}  # our id by TreeQuest's index of the node
+        self._trials: dict[int, Any] = {}  # pending ones, by ask id
+        self._ids: dict[int, int | None] = {-1: None}  # node id by TreeQuest's index of the node
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
         """Its own choice. The draws are seeded by their number, so that a resumed search repeats them."""
@@ -63,14 +63,14 @@ class TreeQuest:
         """Keep the trial.
 
         Raises:
-            ConfigError: On a resume, it does not choose again what it chose.
+            ConfigError: On a resume, it does not repeat its choice.
         """
         if self._chosen is None:
             self._choose_again(ask)
         if self._chosen is None or self._chosen[0] != (ask.parent, ask.agent):
             raise ConfigError(
-                f"treequest:{self._name} does not choose again what it chose for node {ask.id}: "
-                "start this search afresh"
+                f"treequest:{self._name} does not repeat its choice for node {ask.id}: "
+                "start this search again from the beginning"
             )
         self._trials[ask.id] = self._chosen[1]
         self._chosen = None
@@ -85,13 +85,13 @@ class TreeQuest:
             self._ids[index] = ask.id
 
     def lost(self, ask: Ask) -> None:
-        """Forget the trial: TreeQuest needs no word of it."""
+        """Forget the trial; TreeQuest need not be told."""
         del self._trials[ask.id]
 
     def _choose_again(self, ask: Ask) -> None:
-        """On a resume: make the same choice, so that whatever it leaves in TreeQuest's state is there."""
+        """On a resume: repeat the choice, so that TreeQuest's state changes as it did then."""
         if self._name.rpartition(".")[2] == "ABMCTSM":
-            # Its Markov chains take seconds and differ from run to run, and its choices leave no trace.
+            # Its Markov chains take seconds and differ from run to run; its choices do not change its state.
             [index] = (index for index, id in self._ids.items() if id == ask.parent)
             trial = self._state.trial_store.create_trial(self._state.tree.get_node(index), ask.agent)
             self._chosen = ((ask.parent, ask.agent), trial)
@@ -117,7 +117,7 @@ class TreeQuest:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators, which TreeQuest draws from, and put them back."""
+    """Seed the global generators, which TreeQuest samples from, and restore them."""
     # TreeQuest knows no other source of randomness.
     before, before_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(seed)
@@ -136,7 +136,7 @@ def _make(name: str, options: Mapping[str, Any]) -> Any:
         return found(**options)
     except ImportError as error:
         raise MissingExtra(
-            f"treequest:{name} cannot be loaded ({error}): pip install 'treequest[abmcts-m]' brings all of it"
+            f"treequest:{name} cannot be loaded ({error}): pip install 'treequest[abmcts-m]' brings it"
         ) from error
     except AttributeError as error:
         raise ConfigError(f"TreeQuest has no {name!r}: name a class, such as treequest:ABMCTSM") from error

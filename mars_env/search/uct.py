@@ -1,4 +1,4 @@
-"""Standard MCTS: UCT with a fixed number of children a node (Kocsis and Szepesvári, 2006).
+"""Standard MCTS: UCT with a fixed number of children per node (Kocsis and Szepesvári, 2006).
 
 Every node gets a few children, as many of each agent; then the search goes down into the child
 with the highest upper confidence bound. There is no rollout: a node's score is its value, as is
@@ -25,7 +25,7 @@ class UCTSettings(BaseModel):
     samples: PositiveInt = 2
     """Children that a node gets from each agent."""
     exploration: NonNegativeFloat = math.sqrt(2)
-    """Weight of ``sqrt(log(parent's visits) / visits)`` beside the mean score."""
+    """Weight of ``sqrt(log(parent's visits) / visits)`` relative to the mean score."""
 
 
 class _Node:
@@ -60,7 +60,7 @@ class UCT:
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
         """The first node that lacks a child, on the way down by upper bounds.
 
-        A subtree that is full of pending nodes is passed over for the next best; None if all are.
+        A subtree whose nodes are all pending is skipped for the next best; None if all are.
         """
         stack = [self._root]
         while stack:
@@ -87,7 +87,7 @@ class UCT:
         self._visit(parent, 0, score)
 
     def lost(self, ask: Ask) -> None:
-        """Take the visit back."""
+        """Undo the visit."""
         self._nodes[ask.parent].by_agent[ask.agent] -= 1
         self._visit(self._nodes[ask.parent], -1, 0.0)
 

@@ -152,7 +152,7 @@ async def test_the_context_limits_prompts_and_completions(tiny_pair):
     assert len(await model.complete([3] * 156, 1, refusing)) == 1
     [narrow] = await HFModel(tiny_pair, context=20).complete([3] * 18, 1, limited)
     assert (len(narrow.token_ids), narrow.finish_reason) == (2, "context")
-    with pytest.raises(ModelError, match="outside of 0 to"):
+    with pytest.raises(ModelError, match="outside 0 to"):
         await model.complete([3, 10_000], 1, Sampling())
     with pytest.raises(ModelError, match="no tokens"):
         await model.complete("", 1, Sampling())

@@ -203,7 +203,9 @@ async def test_faults_are_tried_again(server, fault):
 async def test_attempts_end_in_one_sentence(server):
     server.faults = [500] * 3
     async with HTTPModel(server.url, "m", backoff=0.01, attempts=3) as model:
-        with pytest.raises(ModelError, match=r"^m: gave up after 3 attempts: .*status 500: told to say 500$"):
+        with pytest.raises(
+            ModelError, match=r"^m: no answer after 3 attempts: .*status 500: told to say 500$"
+        ):
             await model.complete("p", 1, Sampling())
     assert len(server.bodies) == 3
 
@@ -233,7 +235,7 @@ async def test_refusals_are_final(server, status):
 
 async def test_nobody_there_is_a_model_error():
     async with HTTPModel("http://127.0.0.1:9/v1", "m", attempts=2, backoff=0.01) as model:
-        with pytest.raises(ModelError, match="gave up after 2 attempts"):
+        with pytest.raises(ModelError, match="no answer after 2 attempts"):
             await model.complete("p", 1, Sampling())
 
 

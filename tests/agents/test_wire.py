@@ -185,7 +185,7 @@ async def test_closing_ends_what_is_under_way():
 
 
 def test_headers_cannot_smuggle_lines():
-    with pytest.raises(ConfigError, match="end of a line"):
+    with pytest.raises(ConfigError, match="a line break"):
         Wire({"X": "a\r\nY: b"}, None)
 
 

@@ -39,7 +39,7 @@ class Player:
     async def act(self, observation, n, seed):
         await asyncio.sleep(0.002)
         if "7 + 7" in observation["problem"] and "solution" in observation:
-            raise ModelError("m: gave up after 6 attempts")
+            raise ModelError("m: no answer after 6 attempts")
         rng = random.Random(seed)
         if "report" in observation or "solution" not in observation:
             text = str(int(observation["problem"].split()[2]) * 2 + rng.randrange(2))

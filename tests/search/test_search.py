@@ -167,10 +167,10 @@ def test_bad_input_is_refused_with_one_sentence():
     with pytest.raises(ConfigError, match="at least one"):
         search.ask(0)
     search.tell(1, 0.5)  # waits for node 0
-    with pytest.raises(ConfigError, match="told before"):
+    with pytest.raises(ConfigError, match="already has a result"):
         search.tell(1, 0.5)
     search.tell(0, 0.5)
-    with pytest.raises(ConfigError, match="told before"):
+    with pytest.raises(ConfigError, match="already has a result"):
         search.tell(0, 0.5)
 
 
