@@ -36,7 +36,7 @@ MINIATURE = {
 
 
 def environment(address, paths=(), float32=False):
-    """Of the processes of a run, which can import what lies in `paths`. OpenRLHF's own dtype is bfloat16."""
+    """The environment of a run's processes, which can import from `paths`. OpenRLHF's dtype is bfloat16."""
     found = [*map(str, (SHIM, *paths)), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **ENGINES,

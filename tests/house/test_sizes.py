@@ -29,7 +29,7 @@ def test_a_function_with_many_parameters_says_why():
 
 
 def test_a_long_file_says_why():
-    """In its docstring: that it is a table of data, say."""
+    """Whether its docstring gives a reason, for example that it is a table of data."""
     long = {name: source for name, source in SOURCES.items() if len(source.splitlines()) > MOST_LINES}
     silent = [
         name

@@ -31,7 +31,7 @@ def server_of(pool):
 
 
 async def side_by_side(pool, first, second):
-    """Run one program while another runs, in boxes of one server: what came of both."""
+    """Run one program while another runs, in boxes of one server: returns both results."""
 
     async def work(lease):
         boxes = [await lease.box(), await lease.box()]

@@ -44,7 +44,7 @@ def descendants(pid, depth):
 
 
 def orphans():
-    """Pids of bubblewraps that have lost their parent, and of what else has and is in a folder of ours."""
+    """Pids of orphaned bubblewraps, and of other orphans in a folder that this process made for sandboxes."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

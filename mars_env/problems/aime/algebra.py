@@ -10,6 +10,7 @@ from itertools import pairwise
 from mars_env.problems.aime.template import (
     LOWEST_TERMS,
     Question,
+    latex,
     listing,
     parts_sum,
     polynomial,
@@ -139,7 +140,7 @@ def two_logarithms(rng: random.Random) -> Question | None:
     i, j = solutions[0]
     statement = (
         f"The real numbers $x > 1$ and $y > 1$ satisfy $\\log_{{{base}}} x + \\log_{{{base**k}}} y ="
-        f" {_latex(first)}$ and $\\log_{{{base}}} y + \\log_{{{base**m}}} x = {_latex(second)}$. Find $x"
+        f" {latex(first)}$ and $\\log_{{{base}}} y + \\log_{{{base**m}}} x = {latex(second)}$. Find $x"
         " + y$."
     )
     parameters = {
@@ -234,9 +235,3 @@ def roots_of_unity(rng: random.Random) -> Question | None:
 
 def _times(c: int) -> str:
     return {1: "+", -1: "-"}.get(c, signed(c))
-
-
-def _latex(value: Fraction) -> str:
-    if value.denominator == 1:
-        return str(value.numerator)
-    return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"

@@ -6,7 +6,7 @@ import math
 import random
 from fractions import Fraction
 
-from mars_env.problems.aime.template import LOWEST_TERMS, Question, parts_sum, signed, template
+from mars_env.problems.aime.template import LOWEST_TERMS, Question, latex, parts_sum, signed, template
 
 
 @template("sequences", level=1)
@@ -125,7 +125,7 @@ def returning_recurrence(rng: random.Random) -> Question | None:
         return None
     inner = "1 + x_{n-1}" if root == 1 else f"{root}x_{{n-1}} + {constant}"
     statement = (
-        f"A sequence begins with $x_1 = {_latex(first)}$ and $x_2 = {_latex(second)}$, and for $n \\ge 3$ its"
+        f"A sequence begins with $x_1 = {latex(first)}$ and $x_2 = {latex(second)}$, and for $n \\ge 3$ its"
         f" terms are $x_n = \\frac{{{inner}}}{{x_{{n-2}}}}$. The term $x_{{{n}}}$ {LOWEST_TERMS}"
     )
     parameters = {
@@ -198,9 +198,3 @@ def _ordinal(number: int) -> str:
     if number % 100 in (11, 12, 13):
         return "th"
     return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-
-
-def _latex(value: Fraction) -> str:
-    if value.denominator == 1:
-        return str(value.numerator)
-    return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"

@@ -92,6 +92,18 @@ def parts_sum(value: Fraction) -> int:
     return value.numerator + value.denominator
 
 
+def latex(value: Fraction) -> str:
+    r"""A fraction in LaTeX; an integer as its digits.
+
+    Example:
+        >>> latex(Fraction(6, 8)), latex(Fraction(6, 2))
+        ('\\frac{3}{4}', '3')
+    """
+    if value.denominator == 1:
+        return str(value.numerator)
+    return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
 def signed(number: int) -> str:
     """A number with its sign, for the middle of a formula.
 
