@@ -69,7 +69,7 @@ class FunctionAgent:
 
 
 class Named(Protocol):
-    """Whatever names its agents: rules, or an environment."""
+    """Anything that names its agents: rules or an environment."""
 
     @property
     def possible_agents(self) -> Sequence[str]:
@@ -78,14 +78,14 @@ class Named(Protocol):
 
 
 def assign_agents(team: Named, players: Player | Mapping[str, Player]) -> dict[str, Agent]:
-    """An agent for every name: what `mars_env.rollout.play` takes.
+    """An agent for every name, in the form that `mars_env.rollout.play` takes.
 
     Args:
         team: Rules or an environment, which name their agents.
         players: One for all, or a mapping by agent (``"solver_0"``) or role (``"solver"``).
 
     Raises:
-        ConfigError: A name has no player, a player no name, or one is neither an agent nor a function.
+        ConfigError: A name has no player, a player no name, or a player is neither agent nor function.
 
     Example:
         >>> from mars_env.envs import Solve

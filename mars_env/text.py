@@ -11,7 +11,7 @@ import traceback
 import unicodedata
 
 MOST_OF_A_MESSAGE = 1_000
-"""How many characters an error's sentence may have: a foreign id or title may be longer than any screen."""
+"""How many characters an error message may have: a foreign id or title can be longer than any screen."""
 
 MOST_WORDS = 300
 """How many characters of an exception's message are shown."""
@@ -61,7 +61,7 @@ def one_line(text: str, width: int = 100) -> str:
 
 
 def bounded(text: str, most: int = MOST_OF_A_MESSAGE) -> str:
-    """The text, without its middle if it is longer than a message may be: its end says what to do.
+    """The text; if it is longer than `most`, without its middle, because its end says what to do.
 
     Example:
         >>> bounded("the problem xxxxxxxxxxxxxxxxxxxxxxxxx is not in the set: choose another", 40)

@@ -187,12 +187,12 @@ class Completion:
 
     @property
     def sampled_tokens(self) -> int:
-        """Tokens sampled: as the server counts them, else the number of ids."""
+        """Number of sampled tokens: the server's count, or otherwise the number of ids."""
         return self.completion_tokens or len(self.token_ids)
 
     @property
     def read_tokens(self) -> int:
-        """Tokens of the prompt: as the server counts them, else the number of ids."""
+        """Number of prompt tokens: the server's count, or otherwise the number of ids."""
         return self.prompt_tokens or len(self.prompt_ids)
 
     @property

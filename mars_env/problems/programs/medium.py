@@ -1,6 +1,6 @@
 """Level 2: a known technique, or care with several cases.
 
-The file is long because it is a list: one template after another, each on its own.
+The file is long because it is a list of independent problems.
 """
 
 from __future__ import annotations
