@@ -255,6 +255,15 @@ def test_the_shell_shows_a_failed_reward_as_unknown():
     assert "'x' is not a number" in env.tree.turns[0].info[REWARD_FAULT]
 
 
+def test_gymnasium_is_told_that_a_reward_is_unknown():
+    env = mars_env.make("arithmetic-solve-verify-correct", schedule="training", rewards={"verifier": raises})
+    partners = {"solver_0": lambda seen: "\\boxed{5}", "corrector_0": lambda seen: "\\boxed{5}"}
+    view = mars_env.as_gymnasium(env, learner="verifier_0", partners=partners)
+    view.reset(seed=0)
+    _, reward, _, _, info = view.step("Correctness: Wrong")
+    assert reward == 0.0 and info["reward_unknown"] and "my bug" in info[REWARD_FAULT]
+
+
 async def test_grading_again_with_a_mended_reward_takes_the_reason_away():
     (tree,) = await run(replace(GAME, rewards={"solver": raises}, team_reward=raises), problems=PROBLEMS[:1])
     mended = await regrade(tree, GAME)
