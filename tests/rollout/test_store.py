@@ -193,3 +193,14 @@ def test_any_turn_survives_the_store(tmp_path_factory, text, ids, logprobs, rewa
         store.write_turns([turn])
     with Store(path, CONFIG, []) as store:
         assert store.turns_of("t#0") == {"0.1": turn}
+
+
+def test_problems_that_become_known_later_are_kept_and_a_torn_line_is_cut_off(tmp_path):
+    with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
+        store.write_problem(PROBLEMS[1])
+    with (tmp_path / "problems.jsonl").open("a") as file:
+        file.write('{"id": "half')
+    assert [*read_run(tmp_path).problems.values()] == PROBLEMS[:2]
+    with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
+        store.write_problem(PROBLEMS[2])
+    assert [*read_run(tmp_path).problems.values()] == PROBLEMS[:3]
