@@ -10,6 +10,7 @@ from mars_env.agents.recorder import Recorder
 from mars_env.rollout import groups_of, read_run
 from mars_env.rollout.rewarding import attach_rewards
 from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.samples import turn_samples
 
 openai = pytest.importorskip("openai", reason="the official client is not installed: pip install openai")
@@ -79,7 +80,7 @@ async def test_what_is_stored_is_what_the_engine_tells_and_what_transformers_com
     assert max(abs(a - b) for a, b in zip(completion.logprobs, expected, strict=True)) < tolerance
 
 
-async def test_a_team_of_a_foreign_program_becomes_samples(server, tmp_path):
+async def test_a_team_of_a_foreign_program_is_trained(server, module, tolerance, tmp_path):
     rewards = {}
     async with recorder_of(server, tmp_path) as recorder:
         for sample in range(4):
@@ -90,11 +91,16 @@ async def test_a_team_of_a_foreign_program_becomes_samples(server, tmp_path):
         assert recorder.counts["turns"] == 8
         assert not recorder.counts["not trainable"]
     assert attach_rewards(tmp_path, rewards) == 8
-    samples = turn_samples(groups_of(read_run(tmp_path).trees), TrainConfig())
+    groups = groups_of(read_run(tmp_path).trees)
+    samples = turn_samples(groups, TrainConfig())
     assert len(samples) == 8
     assert {sample.role for sample in samples} == {"solver", "verifier"}
     assert {len({s.group for s in samples if s.role == role}) for role in ("solver", "verifier")} == {1}
     assert all(len(s.logprobs) == len(s.completion_ids) > 0 for s in samples)
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    metrics = LocalTrainer({"miniature": Policy(module)}, TrainConfig(learning_rate=1e-4)).step(groups)
+    assert metrics.policies["miniature"]["rollout_gap"] < tolerance
+    assert any((a != b).any() for a, b in zip(before, module.parameters(), strict=True))
 
 
 async def test_a_refused_request_and_a_lost_engine_are_no_turns(server, tmp_path):
