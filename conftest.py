@@ -1,11 +1,21 @@
-"""Doctests are collected from all modules except these, which only OpenRLHF's environment can import.
+"""What all tests share: modules that are not collected, and how processes that tests start take Ctrl-C.
 
-One more needs verifiers, which an environment without the extra lacks.
+Doctests are collected from all modules except these, which only OpenRLHF's environment can import. One more
+needs verifiers, which an environment without the extra lacks.
 """
 
+import signal
+import threading
 from importlib.util import find_spec
 
 _TRAINER = "mars_env/trainers/openrlhf"
 collect_ignore = [f"{_TRAINER}/__main__.py", f"{_TRAINER}/workers", "tests/engines/openrlhf_shim"]
 if find_spec("verifiers") is None:
     collect_ignore.append("mars_env/trainers/verifiers.py")
+
+# Background jobs of a shell, and all that they start, ignore SIGINT; tests interrupt what they start.
+if (
+    threading.current_thread() is threading.main_thread()
+    and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -27,7 +27,7 @@ def alive(pid: int) -> bool:
     try:
         with Path(f"/proc/{pid}/stat").open() as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it ended, perhaps between opening and reading
         return False
 
 
