@@ -103,7 +103,11 @@ ROWS = (
         ("stops_one_that_makes_many_files", "bounds_nested_folders"),
     ),
     Row("open files of one process", (_K, _K, _K, _K), ("bounds_open_files",)),
-    Row("open files of all processes", (_W, _W, _W, _W), ("bounds_the_open_files_of_all_processes",)),
+    Row(
+        "open files of all processes",
+        (_W, _W, _W, _W),
+        ("bounds_the_open_files_of_all_processes", "charges_nothing_for_children_that_end"),
+    ),
     Row("output", (_W, _W, _W, _W), ("stops_a_flood", "keeps_standard_input_as_large_as_it_was")),
     Row(
         "leases, locks, attributes and notifications of host files",

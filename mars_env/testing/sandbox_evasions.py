@@ -345,6 +345,27 @@ async def bounds_the_open_files_of_all_processes(backend: Backend) -> None:
     assert result.ended is Ended.FILES or b"refused" in result.stdout, result
 
 
+@proves(Guarantee.FILES)
+async def charges_nothing_for_children_that_end(backend: Backend) -> None:
+    source = """
+        import os
+        try:
+            for _ in range(80):
+                children = []
+                for _ in range(5):
+                    r, w = os.pipe()
+                    pid = os.fork()
+                    if pid == 0: os._exit(0)
+                    os.close(w); os.read(r, 1); os.close(r)
+                    children.append(pid)
+                for pid in children: os.waitpid(pid, 0)
+        except PermissionError: pass
+        print("fine")
+    """
+    result = await run_python(backend, source, TIGHT)
+    assert result.stdout == b"fine\n" and result.ok, result
+
+
 @proves(Guarantee.HOST_FILES)
 async def holds_up_no_file_of_the_host(backend: Backend) -> None:
     source = """

@@ -22,6 +22,10 @@ CORES = len(os.sched_getaffinity(0))
 CALM_MS, TIGHT_MS = 20, 4
 """How long the box waits between two looks: usually, and when a limit is near."""
 
+KERNEL_COUNTS = os.stat("/proc/self/fd").st_size > 0
+"""Whether the kernel tells how many files a process holds open, as it does since Linux 6.2. A process that is
+about to end holds none, and nobody may list them."""
+
 FREE_DESCRIPTORS, FREE_SOCKETS = 8, 16
 """Uncharged: the files that each process may hold open, and the sockets that one program may."""
 
@@ -226,12 +230,13 @@ def share(path: str, resident: int) -> int:
 def count_descriptors(path: str, limits: dict[str, Any]) -> int:
     """How many files a process holds open."""
     count = os.stat(f"{path}/fd").st_size
-    if count:
+    if count or KERNEL_COUNTS:
         return count
     try:
-        return len(os.listdir(f"{path}/fd"))  # before Linux 6.2
+        return len(os.listdir(f"{path}/fd"))
     except PermissionError:
-        return int(limits["open_files"])
+        memory = int(read_stat(path)[20])
+        return int(limits["open_files"]) if memory else 0
 
 
 def children(pid: int) -> list[int]:
