@@ -1,4 +1,4 @@
-"""The functions behind `mars_env.make` and its neighbours: the parts put together, with defaults."""
+"""The functions of `import mars_env` (`make`, `evaluate` ...): they combine the parts, with defaults."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ Problems = str | Path | ProblemSet | Sequence[Problem]
 """A set's name, a problem file, a set, or problems in hand."""
 
 Team = str | Player | Model | Mapping[str, Player | Model | str] | Sequence[Player | Model | str]
-"""A player, model or specification for all places; a mapping of such by agent or role; one for each place."""
+"""An agent, model or specification for all places, a mapping of these by agent or role, or one a place."""
 
 
 def load_problems(name_or_path: str | Path, **options: Any) -> ProblemSet:
-    """Load a problem set, refusing problems whose reference no grader could compare with.
+    """Load a problem set; problems whose reference no grader could use are refused.
 
     Takes the options of `mars_env.problems.load_problems`.
 
     Raises:
         ConfigError: No such set, split or option.
-        ProblemError: A problem is unfit; says file, line and field.
+        ProblemError: A problem is invalid; says file, line and field.
 
     Example:
         >>> import mars_env
@@ -84,10 +84,10 @@ def make(
         env_id: E.g. ``"aime-solve-verify-correct"``; ``"my_module:my-set-my-rules"`` imports
             my_module first; or an `EnvSpec`.
         problems: Other problems than the id names: a set's name (``"aime25"``), a file, a set.
-        rewards: Step rewards by role that take the place of the rules' own.
+        rewards: Step rewards by role that replace those of the rules.
         team_reward: Rewards that need the whole tree, given at its end.
-        grader: Takes the place of the grader for the problems' kind.
-        grower: Takes the place of the rules' own.
+        grader: Replaces the grader for the problems' kind.
+        grower: Replaces that of the rules.
         render_mode: ``"ansi"``, ``"human"`` or None.
         settings: Settings of the rules, e.g. ``schedule="training"``, ``rounds=3``. A `verifier` and a
             `reward_model` may be specifications (see `mars_env.agents`).
@@ -137,33 +137,33 @@ def evaluate(  # public edge: friendly keywords, each with a default
     on_tree: Callable[[Tree], None] | None = None,
     **settings: Any,
 ) -> Report:
-    r"""Play every problem some times with a team and report, with 95% intervals.
+    r"""Play every problem with a team, once or several times, and report with 95% intervals.
 
     Args:
         env_id: As for `make`.
-        agents: An agent, a model or a function for all places, a mapping of such by agent or role, a list
+        agents: An agent, a model or a function for all places, a mapping of these by agent or role, a list
             with one for each place (a tree search gets as many places as the list is long), or a
             specification as on the command line (see `mars_env.agents.make_agents`).
         problems: As for `make`.
-        limit: The first so many problems; by default all of a real set, 100 of a generated one.
-        samples: Playings of each problem (the n of avg@n).
+        limit: Number of problems, from the first; by default all of a real set, 100 of a generated one.
+        samples: Episodes per problem (the n of avg@n).
         seed: Together with a deterministic model, fixes everything but the timings.
-        concurrency: Episodes at once.
-        baselines: Also give the Solver alone the System's tokens: majority vote, self-refinement.
-        out: Directory to store the run in; the same call goes on with an interrupted one.
+        concurrency: Episodes played at the same time.
+        baselines: Also give the System's tokens to the Solver alone: majority vote, self-refinement.
+        out: Directory to store the run in; the same call continues an interrupted one.
         rewards: As for `make`.
         team_reward: As for `make`.
         grader: As for `make`.
-        turn_timeout: Seconds after which an agent that does not act is given up, with its tree.
-        workers: Play on Ray: how many workers, or a `mars_env.distributed.Placement` (docs/ray.md). What
-            comes out is the same.
-        on_tree: Called with every tree as it is finished.
+        turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault.
+        workers: Play on Ray: how many workers, or a `mars_env.distributed.Placement` (docs/ray.md). The
+            result is the same.
+        on_tree: Called with each finished tree.
         **settings: As for `make`.
 
     Raises:
         ConfigError: An argument is wrong.
         StoreError: `out` holds a run of another configuration.
-        ModelError: Not a single episode could be finished.
+        ModelError: No episode could be finished.
 
     Example:
         >>> report = evaluate("arithmetic-solve", agents=lambda observation: "\\boxed{5}", limit=3)
@@ -196,7 +196,7 @@ def evaluate(  # public edge: friendly keywords, each with a default
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An evaluation that can begin.
+    """A prepared evaluation.
 
     Attributes:
         plan: What is played, and how often.
@@ -219,13 +219,13 @@ async def playing(
     address: str | None = None,
     monitor: Monitor | None = None,
 ) -> AsyncIterator[Play]:
-    """Who plays an evaluation: this process, or workers on Ray, which end with the context.
+    """What plays an evaluation: this process, or workers on Ray, which end with the context.
 
     Args:
         prepared: The evaluation.
         workers: As for `evaluate`.
-        address: Of the Ray to join; takes the place of the placement's own.
-        monitor: Looks on.
+        address: Of the Ray to join; replaces that of the placement.
+        monitor: Watches.
     """
     from mars_env.evaluation.run import here
     from mars_env.rollout.monitor import Measured
@@ -260,11 +260,11 @@ def prepare(
     elsewhere: bool = False,
     **repeats: Any,
 ) -> Prepared:
-    """An evaluation, ready to begin.
+    """Prepare an evaluation.
 
     Args:
-        env_spec: What is played; gets as many places as a list of agents fills, where that is open.
-        agents: As for `evaluate`; with `elsewhere`, those that a text names are not made in this process.
+        env_spec: What is played; gets as many places as a list has agents, if the rules leave that open.
+        agents: As for `evaluate`; with `elsewhere`, agents given as text are not made in this process.
         problems: As for `make`.
         limit: As for `evaluate`.
         elsewhere: Whether other processes play.
@@ -307,7 +307,7 @@ def _spec(
     grower: MakeGrower | None = None,
     turn_timeout: float | None = None,
 ) -> EnvSpec:
-    """One value of what the keywords of `make` and `evaluate` say; they go before those of a spec."""
+    """The keywords of `make` and `evaluate` as one value; they replace those of a spec."""
     env_spec = spec(env_id) if isinstance(env_id, str) else env_id
     given = {
         "rewards": rewards,
@@ -321,7 +321,7 @@ def _spec(
 
 
 def _described_spec(env_spec: EnvSpec) -> dict[str, Any]:
-    """What a stored run says of its game beside its id, as plain data: the same in every process."""
+    """What a stored run records of its game besides its id, as plain data: the same in every process."""
     parts = {"team_reward": env_spec.team_reward, "grader": env_spec.grader}
     told: dict[str, Any] = {name: _described(part) for name, part in parts.items() if part is not None}
     if env_spec.rewards:
@@ -330,7 +330,7 @@ def _described_spec(env_spec: EnvSpec) -> dict[str, Any]:
 
 
 def _described(setting: Any) -> str:
-    """A setting as a stored run names it: models and agents by their names, the same in every process."""
+    """A setting as a stored run records it: models and agents by name, the same in every process."""
     if setting is None or isinstance(setting, str | int | float | Mapping | Sequence):
         return str(setting)
     names = (getattr(setting, name, None) for name in ("policy", "name", "__name__"))

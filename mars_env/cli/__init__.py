@@ -69,7 +69,7 @@ class _Commands(TyperGroup):
         return list(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a name, None where there is none."""
+        """The command of a name; None if there is none."""
         return _Deferred(cmd_name, help=_COMMANDS[cmd_name][1]) if cmd_name in _COMMANDS else None
 
 
@@ -94,7 +94,7 @@ def _commands() -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one sentence and exit status 2, never a traceback."""
+    """Run the command line; a `MarsError` is one sentence and exit status 2, not a traceback."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
         app()

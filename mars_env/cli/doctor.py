@@ -1,4 +1,4 @@
-"""`mars-env doctor`: what is installed, what is missing, and how to get it."""
+"""`mars-env doctor`: what is installed, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PURPOSES = {
     "datasets": "real problem sets, parquet files",
     "plots": "training curves",
     "tensorboard": "metrics",
-    "judges": "what programs may import, as judges of contests offer it",
+    "judges": "what programs may import, as contest judges offer it",
     "trackio": "metrics",
     "wandb": "metrics",
     "vllm": "fast rollouts on GPUs",
@@ -69,10 +69,10 @@ def doctor() -> None:
 
 
 def _limits(working: list[str]) -> Table:
-    """What holds each limit, in the sandboxes that work, for whoever asks."""
+    """What enforces each limit in the sandboxes that work."""
     held = {name: sandbox.held_here(name) for name in working}
     table = Table(
-        "limit of a program", *held, title="What holds limits here (docs/sandbox.md explains the words)"
+        "limit of a program", *held, title="What enforces limits here (docs/sandbox.md explains the words)"
     )
     for limit in next(iter(held.values())):
         ways = [column[limit] for column in held.values()]

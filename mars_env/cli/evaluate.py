@@ -35,11 +35,11 @@ def evaluate(  # public edge: one parameter is one option of the command
     ],
     problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
     n: Annotated[int, typer.Option(help="Samples of each problem.")] = 1,
-    limit: Annotated[int | None, typer.Option(help="The first so many problems.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
-    concurrency: Annotated[int, typer.Option(help="Episodes at once.")] = 64,
+    concurrency: Annotated[int, typer.Option(help="Episodes played at the same time.")] = 64,
     turn_timeout: Annotated[
-        float | None, typer.Option(help="Seconds after which an agent that does not act is given up.")
+        float | None, typer.Option(help="Seconds that an agent may take for a turn.")
     ] = None,
     workers: Annotated[
         str | None, typer.Option(help="Play on Ray: ray:COUNT, or ray:FILE.json (docs/ray.md).")
@@ -49,12 +49,12 @@ def evaluate(  # public edge: one parameter is one option of the command
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Store the run here; resumes it if it is there.")] = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Also the Solver alone at the System's tokens.")
+        bool, typer.Option("--baselines", help="Also give the System's tokens to the Solver alone.")
     ] = False,
     reward: Annotated[list[str] | None, typer.Option(help="role=my_module:my_reward; repeatable.")] = None,
     grader: Annotated[str | None, typer.Option(help="my_module:my_grader.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it can cost at most.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the most that it can cost.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     trace: Annotated[
         Path | None, typer.Option(help="Write every turn here, as Chrome and Perfetto show it.")
@@ -66,7 +66,7 @@ def evaluate(  # public edge: one parameter is one option of the command
 ) -> None:
     """Play every problem n times with a team and print the report, with 95% intervals."""
     if ray_address is not None and workers is None:
-        raise ConfigError("--ray-address says where the workers are: say how many, --workers ray:8")
+        raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
     env_spec = replace(
         spec(env_id, **settings(set_ or [])),
         rewards=pairs(reward or [], "--reward"),
@@ -108,7 +108,11 @@ def evaluate(  # public edge: one parameter is one option of the command
             with Live(get_renderable=monitor.__rich__, console=console, refresh_per_second=2):
                 report, trees = run_sync(watched())
         except (KeyboardInterrupt, SystemExit):
-            kept = f"{out} keeps what was finished, the same command goes on" if out else "nothing was stored"
+            kept = (
+                f"{out} keeps the finished part, and the same command continues it"
+                if out
+                else "nothing was stored"
+            )
             console.print(f"mars-env: stopped: {kept}")
             raise
     if out is not None:

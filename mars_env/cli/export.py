@@ -62,7 +62,7 @@ def export(  # public edge: one parameter is one option of the command
     """Write a run as supervised examples (sft), preference pairs (dpo), samples, or a table (parquet).
 
     Prompts are those of the library's own agents, as messages; --tokenizer gives the exact prompts of runs
-    that recorded token ids, and --prompt those of agents of your own.
+    that recorded token ids, and --prompt those of your own agents.
     """
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
@@ -90,11 +90,11 @@ def export(  # public edge: one parameter is one option of the command
 
 
 def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
-    """The game that was played, as the user says, or the run's manifest where it names nothing to import."""
+    """The game that was played: the user's, or that of the run's manifest if it names nothing to import."""
     config = run.manifest["config"]
     name = env_id or config.get("title")
     if not isinstance(name, str) or not name or not run.trees:
-        raise ConfigError("the run does not say which environment it is of, or is empty: give --env")
+        raise ConfigError("the run does not name its environment, or is empty: give --env")
     if env_id is None and ":" in name:  # a stored run is data: it does not decide what is imported
         raise ConfigError(
             f"the run says that it is of {name!r}, but no module is imported because a stored run names it: "
@@ -103,7 +103,9 @@ def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
     settings = config.get("settings", {}) if env_id is None else {}
     told = {key: _read(value) for key, value in settings.items()} if isinstance(settings, dict) else {}
     if "env_id" in told:  # the name of the environment itself, and of no setting
-        raise ConfigError("the run's settings name an 'env_id', which is no setting: give --env, and --set")
+        raise ConfigError(
+            "the run's settings name an 'env_id', which is not a setting: give --env, and --set"
+        )
     try:
         named = rules_spec(spec(name).rules).parts.keys() & told.keys() - given.keys()
         if named:  # a model's name, say: it would be loaded
@@ -117,7 +119,7 @@ def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
 
 
 def _read(value: Any) -> Any:
-    """A setting as it was before the manifest made a text of it."""
+    """A setting from its text in the manifest."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,4 +1,4 @@
-"""The one way from a command to a terminal: whatever text comes, none of it is markup, none steers."""
+"""All output of commands to a terminal passes here: no text is read as markup, none controls the terminal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Equal-token baselines: what the tokens of a whole team buy when one agent spends them alone.
+"""Equal-token baselines: what a single agent reaches with the tokens of the whole team.
 
-The budget is the System's mean number of sampled tokens a playing. A vote and a refinement spend at
+The budget is the System's mean number of sampled tokens per episode. A vote and a refinement spend at
 least as much: the number of votes or of revisions is rounded *up*, the same for every problem, so that
-a System that wins does not win by having had more tokens. A single attempt may end by itself before it
-has spent them, and is then marked `short`. The tokens really spent stand beside each.
+a System never wins by having more tokens. A single attempt may end by itself before it has spent them, and
+is then marked `short`. Each baseline shows the tokens that it really spent.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Baseline:
 
 
 def token_budget(trees: Sequence[Tree]) -> float:
-    """The System's mean sampled tokens a playing: a mean over problems of the mean over samples.
+    """The System's mean sampled tokens per episode: the mean over problems of the mean over samples.
 
     Raises:
         ConfigError: If no episode was finished, or no tokens were counted.
@@ -62,7 +62,7 @@ def token_budget(trees: Sequence[Tree]) -> float:
     budget = sum(x for x, _ in pairs.pairs.values()) / sum(w for _, w in pairs.pairs.values())
     if not budget:
         raise ConfigError(
-            "the run counts no sampled tokens: equal-token baselines need a model that tells them"
+            "the run counts no sampled tokens: equal-token baselines need a model that reports them"
         )
     return budget
 
@@ -108,7 +108,7 @@ def _baseline(
 def single(
     system: Sequence[Tree], samples: Sequence[Tree], name: str = "Single agent, one sample"
 ) -> Baseline:
-    """One attempt by one agent; with a longer limit on its completions, "simply going on writing".
+    """One attempt by one agent; with a longer limit on its completions, it "simply continues to write".
 
     An attempt that ends by itself leaves tokens unspent: if it is `short`, the tokens are not equal.
 
@@ -133,7 +133,7 @@ def single(
 
 
 def _shared(system: Sequence[Tree], trees: Sequence[Tree], name: str) -> list[Tree]:
-    """The baseline's trees on the System's problems, all of which it must have."""
+    """The baseline's trees on the System's problems; it must have all of them."""
     problems = {tree.problem.id for tree in system}
     shared = [tree for tree in trees if tree.problem.id in problems]
     require_same_problems(system, shared, ("the System's run", name))
@@ -164,7 +164,7 @@ def majority(
 
     Raises:
         ConfigError: If the problems differ, or the pool is too small for most of them; the message says
-            how many it takes. A problem that falls short (some of its grades are UNKNOWN) is left out.
+            how many it needs. A problem with too few known grades is left out.
     """
     budget = token_budget(system)
     first = _first(_shared(system, pool, "the pool of samples"))
@@ -184,7 +184,7 @@ def majority(
     detail = (
         f"{k} votes"
         + (f" by {voted_by}" if voted_by else "")
-        + (f", problems left out for want of samples: {left_out}" if left_out else "")
+        + (f", problems left out for lack of samples: {left_out}" if left_out else "")
     )
     return _baseline(name, detail, system, accuracy, k * a_sample)
 
@@ -192,7 +192,7 @@ def majority(
 def refinement(
     system: Sequence[Tree], refined: Sequence[Tree], name: str = "Single agent, self-refinement"
 ) -> Baseline:
-    """An agent that goes over its own answer as often as the System's tokens allow.
+    """An agent that revises its own answer as often as the System's tokens allow.
 
     The number of turns is the least whose mean cost over all trees reaches the budget; the answer
     is the last graded turn among them.
@@ -211,7 +211,7 @@ def refinement(
     groups = {p: chains for p, chains in groups.items() if chains}
     longest = max((len(chain) for chains in groups.values() for chain in chains), default=0)
     if not longest:
-        raise ConfigError("no refinement was finished; play them again")
+        raise ConfigError("no refinement was finished; run them again")
     costs = [
         float(
             np.mean(
@@ -237,7 +237,7 @@ def _chain(tree: Tree) -> list[Turn]:
     """The turns of an episode from first to last."""
     child = {t.parent_id: t for t in tree.turns}
     if len(child) != len(tree.turns):
-        raise ConfigError(f"the tree {tree.id!r} branches; self-refinement is played as episodes that do not")
+        raise ConfigError(f"the tree {tree.id!r} branches; self-refinement needs episodes, which do not")
     chain: list[Turn] = []
     parent: str | None = None
     while parent in child:

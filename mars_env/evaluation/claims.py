@@ -14,13 +14,13 @@ Verdict = Literal["holds", "not shown", "refuted", "one seed only"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That one figure lies above another one, or that it does not, for the same seeds.
+    """A claim that one figure exceeds another, or that it does not, on the same seeds.
 
     Attributes:
         text: In words.
         arm: Of the first figure.
         figure: Its name.
-        other_arm: Of the figure that is taken away.
+        other_arm: Arm of the figure that is subtracted.
         other_figure: Its name; by default the same.
         above: Whether the difference is claimed to be above 0; otherwise it is claimed to be 0 or less.
     """
@@ -37,8 +37,8 @@ def judge(difference: SeedEstimate, above: bool = True) -> Verdict:
     """Whether an interval shows a claim, or its opposite.
 
     "Above 0" holds if the whole interval lies above 0, and is refuted if all of it lies at 0 or below. For
-    "0 or less" it is the other way round. An interval on both sides of 0 shows neither: a difference
-    that is not shown is not shown to be absent.
+    "0 or less" it is the reverse. An interval that contains 0 shows neither: a difference that is not shown
+    is not shown to be absent.
 
     Example:
         >>> from mars_env.evaluation.ledger import SeedEstimate

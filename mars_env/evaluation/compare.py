@@ -42,7 +42,7 @@ class Comparison(BaseModel):
     """Run B against run A.
 
     Attributes:
-        names: What the two are called.
+        names: Of the two runs.
         problems: How many problems both were played on.
         rows: By metric name; metrics that one of the runs lacks are absent.
     """
@@ -60,7 +60,7 @@ class Comparison(BaseModel):
             (r.title, shown(r.a), shown(r.b), difference_text(r) + (" *" if r.clear else "  "))
             for r in self.rows.values()
         ]
-        note = "Paired by problem. * the interval excludes 0. No correction for looking at many figures."
+        note = "Paired by problem. * the interval excludes 0. Not corrected for multiple comparisons."
         return Group(Text(one_line(self.headline, 200), style="bold"), table(heads, rows), Text(note))
 
     @property
@@ -129,7 +129,7 @@ def compare(
         1.0
     """
     if not a or not b:
-        raise ConfigError("a run without episodes cannot be compared; play it first")
+        raise ConfigError("a run without episodes cannot be compared; run it first")
     require_same_problems(a, b, names)
     problems = list(by_problem(a))
     left, right = measure(a, answer_of), measure(b, answer_of)

@@ -21,7 +21,7 @@ class Counts:
         faults: Trees that could not be finished, by reason.
         turns: Turns by role.
         truncated: Turns cut off by their own length limit, by role.
-        interrupted: Turns that the set-up cut off (context, content filter), by role: their grade is UNKNOWN.
+        interrupted: Turns that the set-up cut off (context, content filter), by role; their grade is UNKNOWN.
         unknown: Turns with an UNKNOWN grade, by reason.
         reward_faults: Turns whose reward function failed, by role and reason.
         malformed: Verifications whose verdict could not be read.
@@ -49,7 +49,7 @@ class Counts:
 
 
 def count(trees: Sequence[Tree]) -> Counts:
-    """What a run holds and what its rates leave out.
+    """The counts of a run.
 
     Example:
         >>> count([]).episodes

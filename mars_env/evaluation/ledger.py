@@ -1,9 +1,9 @@
-"""The results ledger: one row a run, append-only, so that seeds accumulate over machines and days.
+"""The results ledger: one row per run, append-only, so that seeds accumulate over machines and days.
 
 A row says which arm of an experiment was run with which seed, at which commit, with which versions
-and under which settings (by hash), how long it took and what came out. The command runs only what is
-missing; a table is made of rows of one settings hash, so that it never mixes settings, and `origins`
-says how many commits stand behind it. Intervals here are over *seeds* (Student's t), because the run
+and under which settings (by hash), how long it took and its figures. The command runs only missing
+rows. A table takes rows of one settings hash, so it never mixes settings, and `origins` says how many
+commits its rows come from. Intervals here are over *seeds* (Student's t), because the run
 is what varies; over problems see `statistics`.
 """
 
@@ -41,14 +41,14 @@ class LedgerRow(BaseModel):
     arm: str
     seed: int
     commit: str | None = None
-    """From `provenance`; None outside of a git checkout."""
+    """From `provenance`; None outside a git checkout."""
     versions: dict[str, str] = {}
     """From `provenance`; rows of old ledgers have none."""
     settings: str
     """From `settings_hash`."""
     seconds: FiniteFloat
     figures: dict[str, FiniteFloat]
-    """What came out, by name; plain numbers."""
+    """The figures by name; plain numbers."""
     detail: dict[str, Any] = {}
     """Plain data beside the figures: a training curve, the counts."""
 
@@ -57,7 +57,7 @@ def settings_hash(settings: Mapping[str, Any]) -> str:
     """A hash of everything that decides a result except the arm and the seed.
 
     Args:
-        settings: Plain data (what JSON can hold); the order of keys plays no part.
+        settings: Plain data (what JSON can hold); the order of keys does not matter.
 
     Raises:
         ConfigError: If it holds something that JSON cannot.
@@ -107,7 +107,7 @@ class Ledger:
                 first = error.errors()[0]
                 where = ".".join(map(str, first["loc"])) or "the line"
                 raise StoreError(
-                    f"{self.path}, line {number}: {where}: {first['msg']}; restore the line or take it out"
+                    f"{self.path}, line {number}: {where}: {first['msg']}; restore the line or remove it"
                 ) from error
         return [row for row in rows if settings is None or row.settings == settings]
 
@@ -116,7 +116,7 @@ class Ledger:
 
         Raises:
             StoreError: If the row names no versions, or there is a row of the same arm, seed and settings:
-                a result is not run again until it looks better.
+                results are not rerun until they look better.
         """
         if not row.versions:
             raise StoreError(
@@ -133,7 +133,7 @@ class Ledger:
                 )
             file.seek(0)
             data = file.read()
-            file.truncate(data.rfind(b"\n") + 1)  # what a kill left of a row
+            file.truncate(data.rfind(b"\n") + 1)  # a row that a kill cut off
             file.write(row.model_dump_json().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -238,7 +238,7 @@ def arm_difference(
 
     Args:
         rows: Of one settings hash.
-        arm_a: The arm that is taken away; may equal `arm_b` to compare two figures of one arm.
+        arm_a: The arm that is subtracted; may equal `arm_b` to compare two figures of one arm.
         arm_b: The arm it is compared with.
         figure: Which figure.
         figure_b: Which figure of arm b, if another one.
@@ -274,9 +274,8 @@ def seeds_of(text: str) -> list[int]:
 def seed_text(estimate: SeedEstimate, signed: bool = False) -> str:
     """A rate over seeds in percent with its interval, or with `signed` a difference of two rates in points.
 
-    A t-interval knows nothing of bounds. The mean of a rate lies between 0 and 100%, that of a difference
-    between -100 and +100 points, so what passes them is cut off: the interval covers the mean as
-    often as before.
+    A t-interval ignores bounds. The mean of a rate lies between 0 and 100%, that of a difference between
+    -100 and +100 points, so the interval is clipped there: it still covers the mean as often.
 
     Example:
         >>> seed_text(SeedEstimate(0.7, 0.65, 0.75, 5, 0.04))
@@ -319,7 +318,7 @@ def origins(rows: Sequence[LedgerRow]) -> str:
     dirty = sum((row.commit or "").endswith(DIRTY) for row in rows)
     if dirty:
         parts.append(
-            f"{_rows(dirty)} marked `{DIRTY}`: files differed from the commit then, and which is not known."
+            f"{_rows(dirty)} marked `{DIRTY}`: files differed from the commit, and it is not known which."
         )
     known = Counter(
         ", ".join(f"{name} {number}" for name, number in sorted(row.versions.items()))
@@ -352,7 +351,7 @@ def arms_table(
     figures: Mapping[str, str],
     differences: Collection[str] = (),
 ) -> str:
-    """A Markdown table: one line an arm, one column a figure (a rate), mean and interval over seeds.
+    """A Markdown table: one line per arm, one column per figure (a rate), mean and interval over seeds.
 
     Args:
         rows: Of one settings hash.

@@ -1,10 +1,10 @@
 """What a run says in figures: accuracies, precision and recall, fixes and breaks, cost.
 
-Every metric is a pair of numbers a problem, a numerator and a denominator, and its value is the
-ratio of their sums (`statistics.ratio`); so one code gives every interval, and every comparison
-of two runs. Definitions, over trees (playings of a problem) and their turns:
+Every metric is a pair of numbers per problem, a numerator and a denominator, and its value is the
+ratio of their sums (`statistics.ratio`); so the same code gives every interval, and every comparison
+of two runs. Definitions, over trees (one playing of a problem each) and their turns:
 
-* **Solver**: first attempts, that is the graded root turns. avg@n is the mean over problems of the
+* **Solver**: first attempts, that is, the graded root turns. avg@n is the mean over problems of the
   share that is right; pass@k and maj@k likewise, from all first attempts at the problem.
 * **System**: the turn that the rules chose as the team's answer. An episode that ended without an
   answer is wrong; one that could not be finished (a fault) is left out and counted.
@@ -15,11 +15,11 @@ of two runs. Definitions, over trees (playings of a problem) and their turns:
   A malformed verdict counts as Wrong, as the rules read it, and is counted.
 * **Corrector**: its input is the nearest graded turn above it. The fix rate is the share of wrong
   inputs that it makes right, the break rate the share of right inputs that it makes wrong.
-* **Search**: Pass@1 is the System, that is, the node that the search chose without seeing grades;
-  Pass@N whether any node is right. The nodes' accuracy and each agent's share of nodes and of final
-  answers stand beside them. A search has no first attempts: which problems get several is its choice.
+* **Search**: Pass@1 is the System: the node that the search chose without seeing grades.
+  Pass@N is whether any node is right. The nodes' accuracy and each agent's share of nodes and of final
+  answers are shown too. A search has no first attempts: it chooses which problems get several.
 * **Cost**: verifications, model calls and tokens of one playing of a problem. Tokens are those that
-  were sampled, by agents or by models that judged for a search; prompt tokens are shown beside them.
+  were sampled, by agents or by models that judged for a search; prompt tokens are shown separately.
 
 A grade UNKNOWN is left out of every rate and counted by its reason.
 """
@@ -64,7 +64,7 @@ class Metric:
         name: Its key in reports, e.g. ``"solver_accuracy"``.
         title: What a reader sees.
         scale: Rate, difference or amount.
-        pairs: Numerator and denominator by problem id; problems that say nothing are absent.
+        pairs: Numerator and denominator by problem id; problems without data are absent.
     """
 
     name: str
@@ -95,7 +95,7 @@ class _Sums:
         self.pairs[name][problem] = (x + numerator, w + denominator)
 
     def average(self, name: str, problem: str, values: Sequence[float | bool]) -> None:
-        """One vote a problem, however many samples it has."""
+        """Equal weight for each problem, however many samples it has."""
         if values:
             self.add(name, problem, sum(values) / len(values))
 
@@ -150,7 +150,7 @@ def _at_k(
     """
     sizes = [len(of_problem) for of_problem in samples.values() if of_problem]
     for k in powers_of_two(int(median(sizes)) if sizes else 0):
-        if k == 1:  # avg@n says it
+        if k == 1:  # avg@n is the same
             continue
         for problem, of_problem in samples.items():
             if len(of_problem) < k:
@@ -164,7 +164,7 @@ def _at_k(
 def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[str, Metric]:
     """All metrics of a run, problem by problem, by name.
 
-    Metrics that a run says nothing about (a Corrector's where none acted) are absent.
+    Metrics without data (a Corrector's where none acted) are absent.
 
     Args:
         trees: Episodes, grouped rollouts or searches; several a problem.
@@ -215,7 +215,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     order = [*_TITLES, *(name for name in sums.pairs if name not in _TITLES)]
     for name in ("rounds", "judging_tokens"):
         if not any(x for x, _ in sums.pairs[name].values()):
-            order.remove(name)  # nobody verifies in this game
+            order.remove(name)  # no agent verifies in this game
     metrics = {name: Metric(name, *_title(name), sums.pairs[name]) for name in order if sums.pairs[name]}
     if "system_accuracy" in metrics and "search_pass@n" in metrics and not metrics.keys() & {"gain"}:
         metrics["system_accuracy"] = replace(metrics["system_accuracy"], title="Search Pass@1, chosen node")
@@ -223,7 +223,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
 
 
 def _searches(sums: _Sums, problem: str, trees: Sequence[Tree]) -> None:
-    """What is special about the searches of one problem."""
+    """Metrics of the searches of one problem."""
     sums.average("search_pass@n", problem, [r for tree in trees if (r := any_right(tree)) is not None])
     sums.average("nodes", problem, [len(tree.turns) for tree in trees])
     sums.average("depth", problem, [depth(tree) for tree in trees])
@@ -244,7 +244,7 @@ def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
     """The Verifier's and the Corrector's turns of one tree."""
     by_id = {t.id: t for t in tree.turns}
     for turn in tree.turns:
-        if turn.action.interrupted:  # not what the agent would have said
+        if turn.action.interrupted:  # the set-up cut the agent off
             continue
         if "verdict" in turn.info:
             sums.add("malformed", problem, bool(turn.info.get("malformed")))
@@ -266,7 +266,7 @@ def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[st
 
     Args:
         metrics: From `measure`.
-        problems: Ids of all problems of the run, also of those that a metric says nothing about.
+        problems: Ids of all problems of the run, including those without data for a metric.
     """
     found: dict[str, Estimate] = {}
     for scale in ("rate", "difference", "amount"):

@@ -1,6 +1,6 @@
 """Training curves and before/after bars, as SVG or PNG (matplotlib, from the extra ``plots``).
 
-Drawn on a transparent ground with lines that read on light and on dark pages.
+The background is transparent, and the lines are legible on light and dark pages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Format = Literal["svg", "png"]
 
-# After Okabe and Ito, told apart by colour-blind readers; the blue lighter, to read on black as well.
+# After Okabe and Ito, for colour-blind readers; the blue is lighter, to be legible on black too.
 COLOURS = ("#2A85C8", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK = "#808080"
 
@@ -66,7 +66,7 @@ def training_curves(
     xlabel: str = "training step",
     format: Format = "svg",
 ) -> bytes:
-    """Lines of (step, value), one a name.
+    """Lines of (step, value), one per name.
 
     Args:
         curves: Points by name; at most six names.
@@ -100,9 +100,9 @@ def before_after(
     """Pairs of bars with their 95% intervals, in percent.
 
     Args:
-        before: Rates by title; those that both sides know are drawn.
+        before: Rates by title; those that both sides have are drawn.
         after: Likewise.
-        names: What the two are called.
+        names: Of the two sides.
         format: ``"svg"`` or ``"png"``.
 
     Raises:

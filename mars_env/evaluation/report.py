@@ -42,15 +42,15 @@ class Report(BaseModel):
     Attributes:
         title: What was played, e.g. ``"aime-solve-verify-correct"``.
         problem_set: Name of the problem set.
-        generated: Whether its problems were generated rather than collected; shown at every place
-            where the name is shown, so that nobody mistakes them for the contest.
+        generated: Whether its problems were generated rather than collected; shown wherever
+            the name is shown, so that nobody mistakes them for the contest.
         style: What generated problems imitate, e.g. ``"AIME-style"``.
         samples: Fewest and most playings of a problem.
         seed: The run's seed.
         figures: By metric name, in the order of display.
         counts: What the figures rest on.
-        baselines: What the System's tokens buy without a team.
-        notes: Sentences that a reader must know, such as what was left out.
+        baselines: What a single agent reaches with the System's tokens.
+        notes: Sentences that a reader must know, for example what was left out.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -166,7 +166,7 @@ def _notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
         for role, reasons in sorted(counts.reward_faults.items())
     ]
     notes += [
-        f"{baseline.name}: it spent fewer tokens than the System ({baseline.tokens:.0f} a problem)"
+        f"{baseline.name}: it spent fewer tokens than the System ({baseline.tokens:.0f} per problem)"
         for baseline in baselines
         if baseline.short
     ]
@@ -267,7 +267,7 @@ def table(
     title: str = "",
     align: Literal["left", "right"] = "right",
 ) -> Table:
-    """A console table of plain texts: nothing in them is read as markup.
+    """A console table of plain texts: none of them is read as markup.
 
     Example:
         >>> table(["a", "b"], [["[red]", "1"]]).row_count

@@ -1,4 +1,4 @@
-"""What a turn and a tree say: whether they are right, what they cost, which turn judged which."""
+"""What a turn and a tree show: whether they are right, their tokens, which turn judged which."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def system_right(tree: Tree) -> bool | None:
     """Whether the team's answer is right; None where that is not known (a fault, an UNKNOWN grade).
 
     A finished episode without an answer is wrong, unless something in it is UNKNOWN: then it might have had
-    one. A rollout that branches and names no answer has no System.
+    an answer. A rollout that branches and names no answer has no System.
     """
     if tree.fault:
         return None
@@ -80,7 +80,7 @@ def system_right(tree: Tree) -> bool | None:
 
 
 def _is_unknown(turn: Turn) -> bool:
-    """Whether a fault has hidden what the turn, or a search of it, was worth."""
+    """Whether a fault hides the worth of the turn, for its grade or for a search."""
     grade = turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN
     return grade or bool(turn.action.interrupted) or bool(turn.info.get("search_unknown"))
 
@@ -116,7 +116,7 @@ def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
         if group and group[0].problem.statement != tree.problem.statement:
             raise ConfigError(
                 f"the problem id {shown(tree.problem.id)} stands for two different statements; "
-                "evaluate the two problem sets apart"
+                "evaluate the two problem sets separately"
             )
         group.append(tree)
     return groups
@@ -162,9 +162,9 @@ def known_verdicts(turns: Sequence[Turn]) -> list[bool]:
 
 
 def any_right(tree: Tree) -> bool | None:
-    """Pass@N: whether any node is right, N being all that the search grew; None where nothing is known.
+    """Pass@N: whether any of the N nodes of the search is right; None if nothing is known.
 
-    A tree that has no right node, but one that could not be graded, is not known to be without one.
+    A tree without a right node, but with one that could not be graded, is unknown.
     """
     right = known_verdicts(tree.turns)
     if any(right):
@@ -179,10 +179,10 @@ def judging_tokens(tree: Tree) -> int:
 
 
 def depth(tree: Tree) -> int:
-    """Nodes on the longest way down."""
+    """Nodes on the longest path."""
     return max((turn.id.count(".") + 1 for turn in tree.turns), default=0)
 
 
 def agents_of(tree: Tree) -> list[str]:
-    """The agents that made nodes, by name."""
+    """Names of the agents that made nodes."""
     return sorted({turn.agent for turn in tree.turns})

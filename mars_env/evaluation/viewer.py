@@ -1,8 +1,8 @@
-"""A run as one HTML page: tables, plots, and every tree with its turns; it asks for nothing from a network.
+"""A run as one HTML page: tables, plots, and every tree with its turns; it needs no network.
 
-Model output is hostile, and here it meets a browser: everything is escaped, control and
-bidirectional characters are made visible, and the page's own content policy lets no script run but
-the one in the template (by its hash) and no address be asked for anything.
+Model output is hostile, and a browser renders it here. So everything is escaped, control and bidirectional
+characters are made visible, and the page's content policy allows no script but the one in the template (by
+its hash) and no network requests.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def render_page(  # public edge: friendly keywords, each with a default
     if left_out:
         lines.append(
             f"This page shows the first {len(chosen)} of {len(trees)} trees ({shown_turns} turns); the "
-            "tables are of all of them."
+            "tables cover all of them."
         )
-    # What stands in a script or style element must not end it; ours are files of the package.
+    # Text in a script or style element must not end it; these are files of the package.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template.render(
         title=visible(title),
@@ -236,7 +236,7 @@ def _steps(tree: Tree, max_characters: int, max_turns: int) -> Iterator[_Step]:
 
 
 def _skip_branch(stack: list[_Step | Turn]) -> None:
-    """Drop a branch that is not opened: its turn and its end."""
+    """Skip a branch that is not opened: its turn and its end."""
     stack.pop()
     stack.pop()
 
@@ -275,7 +275,7 @@ def _turn(turn: Turn, by_id: Mapping[str, Turn], final: str | None, max_characte
 
 
 def _judgement(verdict: Any, judged: Turn | None) -> tuple[str, str]:
-    """What a Verifier says, and whether it is right to say so."""
+    """What a Verifier says, and whether it is right."""
     says = f"says {one_line(str(verdict), 20)}"
     truth = None if judged is None else is_right(judged)
     if truth is None:

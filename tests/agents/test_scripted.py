@@ -118,7 +118,7 @@ async def test_the_model_suite_finds_faults():
             return self.completions * n if len(self.completions) == 1 else self.completions
 
     cases = [
-        ([], "were asked for"),
+        ([], "requested 1 samples, got 0"),
         ([Completion("x", completion_tokens=99)], "max_tokens is 8"),
         ([Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(-1.0, -1.0))], "2 log-prob"),
         ([Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(float("nan"),))], "at most 0"),
@@ -126,7 +126,7 @@ async def test_the_model_suite_finds_faults():
         ([Completion("x", prompt_ids=(1,))], "prompt_tokens is 0"),
         ([Completion("x", temperature=0.5)], "temperature"),
         ([Completion("x", token_ids=(1,), completion_tokens=1, versions=((0, 2),))], "versions"),
-        ([Completion("x", finish_reason="eos")], "neither"),
+        ([Completion("x", finish_reason="eos")], "is not 'stop'"),
     ]
     for completions, words in cases:
         with pytest.raises(AssertionError, match=words):

@@ -74,7 +74,7 @@ def test_a_pool_that_is_too_small_is_refused_with_the_number_it_takes(system, ep
 def test_one_problem_short_of_samples_is_left_out_and_named(system, episode):
     pool = pool_of(episode, ["7", "7", "7", "7"], tokens=10)
     pool[7] = episode("q", 3, "S?", tokens=10)
-    assert majority(system, pool, answer_of).detail == "4 votes, problems left out for want of samples: 1"
+    assert majority(system, pool, answer_of).detail == "4 votes, problems left out for lack of samples: 1"
 
 
 def test_other_problems_are_refused_but_more_problems_are_not(system, episode):

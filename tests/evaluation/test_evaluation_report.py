@@ -63,7 +63,7 @@ def test_what_was_left_out_is_said(episode):
     assert report.notes[0].startswith("Episodes not finished, left out of the System: 1 of 3: ")
     assert "1 x the server␛[2J is gone" in report.notes[0]
     assert report.notes[1] == "Grades UNKNOWN, left out of every rate: 1 x the worker was lost"
-    assert "spent fewer tokens than the System (10 a problem)" in report.notes[2]
+    assert "spent fewer tokens than the System (10 per problem)" in report.notes[2]
     for text in (console_text(report, 300), report.markdown().replace("\\[", "[")):
         assert all(note in text for note in report.notes)
 

@@ -174,7 +174,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(chaos, tmp_path, ho
         assert process.returncode == -signal.SIGKILL
     else:
         assert process.returncode == 128 + how
-        assert "keeps what was finished, the same command goes on" in " ".join(said.split())
+        assert "keeps the finished part, and the same command continues it" in " ".join(said.split())
         assert "Traceback" not in said
     left = (stopped / "turns.jsonl").read_bytes()
     assert left.endswith(b"\n") or how is signal.SIGKILL
