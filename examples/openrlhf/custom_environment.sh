@@ -31,6 +31,7 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --vllm.gpu_memory_utilization 0.5 --vllm.sync_backend nccl \
     $PLACEMENT --ds.zero_stage 2 \
     --actor.gradient_checkpointing_enable \
+    --mars.max_num_seqs 256 --mars.max_num_batched_tokens 8192 \
     --mars.overflow unknown --data.max_len 6144 --rollout.max_new_tokens 4096 --rollout.temperature 1.0 \
     --rollout.batch_size 32 --rollout.micro_batch_size 1 \
     --train.batch_size 256 --train.micro_batch_size 1 \

@@ -32,6 +32,7 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --vllm.gpu_memory_utilization 0.6 --vllm.enable_sleep --vllm.sync_backend nccl \
     --train.colocate_all --ds.enable_sleep --ds.zero_stage 3 \
     --actor.gradient_checkpointing_enable \
+    --mars.max_num_seqs 256 --mars.max_num_batched_tokens 8192 \
     --mars.overflow unknown --data.max_len 20480 --rollout.max_new_tokens 16384 --rollout.temperature 1.0 \
     --rollout.batch_size 64 --rollout.micro_batch_size 1 \
     --train.batch_size 512 --train.micro_batch_size 1 \

@@ -20,7 +20,8 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --mars.options '{"schedule": "training"}' \
     --mars.others "{\"solver\": \"$SOLVER?temperature=0.85&max_tokens=16384&thinking=opened\"}" \
     --mars.thinking opened \
-    --mars.eval_set aime25 --mars.eval_problems 30 \
+    --mars.eval_set aime25 --mars.eval_problems 30 --eval.n_samples_per_prompt 4 \
+    --mars.eval_options '{"rounds": 2}' --mars.eval_max_tokens 16384 \
     --actor.model_name_or_path Qwen/Qwen3-4B-Thinking-2507 \
     --actor.num_nodes 1 --actor.num_gpus_per_node 8 \
     --ref.num_nodes 1 --ref.num_gpus_per_node 8 \
@@ -28,6 +29,7 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --vllm.gpu_memory_utilization 0.6 --vllm.enable_sleep --vllm.sync_backend nccl \
     --train.colocate_all --ds.enable_sleep --ds.zero_stage 3 \
     --actor.gradient_checkpointing_enable \
+    --mars.max_num_seqs 256 --mars.max_num_batched_tokens 8192 \
     --mars.overflow unknown --data.max_len 24576 --rollout.max_new_tokens 16384 --rollout.temperature 0.85 \
     --rollout.batch_size 64 --rollout.micro_batch_size 1 \
     --train.batch_size 1024 --train.micro_batch_size 1 \

@@ -31,6 +31,7 @@ exec "${PYTHON:-python}" -m mars_env.trainers.openrlhf \
     --vllm.gpu_memory_utilization 0.4 --vllm.sync_backend nccl \
     $PLACEMENT --ds.zero_stage 2 \
     --actor.gradient_checkpointing_enable \
+    --mars.max_num_seqs 128 --mars.max_num_batched_tokens 4096 \
     --mars.overflow unknown --data.max_len 4096 --rollout.max_new_tokens 2048 --rollout.temperature 0.85 \
     --rollout.batch_size 8 --rollout.micro_batch_size 2 \
     --train.batch_size 32 --train.micro_batch_size 1 \

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
+
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.settings import TeamSettings
 
 pytest.importorskip("openrlhf")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -17,6 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHIM = Path(__file__).parent / "openrlhf_shim"
 PROMPT = [5, 6, 7, 8]
 LENGTH = 400
+LIMITED = TeamSettings(env="arithmetic-solve", max_num_seqs=7, max_num_batched_tokens=640)
 REQUEST = {"temperature": 1.0, "max_tokens": LENGTH, "ignore_eos": True, "logprobs": 0}
 
 
@@ -30,7 +35,8 @@ async def engine(checkpoint):
         patch.setenv("VLLM_ALLOW_INSECURE_SERIALIZATION", "1")  # OpenRLHF sets it: undone in the end
         from mars_env.trainers.openrlhf.workers.actors import TeamRolloutActor
 
-        made = TeamRolloutActor.__new__(TeamRolloutActor)
+        limited = type("Limited", (TeamRolloutActor,), {"team": LIMITED})  # as the launcher makes it
+        made = limited.__new__(limited)
         await made.__init__(
             model=str(checkpoint), num_gpus=0, distributed_executor_backend="uni", enforce_eager=True
         )
@@ -91,3 +97,33 @@ async def test_a_version_can_be_waited_for(engine):
     assert not waiting.done()
     await engine.set_version(now + 1)
     assert await waiting == now + 1
+
+
+async def test_the_engine_works_under_the_limits_that_were_set(engine):
+    from mars_env.trainers.openrlhf.workers.actors import require_limits
+
+    scheduler = engine.llm.vllm_config.scheduler_config
+    assert (scheduler.max_num_seqs, scheduler.max_num_batched_tokens) == (7, 640)
+    require_limits({"max_num_seqs": 7}, scheduler)
+    with pytest.raises(ConfigError, match=r"--mars\.max_num_seqs 8 was asked for, but the engine has 7"):
+        require_limits({"max_num_seqs": 8}, scheduler)
+
+
+async def test_the_mismatch_between_engine_and_trainer_is_logged_whatever_the_loss(engine):
+    import torch
+
+    from mars_env.trainers.openrlhf.workers.actors import with_mismatch, without_padding
+
+    experience = SimpleNamespace(
+        action_mask=torch.tensor([[0, 1, 1], [0, 0, 1], [0, 0, 0]]),
+        rollout_log_probs=torch.tensor([[9.0, -0.5, -1.0], [9.0, 9.0, -2.0], [9.0, 9.0, 9.0]]),
+        action_log_probs=torch.tensor([[0.0, -0.6, -1.3], [0.0, 0.0, -1.4], [0.0, 0.0, 0.0]]),
+    )
+    status = {"metrics": {}, "weights": {}, "num_samples": 3.0, "num_action_tokens": 3.0}
+    told = with_mismatch(status, experience)
+    assert told["metrics"]["vllm_kl"].item() == pytest.approx((0.1 + 0.3 - 0.6) / 3)
+    assert told["weights"] == {"vllm_kl": "token"}
+    kept = without_padding(told, torch.tensor([True, True, False]))
+    assert kept["metrics"]["vllm_kl"] == told["metrics"]["vllm_kl"]
+    theirs = {**status, "metrics": {"vllm_kl": 0.25}}
+    assert with_mismatch(theirs, experience) is theirs

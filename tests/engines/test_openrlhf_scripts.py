@@ -9,11 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import openrlhf_on_cpu
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.dry_run import GPU_GIB, asked, dry_run
-from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.arguments import parse
+from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
+from mars_env.trainers.openrlhf.planning.dry_run import GPU_GIB, asked, dry_run, without_downloads
+from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
 
 pytest.importorskip("openrlhf")
 
@@ -78,6 +81,70 @@ def test_dry_runs_and_fits_as_its_comment_says(script, tmp_path):
         )
     for promise in ("Hardware", "To change", "Before and after", "mars-env evaluate", "vllm serve"):
         assert promise in comment
+
+
+def parsed(words):
+    """The team's settings and OpenRLHF's arguments, as the launcher has them; nothing is downloaded."""
+    settings, flags = read_flags(words)
+    settings = located(without_downloads(settings))
+    return settings, parse(complete(settings, flags))
+
+
+def loss_of(args):
+    """All that decides OpenRLHF's policy loss."""
+    correction = {
+        name: value for name, value in vars(args.algo.advantage).items() if name.startswith("is_correction")
+    }
+    if correction["is_correction_level"] == "off":
+        correction = {"is_correction_level": "off"}
+    clip = tuple(map(float, args.actor.eps_clip_low_high))
+    names = ("policy_loss_type", "loss_agg_mode", "dual_clip", "entropy_coef")
+    return {name: getattr(args.actor, name) for name in names} | {"clip": clip} | correction
+
+
+def test_every_script_trains_with_a_loss_that_the_tests_train_with(tmp_path):
+    env = ["--mars.env", "arithmetic-solve-verify-correct"]
+    miniature = [word for pair in openrlhf_on_cpu.MINIATURE.items() for word in pair if word is not None]
+    trained = [
+        loss_of(parsed(flags)[1])
+        for flags in (
+            [*env, *miniature],  # test_openrlhf_training.py
+            [*env, *openrlhf_on_cpu.MARS2_LOSS],  # test_several_policies.py, its first run
+            [*env, "--mars.staleness", "1", *openrlhf_on_cpu.MARS2_LOSS],  # and its second
+        )
+    ]
+    for script in SCRIPTS:
+        settings, args = parsed(flags_of(script, tmp_path))
+        assert loss_of(args) in trained, script
+        assert settings.staleness == 0 or args.algo.advantage.is_correction_level != "off", script
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_a_script_has_limits_and_absolute_paths(script, tmp_path):
+    settings, args = parsed(flags_of(script, tmp_path))
+    assert set(settings.engine_limits()) == {"max_num_seqs", "max_num_batched_tokens"}
+    assert settings.segment_tokens is None or args.vllm.enable_prefix_caching
+    for path in (args.ckpt.path, args.ckpt.output_dir, args.logger.tensorboard_dir, args.data.prompt_dataset):
+        assert Path(path).is_absolute()
+    if settings.eval_problems:
+        turns = settings.evaluation_game().rules.max_turns
+        longest = sampling_of(settings, args, evaluation=True).max_tokens
+        assert settings.eval_problems * args.eval.n_samples_per_prompt <= 120
+        assert turns <= 6
+        assert longest <= 16384
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_a_script_s_plan_is_the_stored_one(script, tmp_path, monkeypatch):
+    """`STORE_PLANS=1` in the environment writes them anew; read the difference before you commit it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SOLVER", raising=False)
+    gib, flags = asked(flags_of(script, tmp_path, "--dry-run=24" if "smoke" in script.stem else "--dry-run"))
+    text = dry_run(flags, gib).text.replace(f"{tmp_path}/", "") + "\n"
+    stored = EXAMPLES / "plans" / f"{script.stem}.txt"
+    if os.environ.get("STORE_PLANS"):
+        stored.write_text(text, encoding="utf-8")
+    assert stored.read_text(encoding="utf-8") == text
 
 
 def test_flags_given_to_a_script_win(tmp_path):

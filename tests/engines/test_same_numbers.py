@@ -217,7 +217,7 @@ def arguments(n):
             overlong_penalty_factor=1.0,
             stop_properly_penalty_coef=None,
         ),
-        train=space(dynamic_batch_enable=False),
+        train=space(dynamic_batch_enable=False, batch_size=120),
         data=space(max_len=512),
     )
 
@@ -373,6 +373,106 @@ def test_losses_and_gradients_agree(request, name, which, before, after, trl_tra
     for trainer, (other, other_slope) in others.items():
         assert other == pytest.approx(loss, abs=AGREE), trainer
         assert (other_slope - slope).abs().max() < AGREE, trainer
+
+
+class OneRank:
+    """OpenRLHF's strategy of a run of one rank, as far as dynamic batches ask for it."""
+
+    ring_attn_group = None
+
+    def __init__(self, args):
+        self.args = args
+        group = SimpleNamespace(get_group=lambda: None)
+        self.ds_device_mesh = {"dp": group}
+
+    def all_reduce(self, value, op):
+        return value
+
+
+@pytest.fixture
+def one_rank(monkeypatch):
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: "cpu")
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def dynamic_buffer(batches, tokens, batch_size):
+    """OpenRLHF's replay buffer with the rows, divided by tokens as `TeamPolicyActor.fit` has it divided."""
+    from openrlhf.trainer.ppo_utils.experience import split_experience_batch
+    from openrlhf.trainer.ppo_utils.replay_buffer import NaiveReplayBuffer
+
+    from mars_env.trainers.openrlhf.workers.actors import one_update, optimizer_steps
+
+    buffer = NaiveReplayBuffer.__new__(NaiveReplayBuffer)
+    buffer.dynamic_batch, buffer.packing_samples = True, False
+    buffer.items = [item for batch in batches for item in split_experience_batch(batch)]
+    args = arguments(len(buffer.items))
+    args.train.batch_size, args.train.max_tokens_per_gpu = batch_size, tokens
+    args.rollout.batch_size, args.ds = 1000, SimpleNamespace(ring_attn_size=1, tensor_parallel_size=1)
+    strategy, rows = OneRank(args), len(buffer.items)
+    given = args.train.batch_size, args.rollout.batch_size, args.rollout.n_samples_per_prompt
+    with one_update(args, rows, optimizer_steps(rows, batch_size)):
+        buffer.setup_dynamic_batch(strategy)
+    assert given == (args.train.batch_size, args.rollout.batch_size, args.rollout.n_samples_per_prompt)
+    return buffer, strategy
+
+
+def dynamic_numbers(case, buffer, strategy, after):
+    """Loss and gradient of one optimizer step over dynamic batches: OpenRLHF's actor, loss, denominators."""
+    from openrlhf.models.actor import Actor
+    from openrlhf.models.loss import PolicyLoss
+    from openrlhf.utils.loss_utils import get_loss_batch_info
+
+    module = load().module.float()
+    module.load_state_dict(after.state_dict())
+    policy, loss_of, total = Actor(module, temperature=TEMPERATURE), PolicyLoss(**case.openrlhf), 0.0
+    policy.packing_samples = False
+    for number in range(len(buffer)):
+        batch = buffer.collate_fn([buffer[number]])
+        denominators = get_loss_batch_info(
+            strategy, batch.action_mask, replay_buffer=buffer, step=number, dynamic_batch=True
+        )
+        logp = policy(batch.sequences, batch.action_mask, attention_mask=batch.attention_mask)
+        old = logp.detach() if case.old == "trainer" else batch.rollout_log_probs * batch.action_mask
+        loss, *_ = loss_of(
+            logp,
+            old,
+            batch.advantages,
+            action_mask=batch.action_mask,
+            rollout_log_probs=batch.rollout_log_probs,
+            **denominators,
+        )
+        loss.backward()  # DeepSpeed divides by nothing here: one accumulation step
+        total += loss.item()
+    return total, gradient(module)
+
+
+@pytest.mark.parametrize("name", ["token-mean", "sequence-mean", "gspo", "importance correction"])
+def test_dynamic_batches_equal_plain_ones(name, groups, before, after, one_rank):
+    case, samples = CASES[name], turn_samples(groups, TrainConfig())
+    plain = experiences(*by_the_launcher(samples))
+    loss, slope = openrlhf_numbers(case, plain, before, after)
+    buffer, strategy = dynamic_buffer(plain, tokens=600, batch_size=120)
+    rows = sum(len(batch.sequences) for batch in plain)
+    assert len(buffer) < len(plain) < rows  # passes of one update: dynamic, plain of 4 rows, one by one
+    other, other_slope = dynamic_numbers(case, buffer, strategy, after)
+    assert sum(buffer.dynamic_optimizer_step) == 1
+    assert other == pytest.approx(loss, abs=1e-6)
+    assert (other_slope - slope).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize(("rows", "batch_size"), [(7, 120), (24, 24), (24, 12), (36, 20)])
+def test_dynamic_batches_lose_no_row_of_an_update_of_any_size(rows, batch_size, groups, one_rank):
+    samples = turn_samples(groups, TrainConfig())[:rows]
+    shape = BatchShape(ranks=1, rollout_micro=1, train_micro=1, batch=batch_size)
+    made, maker = by_the_launcher(samples)
+    made = responses(samples, shape, temperature=TEMPERATURE, padding_token=0, ages={})
+    buffer, _ = dynamic_buffer(experiences(made, maker), tokens=400, batch_size=batch_size)
+    indices = [i for part in buffer.dynamic_indices for i in part]
+    assert sorted(indices) == list(range(len(made)))
+    assert sum(buffer.dynamic_optimizer_step) == -(-len(made) // batch_size)
 
 
 @pytest.mark.parametrize("rows_of", [by_the_launcher, by_the_agent_file])

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from openrlhf_on_cpu import logged
+from openrlhf_on_cpu import MARS2_LOSS, logged
 from tiny_checkpoint import tiny_checkpoint
 
 HERE = Path(__file__).parent
@@ -73,7 +73,8 @@ def flags_of(folder, bases):
         "--ckpt.save_steps": 1,
         "--logger.tensorboard_dir": folder / "tensorboard",
     }
-    return [str(word) for pair in flags.items() for word in pair] + ["--vllm.enforce_eager", "--ckpt.save_hf"]
+    words = [str(word) for pair in flags.items() for word in pair]
+    return [*words, *MARS2_LOSS, "--vllm.enforce_eager", "--ckpt.save_hf"]
 
 
 def launched(folder, name, flags):

@@ -34,6 +34,12 @@ MINIATURE = {
 }
 """OpenRLHF's flags for the miniature; a flag with the value None has no value."""
 
+MARS2_LOSS = (
+    "--actor.policy_loss_type", "gspo", "--actor.loss_agg_mode", "seq-mean-token-mean",
+    "--actor.eps_clip_low_high", "3e-4", "4e-4",
+)  # fmt: skip
+"""The loss of MARS2, as the scripts of examples/openrlhf have it."""
+
 
 def environment(address, paths=(), float32=False):
     """The environment of a run's processes, which can import from `paths`. OpenRLHF's dtype is bfloat16."""

@@ -10,6 +10,7 @@ from typing import Final
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.rollouts.problems import INPUT
 from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.types import Sampling
 
 DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "--algo.advantage.estimator": ("reinforce",),  # no critic; the advantages are ours
@@ -17,6 +18,16 @@ DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "--reward.remote_url": ("mars_env",),  # no reward model; nobody asks this address
 }
 """Flags that OpenRLHF gets unless they are given."""
+
+WRITTEN: Final[Mapping[str, str]] = {
+    "--ckpt.path": "./ckpt/checkpoints_ppo_ray",
+    "--ckpt.output_dir": "./ckpt",
+    "--logger.tensorboard_dir": "",
+}
+"""Flags of folders that a run writes, and OpenRLHF's defaults."""
+
+READ: Final = ("--actor.model_name_or_path", "--ref.model_name_or_path")
+"""Flags of folders that a run reads, or of names on a hub."""
 
 REFUSED: Final[Mapping[str, str]] = {
     "--data.prompt_dataset": "the problems are the environment's: --mars.env, --mars.problem_set",
@@ -36,7 +47,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "--reward.clip_range": "advantages are those of --mars.advantage",
     "--rollout.vllm_generate_batch_size": "how far rollouts run ahead is --mars.staleness",
     "--rollout.n_samples_per_prompt": "group sizes are --mars.group and --mars.branches",
-    "--train.dynamic_batch_enable": "it would drop rows where updates differ in size",
     "--data.image_key": "the environments have no images",
     "--data.max_images_per_prompt": "the environments have no images",
 }
@@ -56,7 +66,7 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
         >>> flags[flags.index("--rollout.n_samples_per_prompt") + 1]
         '20'
     """
-    given = [flag.partition("=")[0] for flag in flags if flag.startswith("--")]
+    given = _values(flags)
     for flag in given:
         if flag in REFUSED:
             raise ConfigError(f"{flag} is refused: {REFUSED[flag]}")
@@ -64,21 +74,116 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
     ours += ["--rollout.n_samples_per_prompt", str(settings.rows_per_tree())]
     if settings.eval_problems:
         ours += ["--eval.dataset", str(dataset_path(flags, "evaluation"))]
-    for flag, values in DEFAULTS.items():
+    for flag, values in {**DEFAULTS, **_correction(settings, given)}.items():
         if flag not in given:
             ours += [flag, *values]
-    return [*flags, *ours]
+    if settings.segment_tokens is not None and "--vllm.enable_prefix_caching" not in given:
+        ours.append("--vllm.enable_prefix_caching")  # a segment continues without reading its prompt again
+    return [*_absolute(flags), *ours]
 
 
 def dataset_path(flags: Sequence[str], name: str) -> Path:
     """Where the ids of the problems lie: beside the checkpoints, where all nodes can read them."""
-    path = "./ckpt/checkpoints_ppo_ray"  # OpenRLHF's default
-    for flag, value in zip(flags, [*flags[1:], ""], strict=False):
-        if flag == "--ckpt.path":
-            path = value
-        elif flag.startswith("--ckpt.path="):
-            path = flag.partition("=")[2]
+    path = _values(flags).get("--ckpt.path", WRITTEN["--ckpt.path"])
     return Path(path).absolute() / "mars" / f"{name}.jsonl"
+
+
+def located(settings: TeamSettings) -> TeamSettings:
+    """The settings with absolute paths: a relative one means the folder of the command, not of a Ray worker.
+
+    Example:
+        >>> settings = TeamSettings(env="aime-solve", record="record", policies={"one": "Qwen/Qwen3-8B"})
+        >>> Path(located(settings).record).is_absolute(), located(settings).policies["one"]
+        (True, 'Qwen/Qwen3-8B')
+    """
+    here = {
+        "record": settings.record and str(Path(settings.record).absolute()),
+        "problem_set": settings.problem_set and _existing(settings.problem_set),
+        "eval_set": settings.eval_set and _existing(settings.eval_set),
+        "policies": {name: _existing(path) for name, path in settings.policies.items()},
+    }
+    return settings.model_copy(update=here)
+
+
+def sampling_of(settings: TeamSettings, args: SimpleNamespace, *, evaluation: bool = False) -> Sampling:
+    """How the team's models are sampled.
+
+    Args:
+        settings: The team's.
+        args: OpenRLHF's arguments, parsed.
+        evaluation: During an evaluation instead of training.
+    """
+    limit = args.rollout.max_new_tokens or args.data.max_len
+    if evaluation and settings.eval_max_tokens is not None:
+        limit = min(limit, settings.eval_max_tokens)
+    temperature = args.eval.temperature if evaluation else args.rollout.temperature
+    return Sampling(temperature=temperature, max_tokens=limit, overflow=settings.overflow)
+
+
+def _correction(settings: TeamSettings, given: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Flags of the importance weight between the engine that sampled and the policy that is trained.
+
+    Without it OpenRLHF takes every sample for one of the present policy. GSPO has no such weight: there the
+    ratio itself is taken to the policy that sampled, which its narrow clip range leaves no room for where
+    samples are fresh and differ by the engine's rounding alone.
+    """
+    if settings.staleness == 0 and given.get("--actor.policy_loss_type") == "gspo":
+        return {}
+    if "--algo.advantage.is_correction_level" in given:
+        return {}
+    return {
+        "--algo.advantage.is_correction_level": ("token",),
+        "--algo.advantage.is_correction_mode": ("clip",),
+    }
+
+
+def _values(flags: Sequence[str]) -> dict[str, str]:
+    """The last value of each flag, given as ``--a b`` or ``--a=b``; empty where there is none.
+
+    Example:
+        >>> _values(["--a", "1", "--b", "--c=2"])
+        {'--a': '1', '--b': '', '--c': '2'}
+    """
+    found = {}
+    for flag, following in zip(flags, [*flags[1:], "--"], strict=False):
+        if flag.startswith("--"):
+            name, equals, value = flag.partition("=")
+            found[name] = value if equals or following.startswith("--") else following
+    return found
+
+
+def _absolute(flags: Sequence[str]) -> list[str]:
+    """The flags with absolute paths; with those of `WRITTEN` that have a default and are not given.
+
+    Example:
+        >>> [flag for flag in _absolute(["--ckpt.path=/run", "--ckpt.output_dir", "/model", "--a", "b"])]
+        ['--ckpt.path=/run', '--ckpt.output_dir', '/model', '--a', 'b']
+    """
+    made, of = [], ""
+    for word in flags:
+        name, equals, value = word.partition("=")
+        if of:
+            made.append(_placed(of, word))
+        elif equals and name in (*WRITTEN, *READ):
+            made.append(f"{name}={_placed(name, value)}")
+        else:
+            made.append(word)
+        of = word if not of and word in (*WRITTEN, *READ) else ""
+    given = _values(flags)
+    for name, default in WRITTEN.items():
+        if default and name not in given:
+            made += [name, _placed(name, default)]
+    return made
+
+
+def _placed(flag: str, path: str) -> str:
+    """The path that a flag means."""
+    return str(Path(path).absolute()) if flag in WRITTEN and path else _existing(path)
+
+
+def _existing(path: str) -> str:
+    """A path that exists, absolute; else the name of something, as it is."""
+    return str(Path(path).absolute()) if Path(path).exists() else path
 
 
 def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
@@ -124,6 +229,11 @@ def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
         (
             not args.vllm.num_engines,
             "rollouts need engines: give --vllm.num_engines, at least 1",
+        ),
+        (
+            settings.staleness > 0 and args.algo.advantage.is_correction_level == "off",
+            f"samples may be {settings.staleness} versions old, and would be trained as if they were new: "
+            "leave --algo.advantage.is_correction_level out",
         ),
         (
             args.train.enable_ema,

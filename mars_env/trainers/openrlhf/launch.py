@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
-from mars_env.trainers.openrlhf.flags import complete, dataset_path, refuse
+from mars_env.trainers.openrlhf.flags import complete, dataset_path, located, refuse
 from mars_env.trainers.openrlhf.planning.room import require_room_for
 from mars_env.trainers.openrlhf.planning.sizes import require_context
 from mars_env.trainers.openrlhf.rollouts.problems import write_ids
@@ -30,6 +30,7 @@ def launch(argv: Sequence[str]) -> None:
     """
     settings, flags = read_flags(argv)
     require_stack()
+    settings = located(settings)
     flags = complete(settings, flags)
     args = parse(flags)
     refuse(settings, args)
@@ -64,7 +65,7 @@ def install(settings: TeamSettings) -> None:
         return type(cls.__name__, (cls,), {"team": settings, "__module__": cls.__module__})
 
     places: list[tuple[Any, str, Any]] = [
-        (vllm_engine, "RolloutRayActor", ray.remote(actors.TeamRolloutActor)),
+        (vllm_engine, "RolloutRayActor", ray.remote(of_team(actors.TeamRolloutActor))),
         (ppo_actor, "PolicyModelActor", ray.remote(num_gpus=1)(actors.TeamPolicyActor)),
         (ppo_trainer, "PPOTrainer", ray.remote(of_team(trainer.TeamPPOTrainer))),
         (ppo_trainer_async, "GenerateSamplesActor", ray.remote(of_team(trainer.TeamGenerateSamplesActor))),

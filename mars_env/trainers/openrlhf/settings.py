@@ -113,7 +113,14 @@ class TeamSettings(BaseModel):
     eval_problems: NonNegativeInt = 0
     """The first so many are played; 0: no evaluation inside of training. ``--eval.steps`` says when."""
     eval_options: Mapping[str, Any] = Field(default_factory=dict)
-    """Settings of the rules in evaluation."""
+    """Settings of the rules in evaluation, e.g. ``{"rounds": 2}``: the trainer waits meanwhile."""
+    eval_max_tokens: PositiveInt | None = None
+    """Most tokens of a completion in evaluation; None: ``--rollout.max_new_tokens``, as in training."""
+
+    max_num_seqs: PositiveInt | None = None
+    """Most sequences that an engine samples at once; None: vLLM's own limit (128 to 1024, by the GPU)."""
+    max_num_batched_tokens: PositiveInt | None = None
+    """Most tokens that an engine reads in one step; None: vLLM's own limit (2048 to 16384, by the GPU)."""
 
     seed: int = 0
     """Of problems and rollouts."""
@@ -183,6 +190,11 @@ class TeamSettings(BaseModel):
             return game
         rollouts = GroupedSettings(group=self.group, branches=self.branches, sampling=self.sampling)
         return replace(game, grower=grouped(rollouts))
+
+    def engine_limits(self) -> dict[str, int]:
+        """The limits that the engines get, by vLLM's names; without those that are left to vLLM."""
+        limits = {name: getattr(self, name) for name in ("max_num_seqs", "max_num_batched_tokens")}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     def evaluation_game(self) -> Game:
         """What is played in evaluation."""

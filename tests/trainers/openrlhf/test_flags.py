@@ -5,7 +5,7 @@ from types import SimpleNamespace as S
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.flags import REFUSED, complete, dataset_path, refuse
+from mars_env.trainers.openrlhf.flags import REFUSED, complete, dataset_path, located, refuse, sampling_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 SETTINGS = TeamSettings(env="arithmetic-solve-verify-correct", options={"schedule": "training"})
@@ -15,7 +15,10 @@ def arguments(**changes):
     """OpenRLHF's arguments, as far as the launcher looks at them."""
     args = S(
         ds=S(lora=S(rank=0)),
-        algo=S(advantage=S(estimator="reinforce"), kl=S(init_coef=0.0, use_loss=False)),
+        algo=S(
+            advantage=S(estimator="reinforce", is_correction_level="token"),
+            kl=S(init_coef=0.0, use_loss=False),
+        ),
         rollout=S(top_p=1.0, max_new_tokens=64),
         train=S(async_queue_size=1, async_enable=False, enable_ema=False),
         vllm=S(enable_sleep=False, num_engines=1),
@@ -79,6 +82,8 @@ def test_openrlhf_gets_what_the_team_decides_and_its_users_keep_what_they_set(tm
     full = complete(SETTINGS.model_copy(update={"eval_problems": 3}), flags)
     assert full[:3] == flags
     assert "--algo.kl.init_coef" not in full[3:]
+    assert full[full.index("--algo.advantage.is_correction_level") + 1] == "token"
+    assert full[full.index("--algo.advantage.is_correction_mode") + 1] == "clip"
     assert full[full.index("--rollout.n_samples_per_prompt") + 1] == "72"  # the paper's 9 groups of 8
     assert full[full.index("--data.prompt_dataset") + 1] == str(tmp_path / "mars" / "problems.jsonl")
     assert full[full.index("--eval.dataset") + 1] == str(tmp_path / "mars" / "evaluation.jsonl")
@@ -86,3 +91,73 @@ def test_openrlhf_gets_what_the_team_decides_and_its_users_keep_what_they_set(tm
 
 def test_the_problems_lie_beside_the_checkpoints(tmp_path):
     assert dataset_path([f"--ckpt.path={tmp_path}"], "problems").parent == tmp_path / "mars"
+
+
+def given(full, flag):
+    """The value that OpenRLHF takes: the last one."""
+    return full[len(full) - full[::-1].index(flag)]
+
+
+def test_a_relative_path_is_one_of_the_command_s_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base").mkdir()
+    model, board = "--actor.model_name_or_path", "--logger.tensorboard_dir"
+    full = complete(SETTINGS, [model, "base", "--ckpt.path=runs/checkpoints", board, "board"])
+    assert given(full, model) == str(tmp_path / "base")
+    assert full[2] == f"--ckpt.path={tmp_path}/runs/checkpoints"
+    assert given(full, "--logger.tensorboard_dir") == str(tmp_path / "board")
+    assert given(full, "--ckpt.output_dir") == str(tmp_path / "ckpt")  # OpenRLHF's default
+    assert "--logger.tensorboard_dir" not in complete(SETTINGS, [])
+    assert given(complete(SETTINGS, [model, "Qwen/Qwen3-8B"]), model) == "Qwen/Qwen3-8B"
+
+
+def test_settings_that_workers_read_have_absolute_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "problems.jsonl").touch()
+    (tmp_path / "two").mkdir()
+    settings = TeamSettings(
+        env=SETTINGS.env, record="record", problem_set="problems.jsonl", eval_set="aime25",
+        policies={"one": "Qwen/Qwen3-8B", "two": "two"},
+    )  # fmt: skip
+    here = located(settings)
+    assert (here.record, here.problem_set) == (str(tmp_path / "record"), str(tmp_path / "problems.jsonl"))
+    assert here.eval_set == "aime25"
+    assert here.policies == {"one": "Qwen/Qwen3-8B", "two": str(tmp_path / "two")}
+    assert located(SETTINGS) == SETTINGS
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_gspo_takes_its_ratio_to_the_sampling_policy_only_where_samples_may_be_old(staleness):
+    settings = SETTINGS.model_copy(update={"staleness": staleness})
+    full = complete(settings, ["--actor.policy_loss_type", "gspo"])
+    assert ("--algo.advantage.is_correction_level" in full) == bool(staleness)
+
+
+def test_old_samples_without_a_correction_are_refused():
+    settings = SETTINGS.model_copy(update={"staleness": 2})
+    with pytest.raises(ConfigError, match="may be 2 versions old"):
+        refuse(settings, arguments(algo__advantage__is_correction_level="off"))
+    refuse(SETTINGS, arguments(algo__advantage__is_correction_level="off"))
+
+
+def test_what_is_given_of_the_correction_is_kept():
+    full = complete(SETTINGS, ["--algo.advantage.is_correction_level", "seq"])
+    assert full.count("--algo.advantage.is_correction_level") == 1
+    assert "--algo.advantage.is_correction_mode" not in full  # clip and seq exclude each other
+
+
+def test_segments_continue_without_reading_their_prompts_again():
+    settings = SETTINGS.model_copy(update={"segment_tokens": 512})
+    assert complete(settings, []).count("--vllm.enable_prefix_caching") == 1
+    assert complete(settings, ["--vllm.enable_prefix_caching"]).count("--vllm.enable_prefix_caching") == 1
+    assert "--vllm.enable_prefix_caching" not in complete(SETTINGS, [])
+
+
+def test_an_evaluation_has_limits_of_its_own():
+    args = S(rollout=S(max_new_tokens=4096, temperature=0.85), eval=S(temperature=0.6), data=S(max_len=8192))
+    settings = SETTINGS.model_copy(update={"eval_max_tokens": 1024})
+    assert sampling_of(settings, args).max_tokens == 4096
+    assert sampling_of(settings, args).temperature == 0.85
+    assert sampling_of(settings, args, evaluation=True).max_tokens == 1024
+    assert sampling_of(settings, args, evaluation=True).temperature == 0.6
+    assert sampling_of(SETTINGS, args, evaluation=True).max_tokens == 4096

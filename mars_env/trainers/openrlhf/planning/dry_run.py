@@ -13,7 +13,8 @@ from mars_env.errors import ConfigError
 from mars_env.problems.code_hub import CODE_HUB_SETS
 from mars_env.problems.hub import HUB_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
-from mars_env.trainers.openrlhf.flags import complete, refuse
+from mars_env.trainers.openrlhf.flags import complete, located, refuse, sampling_of
+from mars_env.trainers.openrlhf.planning.costs import describe_costs
 from mars_env.trainers.openrlhf.planning.resources import GIB, describe, memory, placement
 from mars_env.trainers.openrlhf.planning.room import require_room_for
 from mars_env.trainers.openrlhf.planning.sizes import architecture_of, require_context
@@ -89,13 +90,13 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
         MissingExtra: OpenRLHF's files are not there.
     """
     settings, flags = read_flags(argv)
-    settings_here = _without_downloads(settings)
+    settings_here = without_downloads(located(settings))
     full = complete(settings_here, flags)
     args = parse(full)
     require_openrlhf()
     refuse(settings_here, args)
     shape_of(args)
-    lines = [_rollouts(settings_here, args), ""]
+    lines = [_rollouts(settings_here, args), *_evaluation(settings_here, args), ""]
     checkpoints = _checkpoints(settings_here, args)
     if len(checkpoints) > 1:
         gpus = sum(pool.gpus for pool in placement(args))
@@ -105,7 +106,7 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
         require_context(checkpoint, args.data.max_len)
         require_room_for(settings_here, args, checkpoint)
         own = arguments_of(args, name, checkpoint) if name else args
-        placed, own_fits = _placed(own, checkpoint, gpu_gib * GIB)
+        placed, own_fits = _placed(own, checkpoint, gpu_gib * GIB, rows_of_update(settings_here, args))
         lines += [f"{f'Policy {name}: ' if name else ''}{checkpoint}", placed, ""]
         fits = fits and own_fits
     command = ["python", "-m", "mars_env.trainers.openrlhf", *as_flags(settings), *flags]
@@ -133,6 +134,18 @@ def _rollouts(settings: TeamSettings, args: SimpleNamespace) -> str:
     )
 
 
+def _evaluation(settings: TeamSettings, args: SimpleNamespace) -> list[str]:
+    """What an evaluation during training plays at most."""
+    if not settings.eval_problems:
+        return []
+    turns, samples = settings.evaluation_game().rules.max_turns, args.eval.n_samples_per_prompt
+    limit = sampling_of(settings, args, evaluation=True).max_tokens
+    return [
+        f"evaluation every {args.eval.steps} steps: {settings.eval_problems} problems, "
+        f"{samples} samples each, at most {turns} turns in a row of {limit:,} tokens; the trainer waits"
+    ]
+
+
 def _checkpoints(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, str]]:
     """Policies and what they start from; one without a name where there is one policy."""
     if settings.policies:
@@ -144,7 +157,14 @@ def _checkpoints(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[st
     return [("", args.actor.model_name_or_path)]
 
 
-def _placed(args: SimpleNamespace, checkpoint: str, gpu: float) -> tuple[str, bool]:
+def rows_of_update(settings: TeamSettings, args: SimpleNamespace) -> int:
+    """The most rows of one update."""
+    if settings.groups_per_update is not None:
+        return settings.groups_per_update * settings.group
+    return int(settings.rows_per_tree() * args.rollout.batch_size)
+
+
+def _placed(args: SimpleNamespace, checkpoint: str, gpu: float, rows: int) -> tuple[str, bool]:
     """Who shares which GPUs and the memory it takes, and whether it fits."""
     try:
         model = architecture_of(checkpoint)
@@ -153,16 +173,20 @@ def _placed(args: SimpleNamespace, checkpoint: str, gpu: float) -> tuple[str, bo
         return f"{pools}; no estimate of the memory: {unknown}", True
     pools_memory = memory(args, model, gpu)
     text = f"{model.parameters / 1e9:.2f} billion parameters, " + describe(pools_memory, args, gpu)
+    text = "\n".join([text, *describe_costs(args, model, rows)])
     return text, all(pool.peak <= gpu for pool in pools_memory)
 
 
-def _without_downloads(settings: TeamSettings) -> TeamSettings:
+def without_downloads(settings: TeamSettings) -> TeamSettings:
     """The settings with a stand-in of the same kind for a set that would be downloaded."""
-    name = settings.problem_set or spec(settings.env).problems
-    stand_in = _STAND_INS.get(name)
-    if stand_in is None:
-        return settings
-    return settings.model_copy(update={"problem_set": stand_in, "problem_options": {}})
+    here: dict[str, object] = {}
+    stand_in = _STAND_INS.get(settings.problem_set or spec(settings.env).problems)
+    if stand_in is not None:
+        here |= {"problem_set": stand_in, "problem_options": {}}
+    evaluated = _STAND_INS.get(settings.eval_set or "")
+    if evaluated is not None or (stand_in is not None and settings.eval_set is None):
+        here |= {"eval_set": evaluated or stand_in, "eval_problem_options": {}}
+    return settings.model_copy(update=here)
 
 
 def _wrapped(words: Sequence[str]) -> str:

@@ -178,7 +178,8 @@ def activations(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
     """
     tokens = args.train.micro_batch_size * args.data.max_len
     if args.train.dynamic_batch_enable:  # a sample that is longer makes a micro batch of its own
-        tokens = max(args.train.max_tokens_per_gpu, args.data.max_len)
+        shared = args.ds.ring_attn_size * args.ds.tensor_parallel_size  # OpenRLHF multiplies by these
+        tokens = max(args.train.max_tokens_per_gpu * shared, args.data.max_len)
     tokens /= args.ds.ring_attn_size
     layer = model.layer_bytes()
     if (

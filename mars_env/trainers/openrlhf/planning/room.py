@@ -13,6 +13,7 @@ from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
 from mars_env.sync import run_sync
+from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import make_team
 from mars_env.types import Model, Prompt, Sampling, role_of
@@ -50,16 +51,18 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
         ConfigError: They can; says the numbers.
     """
     reader = cast(Model, _Reader(args.data.max_len, checkpoint))
-    run_sync(_require(settings.game(), settings.training_problems(), settings, args, reader))
+    sampling = sampling_of(settings, args)
+    run_sync(_require(settings.game(), settings.training_problems(), settings, sampling, reader))
     if settings.eval_problems:
-        run_sync(_require(settings.evaluation_game(), settings.evaluation_problems(), settings, args, reader))
+        sampling = sampling_of(settings, args, evaluation=True)
+        run_sync(
+            _require(settings.evaluation_game(), settings.evaluation_problems(), settings, sampling, reader)
+        )
 
 
 async def _require(
-    game: Game, problems: ProblemSet, settings: TeamSettings, args: SimpleNamespace, reader: Model
+    game: Game, problems: ProblemSet, settings: TeamSettings, sampling: Sampling, reader: Model
 ) -> None:
-    limit = args.rollout.max_new_tokens or args.data.max_len
-    sampling = Sampling(temperature=args.rollout.temperature, max_tokens=limit, overflow=settings.overflow)
     names = game.rules.possible_agents
     team = make_team(settings.model_copy(update={"others": {}}), names, reader, sampling)
     ours = {

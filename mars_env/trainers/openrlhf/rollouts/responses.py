@@ -61,16 +61,17 @@ def shape_of(args: Any) -> BatchShape:
     Example:
         >>> from types import SimpleNamespace as S
         >>> args = S(actor=S(num_nodes=2, num_gpus_per_node=8), rollout=S(micro_batch_size=2),
-        ...          train=S(micro_batch_size=1, batch_size=64),
+        ...          train=S(micro_batch_size=1, batch_size=64, dynamic_batch_enable=False),
         ...          ds=S(ring_attn_size=8, tensor_parallel_size=1))
         >>> shape_of(args).ranks
         2
     """
     gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
+    dynamic = args.train.dynamic_batch_enable  # micro-batches by tokens, of any number of rows
     return BatchShape(
         ranks=gpus // args.ds.ring_attn_size // args.ds.tensor_parallel_size,
-        rollout_micro=args.rollout.micro_batch_size,
-        train_micro=args.train.micro_batch_size,
+        rollout_micro=1 if dynamic else args.rollout.micro_batch_size,
+        train_micro=1 if dynamic else args.train.micro_batch_size,
         batch=args.train.batch_size,
     )
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import torch
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor
@@ -16,7 +17,9 @@ from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
 from vllm import SamplingParams, TokensPrompt
 from vllm.sampling_params import RequestOutputKind
 
+from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.rollouts.engines import streamed
+from mars_env.trainers.openrlhf.settings import TeamSettings
 
 
 def plain(actor: Any) -> Any:
@@ -27,10 +30,14 @@ def plain(actor: Any) -> Any:
 class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
     """An engine that gives compact completions, and knows which version of the policy drew which token."""
 
+    team: ClassVar[TeamSettings | None] = None
+
     async def __init__(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[misc]  # as Ray allows
+        limits = self.team.engine_limits() if self.team is not None else {}
         # The distribution that was sampled from, whether or not OpenRLHF corrects with it.
-        kwargs |= {"logprobs_mode": "processed_logprobs", "max_logprobs": 1}
+        kwargs |= {"logprobs_mode": "processed_logprobs", "max_logprobs": 1} | limits
         await super().__init__(*args, **kwargs)
+        require_limits(limits, self.llm.vllm_config.scheduler_config)
         self._version = 0
         self._news = asyncio.Condition()
 
@@ -81,24 +88,73 @@ class TeamPolicyActor(plain(PolicyModelActor)):  # type: ignore[misc]
         return result
 
     def fit(self, kl_ctl: float = 0) -> Any:
-        """Train on the buffer, in optimizer steps of equal size, none larger than ``--train.batch_size``."""
-        args = self.strategy.args
+        """Train on the buffer, in optimizer steps of equal size, none larger than ``--train.batch_size``.
+
+        ``micro_batches`` in the figures is how often each rank went through the model: under ZeRO-3 it
+        gathers all weights each time.
+        """
+        args, self._passes = self.strategy.args, 0
         parallel = self.strategy.world_size // (args.ds.ring_attn_size * args.ds.tensor_parallel_size)
-        rows = len(self.trainer.replay_buffer) * parallel
+        rows = len(self.trainer.replay_buffer.items) * parallel
         steps = optimizer_steps(rows, args.train.batch_size)
-        engine = self.actor.model
-        engine.set_train_batch_size(rows // steps * args.ds.ring_attn_size * args.ds.tensor_parallel_size)
-        self.strategy.accumulated_gradient = rows // steps // parallel // args.train.micro_batch_size
-        return super().fit(kl_ctl)
+        if args.train.dynamic_batch_enable:
+            with one_update(args, rows, steps):
+                status = super().fit(kl_ctl)
+        else:
+            engine = self.actor.model
+            engine.set_train_batch_size(rows // steps * args.ds.ring_attn_size * args.ds.tensor_parallel_size)
+            self.strategy.accumulated_gradient = rows // steps // parallel // args.train.micro_batch_size
+            status = super().fit(kl_ctl)
+        return {**status, "micro_batches": float(self._passes)}
 
     def _step(self, training_step: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         def step(experience: Any, kl_ctl: float, number: int, info: Any = None) -> dict[str, Any]:
-            last = (number + 1) % self.strategy.accumulated_gradient == 0
+            self._passes += 1
+            if self.strategy.args.train.dynamic_batch_enable:
+                last = bool(self.trainer.replay_buffer.dynamic_optimizer_step[number])
+            else:
+                last = (number + 1) % self.strategy.accumulated_gradient == 0
             self.actor.model.set_gradient_accumulation_boundary(last)
             real = experience.action_mask.bool().any(dim=-1)
-            return without_padding(training_step(experience, kl_ctl, number, info), real)
+            status = with_mismatch(training_step(experience, kl_ctl, number, info), experience)
+            return without_padding(status, real)
 
         return step
+
+
+def require_limits(asked: Mapping[str, int], scheduler: Any) -> None:
+    """Refuse an engine that works under other limits than it was given.
+
+    Args:
+        asked: The limits, by vLLM's names.
+        scheduler: vLLM's ``SchedulerConfig``, as the engine has it.
+
+    Raises:
+        ConfigError: One is another.
+    """
+    for name, limit in asked.items():
+        if (there := getattr(scheduler, name)) != limit:
+            raise ConfigError(f"--mars.{name} {limit} was asked for, but the engine has {there}: give that")
+
+
+@contextmanager
+def one_update(args: Any, rows: int, steps: int) -> Iterator[None]:
+    """For a while, OpenRLHF's arguments as if every update were of this one's size.
+
+    Its replay buffer works the number of optimizer steps out from them where micro-batches are dynamic; with
+    those of the command line it would drop rows of all updates that are not of the largest size.
+
+    Args:
+        args: OpenRLHF's arguments; put back in the end.
+        rows: Of the update, on all ranks.
+        steps: Optimizer steps of the update; divides the rows.
+    """
+    before = args.train.batch_size, args.rollout.batch_size, args.rollout.n_samples_per_prompt
+    args.train.batch_size, args.rollout.batch_size, args.rollout.n_samples_per_prompt = rows // steps, rows, 1
+    try:
+        yield
+    finally:
+        args.train.batch_size, args.rollout.batch_size, args.rollout.n_samples_per_prompt = before
 
 
 def optimizer_steps(rows: int, batch_size: int) -> int:
@@ -109,6 +165,27 @@ def optimizer_steps(rows: int, batch_size: int) -> int:
         (2, 1)
     """
     return math.ceil(rows / batch_size)
+
+
+def with_mismatch(status: dict[str, Any], experience: Any) -> dict[str, Any]:
+    """The figures of a micro-batch with ``vllm_kl``, which OpenRLHF computes with correction and PPO alone.
+
+    It is the mean, over action tokens, of the engine's log-probability less the trainer's before the update.
+
+    Args:
+        status: What OpenRLHF's ``training_step`` returns.
+        experience: The micro-batch.
+    """
+    if "vllm_kl" in status["metrics"]:
+        return status
+    mask = experience.action_mask.float()
+    told, own = experience.rollout_log_probs.to(mask.device), experience.action_log_probs.to(mask.device)
+    mean = ((told - own) * mask).sum() / mask.sum().clamp(min=1)
+    return {
+        **status,
+        "metrics": {**status["metrics"], "vllm_kl": mean},
+        "weights": {**status["weights"], "vllm_kl": "token"},
+    }
 
 
 def without_padding(status: dict[str, Any], real: torch.Tensor) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers.advantages import advantage_stats
 from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, refuse_dead
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
 from mars_env.trainers.openrlhf.rollouts.figures import evaluation_figures, training_figures
@@ -74,7 +75,7 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         game = settings.game()
         self._feed = RolloutFeed(
             game,
-            self._team(game.rules.possible_agents, self.args.rollout.temperature),
+            self._team(game.rules.possible_agents, sampling_of(settings, self.args)),
             prompts,
             self.args.rollout.batch_size,
             settings.pipeline,
@@ -118,7 +119,9 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         try:
             trees = self._feed.play(
                 game,
-                self._team(game.rules.possible_agents, self.args.eval.temperature),
+                self._team(
+                    game.rules.possible_agents, sampling_of(self._settings, self.args, evaluation=True)
+                ),
                 problems,
                 samples=self.args.eval.n_samples_per_prompt,
                 concurrency=self.args.rollout.vllm_generate_batch_size * self._settings.group,
@@ -128,9 +131,7 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
                 batch_vllm_engine_call(self.vllm_engines, "sleep")
         return evaluation_figures(trees, problems.name)
 
-    def _team(self, names: Any, temperature: float) -> Any:
-        limit = self.args.rollout.max_new_tokens or self.args.data.max_len
-        sampling = Sampling(temperature=temperature, max_tokens=limit, overflow=self._settings.overflow)
+    def _team(self, names: Any, sampling: Sampling) -> Any:
         return make_team(self._settings, names, self._model, sampling)
 
     def _await_weights(self) -> None:

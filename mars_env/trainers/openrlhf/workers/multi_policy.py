@@ -33,6 +33,7 @@ from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers.advantages import advantage_stats
 from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.policies import arguments_of, plays, tag_of, take_common_checkpoint
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, refuse_dead
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
@@ -46,7 +47,7 @@ from mars_env.trainers.openrlhf.workers.generator import Rollouts, drawn_problem
 from mars_env.trainers.openrlhf.workers.processes import Trained, load_models, placed, require_gpus
 from mars_env.trainers.openrlhf.workers.trainer import TeamTraining, scheduled_steps
 from mars_env.trainers.samples import TurnSample, turn_samples
-from mars_env.types import Agent, Model, Sampling
+from mars_env.types import Agent, Model
 
 log = init_logger(__name__)
 
@@ -121,12 +122,12 @@ class _Run:
             policy.trainer = _trainer(settings, policy)
             policy.model = self._model(name, policy)
         if settings.eval_problems:  # a team that does not fit is told of now, not at the first evaluation
-            self._agents(settings.evaluation_game().rules.possible_agents, args.eval.temperature)
+            self._agents(settings.evaluation_game().rules.possible_agents, evaluation=True)
         self.record: Record | None = None
         self.pool = ThreadPoolExecutor(max_workers=len(self.policies))
         self.feed = RolloutFeed(
             self.game,
-            self._agents(self.game.rules.possible_agents, args.rollout.temperature),
+            self._agents(self.game.rules.possible_agents),
             self.prompts,
             args.rollout.batch_size,
             settings.pipeline,
@@ -217,9 +218,8 @@ class _Run:
             return model
         return SegmentedModel(model, self.settings.segment_tokens, context=context)
 
-    def _agents(self, names: Sequence[str], temperature: float) -> dict[str, Agent]:
-        limit = self.args.rollout.max_new_tokens or self.args.data.max_len
-        sampling = Sampling(temperature=temperature, max_tokens=limit, overflow=self.settings.overflow)
+    def _agents(self, names: Sequence[str], *, evaluation: bool = False) -> dict[str, Agent]:
+        sampling = sampling_of(self.settings, self.args, evaluation=evaluation)
         whose = plays(names, self.settings.policies, self.settings.plays, self.settings.others)
         agents: dict[str, Agent] = {}
         for name, policy in self.policies.items():
@@ -275,7 +275,7 @@ class _Run:
         with self._awake():
             trees = self.feed.play(
                 game,
-                self._agents(game.rules.possible_agents, self.args.eval.temperature),
+                self._agents(game.rules.possible_agents, evaluation=True),
                 problems,
                 samples=self.args.eval.n_samples_per_prompt,
                 concurrency=self.args.rollout.batch_size * self.settings.group,

@@ -148,6 +148,10 @@ def test_activations_by_micro_batch():
     assert ring["logits"] == 250 * 120
     dynamic = arguments(train__dynamic_batch_enable=True, train__max_tokens_per_gpu=3000)
     assert activations(dynamic, TINY)["logits"] == 3000 * 120
+    over_ring = arguments(
+        train__dynamic_batch_enable=True, train__max_tokens_per_gpu=3000, ds__ring_attn_size=4
+    )
+    assert activations(over_ring, TINY)["logits"] == 3000 * 120, "the number is one GPU's"
     longer = arguments(train__dynamic_batch_enable=True, train__max_tokens_per_gpu=300)
     assert activations(longer, TINY)["logits"] == 1000 * 120, "one sample is not cut"
     eager = activations(arguments(ds__attn_implementation="eager"), TINY)
