@@ -76,7 +76,7 @@ def arguments_of(
     Example:
         >>> from types import SimpleNamespace as S
         >>> args = S(actor=S(model_name_or_path=None), ckpt=S(path="run/ckpt", output_dir="run/model"),
-        ...          logger=S(tensorboard_dir=None, wandb=S(run_name="run")), train=S(seed=42))
+        ...          logger=S(tensorboard_dir=None, wandb=S(run_name="run", group=None)), train=S(seed=42))
         >>> own = arguments_of(args, "one", "path/a")
         >>> own.actor.model_name_or_path, own.ckpt.path, own.ckpt.output_dir, own.logger.wandb.run_name
         ('path/a', 'run/ckpt/one', 'run/model/one', 'run_one')
@@ -86,6 +86,7 @@ def arguments_of(
     own.ckpt.path = str(Path(args.ckpt.path) / name)
     own.ckpt.output_dir = str(Path(args.ckpt.output_dir) / name)
     own.logger.wandb.run_name = f"{args.logger.wandb.run_name}_{name}"
+    own.logger.wandb.group = args.logger.wandb.group or args.logger.wandb.run_name
     own.train.seed = derive_seed(args.train.seed, name, resumed or "") % 2**31
     return own
 

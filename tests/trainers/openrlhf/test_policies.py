@@ -38,7 +38,7 @@ def test_what_does_not_fit_is_refused(policies, given, message):
 def test_arguments_of_one_policy_are_its_own():
     args = S(
         actor=S(model_name_or_path="x", num_nodes=1), ckpt=S(path="c", output_dir="m"),
-        logger=S(tensorboard_dir="t", wandb=S(run_name="r")), train=S(seed=42),
+        logger=S(tensorboard_dir="t", wandb=S(run_name="r", group=None)), train=S(seed=42),
     )  # fmt: skip
     one = arguments_of(args, "one", "path/a")
     one.actor.num_nodes = 5

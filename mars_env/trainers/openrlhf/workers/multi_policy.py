@@ -38,6 +38,7 @@ from mars_env.trainers.openrlhf.policies import arguments_of, plays, tag_of, tak
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, refuse_dead
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
 from mars_env.trainers.openrlhf.rollouts.figures import evaluation_figures, training_figures
+from mars_env.trainers.openrlhf.rollouts.policy_run import PolicyRun
 from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
 from mars_env.trainers.openrlhf.rollouts.record import Record
 from mars_env.trainers.openrlhf.rollouts.responses import responses, shape_of
@@ -307,9 +308,14 @@ class _Awake:
 
 
 def _trainer(settings: TeamSettings, policy: Trained) -> PolicyTrainer:
+    wandb = policy.strategy.args.logger.wandb
+    key, wandb.key = wandb.key, None  # OpenRLHF's logger would end the run of the policy before
     made: Any = type("PolicyTrainer", (PolicyTrainer,), {"team": settings, "__module__": __name__})(
         policy.strategy, policy.actors, None, None, policy.reference, policy.engines, policy.tokenizer
     )
+    wandb.key = key
+    if key:
+        made.wandb_logger = PolicyRun(policy.strategy.args)
     made.take_advantages()
     return made  # type: ignore[no-any-return]
 
