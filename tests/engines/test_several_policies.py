@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from openrlhf_on_cpu import MARS2_LOSS, logged
+from openrlhf_on_cpu import logged
 from tiny_checkpoint import tiny_checkpoint
 
 HERE = Path(__file__).parent
@@ -74,7 +74,7 @@ def flags_of(folder, bases):
         "--logger.tensorboard_dir": folder / "tensorboard",
     }
     words = [str(word) for pair in flags.items() for word in pair]
-    return [*words, *MARS2_LOSS, "--vllm.enforce_eager", "--ckpt.save_hf"]
+    return [*words, "--vllm.enforce_eager", "--ckpt.save_hf"]
 
 
 def launched(folder, name, flags):
