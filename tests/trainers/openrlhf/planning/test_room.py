@@ -16,7 +16,8 @@ SETTINGS = TeamSettings(
 
 
 def arguments(context, limit=100):
-    return S(data=S(max_len=context), rollout=S(max_new_tokens=limit, temperature=1.0))
+    rollout = S(max_new_tokens=limit, temperature=1.0)
+    return S(data=S(max_len=context), rollout=rollout, eval=S(temperature=0.6))
 
 
 def test_a_context_that_is_too_small_in_training_is_refused():
