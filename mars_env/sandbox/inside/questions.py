@@ -69,17 +69,17 @@ class Threads:
     def start(self, task: int, question: bytes) -> tuple[int, int]:
         """Whether a task may start a thread."""
         self.starting.pop(task, None)
-        for _ in range(5):
+        for pause in (0.0, *(0.001,) * 5):
             threads = os.stat(f"/proc/{task}/task").st_nlink - 2
             if threads >= self.limit:
-                return REFUSED
+                break
             if threads + len(self.starting) < self.limit:
                 self.starting[task] = clock()
                 return MADE
-            select.select([], [], [], 0.001)
-            self.starting = {
-                other: since for other, since in self.starting.items() if is_starting(other, since)
-            }
+            if pause:
+                select.select([], [], [], pause)
+            since = self.starting.items()
+            self.starting = {other: began for other, began in since if is_starting(other, began)}
         return REFUSED
 
 
