@@ -52,7 +52,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
 def test_an_address_is_one_of_workers():
     said = run_cli("evaluate", "arithmetic-solve", "--agents", "scripted:5", "--ray-address", "h:1", code=2)
-    assert "say how many, --workers ray:8" in " ".join(said.split())
+    assert "add how many, --workers ray:8" in " ".join(said.split())
 
 
 def test_what_a_run_can_cost_is_told_without_workers():
