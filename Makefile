@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test test-engines prove-openrlhf check unit extras results docs clean
+.PHONY: help demo test test-engines prove-openrlhf check unit distributions extras results docs clean
 
 help:
 	@echo "make demo     train a miniature team with MarsRL and show the table (minutes)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-engines  install vLLM for CPUs and test the real engines and servers (minutes)"
 	@echo "make prove-openrlhf  train the miniature locally and through OpenRLHF, and compare (hours)"
 	@echo "make check    the same without the tests"
+	@echo "make distributions  test a clone without symbolic links, the sdist, and the wheel built from it (minutes)"
 	@echo "make extras   check that every optional extra, and the stack for GPUs, can be resolved"
 	@echo "make results  write docs/results.md from the ledgers"
 	@echo "make docs     build the documentation with its reference into site/"
@@ -54,6 +55,9 @@ prove-openrlhf: $(ENGINES)/installed $(VENV)/installed
 $(ENGINES)/installed: pyproject.toml constraints-engines.txt scripts/install_engines.sh
 	scripts/install_engines.sh "$(PYTHON)" "$(ENGINES)" "$(TORCH)"
 	@touch $@
+
+distributions: $(VENV)/installed
+	scripts/check_distributions.sh $(BIN)
 
 extras: $(VENV)/installed
 	scripts/resolve_extras.sh $(BIN)
