@@ -247,7 +247,9 @@ async def playing(
         yield (
             fleet.play_all
             if monitor is None
-            else partial(fleet.play_all, on_turns=monitor.hear, on_acting=monitor.elsewhere)
+            else partial(
+                fleet.play_all, on_turns=monitor.record_remote_turns, on_acting=monitor.record_remote_acting
+            )
         )
 
 

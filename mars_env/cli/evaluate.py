@@ -18,10 +18,10 @@ from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import Report
 from mars_env.evaluation.run import estimate, run
+from mars_env.loggers import TensorBoardLogger
 from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
 from mars_env.sync import run_sync
-from mars_env.trainers.metrics import TensorBoardLogger
 from mars_env.types import Tree
 
 
@@ -101,7 +101,7 @@ def evaluate(  # public edge: one parameter is one option of the command
                 reporting(monitor, logger=logger, port=metrics_port),
                 playing(prepared, workers, address=ray_address, monitor=monitor) as play,
             ):
-                return await run(plan, prepared.game, play, out=out, on_tree=monitor.tell)
+                return await run(plan, prepared.game, play, out=out, on_tree=monitor.record_tree)
 
         console = Screen(stderr=True)
         try:

@@ -88,9 +88,9 @@ def train(  # public edge: one parameter is one option of the command
     The settings start from the recipe of the environment's rules: MARSRL, or MARS2 for a tree search.
     Checkpoints are ordinary ones; the same call continues from the newest.
     """
+    from mars_env.loggers import ConsoleLogger, JsonlLogger, Logger, TensorBoardLogger
     from mars_env.trainers import make_team
     from mars_env.trainers import train as train_team
-    from mars_env.trainers.metrics import ConsoleLogger, JsonlLogger, Logger, TensorBoardLogger
 
     env_spec = spec(env_id)
     rules = rules_spec(env_spec.rules)

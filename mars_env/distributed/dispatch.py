@@ -1,7 +1,7 @@
-"""Handing trees out to workers that may be lost, and taking in what they tell; knows nothing of Ray.
+"""Assigns trees to workers that may be lost, and collects their reports. It does not use Ray.
 
-What a worker has told is kept: if it is lost, another one takes its trees up from there. Seeds derive from
-the run's seed, the tree and the turn, so it does not matter who plays what, or how often.
+Everything that a worker has reported is kept. If it is lost, another worker continues its trees from there.
+Seeds derive from the run's seed, the tree and the turn, so it does not matter who plays what, or how often.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mars_env.distributed.worker import Ended, News, Order, Played, Run
+from mars_env.distributed.worker import Assignment, RunContext, TreeEnded, TurnsPlayed, WorkerReport
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import MarsError
 from mars_env.rollout.engine import Job, Journal, turn_order
@@ -23,8 +23,8 @@ from mars_env.types import Tree, Turn
 
 log = logger(__name__)
 
-AGAIN_SECONDS = 5.0
-"""Before a worker that could not be started is tried again, while others work."""
+RETRY_SECONDS = 5.0
+"""After this time a worker that could not be started is tried again, while others work."""
 
 OnTurns = Callable[[Sequence[Turn]], None]
 OnActing = Callable[[int, Mapping[str, int]], None]
@@ -32,103 +32,102 @@ OnActing = Callable[[int, Mapping[str, int]], None]
 
 
 class WorkerLost(MarsError):
-    """A worker has ended, or fallen silent."""
+    """A worker has ended, or no longer answers."""
 
 
 class CannotStart(MarsError):
-    """A worker cannot be started: the cluster has no room, or it ends as soon as it begins."""
+    """A worker cannot be started: the cluster has no room, or the worker ends while it starts."""
 
 
-class Post(Protocol):
-    """A place for one worker; one that is lost is replaced by the next `begin`."""
+class WorkerHandle(Protocol):
+    """Starts one worker and talks to it. A worker that is lost is replaced by the next `begin`."""
 
-    async def begin(self, run: Run) -> None:
-        """Have a worker there, started if need be, that is ready for the run's orders.
+    async def begin(self, run: RunContext) -> None:
+        """Have a worker ready for the run's assignments; start one if there is none.
 
         Raises:
             CannotStart: There is none.
         """
         ...
 
-    async def exchange(self, orders: Sequence[Order]) -> News:
+    async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
         """See `mars_env.distributed.worker.Worker.exchange`.
 
         Raises:
-            WorkerLost: It is gone; what it has not told is lost.
+            WorkerLost: It is gone, and with it what it had not reported.
         """
         ...
 
-    async def rest(self) -> None:
-        """What is under way there is wanted no more."""
+    async def discard(self) -> None:
+        """The trees that are being played there are no longer needed."""
         ...
 
 
-async def dispatch(  # as `play_all`, which it takes the place of on a cluster
-    posts: Sequence[Post],
+async def dispatch(
+    workers: Sequence[WorkerHandle],
     jobs: Iterable[Job],
-    run: Run,
+    run: RunContext,
     *,
     concurrency: int = 64,
     journal: Journal | None = None,
-    attempts: int = 3,
     on_turns: OnTurns | None = None,
     on_acting: OnActing | None = None,
 ) -> AsyncGenerator[Tree]:
     """Have trees played by workers; yields each as soon as it is finished.
 
     Args:
-        posts: Where the workers are.
+        workers: Who plays.
         jobs: What is to be played.
         run: What the trees have in common.
-        concurrency: Trees at once, over all workers.
-        journal: Keeps finished turns; those it has already are not played again.
-        attempts: A tree whose worker is lost so many times is given up. The last time it is played alone,
-            so that it takes no other with it.
-        on_turns: Called with the turns of each expansion that is told.
+        concurrency: Trees played at the same time, over all workers.
+        journal: Keeps finished turns; those that it has already are not played again.
+        on_turns: Called with the turns of each expansion that is reported.
         on_acting: Called with each worker's acts under way.
 
     Raises:
         CannotStart: No worker at all can be started.
-        MarsError: What ended a worker's tree that is no fault of an agent or grader.
+        MarsError: What ended a worker's tree and is not a fault of an agent or grader.
     """
-    desk = _Desk(jobs, len(posts), concurrency, journal, attempts, on_turns)
-    if desk.over:
+    state = _RunState(jobs, len(workers), run.attempts, concurrency, journal, on_turns)
+    if state.over:
         return
-    serving = [asyncio.create_task(_serve(n, post, desk, run, on_acting)) for n, post in enumerate(posts)]
-    for task in serving:
-        task.add_done_callback(desk.ended)
+    tasks = [
+        asyncio.create_task(_serve(n, worker, state, run, on_acting)) for n, worker in enumerate(workers)
+    ]
+    for task in tasks:
+        task.add_done_callback(state.task_ended)
     try:
-        while (tree := await desk.finished.get()) is not None:
+        while (tree := await state.finished.get()) is not None:
             yield tree
-        if desk.failure is not None:
-            raise desk.failure
+        if state.failure is not None:
+            raise state.failure
     finally:
-        for task in serving:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
-        if desk.under_way:
-            await asyncio.gather(*(post.rest() for post in posts), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if state.under_way:
+            await asyncio.gather(*(worker.discard() for worker in workers), return_exceptions=True)
 
 
 @dataclass(slots=True)
-class _Open:
-    """A tree that is begun and not finished: what has been told of it, and how often its worker was lost."""
+class _OpenTree:
+    """A tree that is started but not finished, with the turns reported so far."""
 
     job: Job
     turns: dict[str, Turn] = field(default_factory=dict)
-    losses: int = 0
+    losses: int = 0  # how often its worker was lost
 
 
-class _Desk:
-    """The driver's view of a run: what is to be played, what is open, what is finished."""
+class _RunState:
+    """What the driver knows of a run: which trees are to be played, which are open, which are finished."""
 
     def __init__(
         self,
         jobs: Iterable[Job],
-        posts: int,
+        workers: int,
+        attempts: int,
         concurrency: int,
         journal: Journal | None,
-        attempts: int,
         on_turns: OnTurns | None,
     ) -> None:
         self.finished: asyncio.Queue[Tree | None] = asyncio.Queue()
@@ -138,10 +137,11 @@ class _Desk:
         first = next(self._jobs, None)
         self._jobs, self._exhausted = itertools.chain([first] if first else [], self._jobs), first is None
         at_once = min(concurrency, len(jobs)) if isinstance(jobs, Sized) else concurrency
-        self._posts, self._concurrency, self._room = posts, concurrency, max(1, math.ceil(at_once / posts))
+        self._workers, self._concurrency = workers, concurrency
+        self._per_worker = max(1, math.ceil(at_once / workers))
         self._journal, self._attempts, self._on_turns = journal, attempts, on_turns
-        self._open: dict[str, _Open] = {}
-        self._again: deque[_Open] = deque()
+        self._open: dict[str, _OpenTree] = {}
+        self._retries: deque[_OpenTree] = deque()
         self._changed = asyncio.Event()
 
     @property
@@ -151,36 +151,36 @@ class _Desk:
 
     @property
     def under_way(self) -> bool:
-        """Whether trees are begun and not finished."""
+        """Whether some trees are started but not finished."""
         return bool(self._open)
 
     @property
     def none_can_start(self) -> bool:
-        """Whether no post has, or may yet get, a worker."""
-        return len(self.unstartable) == self._posts
+        """Whether no worker is running, or may still start."""
+        return len(self.unstartable) == self._workers
 
-    async def something_new(self) -> None:
-        """Wait until there may be something to hand out, or all is over."""
+    async def change(self) -> None:
+        """Wait until there may be something to assign, or all trees are finished."""
         self._changed.clear()
         if not self.over:
             await self._changed.wait()
 
-    def orders(self, there: dict[str, _Open]) -> list[Order]:
-        """What a worker is to begin, besides the trees that are open there; they are entered."""
-        orders = []
+    def assign(self, there: dict[str, _OpenTree]) -> list[Assignment]:
+        """The trees that a worker is to start besides those that are open there; `there` is updated."""
+        assignments = []
         while (tree := self._next(there)) is not None:
-            there[tree.job.tree] = tree
-            orders.append(Order(tree.job, dict(tree.turns)))
-        return orders
+            there[tree.job.tree_id] = tree
+            assignments.append(Assignment(tree.job, dict(tree.turns)))
+        return assignments
 
-    def _next(self, there: Mapping[str, _Open]) -> _Open | None:
-        if len(there) >= self._room or any(self._is_suspect(tree) for tree in there.values()):
+    def _next(self, there: Mapping[str, _OpenTree]) -> _OpenTree | None:
+        if len(there) >= self._per_worker or any(self._is_suspect(tree) for tree in there.values()):
             return None
-        for _ in range(len(self._again)):
-            tree = self._again.popleft()
+        for _ in range(len(self._retries)):
+            tree = self._retries.popleft()
             if not there or not self._is_suspect(tree):
                 return tree
-            self._again.append(tree)
+            self._retries.append(tree)
         if self._exhausted or len(self._open) >= self._concurrency:
             return None
         job = next(self._jobs, None)
@@ -188,45 +188,45 @@ class _Desk:
             self._exhausted = True
             self._changed.set()
             return None
-        earlier = self._journal.turns_of(job.tree) if self._journal is not None else {}
-        tree = self._open[job.tree] = _Open(job, dict(earlier))
+        earlier = self._journal.turns_of(job.tree_id) if self._journal is not None else {}
+        tree = self._open[job.tree_id] = _OpenTree(job, dict(earlier))
         return tree
 
-    def _is_suspect(self, tree: _Open) -> bool:
-        """Whether it is the tree's last attempt: it may be what ends its workers."""
+    def _is_suspect(self, tree: _OpenTree) -> bool:
+        """Whether this is the tree's last attempt: the tree may be the reason that its workers end."""
         return tree.losses == self._attempts - 1
 
-    def take(self, event: Played | Ended, there: dict[str, _Open]) -> None:
-        """Keep what a worker told of one of its trees."""
-        if isinstance(event, Played):
+    def take(self, event: TurnsPlayed | TreeEnded, there: dict[str, _OpenTree]) -> None:
+        """Keep what a worker reports of one of its trees."""
+        if isinstance(event, TurnsPlayed):
             if self._journal is not None:
                 self._journal.write_turns(event.turns)
-            there[event.tree].turns |= {turn.id: turn for turn in event.turns}
+            there[event.tree_id].turns |= {turn.id: turn for turn in event.turns}
             if self._on_turns is not None:
                 self._on_turns(event.turns)
             return
-        tree = there.pop(event.tree.id)
+        ended = event.tree
+        tree = there.pop(ended.id)
         turns = sorted((tree.turns[turn_id] for turn_id in event.turn_ids), key=turn_order)
-        told = event.tree
-        self._finish(Tree(told.id, tree.job.problem, tuple(turns), told.final, told.fault, told.info),
+        self._finish(Tree(ended.id, tree.job.problem, tuple(turns), ended.final, ended.fault, ended.info),
                      event.rewards)  # fmt: skip
 
-    def lose(self, there: dict[str, _Open], why: str) -> None:
-        """A worker is gone, with the trees that were open there: others take them up."""
+    def lose(self, there: dict[str, _OpenTree], why: str) -> None:
+        """A worker is lost: other workers continue the trees that were open there."""
         for tree in there.values():
             tree.losses += 1
             if tree.losses < self._attempts:
-                self._again.append(tree)
+                self._retries.append(tree)
                 continue
             turns = tuple(sorted(tree.turns.values(), key=turn_order))
             fault = f"its worker was lost {tree.losses} times: {why}"
-            log.warning("tree %s is given up: %s", tree.job.tree, fault)
-            self._finish(Tree(tree.job.tree, tree.job.problem, turns, None, fault), {})
+            log.warning("tree %s is discarded: %s", tree.job.tree_id, fault)
+            self._finish(Tree(tree.job.tree_id, tree.job.problem, turns, None, fault), {})
         there.clear()
         self._changed.set()
 
-    def ended(self, task: asyncio.Task[None]) -> None:
-        """A task that serves a post has ended: with the run, or because something failed."""
+    def task_ended(self, task: asyncio.Task[None]) -> None:
+        """A task that serves a worker has ended: with the run, or because something failed."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failure = self.failure or error
             self.finished.put_nowait(None)
@@ -241,36 +241,38 @@ class _Desk:
         self._changed.set()
 
 
-async def _serve(number: int, post: Post, desk: _Desk, run: Run, on_acting: OnActing | None) -> None:
-    """Keep a post at work until all trees are finished."""
-    there: dict[str, _Open] = {}
+async def _serve(
+    number: int, worker: WorkerHandle, state: _RunState, run: RunContext, on_acting: OnActing | None
+) -> None:
+    """Keep a worker busy until all trees are finished."""
+    there: dict[str, _OpenTree] = {}
     ready = False
-    while not desk.over:
+    while not state.over:
         try:
             if not ready:
-                await post.begin(run)
+                await worker.begin(run)
                 ready = True
-                desk.unstartable.discard(number)
-            orders = desk.orders(there)
+                state.unstartable.discard(number)
+            assignments = state.assign(there)
             if not there:
-                await desk.something_new()
+                await state.change()
                 continue
-            news = await post.exchange(orders)
+            report = await worker.exchange(assignments)
         except WorkerLost as lost:
-            log.warning("%s; its %d unfinished trees are taken up again", lost, len(there))
+            log.warning("%s; its %d unfinished trees are continued elsewhere", lost, len(there))
             ready = False
-            desk.lose(there, str(lost))
+            state.lose(there, str(lost))
             if on_acting is not None:
                 on_acting(number, {})
             continue
         except CannotStart as error:
-            desk.unstartable.add(number)
-            if desk.none_can_start:
+            state.unstartable.add(number)
+            if state.none_can_start:
                 raise
-            log.warning("%s; the others go on", error)
-            await asyncio.sleep(AGAIN_SECONDS)
+            log.warning("%s; the others continue", error)
+            await asyncio.sleep(RETRY_SECONDS)
             continue
-        for event in news.events:
-            desk.take(event, there)
+        for event in report.events:
+            state.take(event, there)
         if on_acting is not None:
-            on_acting(number, news.acting)
+            on_acting(number, report.acting)

@@ -1,4 +1,4 @@
-"""A fleet: workers, graders and engines on Ray, driven from here."""
+"""A fleet of workers, graders and engines on Ray, driven by this process."""
 
 from __future__ import annotations
 
@@ -11,18 +11,27 @@ from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Self
 
-from mars_env.distributed.dispatch import CannotStart, OnActing, OnTurns, Post, WorkerLost, dispatch
+from mars_env.distributed.dispatch import CannotStart, OnActing, OnTurns, WorkerHandle, WorkerLost, dispatch
 from mars_env.distributed.hosts import (
-    ActingElsewhere,
     EngineHost,
-    GradedElsewhere,
     GraderHost,
     Pool,
+    RemoteAgents,
+    WithRemoteGraders,
     cause_of,
     first_line,
 )
 from mars_env.distributed.settings import Place, Placement
-from mars_env.distributed.worker import Change, MakeAgents, MakeGame, News, Order, Run, Worker, unchanged
+from mars_env.distributed.worker import (
+    Assignment,
+    Change,
+    MakeAgents,
+    MakeGame,
+    RunContext,
+    Worker,
+    WorkerReport,
+    unchanged,
+)
 from mars_env.envs.contexts import longest_statement
 from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.rollout.engine import Job, Journal
@@ -31,33 +40,33 @@ from mars_env.types import Problem, Tree
 
 log = logger(__name__)
 
-_STARTS = 3
-"""How often in a row a worker may end while it starts."""
-_CALLS = 100_000
-"""Calls that one process takes at once: more than anybody makes, since Ray would queue the rest."""
+_START_ATTEMPTS = 3
+"""How often in a row a worker may end during its start."""
+_CONCURRENT_CALLS = 100_000
+"""Calls that one process accepts at the same time: more than are ever made, since Ray would queue others."""
 _OBJECT_STORE = 100 * 2**20
-"""Bytes of shared memory of a Ray started here; records are small and pass by it."""
-_REACH = 10.0
-"""Seconds that a cluster may take to answer at its address."""
-_GOODBYE = 10.0
-"""Seconds that engines may take to stop."""
+"""Bytes of shared memory of a Ray that is started here. Records are small and do not need it."""
+_CONNECT_SECONDS = 10.0
+"""Seconds within which a cluster must answer at its address."""
+_STOP_SECONDS = 10.0
+"""Seconds within which engines must stop before they are killed."""
 
 
 class Fleet:
-    """Plays trees on a Ray cluster, or on this machine, with the engine that plays them in one process.
+    """Plays trees on a Ray cluster, or on this machine, with the same engine as in one process.
 
-    Games and agents are not sent to the workers but made there, by the two functions, which are sent:
-    functions of modules, a `functools.partial` of them, or functions of the script. What they import must be
-    installed on the cluster's machines.
+    Games and agents are not sent to the workers: the two functions are sent, and make them there. They can be
+    functions of a module, a `functools.partial` of one, or functions of the script. Whatever they import must
+    be installed on the cluster's machines.
 
-    Use it as an async context manager. It uses the Ray that this process is connected to; else joins the one
-    at the placement's address, or at the environment's RAY_ADDRESS; else starts one on this machine and stops
-    it at the end.
+    Use it as an async context manager. It uses the Ray that this process is connected to. If there is none,
+    it joins the Ray at the placement's address or at the environment's RAY_ADDRESS. Without an address it
+    starts a Ray on this machine, and stops it at the end.
 
     Args:
         make_game: Makes the game.
         make_agents: Makes the agents, by name.
-        placement: Who runs where.
+        placement: Which processes there are, and where.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -71,8 +80,8 @@ class Fleet:
         self._make_game, self._make_agents = make_game, make_agents
         self._ray = load_ray()
         _check_sendable(self._ray, make_game, make_agents)
-        self._posts: list[_RayPost] = []
-        self._servants: list[Any] = []
+        self._workers: list[_RayWorker] = []
+        self._hosts: list[Any] = []
         self._engines: list[Any] = []
         self._pids: dict[str, list[int]] = {}
         self._started_ray = False
@@ -81,52 +90,52 @@ class Fleet:
     async def __aenter__(self) -> Self:
         try:
             await asyncio.to_thread(self._connect)
-            make_game, make_agents = await self._serve_workers()
+            make_game, make_agents = await self._start_servers()
         except BaseException:
             await self.aclose()
             raise
-        self._posts = [
-            _RayPost(self._ray, self.placement, make_game, make_agents)
+        self._workers = [
+            _RayWorker(self._ray, self.placement, make_game, make_agents)
             for _ in range(self.placement.workers.count)
         ]
-        for post in self._posts:
-            post.start()
+        for worker in self._workers:
+            worker.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End all processes of the fleet, and the Ray that it has started."""
+        """End all processes of the fleet, and the Ray if the fleet started it."""
         if self._ray.is_initialized():
-            for post in self._posts:
-                post.dismiss()
-            goodbyes = [engine.close.remote() for engine in self._engines]
-            with suppress(Exception):  # what does not stop by itself is killed
-                await asyncio.wait_for(asyncio.gather(*goodbyes, return_exceptions=True), _GOODBYE)
-            for servant in self._servants:
-                self._ray.kill(servant, no_restart=True)
+            for worker in self._workers:
+                worker.stop()
+            closing = [engine.close.remote() for engine in self._engines]
+            with suppress(Exception):  # whatever does not stop is killed next
+                await asyncio.wait_for(asyncio.gather(*closing, return_exceptions=True), _STOP_SECONDS)
+            for host in self._hosts:
+                self._ray.kill(host, no_restart=True)
             if self._started_ray:
                 await asyncio.to_thread(self._ray.shutdown)
-        self._posts, self._servants, self._engines, self._started_ray = [], [], [], False
+        self._workers, self._hosts, self._engines, self._started_ray = [], [], [], False
 
     def pids(self, kind: Literal["worker", "grader", "engine"] = "worker") -> list[int]:
-        """Process ids of the workers that are there, or of the others as they were started."""
+        """Process ids of the workers that are running, or of graders or engines as they were started."""
         if kind == "worker":
-            return [post.pid for post in self._posts if post.pid]
+            return [worker.pid for worker in self._workers if worker.pid]
         return list(self._pids.get(kind, ()))
 
     async def require_room(self, problems: Sequence[Problem]) -> None:
         """Refuse agents that can be given prompts which leave less room than their limits.
 
-        They are looked at where they are made: in an engine's process, or else in a worker's. If no worker
-        can be started, nothing is refused: `play_all` says why.
+        They are checked where they are made: in an engine's process, or else in a worker's. If no worker can
+        be started, nothing is refused: `play_all` says why.
 
         Args:
             problems: Those that will be played.
 
         Raises:
-            ConfigError: An agent can be; says the numbers.
+            ConfigError: An agent can be; the message has the numbers.
         """
         longest = longest_statement(problems)
         if self._engines:
@@ -136,11 +145,11 @@ class Fleet:
         else:
             return
         with suppress(WorkerLost):  # `play_all` starts another
-            await _loaded(check, "process", self.placement)
+            await _wait_until_loaded(check, "process", self.placement)
 
     async def _first_worker(self) -> Any:
-        """The worker that is there first; None if none can be started."""
-        starting = {post.start(): post for post in self._posts}
+        """The worker that starts first; None if none can be started."""
+        starting = {worker.start(): worker for worker in self._workers}
         left = set(starting)
         while left:
             done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
@@ -149,47 +158,45 @@ class Fleet:
                     return starting[task].actor
         return None
 
-    async def play_all(  # public edge: one keyword for each thing that can be chosen, with a default
+    async def play_all(
         self,
         jobs: Iterable[Job],
         *,
         seed: int,
         concurrency: int = 64,
-        width: int = 64,
         journal: Journal | None = None,
         change: Change = unchanged,
         on_turns: OnTurns | None = None,
         on_acting: OnActing | None = None,
     ) -> AsyncGenerator[Tree]:
-        """Play many trees, at most `concurrency` at once; yields each as soon as it is finished.
+        """Play many trees, at most `concurrency` at the same time; yields each as soon as it is finished.
 
-        The trees are those that `mars_env.rollout.play_all` plays. A worker that is lost costs its
-        unfinished turns only: they are made again, by another worker or by the one that takes its place.
+        The trees are the same as those of `mars_env.rollout.play_all`. If a worker is lost, only its
+        unfinished turns are: they are played again, by another worker or by its replacement.
 
         Args:
             jobs: What is to be played.
             seed: The run's seed.
-            concurrency: Trees at once, over all workers.
-            width: Expansions of one tree at once.
-            journal: Keeps finished turns, here at the driver; those it has already are not played again.
-            change: Makes the run's game of the fleet's own, at the workers.
+            concurrency: Trees played at the same time, over all workers.
+            journal: Keeps finished turns, here at the driver; those that it has already are not played again.
+            change: Makes the run's game from the fleet's own, at the workers.
             on_turns: Called with the turns of each expansion.
             on_acting: Called with a worker's number and its acts under way, by agent.
 
         Raises:
             CannotStart: The cluster has no room for a single worker, or none can be started.
-            ConfigError: The game or the agents cannot be made there.
-            MarsError: The machinery around the agents failed, as in `mars_env.rollout.play_all`.
+            ConfigError: The game or the agents cannot be made at the workers.
+            MarsError: The machinery failed, as in `mars_env.rollout.play_all`.
         """
-        if not self._posts:
-            raise ConfigError("a Fleet plays inside of its context: async with Fleet(...) as fleet")
+        if not self._workers:
+            raise ConfigError("a Fleet plays only inside its context: async with Fleet(...) as fleet")
         if self._playing:
-            raise ConfigError("this fleet plays already: one run at a time")
+            raise ConfigError("this fleet is playing already: it plays one run at a time")
         self._playing = True
         try:
             trees = dispatch(
-                self._posts, jobs, Run(seed, width, change), concurrency=concurrency, journal=journal,
-                attempts=self.placement.attempts, on_turns=on_turns, on_acting=on_acting,
+                self._workers, jobs, RunContext(seed, change, self.placement.attempts),
+                concurrency=concurrency, journal=journal, on_turns=on_turns, on_acting=on_acting,
             )  # fmt: skip
             try:
                 async for tree in trees:
@@ -207,12 +214,13 @@ class Fleet:
         warnings.filterwarnings("ignore", "Tip: In future versions of Ray", FutureWarning)
         address = placement.address or os.environ.get("RAY_ADDRESS")
         if address:
-            _reach(address)
+            _check_address(address)
         try:
             if address:
                 ray.init(address=address, **settings)
             else:
-                for name in ("RAY_USAGE_STATS_ENABLED", "RAY_SCHEDULER_EVENTS"):  # it tells nobody, says less
+                # No usage reports, and fewer messages.
+                for name in ("RAY_USAGE_STATS_ENABLED", "RAY_SCHEDULER_EVENTS"):
                     os.environ.setdefault(name, "0")
                 ray.init(
                     address="local",
@@ -226,34 +234,34 @@ class Fleet:
             raise ConfigError(f"{what}: {first_line(error)}") from error
         self._started_ray = True
 
-    async def _serve_workers(self) -> tuple[MakeGame, MakeAgents]:
-        """Start graders and engines; what makes the workers' games and agents then."""
+    async def _start_servers(self) -> tuple[MakeGame, MakeAgents]:
+        """Start graders and engines; returns what makes the workers' games and agents."""
         make_game, make_agents = self._make_game, self._make_agents
         place = self.placement.graders
         if place.count:
-            graders = await self._start_servants("grader", place, GraderHost, make_game)
-            make_game = GradedElsewhere(make_game, Pool(graders))
+            graders = await self._start_hosts("grader", place, GraderHost, make_game)
+            make_game = WithRemoteGraders(make_game, Pool(graders))
         place = self.placement.engines
         if place.count:
-            self._engines = await self._start_servants("engine", place, EngineHost, make_agents)
+            self._engines = await self._start_hosts("engine", place, EngineHost, make_agents)
             policies = await self._engines[0].load.remote()
-            make_agents = ActingElsewhere(Pool(self._engines), policies)
+            make_agents = RemoteAgents(Pool(self._engines), policies)
         return make_game, make_agents
 
-    async def _start_servants(self, kind: str, place: Place, host: type, make: Any) -> list[Any]:
-        """Processes of one kind, loaded; Ray starts them again where they are lost."""
+    async def _start_hosts(self, kind: str, place: Place, host: type, make: Any) -> list[Any]:
+        """Start processes of one kind and wait until they have loaded; Ray restarts those that are lost."""
         options = {**_options(place), "max_restarts": -1}
-        actors = [_made(self._ray, host, options, make) for _ in range(place.count)]
-        self._servants += actors
+        actors = [_start_actor(self._ray, host, options, make) for _ in range(place.count)]
+        self._hosts += actors
         placement = self.placement
-        there = (_present(self._ray, actor, kind, place, placement) for actor in actors)
-        self._pids[kind] = await asyncio.gather(*there)
-        await asyncio.gather(*(_loaded(actor.load.remote(), kind, placement) for actor in actors))
+        started = (_wait_until_started(self._ray, actor, kind, place, placement) for actor in actors)
+        self._pids[kind] = await asyncio.gather(*started)
+        await asyncio.gather(*(_wait_until_loaded(actor.load.remote(), kind, placement) for actor in actors))
         return actors
 
 
-class _RayPost(Post):
-    """A worker on Ray; replaced where it is lost."""
+class _RayWorker(WorkerHandle):
+    """A worker on Ray, replaced if it is lost."""
 
     def __init__(self, ray: Any, placement: Placement, make_game: MakeGame, make_agents: MakeAgents) -> None:
         self._ray, self._placement = ray, placement
@@ -263,59 +271,60 @@ class _RayPost(Post):
         self.pid = 0
 
     def start(self) -> asyncio.Task[None]:
-        """Have a worker started, unless there is one; it goes on starting if nobody waits any more."""
+        """Start a worker unless there is one. The start continues even if its caller is cancelled."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         return self._starting
 
     @property
     def actor(self) -> Any:
-        """Ray's handle of the worker; None where there is none."""
+        """Ray's handle of the worker; None if there is none."""
         return self._actor
 
-    async def begin(self, run: Run) -> None:
-        """See `Post`."""
-        for _ in range(_STARTS):
+    async def begin(self, run: RunContext) -> None:
+        """See `WorkerHandle`."""
+        for _ in range(_START_ATTEMPTS):
             try:
                 await asyncio.shield(self.start())
                 await self._answer(self._actor.begin.remote(run))
             except CannotStart:
-                self.dismiss()
+                self.stop()
                 raise
             except WorkerLost as lost:
-                self.dismiss()
+                self.stop()
                 why = lost
                 continue
             return
-        raise CannotStart(f"a worker was started {_STARTS} times and ended each time: {why}")
+        raise CannotStart(f"a worker was started {_START_ATTEMPTS} times and ended each time: {why}")
 
-    async def exchange(self, orders: Sequence[Order]) -> News:
-        """See `Post`."""
-        news: News = await self._answer(self._actor.exchange.remote(orders))
-        return news
+    async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
+        """See `WorkerHandle`."""
+        report: WorkerReport = await self._answer(self._actor.exchange.remote(assignments))
+        return report
 
-    async def rest(self) -> None:
-        """See `Post`: what plays for nobody is ended; the next run gets a fresh worker."""
-        self.dismiss()
+    async def discard(self) -> None:
+        """See `WorkerHandle`: the worker is stopped; the next run gets a fresh one."""
+        self.stop()
 
-    def dismiss(self) -> None:
-        """End the worker, if there is one."""
+    def stop(self) -> None:
+        """Stop the worker, if there is one."""
         actor, self._actor, self.pid = self._actor, None, 0
         starting, self._starting = self._starting, None
         if starting is not None and not starting.cancel() and not starting.cancelled():
-            starting.exception()  # whoever waited for it has seen it
+            starting.exception()  # whoever waited for it has seen the exception
         if actor is not None:
             self._ray.kill(actor, no_restart=True)
 
     async def _start(self) -> None:
         place = self._placement.workers
-        self._actor = actor = _made(self._ray, Worker, _options(place))
-        pid = await _present(self._ray, actor, "worker", place, self._placement)
-        await _loaded(actor.setup.remote(self._make_game, self._make_agents), "worker", self._placement)
+        self._actor = actor = _start_actor(self._ray, Worker, _options(place))
+        pid = await _wait_until_started(self._ray, actor, "worker", place, self._placement)
+        made = actor.setup.remote(self._make_game, self._make_agents)
+        await _wait_until_loaded(made, "worker", self._placement)
         self.pid = pid
 
     async def _answer(self, ref: Awaitable[Any]) -> Any:
-        """The worker's answer; one that does not come, or cannot, is a worker lost."""
+        """The worker's answer. If it does not come in time, or the process has ended, the worker is lost."""
         from ray.exceptions import RayActorError, RayTaskError
 
         silence = self._placement.silence_seconds
@@ -323,13 +332,13 @@ class _RayPost(Post):
             async with asyncio.timeout(silence):
                 return await ref
         except TimeoutError:
-            why = f"silent for {silence:g} s"
+            why = f"no answer for {silence:g} s"
         except RayTaskError as error:
-            raise _of_ours(error) from error
+            raise _as_mars_error(error) from error
         except RayActorError as error:
             why = first_line(error)
         pid = self.pid
-        self.dismiss()
+        self.stop()
         raise WorkerLost(f"the worker with process id {pid} is lost ({why})")
 
 
@@ -345,17 +354,17 @@ def load_ray() -> Any:
         raise MissingExtra("playing on several machines needs Ray: pip install 'mars-env[ray]'") from error
 
 
-def _reach(address: str) -> None:
-    """Try an address, since Ray itself would try for minutes.
+def _check_address(address: str) -> None:
+    """Test an address first, since Ray itself would try for minutes.
 
     Raises:
-        ConfigError: Nobody answers there.
+        ConfigError: Nothing answers there.
     """
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if not colon or not port.isdigit():
         return  # "auto" and the like
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _REACH).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except OSError as error:
         raise ConfigError(
             f"no Ray answers at {address} ({error}): is it running there (ray start)?"
@@ -363,12 +372,12 @@ def _reach(address: str) -> None:
 
 
 def _options(place: Place) -> dict[str, Any]:
-    """Ray's options for processes of a place; they are spread over the machines that fit."""
+    """Ray's options for processes of a place; they are spread over the machines that qualify."""
     options: dict[str, Any] = {
         "num_cpus": place.cpus,
         "num_gpus": place.gpus,
         "resources": dict(place.resources),
-        "max_concurrency": _CALLS,
+        "max_concurrency": _CONCURRENT_CALLS,
         "scheduling_strategy": "SPREAD",
     }
     return {**options, "label_selector": dict(place.labels)} if place.labels else options
@@ -378,52 +387,52 @@ def _check_sendable(ray: Any, *functions: Any) -> None:
     """Refuse functions that cannot be sent to other processes.
 
     Raises:
-        ConfigError: Says what to give instead.
+        ConfigError: One cannot; the message says what to give instead.
     """
     try:
         ray.cloudpickle.dumps(functions)
-    except Exception as error:  # whatever an object's own way of being copied may raise
+    except Exception as error:  # an object's own pickling may raise anything
         raise ConfigError(
-            f"these agents or graders cannot be sent to other processes: {first_line(error)}: name them by "
-            "texts ('module:object', 'http://...#model'), which are made there"
+            f"these agents or graders cannot be sent to other processes: {first_line(error)}: give them as "
+            "texts ('module:object', 'http://...#model'), and they are made there"
         ) from error
 
 
-def _made(ray: Any, host: type, options: dict[str, Any], *arguments: Any) -> Any:
-    """A process that hosts an object of a class."""
+def _start_actor(ray: Any, host: type, options: dict[str, Any], *arguments: Any) -> Any:
+    """Start a process that hosts an object of a class."""
     return ray.remote(host).options(**options).remote(*arguments)
 
 
-async def _present(ray: Any, actor: Any, kind: str, place: Place, placement: Placement) -> int:
-    """Wait until a process is there: its process id.
+async def _wait_until_started(ray: Any, actor: Any, kind: str, place: Place, placement: Placement) -> int:
+    """Wait until a process has started; returns its process id.
 
     Raises:
-        CannotStart: It is not, in good time; says what was asked for and what there is.
+        CannotStart: It did not start in time; the message says what was asked for and what there is.
     """
     from ray.exceptions import RayActorError
 
     try:
         async with asyncio.timeout(placement.wait_seconds):
-            pid: int = await actor.present.remote()
+            pid: int = await actor.process_id.remote()
     except TimeoutError:
         asked = f"{place.count} {kind}{'s' if place.count > 1 else ''} with {place.describe()} each"
         there = await asyncio.to_thread(_inventory, ray)
         raise CannotStart(
-            f"no {kind} could be started within {placement.wait_seconds:g} s: asked for are {asked}; "
+            f"no {kind} could be started within {placement.wait_seconds:g} s: asked for: {asked}; "
             f"{there}: ask for less, or add machines"
         ) from None
     except RayActorError as error:
-        raise WorkerLost(f"a {kind} has ended while it started ({first_line(error)})") from error
+        raise WorkerLost(f"a {kind} ended while it started ({first_line(error)})") from error
     return pid
 
 
-async def _loaded(ref: Awaitable[Any], kind: str, placement: Placement) -> None:
-    """Wait until a process has made what it needs.
+async def _wait_until_loaded(ref: Awaitable[Any], kind: str, placement: Placement) -> None:
+    """Wait until a process has loaded what it needs.
 
     Raises:
         CannotStart: It takes too long.
         WorkerLost: It has ended.
-        MarsError: What it needs cannot be made.
+        MarsError: Loading failed.
     """
     from ray.exceptions import RayActorError, RayTaskError
 
@@ -433,13 +442,13 @@ async def _loaded(ref: Awaitable[Any], kind: str, placement: Placement) -> None:
     except TimeoutError:
         raise CannotStart(f"a {kind} did not load within {placement.load_seconds:g} s") from None
     except RayTaskError as error:
-        raise _of_ours(error) from error
+        raise _as_mars_error(error) from error
     except RayActorError as error:
-        raise WorkerLost(f"a {kind} has ended while it loaded ({first_line(error)})") from error
+        raise WorkerLost(f"a {kind} ended while it loaded ({first_line(error)})") from error
 
 
-def _of_ours(error: Any) -> MarsError:
-    """What a process raised, as an error of ours."""
+def _as_mars_error(error: Any) -> MarsError:
+    """The exception of another process as a `MarsError`."""
     cause = cause_of(error)
     if isinstance(cause, MarsError):
         return cause

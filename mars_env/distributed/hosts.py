@@ -1,7 +1,7 @@
 """Processes that serve workers: graders with their sandboxes, engines with the agents and their models.
 
-The classes here run in the processes; what stands for them elsewhere is a `Pool` of their handles behind
-a `RemoteGrader` or a `RemoteAgent`, which keep the contracts of a grader and of an agent.
+`GraderHost` and `EngineHost` run in those processes. A worker reaches them through a `RemoteGrader` or a
+`RemoteAgent`, which behave as any grader or agent does and call a `Pool` of the processes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from mars_env.types import Action, Agent, Grade, Observation, Problem
 
 
 class GraderHost(Host):
-    """A process that judges: it holds the game's graders.
+    """A process with the game's graders.
 
-    What it holds is made at the first use, so that a process that is started again needs to be told nothing.
+    They are made at the first use, so a process that is restarted needs no further call.
     """
 
     def __init__(self, make_game: MakeGame) -> None:
@@ -38,11 +38,11 @@ class GraderHost(Host):
         self._loaded()
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """What the game's grader says."""
+        """The grade by the game's grader."""
         return await self._loaded().grader.grade(problem, text)
 
     async def search_grade(self, problem: Problem, text: str) -> Grade:
-        """What the grader of a search says."""
+        """The grade by the grader of a search."""
         visibility = self._loaded().visibility
         assert visibility is not None and visibility.grader is not None
         return await visibility.grader.grade(problem, text)
@@ -54,14 +54,14 @@ class GraderHost(Host):
 
 
 class EngineHost(Host):
-    """A process that holds a team: its agents and the models behind them; made at the first use."""
+    """A process with a team: its agents and the models behind them, made at the first use."""
 
     def __init__(self, make_agents: MakeAgents) -> None:
         self._make_agents = make_agents
         self._agents: Mapping[str, Agent] | None = None
 
     async def load(self) -> dict[str, str]:
-        """Load the models now; the agents' policies by name."""
+        """Load the models now; returns the agents' policies by name."""
         return {name: agent.policy for name, agent in self._loaded().items()}
 
     async def require_room(self, make_game: MakeGame, problems: Sequence[Problem]) -> None:
@@ -87,14 +87,14 @@ class EngineHost(Host):
 
 
 class Pool:
-    """Calls processes of one kind, the least busy first; where one is lost, the call is made again.
+    """Calls processes of one kind, the least busy first. If one is lost, the call is repeated.
 
-    A process that was lost rests while it is started again, longer each time.
+    A process that was lost gets no calls while it restarts, for longer each time.
 
     Args:
         handles: Ray's handles of them.
-        attempts: How often a call is made altogether.
-        backoff: Seconds of the first rest; doubles each time.
+        attempts: How often a call is made at most.
+        backoff: Seconds before a lost process is called again; doubles each time.
     """
 
     def __init__(self, handles: Sequence[Any], *, attempts: int = 8, backoff: float = 0.5) -> None:
@@ -102,8 +102,8 @@ class Pool:
         self._busy = [0] * len(self._handles)
         self._losses = [0] * len(self._handles)
         self._lost_at = [0.0] * len(self._handles)
-        self._rests_until = [0.0] * len(self._handles)
-        self._turn = itertools.count()
+        self._paused_until = [0.0] * len(self._handles)
+        self._calls = itertools.count()
 
     def __reduce__(self) -> Any:
         return partial(Pool, attempts=self._attempts, backoff=self._backoff), (self._handles,)
@@ -112,7 +112,7 @@ class Pool:
         """Call a method of one of them.
 
         Raises:
-            ModelError: All attempts were lost.
+            ModelError: The process was lost in every attempt.
             Exception: What the method raised.
         """
         from ray.exceptions import RayActorError, RayTaskError
@@ -120,7 +120,7 @@ class Pool:
         why = ""
         for _ in range(self._attempts):
             i = self._choose()
-            await asyncio.sleep(self._rests_until[i] - time.monotonic())
+            await asyncio.sleep(self._paused_until[i] - time.monotonic())
             self._busy[i] += 1
             began = time.monotonic()
             try:
@@ -129,8 +129,8 @@ class Pool:
                 raise cause_of(error) from error
             except RayActorError as error:
                 why = first_line(error)
-                if began > self._lost_at[i]:  # one loss, however many calls it has cost
-                    self._rest(i)
+                if began > self._lost_at[i]:  # one loss, however many calls failed with it
+                    self._back_off(i)
             else:
                 self._losses[i] = 0
                 return answer
@@ -138,29 +138,29 @@ class Pool:
                 self._busy[i] -= 1
         raise ModelError(f"the process was lost in each of {self._attempts} attempts: {why}")
 
-    def _rest(self, i: int) -> None:
+    def _back_off(self, i: int) -> None:
         self._lost_at[i] = now = time.monotonic()
-        self._rests_until[i] = now + self._backoff * 2 ** self._losses[i]
+        self._paused_until[i] = now + self._backoff * 2 ** self._losses[i]
         self._losses[i] += 1
 
     def _choose(self) -> int:
-        """The least busy that does not rest, in turn among equals; if all do, the first to end its rest."""
-        now, first, count = time.monotonic(), next(self._turn), len(self._handles)
+        """The least busy that is not paused, in turn among equals; else the one whose pause ends first."""
+        now, first, count = time.monotonic(), next(self._calls), len(self._handles)
         return min(
             range(count),
-            key=lambda i: (max(0.0, self._rests_until[i] - now), self._busy[i], (i - first) % count),
+            key=lambda i: (max(0.0, self._paused_until[i] - now), self._busy[i], (i - first) % count),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteGrader:
-    """A grader in other processes; `method` is that of `GraderHost`."""
+    """A grader in other processes; `method` is a method of `GraderHost`."""
 
     pool: Pool
     method: str = "grade"
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """Judge one text there. A lost process is a fault of the machinery: the grade is UNKNOWN then."""
+        """Judge one text there. If the process is lost, that is a machinery fault: the grade is UNKNOWN."""
         try:
             grade: Grade = await self.pool.call(self.method, problem, text)
         except ModelError as error:
@@ -180,15 +180,15 @@ class RemoteAgent:
         """Act there.
 
         Raises:
-            ModelError: The processes were lost, in all attempts.
+            ModelError: The process was lost in every attempt.
         """
         actions: list[Action] = await self.pool.call("act", self.name, dict(observation), n, seed)
         return actions
 
 
 @dataclass(frozen=True, slots=True)
-class GradedElsewhere:
-    """Makes a game whose graders are in other processes."""
+class WithRemoteGraders:
+    """Makes a game whose graders run in other processes."""
 
     make_game: MakeGame
     pool: Pool
@@ -203,8 +203,8 @@ class GradedElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class ActingElsewhere:
-    """Makes agents that are in other processes, given their policies by name."""
+class RemoteAgents:
+    """Makes agents that run in other processes, from their policies by name."""
 
     pool: Pool
     policies: Mapping[str, str]
@@ -215,23 +215,23 @@ class ActingElsewhere:
 
 
 async def cancelling(ref: Any) -> Any:
-    """What a call to a process gives; cancelled here, it is cancelled there, too."""
+    """The result of a call to a process. If it is cancelled here, it is cancelled there, too."""
     try:
         return await ref
     except asyncio.CancelledError:
         import ray
 
-        with suppress(Exception):  # it may have ended, or its process; there is nothing left to cancel then
+        with suppress(Exception):  # the call or its process may have ended: then there is nothing to cancel
             ray.cancel(ref)
         raise
 
 
 def cause_of(error: Any) -> BaseException:
-    """What was raised in the other process."""
+    """The exception that was raised in the other process."""
     cause = error.cause
     return cause if isinstance(cause, BaseException) else error
 
 
 def first_line(error: BaseException) -> str:
-    """An error of Ray in one line."""
+    """The first line of an error of Ray."""
     return " ".join(str(error).split("\n")[0].split())

@@ -1,4 +1,4 @@
-"""Who runs where on a cluster, and for how long anything is waited for."""
+"""Which processes run where on a cluster, and how long each step may take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mars_env.errors import ConfigError
 
 
 class Place(BaseModel):
-    """Processes of one kind, and what each of them needs of the machine it runs on."""
+    """Processes of one kind, and what each needs of its machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,12 +30,12 @@ class Place(BaseModel):
     cpus: NonNegativeFloat = 1.0
     gpus: NonNegativeFloat = 0.0
     resources: Mapping[str, PositiveFloat] = {}
-    """The cluster's own resources, by name: ``ray start --resources '{"sandbox": 1}'``."""
+    """Resources that the cluster defines, by name: ``ray start --resources '{"sandbox": 1}'``."""
     labels: Mapping[str, str] = {}
     """Labels that its machine must have: ``ray start --labels zone=a``."""
 
     def describe(self) -> str:
-        """What one of them asks for, in words.
+        """What one process asks for, in words.
 
         Example:
             >>> Place(count=2, cpus=4, resources={"sandbox": 1}).describe()
@@ -48,9 +48,9 @@ class Place(BaseModel):
 
 
 class Placement(BaseModel):
-    """Where the parts of a run on Ray are, and how long they are waited for.
+    """Where the processes of a run on Ray are, and how long each step may take.
 
-    The driver, which hands out the work and keeps the store, is the process that makes the fleet.
+    The driver, which assigns the work and writes the store, is the process that makes the fleet.
 
     Example:
         >>> Placement(workers=Place(count=8, cpus=2), graders=Place(count=4)).cpus
@@ -62,24 +62,25 @@ class Placement(BaseModel):
     workers: Place = Place(count=2)
     """They play trees: rules, agents, rewards and, without graders, sandboxes."""
     graders: Place = Place(count=0)
-    """They judge, in sandboxes of their own; with none, each worker judges what it plays."""
+    """They grade, in sandboxes of their own. Without graders each worker grades what it plays."""
     engines: Place = Place(count=0)
-    """They hold the agents and their models, each the whole team: ``vllm:`` and ``hf:`` models belong here.
-    With none, each worker has the team for itself, which is right for servers behind addresses."""
+    """They run the agents and their models, each the whole team: use them for ``vllm:`` and ``hf:`` models.
+    Without engines each worker has its own team, which is right for models on servers."""
     address: str | None = None
-    """Of a cluster that runs; else the environment's RAY_ADDRESS; else a Ray is started on this machine."""
+    """Of a running cluster. Default: the environment's RAY_ADDRESS; without that, a Ray is started on this
+    machine."""
     local_cpus: PositiveInt | None = None
-    """CPUs that a Ray started on this machine counts with; by default what is asked for."""
+    """CPUs of a Ray that is started on this machine; by default as many as the processes ask for."""
     runtime_env: Mapping[str, Any] = {}
     """Ray's runtime environment of all processes: ``working_dir``, ``pip``, ``env_vars`` ..."""
     wait_seconds: PositiveFloat = 120.0
-    """How long a process may wait for room on the cluster, and start."""
+    """How long a process may take to find room on the cluster and start."""
     load_seconds: PositiveFloat = 1800.0
-    """How long it may then load its models."""
+    """How long it may then take to load its models."""
     silence_seconds: PositiveFloat = 300.0
-    """A worker that is not heard of for so long is killed and replaced."""
+    """A worker that does not answer for this long is killed and replaced."""
     attempts: PositiveInt = Field(default=3, ge=2)
-    """A tree whose worker is lost so many times is given up; the last time it is played alone."""
+    """A tree whose worker is lost this many times is discarded. Its last attempt is played alone."""
 
     @property
     def cpus(self) -> int:
@@ -88,15 +89,15 @@ class Placement(BaseModel):
 
 
 def placement(workers: str | int | Placement, address: str | None = None) -> Placement:
-    """A placement from what a user gives.
+    """A placement from the forms that users may give.
 
     Args:
         workers: How many workers (``2`` or ``"ray:2"``), a file with a placement in JSON
             (``"ray:cluster.json"``), or a placement.
-        address: Takes the place of the placement's own.
+        address: Replaces the placement's own.
 
     Raises:
-        ConfigError: It is none of these, or the file does not hold a placement.
+        ConfigError: It is none of these, or the file is not a placement.
 
     Example:
         >>> placement("ray:4").workers.count, placement("ray:4", "10.0.0.1:6379").address
@@ -124,4 +125,4 @@ def _from_file(given: str, path: str) -> Placement:
     except OSError as error:
         raise ConfigError(f"the placement {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"{path} does not hold a placement: {error}") from error
+        raise ConfigError(f"{path} is not a placement: {error}") from error

@@ -1,7 +1,7 @@
-"""A worker: plays trees with the engine, and tells each finished turn; knows nothing of Ray.
+"""A worker: plays trees with the engine and reports every finished turn. It does not use Ray.
 
-The driver calls `exchange` again and again: it hands in trees to play, and gets what has happened since.
-What is told is told in order, so a driver that has heard of a turn has heard of all turns before it.
+The driver calls `exchange` repeatedly: it hands in trees to play, and gets back what has happened since the
+last call. Reports keep the order of events, so a driver that knows of a turn knows of all turns before it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from mars_env.envs.game import Game
 from mars_env.rollout.engine import Job, play
 from mars_env.types import Action, Agent, Observation, Problem, Tree, Turn
 
-BEAT = 2.0
-"""Seconds after which a worker answers even if nothing has happened."""
+HEARTBEAT_SECONDS = 2.0
+"""A worker answers after this time even if nothing has happened."""
 
 MakeGame = Callable[[], Game]
 MakeAgents = Callable[[], Mapping[str, Agent]]
@@ -31,22 +31,23 @@ def unchanged(game: Game) -> Game:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunContext:
     """What the trees of one run have in common.
 
     Attributes:
         seed: The run's seed.
-        width: Expansions of one tree at once.
-        change: Makes the run's game of the worker's own; a function that can be sent to processes.
+        change: Makes the run's game from the worker's own. Must be a function that can be sent to processes.
+        attempts: A tree whose worker is lost this many times is discarded. Its last attempt is played alone,
+            so that it cannot cost other trees their worker.
     """
 
     seed: int
-    width: int = 64
     change: Change = unchanged
+    attempts: int = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Assignment:
     """A tree to play, and its turns that were played before, by id."""
 
     job: Job
@@ -54,21 +55,21 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """Turns of one finished expansion."""
+class TurnsPlayed:
+    """The turns of one finished expansion."""
 
-    tree: str
+    tree_id: str
     turns: tuple[Turn, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A tree is finished, or given up.
+class TreeEnded:
+    """A tree is finished or discarded.
 
     Attributes:
-        tree: The tree; its turns were told before.
+        tree: The tree, without its turns, which were reported before.
         turn_ids: Ids of its turns.
-        rewards: The rewards that its end has changed.
+        rewards: The rewards that changed when the tree ended.
     """
 
     tree: Tree
@@ -77,28 +78,28 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """What has happened at a worker since it was asked last.
+class WorkerReport:
+    """What has happened at a worker since its last report.
 
     Attributes:
         events: In order.
         acting: How many acts of each agent are under way.
     """
 
-    events: tuple[Played | Ended, ...]
+    events: tuple[TurnsPlayed | TreeEnded, ...]
     acting: Mapping[str, int]
 
 
 class Host:
-    """An object that a process of its own hosts."""
+    """An object with a process of its own."""
 
-    async def present(self) -> int:
-        """The process's id: it is there."""
+    async def process_id(self) -> int:
+        """The id of the process, once it is running."""
         return os.getpid()
 
 
 class Worker(Host):
-    """Plays the trees that it is told to, as many at once as it is given."""
+    """Plays the trees that it is assigned, all at the same time."""
 
     def __init__(self) -> None:
         self._game: Game | None = None
@@ -106,90 +107,92 @@ class Worker(Host):
         self._agents: Mapping[str, Agent] = {}
         self._acting: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._outbox: list[Played | Ended] = []
+        self._events: list[TurnsPlayed | TreeEnded] = []
         self._failure: BaseException | None = None
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def setup(self, make_game: MakeGame, make_agents: MakeAgents) -> None:
         """Make the game and the agents, here in the worker's own process."""
         self._game, self._players = make_game(), make_agents()
-        self._agents = {name: _Counted(name, agent, self._acting) for name, agent in self._players.items()}
+        self._agents = {
+            name: _CountedAgent(name, agent, self._acting) for name, agent in self._players.items()
+        }
 
     async def require_room(self, problems: Sequence[Problem]) -> None:
         """Refuse agents that can be given too long prompts: see `mars_env.envs.contexts.require_room`."""
         assert self._game is not None, "setup comes first"
         await require_room(self._game.rules, self._players, problems)
 
-    async def begin(self, run: Run) -> None:
-        """Begin a run; what is left of another one is given up, told to nobody."""
+    async def begin(self, run: RunContext) -> None:
+        """Start a run. Trees of an earlier run that are still being played are discarded without a report."""
         assert self._game is not None, "setup comes first"
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks, self._outbox, self._failure = set(), [], None
-        self._run, self._played = run, run.change(self._game)
+        self._tasks, self._events, self._failure = set(), [], None
+        self._run, self._run_game = run, run.change(self._game)
 
-    async def exchange(self, orders: Sequence[Order]) -> News:
-        """Take orders, and tell what has happened: as soon as there is something, or after `BEAT` seconds.
+    async def exchange(self, assignments: Sequence[Assignment]) -> WorkerReport:
+        """Take assignments, and report as soon as something has happened, or after `HEARTBEAT_SECONDS`.
 
         Raises:
-            Exception: What ended a tree and is no fault of an agent, grader or reward (the rules raised).
+            Exception: What ended a tree and is not a fault of an agent, grader or reward (the rules raised).
         """
         run = self._run
-        for order in orders:
-            task = asyncio.create_task(self._play(order))
+        for assignment in assignments:
+            task = asyncio.create_task(self._play(assignment))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
-        if not self._outbox and self._failure is None:
+        if not self._events and self._failure is None:
             try:
-                async with asyncio.timeout(BEAT):
-                    await self._news.wait()
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await self._changed.wait()
             except TimeoutError:
-                pass  # nothing happened: the answer says that the worker lives
-        if self._run is not run:  # the driver has begun another run meanwhile, and waits for this no more
-            return News((), {})
-        self._news.clear()
+                pass  # nothing happened: the answer shows that the worker is alive
+        if self._run is not run:  # the driver has started another run and no longer waits for this one
+            return WorkerReport((), {})
+        self._changed.clear()
         if self._failure is not None:
             raise self._failure
-        events, self._outbox = tuple(self._outbox), []
-        return News(events, {name: count for name, count in self._acting.items() if count})
+        events, self._events = tuple(self._events), []
+        return WorkerReport(events, {name: count for name, count in self._acting.items() if count})
 
-    async def _play(self, order: Order) -> None:
-        journal = _Outbox(order.earlier, self._tell)
-        await play(
-            self._played, self._agents, order.job, seed=self._run.seed, width=self._run.width, journal=journal
-        )
+    async def _play(self, assignment: Assignment) -> None:
+        journal = _EventJournal(assignment.earlier, self._report)
+        await play(self._run_game, self._agents, assignment.job, seed=self._run.seed, journal=journal)
 
-    def _tell(self, event: Played | Ended) -> None:
-        self._outbox.append(event)
-        self._news.set()
+    def _report(self, event: TurnsPlayed | TreeEnded) -> None:
+        self._events.append(event)
+        self._changed.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
-            self._news.set()
+            self._changed.set()
 
 
-class _Outbox:
-    """The journal of one tree at a worker: what is written into it is told to the driver."""
+class _EventJournal:
+    """The journal of one tree at a worker: whatever is written to it is reported to the driver."""
 
-    def __init__(self, earlier: Mapping[str, Turn], tell: Callable[[Played | Ended], None]) -> None:
-        self._earlier, self._tell = earlier, tell
+    def __init__(
+        self, earlier: Mapping[str, Turn], report: Callable[[TurnsPlayed | TreeEnded], None]
+    ) -> None:
+        self._earlier, self._report = earlier, report
 
-    def turns_of(self, tree: str) -> Mapping[str, Turn]:
+    def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
         return self._earlier
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         if turns:
-            self._tell(Played(turns[0].tree_id, tuple(turns)))
+            self._report(TurnsPlayed(turns[0].tree_id, tuple(turns)))
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         ids = tuple(turn.id for turn in tree.turns)
-        self._tell(Ended(replace(tree, turns=()), ids, dict(team_rewards)))
+        self._report(TreeEnded(replace(tree, turns=()), ids, dict(team_rewards)))
 
 
-class _Counted:
+class _CountedAgent:
     """An agent whose acts under way are counted."""
 
     def __init__(self, name: str, agent: Agent, acting: Counter[str]) -> None:

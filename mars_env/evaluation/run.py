@@ -271,7 +271,7 @@ async def _play(
     trees: dict[str, Tree] = {}
     problems: list[Problem] = list(plan.problems)
     with Store(out, identity, problems) if out is not None else nullcontext() as store:
-        owed = [job for job in jobs if store is None or job.tree not in store.finished]
+        owed = [job for job in jobs if store is None or job.tree_id not in store.finished]
         played = play(owed, seed=plan.seed, concurrency=plan.concurrency, journal=store, change=change)
         async with aclosing(played):
             async for tree in played:
@@ -281,4 +281,4 @@ async def _play(
     if out is not None and len(trees) < len(jobs):
         earlier: Run = read_run(out)
         trees = {tree.id: tree for tree in earlier.trees} | trees
-    return [trees[job.tree] for job in jobs]
+    return [trees[job.tree_id] for job in jobs]

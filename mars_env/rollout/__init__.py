@@ -1,6 +1,7 @@
-"""Playing many trees at once: the engine, its store, the groups that training compares.
+"""Playing many trees at the same time: the engine, its store, and the groups that training compares.
 
-The agentic pipeline is `mars_env.rollout.pipeline.pipeline`; its module keeps its name to itself.
+The agentic pipeline is `mars_env.rollout.pipeline.pipeline`. It has its module's name, so it is not exported
+here.
 """
 
 from mars_env.rollout.engine import Job, collect, play, play_all, turn_order

@@ -1,8 +1,7 @@
-"""The engine: plays many trees at once, over any agents, and loses nothing that is finished.
+"""The engine: plays many trees at the same time, over any agents, and loses no finished turn.
 
-A tree depends on the run's seed and its own id alone: every request carries a seed derived from
-them, so the same seed gives the same trees whatever the concurrency. (A real model adds its own
-floating-point batching to that.)
+A tree depends only on the run's seed and its own id: every request carries a seed derived from them, so the
+same seed gives the same trees whatever the concurrency. (Real models round differently in different batches.)
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Job:
     """One tree to play.
 
     Example:
-        >>> Job(Problem("aime/3", "...", "7"), sample=2).tree
+        >>> Job(Problem("aime/3", "...", "7"), sample=2).tree_id
         'aime/3#2'
     """
 
@@ -41,15 +40,15 @@ class Job:
     sample: int = 0
 
     @property
-    def tree(self) -> str:
+    def tree_id(self) -> str:
         """Id of the tree."""
         return f"{self.problem.id}#{self.sample}"
 
 
 class Journal(Protocol):
-    """Where finished turns go at once, and where a resumed run finds them."""
+    """Where finished turns are written immediately, and where a resumed run finds them."""
 
-    def turns_of(self, tree: str) -> Mapping[str, Turn]:
+    def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
         """Turns of an unfinished tree that were played before, by id."""
         ...
 
@@ -58,22 +57,23 @@ class Journal(Protocol):
         ...
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
-        """Keep that a tree is finished, and the rewards that it changed."""
+        """Keep that a tree is finished, and the rewards that changed when it ended."""
         ...
 
 
 OnTurns = Callable[[Sequence[Turn]], None]
 
 Gate = Callable[[Job, Expansion], AbstractAsyncContextManager[object]]
-"""Held around an expansion, from before its agent acts until `OnTurns` has its turns: a schedule's seam."""
+"""Entered before the agent of an expansion acts, left when `OnTurns` has its turns: schedules wait here."""
 
 
-def open_gate(job: Job, order: Expansion) -> AbstractAsyncContextManager[object]:
-    """A gate that holds nothing up."""
+def open_gate(job: Job, expansion: Expansion) -> AbstractAsyncContextManager[object]:
+    """A gate at which nothing waits."""
     return nullcontext()
 
 
-async def play(  # public edge: one keyword for each thing that can be chosen, with a default
+# Public, and more than seven parameters: the five after `seed` are independent, and most calls need none.
+async def play(
     game: Game,
     agents: Mapping[str, Agent],
     job: Job,
@@ -91,26 +91,26 @@ async def play(  # public edge: one keyword for each thing that can be chosen, w
         agents: Who plays, by agent name.
         job: The problem, and which sample of it this is.
         seed: The run's seed.
-        width: At most this many expansions of the tree are under way at once.
-        journal: Keeps finished turns; those it has already are not played again.
-        on_turns: Called with the turns of every expansion as soon as it is finished: for
-            a grouped rollout that is one group (agentic pipeline parallelism starts here).
-        gate: What an expansion that is played passes through (`mars_env.rollout.pipeline` has one).
+        width: Most expansions of the tree under way at the same time.
+        journal: Keeps finished turns; those that it has already are not played again.
+        on_turns: Called with the turns of every expansion as soon as it is finished. In a grouped rollout
+            these are one group: agentic pipeline parallelism starts here.
+        gate: Makes each expansion wait until it may be played (`mars_env.rollout.pipeline` has one).
 
     Returns:
-        The tree; if an agent could not act, with the fault's reason, and without an answer.
+        The tree. If an agent could not act, it has a fault, which names the reason, and no answer.
     """
     player = _Player(game, agents, job, seed, journal, on_turns, gate)
-    grower = game.grower(game.rules, job.problem, job.tree, seed)
+    grower = game.grower(game.rules, job.problem, job.tree_id, seed)
     under_way: dict[asyncio.Task[list[Node] | None], Expansion] = {}
     try:
         while True:
-            orders = grower.ask(width - len(under_way))
-            if len(orders) == 1 and not under_way:  # an episode: no task needed
-                grower.tell(orders[0], await player.expand(orders[0]))
+            expansions = grower.ask(width - len(under_way))
+            if len(expansions) == 1 and not under_way:  # an episode: no task needed
+                grower.tell(expansions[0], await player.expand(expansions[0]))
                 continue
-            for order in orders:
-                under_way[asyncio.create_task(player.expand(order))] = order
+            for expansion in expansions:
+                under_way[asyncio.create_task(player.expand(expansion))] = expansion
             if not under_way:
                 break
             done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
@@ -120,7 +120,7 @@ async def play(  # public edge: one keyword for each thing that can be chosen, w
         await _cancel(under_way)
     turns = sorted(player.turns.values(), key=turn_order)
     proposed = None if player.fault else grower.final()
-    tree = await conclude(game, job.problem, job.tree, turns, proposed, seed=seed, fault=player.fault)
+    tree = await conclude(game, job.problem, job.tree_id, turns, proposed, seed=seed, fault=player.fault)
     tree, team_rewards = await game.team_rewarded(tree)
     if journal is not None:
         journal.write_tree(tree, team_rewards)
@@ -134,26 +134,22 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
     *,
     seed: int,
     concurrency: int = 64,
-    width: int = 64,
     journal: Journal | None = None,
-    on_turns: OnTurns | None = None,
 ) -> AsyncGenerator[Tree]:
-    """Play many trees, at most `concurrency` at once; yields each as soon as it is finished.
+    """Play many trees, at most `concurrency` at the same time; yields each as soon as it is finished.
 
-    Closing the iterator early cancels what is under way.
+    Closing the iterator early cancels whatever is under way.
 
     Raises:
-        MarsError: The machinery around the agents failed (the store cannot be written, a
-            game's rules raised): what is finished is kept, the rest is cancelled.
+        MarsError: The machinery around the agents failed (the store cannot be written, a game's rules
+            raised). Finished trees are kept, the others are cancelled.
     """
     queue = iter(jobs)
     finished: asyncio.Queue[Tree | None] = asyncio.Queue()
 
     async def work() -> None:
         for job in queue:
-            finished.put_nowait(
-                await play(game, agents, job, seed=seed, width=width, journal=journal, on_turns=on_turns)
-            )
+            finished.put_nowait(await play(game, agents, job, seed=seed, journal=journal))
 
     workers = [asyncio.create_task(work()) for _ in range(concurrency)]
     all_done = asyncio.gather(*workers)
@@ -164,7 +160,9 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
         await all_done  # raises what a worker raised
     finally:
         await _cancel(workers)
-        await asyncio.gather(all_done, return_exceptions=True)  # its end is told to nobody, and that is fine
+        await asyncio.gather(
+            all_done, return_exceptions=True
+        )  # otherwise asyncio warns that nobody retrieved its exception
 
 
 async def collect(
@@ -175,16 +173,16 @@ async def collect(
     async with aclosing(play_all(game, agents, jobs, seed=seed, concurrency=concurrency)) as played:
         async for tree in played:
             trees[tree.id] = tree
-    return [trees[job.tree] for job in jobs]
+    return [trees[job.tree_id] for job in jobs]
 
 
 def turn_order(turn: Turn) -> tuple[int, ...]:
-    """Sorts turns by their place in the tree, parents before children."""
+    """A key that sorts turns by their place in the tree, parents before children."""
     return tuple(int(part) for part in turn.id.split("."))
 
 
 class _Player:
-    """Makes the expansions of one tree."""
+    """Plays the expansions of one tree."""
 
     def __init__(
         self,
@@ -198,24 +196,23 @@ class _Player:
     ) -> None:
         self._game, self._agents, self._job, self._seed = game, agents, job, seed
         self._journal, self._on_turns, self._gate = journal, on_turns, gate
-        self._stored = journal.turns_of(job.tree) if journal is not None else {}
+        self._stored = journal.turns_of(job.tree_id) if journal is not None else {}
         self._paths: dict[str, tuple[Turn, ...]] = {"": ()}
         self.turns: dict[str, Turn] = {}
         self.fault = ""
 
-    async def expand(self, order: Expansion) -> list[Node] | None:
-        """The nodes of an expansion: as they were played before, or played now; None if lost."""
-        if all(turn_id in self._stored for turn_id in order.turn_ids):
-            return self._finish(
-                order, [self._replay(order, self._stored[turn_id]) for turn_id in order.turn_ids]
-            )
-        async with self._gate(self._job, order):
-            played = await self._play(order, self._paths[order.parent.id])
-            return None if played is None else self._finish(order, played)
+    async def expand(self, expansion: Expansion) -> list[Node] | None:
+        """The nodes of an expansion: as they were played before, or played now; None if the agent failed."""
+        if all(turn_id in self._stored for turn_id in expansion.turn_ids):
+            stored = [self._replay(expansion, self._stored[turn_id]) for turn_id in expansion.turn_ids]
+            return self._finish(expansion, stored)
+        async with self._gate(self._job, expansion):
+            played = await self._play(expansion, self._paths[expansion.parent.id])
+            return None if played is None else self._finish(expansion, played)
 
-    def _finish(self, order: Expansion, nodes: list[Node]) -> list[Node]:
-        """Enter the new turns into the tree and hand them on."""
-        path = self._paths[order.parent.id]
+    def _finish(self, expansion: Expansion, nodes: list[Node]) -> list[Node]:
+        """Add the new turns to the tree, and pass them to `on_turns`."""
+        path = self._paths[expansion.parent.id]
         turns = [node.turn for node in nodes if node.turn is not None]
         for turn in turns:
             self.turns[turn.id] = turn
@@ -224,38 +221,40 @@ class _Player:
             self._on_turns(turns)
         return nodes
 
-    def _replay(self, order: Expansion, turn: Turn) -> Node:
-        return Node(turn, next_state(self._game.rules, self._game.visibility, order.parent.state, turn))
+    def _replay(self, expansion: Expansion, turn: Turn) -> Node:
+        return Node(turn, next_state(self._game.rules, self._game.visibility, expansion.parent.state, turn))
 
-    async def _play(self, order: Expansion, path: tuple[Turn, ...]) -> list[Node] | None:
-        game, problem, n = self._game, self._job.problem, len(order.turn_ids)
-        agent = self._agents[order.agent]
-        observation = game.rules.observe(order.parent.state, order.agent)
+    async def _play(self, expansion: Expansion, path: tuple[Turn, ...]) -> list[Node] | None:
+        game, problem, tree_id, n = self._game, self._job.problem, self._job.tree_id, len(expansion.turn_ids)
+        agent = self._agents[expansion.agent]
+        observation = game.rules.observe(expansion.parent.state, expansion.agent)
         began = perf_counter()
         limit = asyncio.timeout(game.turn_timeout)
         try:
             async with limit:
-                actions = await agent.act(observation, n, derive_seed(self._seed, self._job.tree, order.id))
+                actions = await agent.act(observation, n, derive_seed(self._seed, tree_id, expansion.id))
             if len(actions) != n:
-                raise ModelError(f"{order.agent} returned {len(actions)} actions where {n} were asked for")
+                raise ModelError(
+                    f"{expansion.agent} returned {len(actions)} actions where {n} were asked for"
+                )
             for action in actions:
                 check_action(action)
         except ContextError:
-            raise  # asked for: the run is to end rather than to play on with too little room
-        except Exception as error:  # a user's agent may raise anything; one tree must not end the run
+            raise  # as asked for: too little room ends the run
+        except Exception as error:  # a user's agent may raise anything; that must not end the run
             late = limit.expired()
             why = f"TimeoutError: no action within {game.turn_timeout:g} s" if late else described(error)
-            self.fault = f"{order.agent} at turn {order.id}: {why}"
+            self.fault = f"{expansion.agent} at turn {expansion.id}: {why}"
             log.warning(
-                "tree %s is given up: %s",
-                self._job.tree,
+                "tree %s is discarded: %s",
+                tree_id,
                 self.fault,
                 exc_info=not isinstance(error, MarsError),
             )
             return None
         seconds = perf_counter() - began
         judging = [
-            judge(game, problem, self._job.tree, order, i, Act(action, agent.policy, seconds), path)
+            judge(game, problem, tree_id, expansion, i, Act(action, agent.policy, seconds), path)
             for i, action in enumerate(actions)
         ]
         nodes = [await judging[0]] if n == 1 else list(await asyncio.gather(*judging))
@@ -265,7 +264,7 @@ class _Player:
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
-    """Cancel what still runs and wait until it is gone."""
+    """Cancel tasks that are still running, and wait until they have ended."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()

@@ -1,7 +1,7 @@
 """Stored turns as data sets for other trainers: supervised examples, preference pairs, a flat table.
 
-What an agent was shown is not stored: it follows from the rules and the turns before, which are gone through
-again here. What became of it in the prompt is the agent's affair, so the caller says it.
+Observations are not stored: they follow from the rules and the earlier turns, which are replayed here. How an
+observation becomes a prompt depends on the agent, so the caller must say.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
 
 
 def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
-    """The turns of a tree with what their agents were shown.
+    """The turns of a tree, each with its agent's observation.
 
     Args:
         tree: Its turns in the order of their ids, parents before children.
@@ -48,10 +48,10 @@ def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
 
 
 def is_right(turn: Turn, least: float = 1.0) -> bool | None:
-    """Whether a turn is a good example: its verdict where it was graded, else whether its reward is high.
+    """Whether a turn is a good example: its verdict if it was graded, otherwise whether its reward is high.
 
     Returns:
-        None where nothing is known of it.
+        None if nothing is known.
 
     Example:
         >>> from mars_env.types import Action, Grade
@@ -75,7 +75,7 @@ def sft_rows(
     roles: Collection[str] | None = None,
     least: float = 1.0,
 ) -> Iterator[dict[str, Any]]:
-    """A row for every right turn: ``prompt`` and ``completion``, as texts or as messages.
+    """One row for every right turn: ``prompt`` and ``completion``, as texts or as messages.
 
     Turns that were cut off are left out.
 
@@ -101,17 +101,17 @@ def dpo_rows(
 ) -> Iterator[dict[str, Any]]:
     """Pairs of a right and a wrong turn of one role on the same prompt: ``prompt``, ``chosen``, ``rejected``.
 
-    They are of one group, or of several samples of a problem. Each turn is in one pair at most; equal texts
-    make no pair. Arguments are those of `sft_rows`.
+    Both come from one group, or from several samples of a problem. Each turn is in at most one pair; equal
+    texts make no pair. The arguments are those of `sft_rows`.
     """
-    families: dict[tuple[str, str], tuple[Any, list[Turn], list[Turn]]] = {}
+    by_prompt: dict[tuple[str, str], tuple[Any, list[Turn], list[Turn]]] = {}
     for turn, prompt in _prompted(trees, game, prompt_of, roles):
         right = is_right(turn, least)
         if right is None or (right and turn.action.truncated):
             continue
-        _, good, bad = families.setdefault((turn.role, json.dumps(prompt)), (prompt, [], []))
+        _, good, bad = by_prompt.setdefault((turn.role, json.dumps(prompt)), (prompt, [], []))
         (good if right else bad).append(turn)
-    for prompt, good, bad in families.values():
+    for prompt, good, bad in by_prompt.values():
         for chosen, rejected in zip(good, bad, strict=False):
             texts = _answer(chosen, prompt), _answer(rejected, prompt)
             if texts[0] != texts[1]:
@@ -119,7 +119,7 @@ def dpo_rows(
 
 
 def turn_rows(trees: Iterable[Tree]) -> Iterator[dict[str, Any]]:
-    """A row for every completion of every turn, and one for a turn that has none: nothing is left out.
+    """One row for every completion of every turn, and one for each turn without any: nothing is left out.
 
     Example:
         >>> from mars_env.types import Action, Problem
@@ -135,7 +135,7 @@ def turn_rows(trees: Iterable[Tree]) -> Iterator[dict[str, Any]]:
 
 
 def write_jsonl(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
-    """Write rows, one a line; returns their number. The file is whole or not there.
+    """Write rows, one per line; returns their number. The file is either complete or not there.
 
     Raises:
         StoreError: It cannot be written.
@@ -177,7 +177,7 @@ def write_parquet(rows: Iterable[dict[str, Any]], path: str | Path) -> int:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """A draft that becomes the file when all is written."""
+    """A draft that becomes the file when everything is written."""
     try:
         with whole(path) as draft:
             yield draft
@@ -210,7 +210,7 @@ def _flat(tree: Tree, turn: Turn, number: int, completion: Completion) -> dict[s
 
 
 def _clean(row: dict[str, Any]) -> dict[str, Any]:
-    """The row without lone surrogates, which a model can write and Parquet cannot hold."""
+    """The row without lone surrogates, which a model can write but Parquet cannot store."""
     return {
         name: value.encode(errors="replace").decode() if isinstance(value, str) else value
         for name, value in row.items()
@@ -220,7 +220,7 @@ def _clean(row: dict[str, Any]) -> dict[str, Any]:
 def _prompted(
     trees: Iterable[Tree], game: Game, prompt_of: PromptOf, roles: Collection[str] | None
 ) -> Iterator[tuple[Turn, str | list[Message]]]:
-    """The turns of some roles that a model made, with their prompts."""
+    """The turns of these roles that a model sampled, with their prompts."""
     known = {role_of(agent) for agent in game.rules.possible_agents}
     if roles is not None and (strangers := sorted({*roles} - known)):
         raise ConfigError(f"nobody has the role {strangers[0]!r} here; there are {', '.join(sorted(known))}")
@@ -233,7 +233,7 @@ def _prompted(
 
 
 def _answer(turn: Turn, prompt: str | list[Message]) -> str | list[Message]:
-    """What the model wrote, thinking included, in the form of the prompt."""
+    """What the model wrote, thinking included, in the same form as the prompt."""
     text = turn.action.completions[-1].text
     return text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
 

@@ -1,4 +1,4 @@
-"""From trees to the groups that advantages are computed in, and the trees of a training step."""
+"""The groups within which advantages are computed, and the trees of a training step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mars_env.types import Group, Tree, Turn
 
 
 def groups_of(trees: Iterable[Tree]) -> list[Group]:
-    """The groups of some trees, by group id, in the order in which they first appear.
+    """The groups of some trees, in the order in which they first appear.
 
     Example:
         >>> from mars_env.types import Action, Problem
@@ -30,7 +30,7 @@ def groups_of(trees: Iterable[Tree]) -> list[Group]:
 
 
 def step_jobs(problems: ProblemSet, *, step: int, problems_per_step: int, seed: int) -> list[Job]:
-    """The trees of one training step: its problems are drawn from (seed, step) alone, without replacement.
+    """The trees of one training step. Its problems depend only on (seed, step); no problem is drawn twice.
 
     Example:
         >>> from mars_env.types import Problem

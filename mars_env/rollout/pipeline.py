@@ -1,14 +1,14 @@
 """The agentic pipeline: rollouts and training at the same time, within a bound of staleness.
 
 MarsRL (arXiv 2511.11373, training): the groups of an agent enter the training queue as soon as that agent
-has finished them, not when the whole chain has; later agents of one problem overlap with earlier agents of
-others.
+has finished them, without waiting for the whole chain. Later agents of one problem overlap with earlier
+agents of other problems.
 
     steps of jobs ──> admission ──> gate ──> engine ──> ready groups ──> updates, one at a time
                          ^ room: started and untrained groups are bounded ────┘
 
-There is one rule for staleness: **an update waits for what it would make too old.** So nothing is thrown
-away because it took long, which would teach a policy to be brief; dropping is the last line of defence only.
+There is one rule for staleness: **an update waits for groups that it would make too old.** So no group is
+dropped because it took long, which would teach a policy to be brief. Dropping is only the last resort.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
@@ -49,19 +50,19 @@ class PipelineSettings(BaseModel):
     """Most versions between the oldest token of a group and the policy that is trained on it."""
 
     groups_per_update: PositiveInt | None = None
-    """None: an update trains the groups of one whole step, as the synchronous trainer does; the rollouts
-    of later steps go on meanwhile, as far as the bound of staleness allows. With ``max_staleness=0`` that is
-    synchronous training. A number: an update trains so many groups in the order of their making, whichever
-    trees they belong to (the agentic pipeline); more, where more would become too old."""
+    """None: an update trains the groups of one whole step, as the synchronous trainer does. Rollouts of later
+    steps continue meanwhile, as far as the staleness bound allows; with ``max_staleness=0`` this is
+    synchronous training. A number: an update trains this many groups in the order in which they were started,
+    whichever trees they belong to (the agentic pipeline). It trains more if more would become too old."""
 
     concurrency: PositiveInt | None = None
-    """Groups under way at once; None leaves it to the other bounds."""
+    """Most groups under way at the same time; None: only the other bounds apply."""
 
     @property
     def bound(self) -> int | None:
-        """Most groups that are begun and not trained: the size of the queue, what is under way included.
+        """Most groups that are started but not trained, those under way included.
 
-        Each update takes those that were begun first, so that few updates have to wait or to take more.
+        Each update takes the groups that were started first, so few updates have to wait or to take more.
         """
         return None if self.groups_per_update is None else self.groups_per_update * (self.max_staleness + 1)
 
@@ -74,19 +75,20 @@ class UpdateBatch:
         version: Version of the policy that is trained: the number of updates before this one.
         groups: Whole groups.
         ages: Of each group: versions between its oldest token and the policy.
-        trees: Ids of the trees of which it has become known that nothing remains to be trained after this
-            update.
-        dropped: Turns that had become too old, since the last update.
+        trained_tree_ids: Trees of which nothing remains to be trained after this update, and which no earlier
+            batch named.
+        dropped: Turns dropped since the last update because they had become too old.
     """
 
     version: int
     groups: tuple[Group, ...]
     ages: tuple[int, ...] = ()
-    trees: tuple[str, ...] = ()
+    trained_tree_ids: tuple[str, ...] = ()
     dropped: int = 0
 
 
-async def pipeline(  # public edge: one keyword for each thing that can be chosen, with a default
+# Public, and more than seven parameters: the five after `seed` are independent, and most runs need none.
+async def pipeline(
     game: Game,
     agents: Mapping[str, Agent],
     steps: Iterable[Sequence[Job]],
@@ -99,33 +101,34 @@ async def pipeline(  # public edge: one keyword for each thing that can be chose
     journal: Journal | None = None,
     trained: Collection[str] = frozenset(),
 ) -> AsyncGenerator[UpdateBatch]:
-    """Play trees and hand on their groups, batch by batch, while later ones are being played.
+    """Play trees and yield their groups, batch by batch, while later trees are being played.
 
-    The body of the loop trains, and tells the models of the new weights; when the next batch is asked for,
-    the policy's version has gone up by one. Rollouts go on while the body awaits something: a trainer
-    that computes belongs into a thread.
+    The body of the loop trains on a batch and refreshes the models. When it asks for the next batch, the
+    policy's version goes up by one. Rollouts continue whenever the body awaits something, so run a trainer
+    that computes in a thread.
 
     Args:
         game: What is played.
         agents: Who plays, by agent name.
-        steps: Jobs in the order in which they are begun; may be endless. Older trees are served first.
+        steps: Jobs in the order in which they are started; may be endless. Older trees come first.
         settings: How rollouts and training overlap.
         seed: The run's seed.
-        version: The version at the beginning (of a resumed run).
-        policy_version: The present version of a policy by its name, None for one that is not trained:
-            what completions' versions are compared with. By default the number of updates, for all.
-        slots: The engine's slots, as its `SegmentedModel` holds them: a group is begun when one is free.
-        journal: Keeps finished turns; those it has already are not played again.
-        trained: Ids of groups that were trained before: they are not handed on again.
+        version: The version at the start (above 0 in a resumed run).
+        policy_version: The present version of a policy by its name, None for one that is not trained. The
+            versions of completions are compared with it. By default the number of updates, for all policies.
+        slots: The engine's slots, as its `SegmentedModel` holds them: a group starts when one is free.
+        journal: Keeps finished turns; those that it has already are not played again.
+        trained: Ids of groups that were trained before: they are not yielded again.
 
     Yields:
-        Batches, the last one smaller if need be. Every group of every tree is in exactly one, unless it is
-        counted as dropped.
+        Batches; the last one may be smaller. Every group of every tree is in exactly one batch, unless it
+        is counted as dropped.
 
     Raises:
-        ConfigError: Groups are asked for before their tree is finished, but grow or are rewarded with it.
-        MarsError: The machinery around the agents failed, or nothing comes any more that is young enough
-            to be trained; what is under way is cancelled.
+        ConfigError: Groups are to be trained before their tree is finished, but grow with it or are rewarded
+            with it.
+        MarsError: The machinery failed, or all groups that come are too old to be trained. Whatever is under
+            way is cancelled.
 
     Example:
         >>> import asyncio, mars_env
@@ -144,7 +147,7 @@ async def pipeline(  # public edge: one keyword for each thing that can be chose
     """
     if settings.groups_per_update is not None and game.team_reward is not None:
         raise ConfigError(
-            "a team reward is known when its tree is finished, so groups cannot be trained before: "
+            "a team reward is only known when its tree is finished, so groups cannot be trained before: "
             "leave groups_per_update out"
         )
     schedule = _Schedule(settings, version, policy_version, slots, frozenset(trained))
@@ -164,27 +167,35 @@ async def pipeline(  # public edge: one keyword for each thing that can be chose
 
 
 @dataclass(slots=True, eq=False)
-class _Open:
-    """A tree of which something remains to be played or trained."""
+class _OpenTree:
+    """A tree of which something remains to be played or trained.
+
+    Attributes:
+        number: Its place among all trees.
+        step: Its step.
+        requested: Whether one of its groups has asked to start.
+        untrained: Finished groups that wait for an update.
+        finished: The tree, once it is finished.
+    """
 
     number: int
     step: int
-    asked: bool = False
+    requested: bool = False
     untrained: int = 0
     finished: Tree | None = None
 
 
 @dataclass(slots=True, eq=False)
-class _Ready:
-    """A group that waits for its update; `begun` is the version under which it was begun."""
+class _ReadyGroup:
+    """A finished group that waits for its update; `started` is the policy's version when it started."""
 
     group: Group
-    begun: int
-    tree: _Open
+    started: int
+    tree: _OpenTree
 
 
 class _Schedule:
-    """All decisions: which tree is begun, which group may start, what the next update trains."""
+    """All decisions: which tree starts, which group may start, what the next update trains."""
 
     def __init__(
         self,
@@ -199,18 +210,18 @@ class _Schedule:
         self._bound, self._concurrency = settings.bound, settings.concurrency
         self._policy_version = policy_version or (lambda policy: self.version)
         self._slots, self._trained = slots, trained
-        self._trees: dict[str, _Open] = {}
-        self._asking: list[tuple[int, int, str, int, asyncio.Future[Claim | None]]] = []  # to begin a group
-        self._asked = itertools.count()
-        self._under_way: dict[str, int] = {}  # expansions, and the versions under which they were begun
-        self._ready: dict[str, _Ready] = {}
+        self._trees: dict[str, _OpenTree] = {}
+        self._requests: list[tuple[int, int, str, int, asyncio.Future[Claim | None]]] = []  # to start a group
+        self._request_numbers = itertools.count()
+        self._under_way: dict[str, int] = {}  # expansions, and the versions under which they started
+        self._ready: dict[str, _ReadyGroup] = {}
         self._in_training = 0
         self._playing = 0
-        self._begun_steps, self._all_begun = version, False
-        self._done: list[str] = []
+        self._started_steps, self._all_started = version, False
+        self._trained_trees: list[str] = []
         self._dropped = self._lost_in_a_row = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sleepers: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
         self._failure: BaseException | None = None
 
     # -------------------------------------------------------------------------------------- rollouts
@@ -218,42 +229,42 @@ class _Schedule:
     def start(
         self, steps: Iterable[Sequence[Job]], play_tree: Callable[[Job], Coroutine[None, None, Tree]]
     ) -> None:
-        """Begin to begin trees."""
-        self._spawn(self._begin(steps, play_tree))
-        self._spawn(self._give_leave())
+        """Start to play trees."""
+        self._spawn(self._start_trees(steps, play_tree))
+        self._spawn(self._admit_groups())
 
     async def stop(self) -> None:
-        """Cancel what is under way, and wait until it is gone."""
+        """Cancel whatever is under way, and wait until it has ended."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _begin(
+    async def _start_trees(
         self, steps: Iterable[Sequence[Job]], play_tree: Callable[[Job], Coroutine[None, None, Tree]]
     ) -> None:
-        """Begin the trees in their order, each when no group of an older one waits for leave."""
+        """Start the trees in their order, each when no group of an older one waits to start."""
         numbers = itertools.count()
         for step, jobs in enumerate(steps, self.version):
             for job in jobs:
-                await self._until(lambda step=step: self._may_begin_tree(step))  # type: ignore[misc]
-                if job.tree in self._trees:
-                    raise ConfigError(f"the tree {job.tree} is asked for twice: number its samples")
-                tree = self._trees[job.tree] = _Open(next(numbers), step)
+                await self._wait_until(partial(self._may_start_tree, step))
+                if job.tree_id in self._trees:
+                    raise ConfigError(f"the tree {job.tree_id} is to be played twice: number its samples")
+                tree = self._trees[job.tree_id] = _OpenTree(next(numbers), step)
                 self._playing += 1
                 self._spawn(self._play(tree, job, play_tree))
-                await self._until(lambda tree=tree: tree.asked or tree.finished is not None)  # type: ignore[misc]
-            self._begun_steps += 1
+                await self._wait_until(partial(_has_progressed, tree))
+            self._started_steps += 1
             self._wake()
-        self._all_begun = True
+        self._all_started = True
         self._wake()
 
-    def _may_begin_tree(self, step: int) -> bool:
+    def _may_start_tree(self, step: int) -> bool:
         in_time = self._size is not None or step - self.version <= self._staleness
-        return in_time and not self._asking and self._may_begin_group()
+        return in_time and not self._requests and self._may_start_group()
 
     async def _play(
-        self, tree: _Open, job: Job, play_tree: Callable[[Job], Coroutine[None, None, Tree]]
+        self, tree: _OpenTree, job: Job, play_tree: Callable[[Job], Coroutine[None, None, Tree]]
     ) -> None:
         tree.finished = await play_tree(job)
         self._playing -= 1
@@ -262,58 +273,58 @@ class _Schedule:
         self._wake()
 
     @asynccontextmanager
-    async def gate(self, job: Job, order: Expansion) -> AsyncGenerator[None]:
-        """Wait for leave to begin a group, older trees first; see `mars_env.rollout.engine.Gate`."""
-        tree, key = self._trees[job.tree], _key(job.tree, order.id)
-        leave: asyncio.Future[Claim | None] = asyncio.get_running_loop().create_future()
-        request = (tree.number, next(self._asked), key, len(order.turn_ids), leave)
-        heapq.heappush(self._asking, request)
-        tree.asked = True
+    async def gate(self, job: Job, expansion: Expansion) -> AsyncGenerator[None]:
+        """Wait until a group may start, older trees first; see `mars_env.rollout.engine.Gate`."""
+        tree, key = self._trees[job.tree_id], _key(job.tree_id, expansion.id)
+        admitted: asyncio.Future[Claim | None] = asyncio.get_running_loop().create_future()
+        request = (tree.number, next(self._request_numbers), key, len(expansion.turn_ids), admitted)
+        heapq.heappush(self._requests, request)
+        tree.requested = True
         self._wake()
-        claim = await leave
+        claim = await admitted
         try:
             with under(claim):
                 yield
         finally:
-            self._under_way.pop(key, None)  # it is still there if the group was lost
+            self._under_way.pop(key, None)  # it is still there if the group failed
             if self._slots is not None and claim is not None:
                 self._slots.withdraw(claim)
             self._wake()
 
-    async def _give_leave(self) -> None:
-        """Let groups begin, one after the other, while there is room for them."""
+    async def _admit_groups(self) -> None:
+        """Let groups start, one after the other, while there is room for them."""
         while True:
-            await self._until(lambda: bool(self._asking) and self._may_begin_group())
+            await self._wait_until(lambda: bool(self._requests) and self._may_start_group())
             if self._slots is not None:
                 await self._slots.room()
-            number, _, key, samples, leave = heapq.heappop(self._asking)
+            number, _, key, samples, admitted = heapq.heappop(self._requests)
             self._under_way[key] = self.version
-            leave.set_result(self._slots.promise(number, samples) if self._slots is not None else None)
+            admitted.set_result(self._slots.promise(number, samples) if self._slots is not None else None)
             self._wake()
 
-    def _may_begin_group(self) -> bool:
+    def _may_start_group(self) -> bool:
         under_way = len(self._under_way)
-        begun = under_way + len(self._ready) + self._in_training
-        return (self._bound is None or begun < self._bound) and (
+        started = under_way + len(self._ready) + self._in_training
+        return (self._bound is None or started < self._bound) and (
             self._concurrency is None or under_way < self._concurrency
         )
 
     def take(self, turns: Sequence[Turn]) -> None:
-        """Turns of a finished expansion: a whole group, where groups do not wait for their trees.
+        """Take the turns of a finished expansion. If groups do not wait for their trees, it is a whole group.
 
         Raises:
             ConfigError: They are not a whole group.
         """
         group, key = Group(turns[0].group_id, tuple(turns)), _key(turns[0].tree_id, turns[0].id)
-        begun = self._under_way.pop(key, self.version)  # one that was stored is as old as it tells
+        started = self._under_way.pop(key, self.version)  # a stored group tells its own age
         if self._size is None or group.id in self._trained:
             return
         if group.id != key:
             raise ConfigError(
-                f"the group {group.id} grows with its tree and cannot be trained before that is finished: "
-                "leave groups_per_update out, or grow the trees in groups (mars_env.envs.grouped)"
+                f"the group {group.id} grows with its tree and cannot be trained before the tree is "
+                "finished: leave groups_per_update out, or grow the trees in groups (mars_env.envs.grouped)"
             )
-        ready = _Ready(group, begun, self._trees[turns[0].tree_id])
+        ready = _ReadyGroup(group, started, self._trees[turns[0].tree_id])
         if self._is_stale(ready):
             return
         ready.tree.untrained += 1
@@ -328,7 +339,7 @@ class _Schedule:
         Raises:
             MarsError: What ended the rollouts.
         """
-        await self._until(lambda: self._failure is not None or self._is_due() or self._is_over())
+        await self._wait_until(lambda: self._failure is not None or self._is_due() or self._is_over())
         if self._failure is not None:
             raise self._failure
         if not self._is_due():
@@ -338,11 +349,11 @@ class _Schedule:
             self.version,
             tuple(ready.group for ready in chosen),
             tuple(map(self._age, chosen)),
-            tuple(self._done),
+            tuple(self._trained_trees),
             self._dropped,
         )
         self._in_training = len(chosen)
-        self._done, self._dropped, self._lost_in_a_row = [], 0, 0
+        self._trained_trees, self._dropped, self._lost_in_a_row = [], 0, 0
         return batch
 
     def advance(self) -> None:
@@ -356,55 +367,57 @@ class _Schedule:
 
     def _is_due(self) -> bool:
         if self._size is None:
-            begun = self.version < self._begun_steps
-            return begun and all(
+            started = self.version < self._started_steps
+            return started and all(
                 tree.finished is not None for tree in self._trees.values() if tree.step == self.version
             )
         if self._is_over():
             return bool(self._ready)
         oldest = self.version - self._staleness
-        return len(self._ready) >= self._size and all(begun > oldest for begun in self._under_way.values())
+        return len(self._ready) >= self._size and all(
+            started > oldest for started in self._under_way.values()
+        )
 
     def _is_over(self) -> bool:
         """Whether all trees are played."""
-        return self._all_begun and not self._playing and (self._size is not None or not self._trees)
+        return self._all_started and not self._playing and (self._size is not None or not self._trees)
 
-    def _step(self) -> list[_Ready]:
+    def _step(self) -> list[_ReadyGroup]:
         """The groups of the step that is due."""
         trees = [tree for tree in self._trees.values() if tree.step == self.version]
         chosen = []
         for tree in trees:
             assert tree.finished is not None
             for group in groups_of([tree.finished]):
-                ready = _Ready(group, self.version, tree)
+                ready = _ReadyGroup(group, self.version, tree)
                 if group.id not in self._trained and not self._is_stale(ready):
                     chosen.append(ready)
             self._close(tree)
         return chosen
 
-    def _oldest(self, size: int) -> list[_Ready]:
-        """So many groups, those begun first; more, if more would become too old."""
-        queue = sorted(self._ready.values(), key=lambda ready: (ready.begun, ready.tree.number))
+    def _oldest(self, size: int) -> list[_ReadyGroup]:
+        """This many groups, in the order of their start; more if more would become too old."""
+        queue = sorted(self._ready.values(), key=lambda ready: (ready.started, ready.tree.number))
         last = self.version - self._staleness
-        chosen = queue[: max(size, sum(ready.begun <= last for ready in queue))]
+        chosen = queue[: max(size, sum(ready.started <= last for ready in queue))]
         for ready in chosen:
             self._remove(ready)
         return chosen
 
-    def _remove(self, ready: _Ready) -> None:
+    def _remove(self, ready: _ReadyGroup) -> None:
         del self._ready[ready.group.id]
         ready.tree.untrained -= 1
         if ready.tree.finished is not None and not ready.tree.untrained:
             self._close(ready.tree)
 
-    def _close(self, tree: _Open) -> None:
-        """Nothing of the tree remains to be played or trained."""
+    def _close(self, tree: _OpenTree) -> None:
+        """Note that nothing of the tree remains to be played or trained."""
         assert tree.finished is not None
         del self._trees[tree.finished.id]
-        self._done.append(tree.finished.id)
+        self._trained_trees.append(tree.finished.id)
 
-    def _is_stale(self, ready: _Ready) -> bool:
-        """Whether a group is too old to be trained; then it is counted as dropped."""
+    def _is_stale(self, ready: _ReadyGroup) -> bool:
+        """Whether a group is too old to be trained. If so, it is counted as dropped."""
         versions = self._age(ready)
         if versions <= self._staleness:
             return False
@@ -412,19 +425,19 @@ class _Schedule:
         self._lost_in_a_row += 1
         if self._bound is not None and self._lost_in_a_row > self._bound:
             raise MarsError(
-                f"{self._lost_in_a_row} groups in a row were too old to be trained: the model does not tell "
-                "of new weights; refresh it, with its version, after each update"
+                f"{self._lost_in_a_row} groups in a row were too old to be trained: the model does not "
+                "report new weights; refresh it, with its version, after each update"
             )
         log.warning(
-            "group %s is dropped: it is %d versions old; is the model told of new weights after each update?",
+            "group %s is dropped: it is %d versions old; is the model refreshed after each update?",
             ready.group.id,
             versions,
         )
         return True
 
-    def _age(self, ready: _Ready) -> int:
-        told = oldest_version(ready.group.turns) is not None
-        return age(ready.group, self._policy_version) if told else self.version - ready.begun
+    def _age(self, ready: _ReadyGroup) -> int:
+        versioned = oldest_version(ready.group.turns) is not None
+        return age(ready.group, self._policy_version) if versioned else self.version - ready.started
 
     # ---------------------------------------------------------------------------------------- waiting
 
@@ -439,20 +452,24 @@ class _Schedule:
             self._failure = self._failure or error
             self._wake()
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds; whoever changes what it may depend on calls `_wake`."""
-        while not holds():
-            sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._sleepers.append(sleeper)
-            await sleeper
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition is true. Whatever changes something that it may depend on calls `_wake`."""
+        while not condition():
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
 
     def _wake(self) -> None:
-        sleepers, self._sleepers = self._sleepers, []
-        for sleeper in sleepers:
-            if not sleeper.done():
-                sleeper.set_result(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
-def _key(tree: str, turn: str) -> str:
-    """Names an expansion by its first turn; a group that is whole with its expansion bears the same name."""
-    return f"{tree}/{turn}"
+def _has_progressed(tree: _OpenTree) -> bool:
+    return tree.requested or tree.finished is not None
+
+
+def _key(tree_id: str, turn_id: str) -> str:
+    """Names an expansion by its first turn. A group that is whole with its expansion has the same name."""
+    return f"{tree_id}/{turn_id}"

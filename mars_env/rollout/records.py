@@ -1,4 +1,4 @@
-"""Turns as rows of plain data, and back: what a store writes and every reader reads."""
+"""Turns as rows of plain data, and back: what a store writes and reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TURN_KINDS: Mapping[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 
 MOST_DEPTH = 64
-"""Plain data of a stored run may be nested so deeply."""
+"""Plain data of a stored run may be nested to this depth."""
 
 _PROBLEM_FIELDS = [f.name for f in fields(Problem)]
 
@@ -58,12 +58,14 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
     """The turn of a row.
 
     Raises:
-        KeyError, TypeError, ValueError: The row is not one of a turn.
+        KeyError, TypeError, ValueError: The row does not describe a turn.
     """
     _check(row, _TURN_KINDS)
     _require(row, _TURN_COLUMNS)
-    if _TURN_ID.fullmatch(row["id"]) is None or not _comes_first(row["parent"], row["id"]):
-        raise ValueError(f"the turn {shown(row['id'])} of the parent {shown(row['parent'])} has no place")
+    if _TURN_ID.fullmatch(row["id"]) is None or not _is_above(row["parent"], row["id"]):
+        raise ValueError(
+            f"the turn {shown(row['id'])} of the parent {shown(row['parent'])} is not a valid place in a tree"
+        )
     for name in ("reward", "search_score"):
         if row[name] is not None:
             finite(row[name])
@@ -89,10 +91,10 @@ def _completion(row: Mapping[str, Any]) -> Completion:
 
 
 def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row of a finished tree, if it is one.
+    """Return a row unchanged if it describes a finished tree.
 
     Raises:
-        KeyError, TypeError, ValueError: It is none.
+        KeyError, TypeError, ValueError: It does not.
     """
     _check(row, {"tree": str, "problem": str, "final": (str, NoneType), "fault": str, "rewards": dict})
     _, mark, number = row["tree"].rpartition("#")
@@ -109,7 +111,7 @@ def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_plain(value: object, depth: int = MOST_DEPTH) -> None:
-    """Refuse data that is nested so deeply that what reads it further would fail.
+    """Refuse data that is nested so deeply that later readers would fail.
 
     Raises:
         ValueError: It is nested more deeply than `depth`.
@@ -123,7 +125,7 @@ def check_plain(value: object, depth: int = MOST_DEPTH) -> None:
 
 
 def _levels(value: object) -> Iterator[list[Any]]:
-    """Plain data level by level: whatever its depth, nothing recurses."""
+    """Plain data level by level, without recursion whatever its depth."""
     level: list[Any] = [value]
     while level:
         yield level
@@ -151,15 +153,15 @@ def _known(row: Mapping[str, Any], names: Sequence[str], what: str) -> None:
             raise ValueError(f"{what} has no field {shown(name)}")
 
 
-def _comes_first(parent: str | None, turn_id: str) -> bool:
-    """Whether a parent's place is above a turn's: so no turn is its own ancestor."""
-    return parent is None or (
-        _TURN_ID.fullmatch(parent) is not None and parent.count(".") < turn_id.count(".")
+def _is_above(parent_id: str | None, turn_id: str) -> bool:
+    """Whether a parent is on a higher level than the turn, so that no turn is its own ancestor."""
+    return parent_id is None or (
+        _TURN_ID.fullmatch(parent_id) is not None and parent_id.count(".") < turn_id.count(".")
     )
 
 
 def problem_to_row(problem: Problem) -> dict[str, Any]:
-    """A problem as plain data, reference included: a run can be graded again from its own files.
+    """A problem as plain data, with its reference, so that a run can be graded again from its own files.
 
     Example:
         >>> problem = Problem("p", "2 + 2?", "4")
@@ -173,7 +175,7 @@ def problem_from_row(row: Mapping[str, Any]) -> Problem:
     """The problem of a row.
 
     Raises:
-        KeyError, TypeError, ValueError: The row is not one of a problem.
+        KeyError, TypeError, ValueError: The row does not describe a problem.
     """
     _check(row, {"id": str, "statement": str, "kind": str, "metadata": dict})
     check_plain(row["metadata"])
@@ -185,7 +187,7 @@ def problem_from_row(row: Mapping[str, Any]) -> Problem:
 
 
 def tagged(value: Any) -> Any:
-    """Plain data with NaN and infinities, which JSON does not have, in the form ``{"$float": "nan"}``.
+    """Plain data in which NaN and infinities, which JSON lacks, have the form ``{"$float": "nan"}``.
 
     Example:
         >>> tagged([1.5, float("inf")]), untagged({"$float": "inf"})

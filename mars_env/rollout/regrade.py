@@ -1,4 +1,4 @@
-"""Grading stored trees again: verdicts, rewards and nothing else change, and nobody plays."""
+"""Grading stored trees again: only verdicts and rewards change, and no agent acts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mars_env.types import Problem, Tree, Turn
 
 
 async def regrade(tree: Tree, game: Game) -> Tree:
-    r"""The tree as this game's grader and rewards judge it now.
+    r"""The tree with the grades and rewards that this game gives it now.
 
     Example:
         >>> from mars_env.envs import Solve
@@ -42,7 +42,7 @@ async def regrade(tree: Tree, game: Game) -> Tree:
 
 
 async def _rewarded(turn: Turn, path: tuple[Turn, ...], problem: Problem, game: Game) -> Turn:
-    """The turn with its reward of now, or with why there is none."""
+    """The turn with its new reward, or with the reason why there is none."""
     info = {key: value for key, value in turn.info.items() if key != REWARD_FAULT}
     turn = replace(turn, info=info)
     reward, why = await game.reward(turn, path, problem)

@@ -1,7 +1,7 @@
-"""Partial rollouts: a long output is sampled in segments, each by the newest policy there is.
+"""Partial rollouts: a long output is sampled in segments, each by the newest policy.
 
-MarsRL (arXiv 2511.11373, training) rolls outputs of 64k tokens out in four segments of 16k, so that the
-longest does not hold up the rest; what is unfinished goes on under the next policy.
+MarsRL (arXiv 2511.11373, training) samples outputs of 64k tokens in four segments of 16k, so that the longest
+output does not delay the others. Unfinished outputs are continued by the next policy.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
 
 Decode = Callable[[Sequence[int]], str]
-"""Token ids to text, special tokens left out."""
+"""From token ids to text, without special tokens."""
 
 
 class SegmentedModel:
     """A model whose completions are sampled in segments of limited length.
 
-    Every sample is a request of its own, so that each ends for itself. After a segment that was cut off, the
-    prompt's token ids and those sampled so far are the next prompt; the engine's prefix cache
-    spares it the reading. Weights that were refreshed in between act from the next segment on.
-    Token ids and log-probabilities are put together, versions run-length: a trainer sees one completion.
+    Every sample is a request of its own, so each can end independently. After a segment that was cut off, the
+    next prompt is the prompt's token ids with those sampled so far; the engine's prefix cache makes reading
+    them again cheap. Weights that are refreshed meanwhile take effect with the next segment. Token ids,
+    log-probabilities and run-length versions are joined: a trainer sees one completion.
 
-    **Seeds.** The segment of sample i that begins at position t gets ``derive_seed(seed, i, t)``: it does not
-    depend on the number of samples, nor on how long the earlier segments were. So where a model's next token
-    follows from the tokens before it (greedy sampling, say), segments change nothing. Where it is
-    drawn, they give other samples of the same distribution.
+    **Seeds.** The segment of sample i that starts at position t gets ``derive_seed(seed, i, t)``: it does not
+    depend on the number of samples, nor on the length of earlier segments. So if a model's next token follows
+    from the tokens before it (as in greedy sampling), segments change nothing. If it is drawn at random, they
+    give other samples of the same distribution.
 
     Args:
         model: Gives token ids with its completions, and takes them as a prompt.
         segment_tokens: Most tokens of one segment.
-        slots: The engine's slots; a segment holds one while it is sampled.
-        context: Tokens that the model's context holds, so that a completion that fills it is ended there; by
-            default the model's own, where it tells.
+        slots: The engine's slots; a segment occupies one while it is sampled.
+        context: Length of the model's context in tokens: a completion that fills it ends there. By default
+            the model's own `context`, if it has one.
         decode: Makes the text of a completion of several segments; needed for stop texts. By default the
-            `tokenizer` of the model, if it has one; else the segments' texts are joined.
+            model's `tokenizer` decodes, if it has one; otherwise the segments' texts are joined.
 
     Raises:
         ConfigError: `segment_tokens` is below 1.
@@ -85,8 +85,8 @@ class SegmentedModel:
         """Sample n completions of one prompt, segment by segment.
 
         Raises:
-            ModelError: As the model does; or it gives no token ids, so that a segment cannot be gone on from.
-            ConfigError: n is below 1, or stop texts are asked for and nothing decodes.
+            ModelError: As the model does; or it gives no token ids, so that a segment cannot be continued.
+            ConfigError: n is below 1, or there are stop texts but nothing decodes.
         """
         if n < 1:
             raise ConfigError(f"n must be at least 1, got {n}")
@@ -96,7 +96,7 @@ class SegmentedModel:
         try:
             return list(await asyncio.gather(*tasks))
         finally:
-            for task in tasks:  # one that failed leaves nobody to wait for the others
+            for task in tasks:  # if one failed, the others are no longer needed
                 task.cancel()
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
@@ -108,10 +108,10 @@ class SegmentedModel:
                 f"{room} of {sampling.max_tokens} in a context of {self.context}: raise the context, lower "
                 'max_tokens, or set overflow="unknown"'
             )
-        while self._goes_on(whole, sampling):
+        while self._continues(whole, sampling):
             if not whole.prompt_ids or not whole.token_ids:
                 raise ModelError(
-                    f"{self.name or 'the model'} gives no token ids, so a segment cannot be gone on from: "
+                    f"{self.name or 'the model'} gives no token ids, so a segment cannot be continued: "
                     "use a model that does, or leave segments out"
                 )
             if sampling.stop and self._decode is None:
@@ -123,15 +123,15 @@ class SegmentedModel:
             return replace(whole, finish_reason="context")  # a segment ended where the context does
         return whole
 
-    def _goes_on(self, whole: Completion, sampling: Sampling) -> bool:
-        """Whether it was the segment that ended, and not the completion or the context."""
+    def _continues(self, whole: Completion, sampling: Sampling) -> bool:
+        """Whether only the segment has ended, and neither the completion nor the context."""
         count = whole.completion_tokens
         room = self.context is None or whole.prompt_tokens + count < self.context
         cut = whole.finish_reason == "length" and count % self._segment == 0
         return cut and count < sampling.max_tokens and room
 
     async def _sampled(self, prompt: Prompt, sample: int, done: int, sampling: Sampling) -> Completion:
-        """The segment that begins after `done` tokens."""
+        """The segment that starts after `done` tokens."""
         seed = None if sampling.seed is None else derive_seed(sampling.seed, sample, done)
         limit = min(self._segment, sampling.max_tokens - done)
         request = replace(sampling, seed=seed, max_tokens=limit, overflow="unknown")
@@ -146,13 +146,13 @@ class SegmentedModel:
 def joined(
     whole: Completion, part: Completion, *, stop: Sequence[str] = (), decode: Decode | None = None
 ) -> Completion:
-    """A completion and the segment that was sampled after it, as one.
+    """A completion and the segment that was sampled after it, as one completion.
 
     Args:
-        whole: What there was; its token ids are the end of the segment's prompt.
+        whole: The completion so far; its token ids are the end of the segment's prompt.
         part: The segment.
-        stop: Texts that end a completion; one may span the two.
-        decode: Makes the text; without one the two texts are joined.
+        stop: Texts that end a completion. One may start in the one and end in the other.
+        decode: Makes the text; without it the two texts are joined.
 
     Example:
         >>> first = Completion("4 ", "length", (1,), (7, 8), (-0.5, -0.1), 1.0, ((3, 2),), 1, 2)
@@ -162,14 +162,14 @@ def joined(
         ('4 2', (7, 8, 9), ((3, 2), (4, 1)), 3)
     """
     ids = (*whole.token_ids, *part.token_ids)
-    told = bool(whole.logprobs) and bool(part.logprobs)
+    has_logprobs = bool(whole.logprobs) and bool(part.logprobs)
     text = decode(ids) if decode is not None else whole.text + part.text
     both = replace(
         whole,
         text=text,
         finish_reason=part.finish_reason,
         token_ids=ids,
-        logprobs=(*whole.logprobs, *part.logprobs) if told else (),
+        logprobs=(*whole.logprobs, *part.logprobs) if has_logprobs else (),
         versions=merged_runs((*whole.versions, *part.versions)),
         completion_tokens=whole.completion_tokens + part.completion_tokens,
     )
@@ -177,7 +177,7 @@ def joined(
 
 
 def merged_runs(runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Run lengths with neighbours of one version merged.
+    """Run lengths, with neighbours of the same version merged.
 
     Example:
         >>> merged_runs([(3, 4), (3, 2), (4, 1)])
@@ -193,16 +193,14 @@ def merged_runs(runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def _stopped(both: Completion, joint: int, stop: Sequence[str], decode: Decode) -> Completion:
-    """Ended at the token, after the joint, that completes the first stop text; as it is if there is none."""
+    """Cut at the first token after the joint that completes a stop text; unchanged if there is none."""
 
     def complete(count: int) -> bool:
         text = decode(both.token_ids[:count])
         return any(word in text for word in stop)
 
-    low, high = (
-        joint,
-        len(both.token_ids),
-    )  # a stop text that is complete at `joint` would have ended it there
+    # A stop text that is complete at `joint` would have ended the completion there.
+    low, high = joint, len(both.token_ids)
     if not complete(high):
         return both
     while high - low > 1:

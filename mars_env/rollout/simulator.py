@@ -1,9 +1,9 @@
 """A deterministic simulation of rollouts and training: the real scheduler on a virtual clock.
 
-Nothing of the schedule is imitated: rules, growers, engine, `SegmentedModel` and `pipeline` are those of a
-real run. Only what takes time is: an engine of slots that sample outputs of log-normal length, and a trainer.
-The clock is an event loop's that never waits: it jumps to the next timer. So a day of a cluster takes
-seconds, and the same seed gives the same day.
+The schedule itself is real: rules, growers, engine, `SegmentedModel` and `pipeline` are those of a real run.
+Only the parts that take time are simulated: an engine of slots that sample outputs of log-normal length, and
+a trainer. The clock is that of an event loop that never waits but jumps to the next timer. So a day of a
+cluster takes seconds, and the same seed gives the same day.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ T = TypeVar("T")
 
 
 class _Jump(selectors.SelectSelector):
-    """A selector that moves a clock on instead of waiting; files never become ready."""
+    """A selector that advances a clock instead of waiting; files never become ready."""
 
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise MarsError("the simulation stands still: everybody waits, and nothing is going to happen")
+            raise MarsError("the simulation is stuck: everything waits, and there is no timer left")
         self.now += max(0.0, timeout)
         return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock begins at 0 and jumps to the next timer; threads and sockets get no time."""
+    """An event loop whose clock starts at 0 and jumps to the next timer, whatever threads and sockets do."""
 
     def __init__(self) -> None:
         self._jump = _Jump()
@@ -71,7 +71,7 @@ def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on a virtual clock.
 
     Raises:
-        MarsError: Everybody waits for something that no timer will bring about.
+        MarsError: Everything waits, and no timer is left.
 
     Example:
         >>> async def a_day():
@@ -88,23 +88,23 @@ def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class SimulatedEngine:
-    """A model server of so many slots, each of which samples so many tokens a second; others wait in turn.
+    """A model server with a number of slots, each of which samples at a fixed rate; other requests wait.
 
     The length of a sample is log-normal and follows from its seed; at ``max_tokens`` it is cut off. A request
-    whose prompt ends with the token ids of a sample that was cut off goes on with that sample. One token id
+    whose prompt ends with the token ids of a sample that was cut off continues that sample. One token id
     stands for `tokens_per_id` tokens, so that long outputs stay small here; limits count ids. Reading
     prompts takes no time.
 
     Args:
-        slots: Samples decoded at once.
-        tokens_per_second: Of one slot.
-        median: Of the lengths, in tokens.
-        spread: Standard deviation of their logarithm.
+        slots: Samples decoded at the same time.
+        tokens_per_second: Rate of one slot.
+        median: Median length in tokens.
+        spread: Standard deviation of the lengths' logarithm.
         tokens_per_id: Tokens that one id stands for.
 
     Attributes:
-        version: Of the weights; noted for what is sampled from now on.
-        busy: Slot seconds in use.
+        version: Version of the weights, recorded with whatever is sampled from now on.
+        busy: Slot seconds used so far.
 
     Example:
         >>> engine = SimulatedEngine(slots=1, tokens_per_second=100.0, median=1000, spread=0.0)
@@ -127,7 +127,7 @@ class SimulatedEngine:
         self._lengths: list[int] = []
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions; takes their virtual time."""
+        """Sample n completions; this takes virtual time."""
         if n == 1:
             return [await self._sample(prompt, 0, sampling)]
         return list(await asyncio.gather(*(self._sample(prompt, i, sampling) for i in range(n))))
@@ -167,9 +167,9 @@ class SimulatedEngine:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAgent:
-    """Plays a role of `SolveVerifyCorrect` by chance: it is right with a probability that is its own.
+    """Plays a role of `SolveVerifyCorrect` at random: it is right with a given probability.
 
-    Its texts and its model's lengths follow from the seed: the trees are the same whatever the schedule.
+    Its texts and its model's lengths follow from the seed, so the trees are the same whatever the schedule.
     """
 
     model: Model
@@ -211,7 +211,7 @@ class Cluster(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = 0
-    """Of lengths, and of who is right."""
+    """Decides lengths, and which outputs are right."""
     steps: PositiveInt = 10
     """Steps of the workload."""
     problems_per_step: PositiveInt = 128
@@ -222,9 +222,9 @@ class Cluster(BaseModel):
     """How often each role is right."""
 
     slots: PositiveInt = 1024
-    """Samples that all engines together decode at once."""
+    """Samples that all engines together decode at the same time."""
     tokens_per_second: PositiveFloat = 40.0
-    """Of one slot."""
+    """Rate of one slot."""
     median_tokens: PositiveFloat = 12_288
     """Median length of an output."""
     spread: NonNegativeFloat = 1.0
@@ -232,14 +232,14 @@ class Cluster(BaseModel):
     max_tokens: PositiveInt = 65_536
     """Outputs are cut off here."""
     segment_tokens: PositiveInt | None = 16_384
-    """Outputs are sampled in segments of so many tokens; None samples them in one piece."""
+    """Outputs are sampled in segments of this many tokens; None: in one piece."""
     resolution: PositiveInt = 256
     """Lengths are rounded to multiples of this."""
 
     trainer_tokens_per_second: PositiveFloat = 40_960.0
-    """Sampled tokens that the trainer gets through in a second."""
+    """Sampled tokens that the trainer processes per second."""
     seconds_per_update: NonNegativeFloat = 30.0
-    """Of an update besides its tokens: optimiser, sending the weights."""
+    """Time of an update besides its tokens: optimiser, sending the weights."""
     max_staleness: NonNegativeInt = 2
     """See `PipelineSettings`."""
     groups_per_update: PositiveInt | None = None
@@ -285,7 +285,7 @@ class Report:
 
 
 def simulate(cluster: Cluster, *, watch: Callable[[Group], None] | None = None) -> Report:
-    """Roll a workload out on a cluster and train on it, on a virtual clock.
+    """Play a workload on a cluster and train on it, on a virtual clock.
 
     Args:
         cluster: Cluster and workload.
@@ -299,7 +299,7 @@ def simulate(cluster: Cluster, *, watch: Callable[[Group], None] | None = None) 
         (True, True)
     """
     if cluster.resolution > min(cluster.max_tokens, cluster.segment_tokens or cluster.max_tokens):
-        raise ConfigError("the resolution must not be larger than a segment: no length could be told apart")
+        raise ConfigError("the resolution must not exceed a segment: all lengths would look the same")
     return run_virtual(_simulated(cluster, watch))
 
 

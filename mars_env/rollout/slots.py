@@ -1,4 +1,4 @@
-"""Slots of an engine, counted on our side of it: who is served next is decided here, not by a server."""
+"""Slots of an engine, counted on the client's side: the client decides which request is served next."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mars_env.errors import ConfigError
 
 @dataclass(eq=False, slots=True)
 class Claim:
-    """What a group of requests has been promised.
+    """Slots that are promised to a group of requests.
 
     Attributes:
-        slots: Whose promise it is.
+        slots: Where they are promised.
         priority: Lower is served first.
-        promised: Requests that it will make at once, and has not made yet.
+        promised: Requests that the group will make at once and has not made yet.
     """
 
     slots: Slots
@@ -32,10 +32,10 @@ _claim: ContextVar[Claim | None] = ContextVar("claim", default=None)
 
 
 class Slots:
-    """As many requests at once as an engine decodes in parallel; those who wait are served by priority.
+    """Admits as many requests as an engine decodes in parallel; others wait and are served by priority.
 
-    The priority is that of the `Claim` in whose context a request is made (see `under`); without
-    one it is 0. Requests of one priority are served in the order of asking.
+    The priority is that of the `Claim` in whose context a request is made (see `under`); without one it is 0.
+    Requests of one priority are served in the order in which they came.
 
     Args:
         capacity: Number of slots. Take the engine's own limit (vLLM: ``max_num_seqs`` of all replicas).
@@ -79,7 +79,7 @@ class Slots:
 
     @asynccontextmanager
     async def hold(self) -> AsyncGenerator[None]:
-        """Wait for a slot, and hold it."""
+        """Wait for a slot, and occupy it."""
         claim = _claim.get()
         mine = claim is not None and claim.slots is self
         if claim is not None and mine and claim.promised:
@@ -96,19 +96,19 @@ class Slots:
             self._serve()
 
     async def room(self) -> None:
-        """Wait until a slot is free that nobody waits for and that is promised to nobody."""
+        """Wait until a slot is free for which no request waits and which is not promised."""
         while self._free <= self._promised:
             future = asyncio.get_running_loop().create_future()
             self._room.append(future)
             await future
 
     def promise(self, priority: int, requests: int) -> Claim:
-        """Promise so many requests their slots; `room` counts them as used until they come."""
+        """Promise slots to this many requests; `room` counts them as used until the requests come."""
         self._promised += requests
         return Claim(self, priority, requests)
 
     def withdraw(self, claim: Claim) -> None:
-        """Take back what is left of a promise: no such requests will come."""
+        """Withdraw the rest of a promise: no more of its requests will come."""
         self._promised -= claim.promised
         claim.promised = 0
         self._serve()
@@ -119,7 +119,7 @@ class Slots:
         try:
             await future
         except asyncio.CancelledError:
-            if not future.cancelled():  # it was served, and cancelled before it could run
+            if not future.cancelled():  # it got a slot, but was cancelled before it could run
                 self._free += 1
                 self._serve()
             raise

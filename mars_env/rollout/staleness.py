@@ -8,7 +8,7 @@ from mars_env.types import Group, Turn
 
 
 def oldest_version(turns: Iterable[Turn]) -> int | None:
-    """The oldest policy version that sampled a token of some turns; None where no completion tells.
+    """The oldest policy version that sampled a token of these turns; None if no completion says.
 
     Example:
         >>> from mars_env.types import Action, Completion
@@ -16,24 +16,24 @@ def oldest_version(turns: Iterable[Turn]) -> int | None:
         >>> oldest_version([Turn("p#0", "0", None, "p#0/0", "solver_0", "mars", "p", action)])
         3
     """
-    told = [
+    versions = [
         version
         for turn in turns
         for completion in turn.action.completions
         for version, _ in completion.versions
     ]
-    return min(told, default=None)
+    return min(versions, default=None)
 
 
 def age(group: Group, current: Callable[[str], int | None]) -> int:
-    """Versions between a group's oldest token and the policies that are to be trained on it.
+    """Versions between a group's oldest token and the policies that will be trained on it.
 
     Args:
         group: Its turns may have acted with several policies; the oldest counts.
         current: The present version of a policy, by name; None for one that is not trained.
 
     Returns:
-        0 for a group of the present policy, and for one that tells no versions.
+        0 for a group of the present policy, and for a group without versions.
 
     Example:
         >>> from mars_env.types import Action, Completion

@@ -5,7 +5,7 @@
     turns.jsonl      a row for every turn, written as soon as its expansion is finished
     trees.jsonl      a row for every finished tree: its answer, its fault, its team rewards
 
-A torn last line is cut off when the run is opened again; what it held is played again.
+An incomplete last line is cut off when the run is opened again; what it described is played again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mars_env.types import Problem, Tree, Turn
 
 log = logger(__name__)
 
-# Made once, not for each row. NaN is not JSON: who gives a number checks it before it comes here.
+# Made once, not for each row. NaN is not JSON: numbers are checked before they come here.
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ MANIFEST, PROBLEMS, TURNS, TREES = "manifest.json", "problems.jsonl", "turns.jso
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stored run as a reader sees it.
+    """A stored run.
 
     Attributes:
         manifest: ``config`` and ``versions``.
@@ -64,18 +64,18 @@ class Run:
 
 
 class Store:
-    """Writes a run, and finds what an earlier, interrupted run of the same configuration left.
+    """Writes a run, and finds what an interrupted run of the same configuration has written.
 
     Use it as a context manager. One process writes at a time.
 
     Args:
-        path: The run's directory; made where there is none.
-        config: What is run, as plain data. A directory that holds a run of another
-            configuration is refused, with the difference shown.
+        path: The run's directory; created if it does not exist.
+        config: What is run, as plain data. A directory with a run of another configuration is refused, with
+            the difference shown.
         problems: The problems that are played.
 
     Raises:
-        StoreError: Another configuration, or files that are not those of a run.
+        StoreError: The directory has a run of another configuration, or files that are not those of a run.
     """
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
@@ -105,18 +105,18 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the files; what was written before stays whatever happens."""
+        """Close the files. Everything written before is kept, whatever happens."""
         for file in (self._turns, self._trees, self._problems):
             if file is None:
                 continue
             try:
                 file.close()
-            except OSError as error:  # what could not be written was reported when it was to be written
+            except OSError as error:  # a failed write was reported when it was made
                 log.warning("%s: %s", file.name, error)
 
-    def turns_of(self, tree: str) -> Mapping[str, Turn]:
-        """Turns of an unfinished tree that an earlier run left, by id."""
-        return self._earlier.get(tree, {})
+    def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
+        """Turns of an unfinished tree that an earlier run has stored, by id."""
+        return self._earlier.get(tree_id, {})
 
     def write_problem(self, problem: Problem) -> None:
         """Append a problem that was not known when the run began."""
@@ -132,7 +132,7 @@ class Store:
         _append(self._turns, "".join(_line(turn_to_row(turn)) for turn in turns))
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
-        """Append that a tree is finished (a tree with a fault is taken up again by the next run)."""
+        """Append that a tree is finished (the next run continues a tree that has a fault)."""
         row = {"tree": tree.id, "problem": tree.problem.id, "final": tree.final, "fault": tree.fault}
         _append(self._trees, _line({**row, "rewards": dict(team_rewards), "info": dict(tree.info)}))
         self._earlier.pop(tree.id, None)
@@ -148,13 +148,13 @@ class Store:
             ]
             if changed:
                 raise StoreError(
-                    f"{self.path} holds a run of another configuration ({'; '.join(changed)}): "
+                    f"{self.path} has a run of another configuration ({'; '.join(changed)}): "
                     "choose another directory, or the same configuration to resume it"
                 )
             return
         if any((self.path / name).exists() for name in (TURNS, TREES)):
             raise StoreError(
-                f"{self.path} holds turns but no {MANIFEST}: it is not a run, choose another directory"
+                f"{self.path} has turns but no {MANIFEST}: it is not a run, choose another directory"
             )
         _write_whole(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
         text = json.dumps({"config": config, "versions": _versions()}, indent=2, allow_nan=False)
@@ -162,7 +162,7 @@ class Store:
 
 
 def finished_trees(path: str | Path) -> set[str]:
-    """Ids of the trees that a run, if there is one, has finished without a fault; nothing is changed.
+    """Ids of the trees that a run has finished without a fault. The files are only read, and need not exist.
 
     Raises:
         StoreError: A row cannot be read.
@@ -176,11 +176,11 @@ def read_run(path: str | Path) -> Run:
     """Read the finished trees of a run.
 
     Raises:
-        StoreError: The directory holds no run, or a row cannot be read.
+        StoreError: The directory has no run, or a row cannot be read.
     """
     path = Path(path)
     if not (path / MANIFEST).exists():
-        raise StoreError(f"{path} holds no run: there is no {MANIFEST} in it")
+        raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")
     manifest = _manifest(path / MANIFEST)
     listed = [_read(path / PROBLEMS, row, problem_from_row) for _, row in _rows(path / PROBLEMS)]
     problems = {problem.id: problem for problem in listed}
@@ -200,13 +200,13 @@ def read_run(path: str | Path) -> Run:
 def _tree(
     path: Path, row: Mapping[str, Any], problems: Mapping[str, Problem], turns: Mapping[str, Turn]
 ) -> Tree:
-    """The tree of a row, its problem and its turns, whose parents must be among them."""
-    lost = next((t for t in turns.values() if t.parent_id is not None and t.parent_id not in turns), None)
+    """The tree of a row, with its problem and its turns. Every parent must be among the turns."""
+    orphan = next((t for t in turns.values() if t.parent_id is not None and t.parent_id not in turns), None)
     if row["problem"] not in problems:
         raise StoreError(f"{path}: the problem {row['problem']!r} of tree {row['tree']!r} is not stored")
-    if lost is not None:
+    if orphan is not None:
         raise StoreError(
-            f"{path}: turn {lost.id!r} of tree {row['tree']!r} names a parent that is not stored"
+            f"{path}: turn {orphan.id!r} of tree {row['tree']!r} names a parent that is not stored"
         )
     if row["final"] is not None and row["final"] not in turns:
         raise StoreError(f"{path}: the answer of tree {row['tree']!r} names a turn that is not stored")
@@ -238,7 +238,7 @@ def _text(value: object, what: str) -> str:
 
 
 def _append(file: IO[str], text: str) -> None:
-    """Write and flush: a killed process loses nothing that was handed to the system."""
+    """Write and flush: if the process is killed, nothing that the system has received is lost."""
     try:
         file.write(text)
         file.flush()
@@ -247,7 +247,7 @@ def _append(file: IO[str], text: str) -> None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is either whole or not there."""
+    """Write a file so that it is either complete or not there."""
     try:
         write_whole(path, text)
     except OSError as error:
@@ -262,7 +262,7 @@ def _open(path: Path, mode: str) -> IO[Any]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """A run's manifest, of which a configuration by name is asked for and nothing else believed."""
+    """A run's manifest. Only its configuration is required; nothing else in it is trusted."""
     try:
         with _open(path, "rb") as file:
             text = file.read(_MOST_MANIFEST + 1)
@@ -270,7 +270,7 @@ def _manifest(path: Path) -> dict[str, Any]:
             raise ValueError(f"it is longer than {_MOST_MANIFEST:,} bytes")
         manifest = json.loads(text)
         if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
-            raise ValueError("it holds no configuration")
+            raise ValueError("it has no configuration")
         check_plain(manifest)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not the manifest of a run: {described(error)}") from error
@@ -278,7 +278,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows of a file and where each ends, in bytes; a torn last line is left out."""
+    """Rows of a file, and the byte at which each ends; an incomplete last line is left out."""
     if not path.exists() and not path.is_symlink():
         return
     end = 0
@@ -297,7 +297,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _recovered_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a file; a torn last line is cut off it, so that the next row starts a line."""
+    """Rows of a file. An incomplete last line is removed from it, so that the next row starts a line."""
     end = 0
     for end, row in _rows(path):  # noqa: B007 (the last end is used below)
         yield row
@@ -308,7 +308,7 @@ def _recovered_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], T]) -> T:
-    """What a row holds, or one sentence that says which row is wrong, and how."""
+    """Read a row; an error names the row and says what is wrong with it."""
     try:
         return reader(row)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -317,7 +317,7 @@ def _read(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any
 
 
 def _versions() -> dict[str, str]:
-    """Versions of what a run's results may depend on."""
+    """Versions of the packages that a run's results may depend on."""
     versions = {"python": platform.python_version()}
     for package in ("mars-env", "numpy", "math-verify", "sympy", "torch", "transformers", "vllm"):
         try:

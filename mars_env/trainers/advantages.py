@@ -1,14 +1,14 @@
 """Advantages: how much better a turn did than those it is compared with. No torch in here.
 
-An *estimator* is any function from groups to advantages by turn; a turn that it leaves out is not
-trained. That is the whole seam: a tree-shaped credit is one more function of this signature.
+An *estimator* is any function from groups to advantages by turn; a turn that it leaves out is not trained.
+To change the credit, write another function of this signature.
 
     Estimator = Callable[[Sequence[Group]], dict[TurnKey, float]]
 
-All estimators here leave out turns whose reward is unknown (None: a fault of the machinery, see
-`mars_env.types.Turn.reward`), then groups with fewer than two known rewards (nothing to compare
-with), then groups whose rewards are all equal (their advantages are zero). `advantage_stats` counts them.
-Groups are told apart by their ids alone; sizes may differ, and positions mean nothing.
+All estimators here leave out turns whose reward is unknown (None: a machinery fault, see
+`mars_env.types.Turn.reward`), then groups with fewer than two known rewards (nothing to compare with), then
+groups whose rewards are all equal (their advantages are zero). `advantage_stats` counts them. Groups are
+distinguished by their ids alone; their sizes may differ, and their order does not matter.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TurnKey = tuple[str, str]
 """A turn's tree and id: unique in a batch of groups."""
 
 Estimator = Callable[[Sequence[Group]], dict[TurnKey, float]]
-"""Groups in, advantages by turn out; turns that are left out are not trained."""
+"""From groups to advantages by turn. Turns that are left out are not trained."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class AdvantageStats:
-    """What became of a batch's turns on their way to advantages.
+    """How many turns of a batch got an advantage, and why the others did not.
 
     Attributes:
         groups: Number of groups.
@@ -57,7 +57,7 @@ class AdvantageStats:
 
 
 def turn_key(turn: Turn) -> TurnKey:
-    """The key that a turn's advantage is found under.
+    """The key of a turn's advantage.
 
     Example:
         >>> turn_key(_example_group("g", [1.0]).turns[0])
@@ -71,13 +71,14 @@ def group_normalised(
 ) -> dict[TurnKey, float]:
     """``(r - mean) / (std + eps)`` within each group.
 
-    Source: GRPO (arXiv 2402.03300, section 4.1.2); MarsRL (arXiv 2511.11373) takes it over groups of one
-    and the same input, MARS2 (arXiv 2602.07848) over all nodes of one tree: the groups say which.
+    Source: GRPO (arXiv 2402.03300, section 4.1.2). MarsRL (arXiv 2511.11373) applies it to groups of outputs
+        for
+    the same input, MARS2 (arXiv 2602.07848) to all nodes of one tree: the groups decide.
 
     Args:
-        groups: What is compared with what.
+        groups: Turns of one group are compared with each other.
         unbiased: Divide the sum of squares by n - 1 (as OpenRLHF, TRL and verl do); False divides by n. The
-            papers do not say. The choice scales a group of 8 by 7%, and small groups by more.
+            papers do not say. The choice changes a group of 8 by 7%, and smaller groups by more.
         eps: Added to the standard deviation.
 
     Returns:
@@ -126,7 +127,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "mean_centred": mean_centred,
     "leave_one_out": leave_one_out,
 }
-"""The estimators that a configuration can name."""
+"""The estimators, by their names in a configuration."""
 
 
 def advantage_stats(groups: Sequence[Group], advantages: Mapping[TurnKey, float]) -> AdvantageStats:
@@ -181,7 +182,7 @@ def overlong_penalty(length: int, max_length: int, buffer: int = 2048) -> float:
     Args:
         length: Sampled tokens.
         max_length: The limit of one completion, in tokens.
-        buffer: Width of the ramp, in tokens; at least 1.
+        buffer: Over how many tokens the penalty grows; at least 1.
 
     Example:
         >>> [overlong_penalty(n, max_length=100, buffer=20) for n in (80, 90, 100, 120)]
@@ -196,7 +197,7 @@ def overlong_penalty(length: int, max_length: int, buffer: int = 2048) -> float:
 def penalise_overlong(groups: Sequence[Group], max_length: int, buffer: int = 2048) -> list[Group]:
     """The same groups with `overlong_penalty` of each turn's longest completion added to its reward.
 
-    Compose it with an estimator: ``lambda groups: group_normalised(penalise_overlong(groups, 8192))``.
+    Combine it with an estimator: ``lambda groups: group_normalised(penalise_overlong(groups, 8192))``.
 
     Example:
         >>> group = _example_group("g", [1.0, None])
@@ -222,7 +223,7 @@ def _within_groups(groups: Sequence[Group], compare: Callable[[Floats], Floats])
 
 
 def _comparable(groups: Sequence[Group]) -> Iterator[tuple[Turn, ...]]:
-    """The known turns of the groups in which a comparison says something."""
+    """The turns with known rewards, of groups whose rewards differ."""
     _refuse_repeats(groups)
     for group in groups:
         turns = known_turns(group)

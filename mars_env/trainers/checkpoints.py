@@ -1,9 +1,9 @@
-"""Checkpoints that a kill at any moment leaves either whole or ignored.
+"""Checkpoints: if the process is killed at any moment, each is either complete or ignored.
 
-A checkpoint is a directory ``step-00000012`` that holds, for each policy, an ordinary Hugging Face checkpoint
-(``<policy>/config.json``, ``model.safetensors``, tokenizer files: load it with transformers or vLLM as it
-is) with ``optimizer.safetensors`` beside it, and ``state.json``: step, settings, versions, and the size of
-every file. It is written under another name, synced to disk, and renamed: a name that is there is whole.
+A checkpoint is a directory ``step-00000012``. For each policy it has an ordinary Hugging Face checkpoint
+(``<policy>/config.json``, ``model.safetensors``, tokenizer files), which transformers and vLLM can load, with
+``optimizer.safetensors`` beside it. ``state.json`` has the step, settings, versions, and the size of every
+file. A checkpoint is written under another name, synced to disk, and then renamed, so it is complete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mars_env.trainers.local import Policy
 
 FORMAT = 1
-"""Version of the layout; another one is refused."""
+"""Version of the layout; other versions are refused."""
 
 _NAME = re.compile(r"step-([0-9]{8})")
 _SCRATCH = ".scratch-"
@@ -39,7 +39,7 @@ _log = logger(__name__)
 def save_checkpoint(
     directory: Path, step: int, settings: Mapping[str, Any], policies: Mapping[str, Policy], keep: int
 ) -> Path:
-    """Write a checkpoint, then drop all but the newest `keep`.
+    """Write a checkpoint, then delete all but the newest `keep`.
 
     Returns:
         Its directory.
@@ -75,17 +75,17 @@ def save_checkpoint(
 
 
 def newest_checkpoint(directory: Path) -> Path | None:
-    """The newest whole checkpoint in a directory; None if there is none. Torn ones are passed over."""
+    """The newest complete checkpoint in a directory; None if there is none. Incomplete ones are skipped."""
     for _, path in _found(directory):
         fault = _fault(path)
         if fault is None:
             return path
-        _log.warning("checkpoint %s is passed over: %s", path.name, fault)
+        _log.warning("checkpoint %s is skipped: %s", path.name, fault)
     return None
 
 
 def checkpoint_step(path: Path) -> int:
-    """The step that a checkpoint's name tells.
+    """The step in a checkpoint's name.
 
     Example:
         >>> checkpoint_step(Path("run/step-00000012"))
@@ -95,10 +95,10 @@ def checkpoint_step(path: Path) -> int:
 
 
 def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[str, Policy]) -> int:
-    """Put a checkpoint's weights, optimiser states and versions into the policies, in place.
+    """Load a checkpoint's weights, optimiser states and versions into the policies, in place.
 
     Returns:
-        The step it was written after.
+        The step after which it was written.
 
     Raises:
         StoreError: It was made with other settings or other policies.
@@ -111,11 +111,11 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
     if differing:
         raise StoreError(
             f"checkpoint {path} was made with other settings ({', '.join(sorted(differing))}): "
-            "give the same ones, or another directory to start anew"
+            "give the same ones, or another directory for a new run"
         )
     if state["policies"].keys() != policies.keys():
         raise StoreError(
-            f"checkpoint {path} holds the policies {', '.join(sorted(state['policies']))}, "
+            f"checkpoint {path} has the policies {', '.join(sorted(state['policies']))}, "
             f"the trainer has {', '.join(sorted(policies))}"
         )
     for name, policy in policies.items():
@@ -159,12 +159,12 @@ _KINDS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def trained_parameters(model: Any) -> dict[str, torch.nn.Parameter]:
-    """The parameters of a model that take gradients, in the optimiser's order; tied ones once."""
+    """The parameters that require gradients, in the optimiser's order; tied ones once."""
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
 def _found(directory: Path) -> list[tuple[int, Path]]:
-    """All checkpoints in a directory, whole or not, newest first."""
+    """All checkpoints in a directory, complete or not, newest first."""
     if not directory.is_dir():
         return []
     matches = [(_NAME.fullmatch(path.name), path) for path in directory.iterdir()]
@@ -172,11 +172,11 @@ def _found(directory: Path) -> list[tuple[int, Path]]:
 
 
 def _fault(path: Path) -> str | None:
-    """Why a checkpoint is not whole; None if it is."""
+    """Why a checkpoint is not complete; None if it is."""
     try:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         sizes = dict(state["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:  # torn or foreign: anything may be wrong
+    except (OSError, ValueError, KeyError, TypeError) as error:  # incomplete or foreign
         return f"state.json cannot be read ({type(error).__name__})"
     for name, size in sizes.items():
         file = path / name
@@ -186,7 +186,7 @@ def _fault(path: Path) -> str | None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint so that a kill half-way leaves nothing that looks like one."""
+    """Remove a checkpoint; if the process is killed meanwhile, nothing is left that looks like one."""
     scratch = path.with_name(_SCRATCH + "old-" + path.name)
     path.rename(scratch)
     shutil.rmtree(scratch)
@@ -194,7 +194,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Keep transformers' bars for reading and writing weights out of the training's own output."""
+    """Hide transformers' progress bars for reading and writing weights."""
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
     try:

@@ -16,33 +16,33 @@ class Overlong(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     limit: int = Field(ge=1)
-    """Most tokens of one completion: the agents' own ``Sampling.max_tokens``. There the penalty is -1."""
+    """Most tokens of one completion: the agents' ``Sampling.max_tokens``. At the limit the penalty is -1."""
     buffer: int = Field(default=2048, ge=1)
-    """Over so many tokens before the limit it grows from 0 to -1. MARS2: 2048."""
+    """Over this many tokens before the limit it grows from 0 to -1. MARS2: 2048."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Overlong:
         if self.buffer > self.limit:
-            raise ValueError("an overlong buffer beyond the limit would penalise every completion")
+            raise ValueError("an overlong buffer longer than the limit would penalise every completion")
         return self
 
 
 class TreeCredit(BaseModel):
-    """A node's reward against those of its parent and siblings: `mars_env.trainers.tree_credit`."""
+    """A node's reward relative to those of its parent and siblings: `mars_env.trainers.tree_credit`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sibling_weight: float = Field(default=0.5, ge=0, le=1)
-    """Share of the siblings in the baseline; the rest is the parent's. MARS2's public code: 0.5."""
+    """Weight of the siblings in the baseline; the parent has the rest. MARS2's public code: 0.5."""
     strength: float = Field(default=0.5, ge=0)
     """How far a reward is moved away from its baseline. MARS2's public code: 0.5."""
 
 
 class TrainConfig(BaseModel):
-    """How turns become updates. How turns are made (temperature, group size) belongs to the rollout.
+    """How turns become updates. How turns are sampled (temperature, group size) belongs to the rollout.
 
-    The defaults are those of MarsRL (arXiv 2511.11373) where the paper gives a number, and the field's usual
-    ones elsewhere. MarsRL samples at temperature 0.85 in groups of 8, 128 problems a step; the trainer reads
+    The defaults are those of MarsRL (arXiv 2511.11373) if the paper gives a number, and otherwise the usual
+    ones. MarsRL samples at temperature 0.85 in groups of 8, 128 problems a step; the trainer reads
     the temperature from each completion and the groups from the batch, so neither is set here.
 
     Example:
@@ -55,10 +55,10 @@ class TrainConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = 0
-    """Of the order of minibatches. Rollouts have their own."""
+    """Seed of the order of minibatches. Rollouts have their own."""
 
     train_roles: tuple[str, ...] | None = None
-    """Only turns of these roles enter the loss, e.g. ``("solver",)``; None means all."""
+    """Only turns of these roles enter the loss, e.g. ``("solver",)``; None: all."""
 
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
     """An estimator of `mars_env.trainers.advantages`. MarsRL and MARS2: group_normalised."""
@@ -67,47 +67,47 @@ class TrainConfig(BaseModel):
     """Shapes the rewards along the tree before advantages are computed; None turns it off."""
 
     overlong: Overlong | None = None
-    """Adds a penalty to the rewards of turns that come near their limit; None turns it off."""
+    """Adds a penalty to the rewards of turns close to their limit; None turns it off."""
 
     learning_rate: float = Field(default=1e-6, ge=0)
-    """Of AdamW, reached after the warm-up and constant after it. MarsRL: 1e-6. A miniature wants 1e-4 up."""
+    """Learning rate of AdamW, constant after the warm-up. MarsRL: 1e-6. A miniature needs 1e-4 or more."""
 
     warmup_updates: int = Field(default=0, ge=0)
-    """Over so many optimiser updates the learning rate grows linearly from 0 to its full value."""
+    """Number of optimiser updates over which the learning rate grows linearly from 0 to its full value."""
 
     betas: tuple[float, float] = (0.9, 0.999)
-    """Of AdamW. Not in the papers; torch's default."""
+    """Betas of AdamW. Not in the papers; torch's default."""
 
     weight_decay: float = Field(default=0.0, ge=0)
-    """Of AdamW. Not in the papers."""
+    """Weight decay of AdamW. Not in the papers."""
 
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients of one update are scaled down to this Euclidean norm. Not in the papers; the usual value."""
 
     epochs: int = Field(default=1, ge=1)
-    """How often a batch of turns is gone through."""
+    """Passes over each batch of turns."""
 
     minibatches: int = Field(default=1, ge=1)
-    """Into how many updates one epoch is cut, at random. 1 x 1 is exactly on-policy: all ratios are 1."""
+    """Updates in one epoch, of random parts of the batch. 1 x 1 is exactly on-policy: all ratios are 1."""
 
     token_budget: int = Field(default=32_768, ge=1)
     """Most tokens, padding included, in one forward pass; gradients are accumulated over these micro-batches.
 
-    Sets memory and speed only, not the result (beyond the rounding of sums). Logits take 4 x vocabulary bytes
-    a sampled token, several times over: for a vocabulary of 150,000 start at 4,096.
+    This affects only memory and speed, not the result (apart from rounding). Logits take 4 x vocabulary bytes
+    per sampled token, several times over: for a vocabulary of 150,000 start at 4,096.
     """
 
     autocast: bool = False
-    """Compute in bfloat16 where torch's autocast does; weights, gradients and optimiser stay float32."""
+    """Compute in bfloat16 as torch's autocast does; weights, gradients and optimiser stay float32."""
 
     ratio: Literal["token", "sequence"] = "token"
-    """Importance ratio by token (GRPO, MarsRL) or by completion (GSPO, MARS2)."""
+    """Importance ratio for each token (GRPO, MarsRL) or for each completion (GSPO, MARS2)."""
 
     clip_low: float = Field(default=0.2, ge=0, le=1)
-    """How far a ratio may fall below 1. PPO's and GRPO's; GSPO wants 3e-4."""
+    """How far a ratio may fall below 1. The default is that of PPO and GRPO; GSPO: 3e-4."""
 
     clip_high: float = Field(default=0.2, ge=0)
-    """How far a ratio may rise above 1. DAPO: 0.28; GSPO wants 4e-4."""
+    """How far a ratio may rise above 1. DAPO: 0.28; GSPO: 4e-4."""
 
     aggregation: Literal["token-mean", "sequence-mean", "sequence-sum"] = "token-mean"
     """See `mars_env.trainers.losses.row_weights`."""
@@ -117,21 +117,20 @@ class TrainConfig(BaseModel):
 
     old_logprobs: Literal["trainer", "rollout"] | None = None
     """Whose log-probabilities are the ratio's denominator: the trainer's, computed before the first update
-    (free where there is one update a step), or those that the rollout recorded. None follows the samples, see
-    `denominator`."""
+    (free if a step has one update), or those that the rollout recorded. None: see `denominator`."""
 
     tis_cap: float | None = Field(default=None, gt=0)
     """Cap of the importance weight between trainer and rollout engine; None turns it off. MARS2: 2."""
 
     tis_veto: float | None = Field(default=1e-4, ge=0)
-    """Below this ratio of one token the whole completion gets weight 0 (if `tis_cap` is set). MARS2: 1e-4."""
+    """If a token's ratio is below this, its completion gets weight 0 (needs `tis_cap`). MARS2: 1e-4."""
 
     dmmpt_threshold: float | None = Field(default=None, gt=0, le=1)
-    """Tokens of positive advantage at least this probable are left out of the policy loss; None turns it off.
-    MarsRL's threshold is not public, and this is our reading of it: `mars_env.trainers.losses.mastered`."""
+    """Tokens of positive advantage that are at least this probable are left out of the policy loss; None
+    turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`."""
 
     kl_coefficient: float = Field(default=0.0, ge=0)
-    """Weight of the k3 term against `Policy.reference`; 0 needs no reference. MarsRL has the term but
+    """Weight of the k3 term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
     gives no number; MARS2: 1e-3."""
 
     @model_validator(mode="after")
@@ -145,10 +144,10 @@ class TrainConfig(BaseModel):
         return self
 
     def denominator(self, max_staleness: int) -> Literal["trainer", "rollout"]:
-        """Whose log-probabilities the ratio is taken to, for samples at most so many versions old.
+        """Whose log-probabilities are the ratio's denominator, for samples at most this many versions old.
 
-        Fresh samples need only the trainer's. Stale ones need a correction: the ratio to the policy that
-        sampled them, unless `tis_cap` weighs them already.
+        Fresh samples need only the trainer's. Stale samples need a correction: the ratio to the policy that
+        sampled them, unless `tis_cap` weights them already.
 
         Example:
             >>> TrainConfig().denominator(0), TrainConfig().denominator(1)

@@ -11,9 +11,10 @@ from mars_env.types import Group
 
 
 def estimator_of(config: TrainConfig) -> Estimator:
-    """Tree-shaped credit and overlong penalty, where they are set, and then the estimator that is named.
+    """Tree-shaped credit and overlong penalty, if they are set, followed by the named estimator.
 
-    In this order: credit compares what turns have achieved, so a parent's length is not its child's baseline.
+    The order matters: credit compares what turns have achieved, and a parent's length must not affect its
+    child's baseline.
 
     Example:
         >>> from mars_env.trainers.config import TreeCredit

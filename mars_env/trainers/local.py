@@ -1,7 +1,7 @@
 """The local trainer: MarsRL on one device, from groups of turns to updated weights.
 
-Read it from top to bottom: `Policy` is what is trained, `LocalTrainer.step` is one update of all policies on
-given groups, and the functions at the end do one update. The loop around it is in `loop`, the mathematics in
+Read it from top to bottom: `Policy` is what is trained, `LocalTrainer.step` updates all policies on given
+groups, and the functions at the end do one update. The loop around it is in `loop`, the mathematics in
 `advantages` and `losses`, padding in `batches`.
 """
 
@@ -39,7 +39,7 @@ try:
         save_checkpoint,
         trained_parameters,
     )
-except ImportError as error:  # the rest of mars_env works without torch
+except ImportError as error:  # the other packages of mars_env work without torch
     raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
 log = logger(__name__)
@@ -50,16 +50,16 @@ class Policy:
     """Weights that are trained, and their optimiser. Turns name it in `Turn.policy`.
 
     Args:
-        model: A causal language model of transformers, float32, on the device that it is trained on. It may
-            be the very module that an `HFModel` samples from.
-        tokenizer: Its tokenizer, saved in checkpoints with it.
-        reference: A frozen model for the KL term (`TrainConfig.kl_coefficient`). A resumed run must be given
-            the same one.
+        model: A causal language model of transformers, float32, on the device where it is trained. It may be
+            the same module from which an `HFModel` samples.
+        tokenizer: Its tokenizer, which is saved in its checkpoints.
+        reference: A frozen model for the KL term (`TrainConfig.kl_coefficient`). A resumed run needs the same
+            one.
 
     Attributes:
         version: Number of steps that have changed the weights.
         updates: Number of optimiser updates.
-        optimiser: Made by the trainer.
+        optimiser: Created by the trainer.
     """
 
     model: Any
@@ -71,24 +71,24 @@ class Policy:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         device: torch.device = next(self.model.parameters()).device
         return device
 
 
 class LocalTrainer:
-    """Trains one policy shared by all roles, or one for each, on one device.
+    """Trains one policy that all roles share, or one for each role, on one device.
 
     Args:
-        policies: By the name that turns carry in `Turn.policy`.
+        policies: By the names in `Turn.policy`.
         config: The settings.
-        estimator: Another advantage estimator than the one that the settings name.
-        run: What else the run depends on, as plain data (the rollout's settings, say): kept in checkpoints,
-            and one of other values is refused.
-        max_staleness: How many versions old the samples may be: `TrainConfig.denominator` follows it.
+        estimator: Replaces the advantage estimator that the settings name.
+        run: What else the run depends on, as plain data (such as the rollout's settings). It is stored in
+            checkpoints; a checkpoint with other values is refused.
+        max_staleness: How many versions old the samples may be; see `TrainConfig.denominator`.
 
     Raises:
-        ConfigError: A policy cannot be trained as it is; the message says why.
+        ConfigError: A policy cannot be trained; the message says why.
 
     Attributes:
         steps: Number of steps done.
@@ -133,10 +133,10 @@ class LocalTrainer:
     def step(self, groups: Sequence[Group]) -> StepMetrics:
         """Update all policies on the groups of one rollout.
 
-        Nothing here depends on where the groups come from, nor on their order.
+        The result depends neither on where the groups come from nor on their order.
 
         Raises:
-            ConfigError: A turn that would be trained cannot be: no token ids, an unknown policy ...
+            ConfigError: A turn to be trained has no token ids, an unknown policy ...
             MarsError: A gradient is not finite. The weights are as they were before that update.
         """
         began = time.perf_counter()
@@ -169,7 +169,7 @@ class LocalTrainer:
         return save_checkpoint(Path(directory), self.steps, self._settings, self.policies, keep)
 
     def resume(self, directory: str | Path) -> bool:
-        """Load the newest whole checkpoint of a directory; False if there is none ahead of this trainer.
+        """Load the newest complete checkpoint of a directory; False if there is none ahead of this trainer.
 
         Raises:
             StoreError: It was made with other settings or policies.
@@ -182,12 +182,12 @@ class LocalTrainer:
 
 
 def _refuse_unfit(name: str, policy: Policy, config: TrainConfig) -> None:
-    """Refuse a policy that would train wrongly rather than fail."""
+    """Refuse a policy that would be trained wrongly without an error."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ConfigError(f"policy {name!r}: a name may hold letters, digits and _.- (it names a directory)")
     trained = trained_parameters(policy.model)
     if not trained or any(p.dtype != torch.float32 for p in trained.values()):
-        # In 16 bits an update of 1e-6 is lost in rounding.
+        # In 16 bits rounding would lose an update of 1e-6.
         raise ConfigError(
             f"policy {name!r}: its weights must be float32 and take gradients; load it with .float()"
         )
@@ -199,8 +199,8 @@ def _refuse_unfit(name: str, policy: Policy, config: TrainConfig) -> None:
     probe = torch.arange(min(16, vocabulary), device=policy.device).unsqueeze(0)
     with torch.no_grad():
         direct = policy.model(input_ids=probe, use_cache=False).logits
-        ours = policy.model.get_output_embeddings()(_hidden(policy.model, probe))
-    if not torch.allclose(direct, ours, rtol=1e-4, atol=1e-4):
+        computed = policy.model.get_output_embeddings()(_hidden(policy.model, probe))
+    if not torch.allclose(direct, computed, rtol=1e-4, atol=1e-4):
         raise ConfigError(
             f"policy {name!r}: its logits are not its output embedding alone (soft-capped, scaled?)"
         )
@@ -247,7 +247,7 @@ def _descend(policy: Policy, batch: Batch, config: TrainConfig, sums: list[dict[
     parameters = trained_parameters(policy.model).values()
     norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
     if not torch.isfinite(norm):
-        raise MarsError("a gradient is not finite: lower the learning rate, or look at the rollout's figures")
+        raise MarsError("a gradient is not finite: lower the learning rate, or check the rollout's figures")
     for group in policy.optimiser.param_groups:
         group["lr"] = _learning_rate(policy.updates, config)
     policy.optimiser.step()
@@ -307,7 +307,7 @@ def _forward(model: Any, batch: Batch, config: TrainConfig) -> tuple[Tensor, Ten
 
 
 def _hidden(model: Any, ids: Tensor) -> Tensor:
-    """Last hidden states [S, L, D]; no attention mask, since padding on the right is never looked back at."""
+    """Last hidden states [S, L, D]. No mask is needed: padding is on the right, so no token attends to it."""
     hidden: Tensor = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
     return hidden
 
@@ -335,7 +335,7 @@ def _learning_rate(updates: int, config: TrainConfig) -> float:
 
 
 def _figures(sums: Sequence[Mapping[str, Tensor]], norms: Sequence[Tensor]) -> dict[str, float]:
-    """Means over tokens of what the micro-batches summed up: one transfer from the device for all."""
+    """Means over tokens, from the sums of the micro-batches, with one transfer from the device."""
     names = list(sums[0])
     table = torch.stack([torch.stack([row[name].float() for name in names]) for row in sums]).cpu().double()
     total = dict(zip(names, table.sum(0).tolist(), strict=True))

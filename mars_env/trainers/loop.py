@@ -1,11 +1,11 @@
-"""The training loop: play, update, tell the models. One for all algorithms; read it from top to bottom.
+"""The training loop: play, update, refresh the models. All algorithms share it; read it from top to bottom.
 
     problems ──> rollouts ──> groups, so many versions old ──> LocalTrainer.step ──> new weights
                     ^                                                                    │
                     └───────────────────────────── refresh ──────────────────────────────┘
 
-`train` puts a run together, `fit` is the loop, `rollouts` is where its groups come from: MarsRL's groups of
-one input or MARS2's trees, one step after the other or ahead of the trainer, as `RunSettings` says.
+`train` assembles a run, `fit` is the loop, and `rollouts` makes its groups: MarsRL's groups of outputs for
+one input or MARS2's trees, in step with the trainer or ahead of it, as `RunSettings` says.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from mars_env.envs import Game, grouped
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
 from mars_env.files import write_whole
+from mars_env.loggers import Logger
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs
 from mars_env.rollout.pipeline import pipeline
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
-from mars_env.trainers.in_step import graded_in_step
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.metrics import Logger, StepMetrics
+from mars_env.trainers.lockstep import graded_in_lockstep
+from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Refresh, Team
 from mars_env.types import Agent, Sampling
 
 Batches = Callable[[int], AsyncGenerator[UpdateBatch]]
-"""What to train, update by update, given the number of updates done before."""
+"""Makes the batches of all further updates, from the number of updates done before."""
 
 LEDGER = "trained.jsonl"
-"""Beside the checkpoints: which groups each update has trained, so that none is trained twice."""
+"""A file beside the checkpoints: which groups each update has trained, so that none is trained twice."""
 
 
 async def train(
@@ -58,26 +59,26 @@ async def train(
     """Train a team until `settings.steps` updates are done.
 
     With ``pipeline.max_staleness=0`` rollouts and updates alternate, and on a CPU a run that was killed and
-    continued ends in bitwise the same weights as one that was not. With more, the rollouts of later steps go
-    on during an update: every turn tells the versions that sampled it, none is trained that is older than the
-    bound, none is trained twice, and what had to be dropped is counted.
+    resumed ends with bitwise the same weights as an uninterrupted one. With a higher value, rollouts of later
+    steps continue during an update. Every turn records the versions that sampled it; no turn is trained that
+    is older than the bound, none is trained twice, and dropped turns are counted.
 
     Args:
         game: The environment's game: ``make("...", schedule="training").game``.
         team: Who plays and what is trained (`mars_env.trainers.make_team`).
         problems: Training problems.
         settings: Everything else: `MARSRL`, `MARS2`, or your own.
-        directory: Of checkpoints of all policies. The same call continues from the newest one. What was under
-            way when the run was stopped is played again, by the policy of the checkpoint.
+        directory: For checkpoints of all policies. The same call continues from the newest one. Trees that
+            were under way when the run stopped are played again, by the policy of the checkpoint.
         checkpoint_every: Updates between two checkpoints; the last update always gets one.
-        loggers: Take the figures of every update.
+        loggers: Get the figures of every update.
 
     Returns:
-        The figures of the updates that this call did.
+        The figures of the updates that this call made.
 
     Raises:
-        ConfigError: Team, game and settings do not fit each other, a role that is trained has no reward, or
-            an agent can be given prompts that leave less room than its limit in the model's context.
+        ConfigError: Team, game and settings do not fit together, a role that is trained has no reward, or an
+            agent can get prompts that leave less room than its limit in the model's context.
     """
     _refuse_unfit(game, team, settings)
     await require_room(game.rules, team.agents, problems)
@@ -112,24 +113,24 @@ async def fit(
     checkpoint_every: int = 10,
     loggers: Sequence[Logger] = (),
 ) -> list[StepMetrics]:
-    """The loop: wait for a batch, update, tell the models, log, save, until `steps` updates are done in all.
+    """The loop: wait for a batch, update, refresh the models, log, save, until `steps` updates are done.
 
-    With a directory, the newest whole checkpoint in it is loaded first, if it is ahead of the trainer.
-    The update and a sync `refresh` run in a thread, so rollouts can go on meanwhile.
+    With a directory, the newest complete checkpoint in it is loaded first, if it is ahead of the trainer. The
+    update and a synchronous `refresh` run in a thread, so rollouts can continue meanwhile.
 
     Args:
         trainer: What is trained.
-        batches: What on; `rollouts`, or an async generator of your own.
-        steps: Counted from the start, earlier runs included.
+        batches: Makes the batches: `rollouts`, or an async generator of your own.
+        steps: Updates in all, those of earlier runs included.
         refresh: Called before the first batch is asked for and after every update.
-        directory: Of checkpoints; None keeps none.
-        checkpoint_every: Updates between two; the last one always gets one.
-        loggers: Take the figures of every update: the trainer's, ``seconds/waited`` (for the batch), and
+        directory: For checkpoints; None: none are written.
+        checkpoint_every: Updates between two checkpoints; the last update always gets one.
+        loggers: Get the figures of every update: the trainer's, ``seconds/waited`` (for the batch), and
             ``pipeline/age`` (mean of its groups, in versions), ``pipeline/oldest`` and ``pipeline/dropped``
             (turns).
 
     Returns:
-        The figures of the updates that this call did; fewer than asked for only if the batches end.
+        The figures of the updates that this call made; fewer than asked for only if the batches end.
     """
     if directory is not None:
         trainer.resume(directory)
@@ -137,7 +138,7 @@ async def fit(
     try:
         for logger in loggers:
             logger.start(trainer.steps)
-        await _tell(refresh, trainer.policies)
+        await _refresh(refresh, trainer.policies)
         if trainer.steps >= steps:
             return history
         async with aclosing(batches(trainer.steps)) as due:
@@ -145,7 +146,7 @@ async def fit(
             async for batch in due:
                 waited = time.perf_counter() - began
                 metrics = await asyncio.to_thread(trainer.step, batch.groups)
-                await _tell(refresh, trainer.policies)
+                await _refresh(refresh, trainer.policies)
                 history.append(metrics)
                 for logger in loggers:
                     logger.log(metrics.step, {**_figures(batch, waited), **metrics.flat()})
@@ -170,20 +171,20 @@ async def rollouts(
     done: int = 0,
     directory: str | Path | None = None,
 ) -> AsyncGenerator[UpdateBatch]:
-    """Play, and yield what the next update trains.
+    """Play trees, and yield what each update trains.
 
     Args:
         game: What is played.
         team: Who plays.
         problems: Training problems; those of a step follow from the seed and its number alone.
-        settings: How groups are made, and how far they may be ahead.
+        settings: How groups are formed, and how far rollouts may run ahead.
         done: Updates that are done already.
-        directory: Where `LEDGER` keeps what was trained.
+        directory: Where `LEDGER` records what was trained.
     """
     if settings.rollouts is not None:
         game = replace(game, grower=grouped(settings.rollouts))
     if not settings.pipeline.max_staleness:
-        game = graded_in_step(game)
+        game = graded_in_lockstep(game)
     policies, trained = team.policies, _Ledger.of(directory, done)
     batches = pipeline(
         game,
@@ -199,24 +200,24 @@ async def rollouts(
     async with aclosing(batches) as due:
         async for batch in due:
             _refuse_unrewarded(game, batch, team, settings)
-            trained.note(batch)  # before its checkpoint is written; a line without one is cut off again
+            trained.note(batch)  # before its checkpoint; without a checkpoint the line is removed again
             yield batch
 
 
 def _steps(
     problems: ProblemSet, settings: RunSettings, done: int, trees: frozenset[str]
 ) -> Iterator[list[Job]]:
-    """The jobs that are left: whole steps where an update trains one, else all trees not wholly trained."""
+    """The remaining jobs: whole steps if an update trains a step, otherwise all trees not wholly trained."""
     by_step = settings.pipeline.groups_per_update is None
     for step in range(done, settings.steps) if by_step else itertools.count():
         jobs = step_jobs(
             problems, step=step, problems_per_step=settings.problems_per_step, seed=settings.seed
         )
-        yield [job for job in jobs if job.tree not in trees]
+        yield [job for job in jobs if job.tree_id not in trees]
 
 
-async def _tell(refresh: Refresh | None, policies: Mapping[str, Policy]) -> None:
-    """Refresh in a thread: an in-process engine may have to finish a batch first."""
+async def _refresh(refresh: Refresh | None, policies: Mapping[str, Policy]) -> None:
+    """Refresh the models in a thread, since an in-process engine may have to finish a batch first."""
     if refresh is not None:
         await maybe_await(await asyncio.to_thread(refresh, policies))
 
@@ -231,7 +232,7 @@ def _figures(batch: UpdateBatch, waited: float) -> dict[str, float]:
 
 
 def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
-    """Refuse what would train something else than the settings say."""
+    """Refuse a run that would train something other than the settings say."""
     if settings.rollouts is not None and game.visibility is not None and game.visibility.searched:
         raise ConfigError(
             "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
@@ -251,7 +252,7 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
             # An update in the middle of a sample would be neither the old policy nor the new one.
             raise ConfigError(
                 f"{name} samples from the weights that are trained meanwhile: give its model a "
-                "copy of them, and a `refresh` that brings it up to date; or set max_staleness to 0"
+                "copy of them, and a `refresh` that updates it; or set max_staleness to 0"
             )
         if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
             raise ConfigError(
@@ -261,7 +262,7 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
 
 
 def _models_of(agent: Agent) -> list[object]:
-    """The model that an agent samples from, and those inside of it."""
+    """The model that an agent samples from, and those inside it."""
     found: list[object] = []
     inner: object = agent
     while (inner := getattr(inner, "model", None) or getattr(inner, "_model", None)) is not None:
@@ -270,13 +271,13 @@ def _models_of(agent: Agent) -> list[object]:
 
 
 def _refuse_unrewarded(game: Game, batch: UpdateBatch, team: Team, settings: RunSettings) -> None:
-    """Refuse to train a role that can get no reward: its turns would be left out without a word."""
+    """Refuse to train a role that can get no reward: its turns would silently be left out."""
     roles = settings.train.train_roles
     if game.team_reward is not None:
         return
     for turn in (turn for group in batch.groups for turn in group.turns):
         trained = turn.policy in team.policies and (roles is None or turn.role in roles)
-        graded = turn.grade is not None or turn.action.interrupted  # what the context cut is not graded
+        graded = turn.grade is not None or turn.action.interrupted  # a turn that was cut off is not graded
         if trained and turn.role not in game.rewards and not graded:
             raise ConfigError(
                 f"the role {turn.role!r} is trained, but nothing rewards it: give it a reward "
@@ -286,7 +287,7 @@ def _refuse_unrewarded(game: Game, batch: UpdateBatch, team: Team, settings: Run
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """What has been trained, on disk: a line an update."""
+    """What has been trained, on disk: one line for each update."""
 
     path: Path | None
     groups: frozenset[str] = field(default_factory=frozenset)
@@ -294,7 +295,7 @@ class _Ledger:
 
     @classmethod
     def of(cls, directory: str | Path | None, steps: int) -> _Ledger:
-        """What the first `steps` updates trained; later lines are cut off, for their weights are lost."""
+        """What the first `steps` updates trained. Later lines are removed, since their weights are lost."""
         if directory is None:
             return cls(None)
         path, kept = Path(directory) / LEDGER, ""
@@ -312,13 +313,13 @@ class _Ledger:
         return cls(path, frozenset(groups), frozenset(trees))
 
     def note(self, batch: UpdateBatch) -> None:
-        """Keep what the next update trains."""
+        """Record what the next update trains."""
         if self.path is None:
             return
         row = {
             "step": batch.version + 1,
             "groups": [group.id for group in batch.groups],
-            "trees": batch.trees,
+            "trees": batch.trained_tree_ids,
         }
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -327,9 +328,9 @@ class _Ledger:
 
 
 def _row(line: str) -> dict[str, Any] | None:
-    """A line of the ledger; None if a kill has torn it."""
+    """A line of the ledger; None if it is incomplete because the process was killed."""
     try:
         row = json.loads(line)
-    except ValueError:  # its update came after the newest checkpoint, or it would be whole
+    except ValueError:  # then its update came after the newest checkpoint
         return None
     return row if isinstance(row, dict) else None

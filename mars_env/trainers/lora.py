@@ -1,11 +1,11 @@
-"""LoRA adapters: several policies on one base model, for the memory of little more than one.
+"""LoRA adapters: several policies on one base model, in little more memory than one.
 
     adapters = add_adapters(model, ["solver", "verifier"])
     policies = {name: Policy(a, tokenizer, reference=a.base) for name, a in adapters.items()}
     models = {name: HFModel((a, tokenizer), name=name) for name, a in adapters.items()}
 
-Each `Adapter` stands where a transformers model of its own would stand; the base stays frozen. The layers are
-those of peft (https://github.com/huggingface/peft), and so is the format that is saved.
+Each `Adapter` is used like a transformers model of its own; the base stays frozen. The layers and the file
+format are those of peft (https://github.com/huggingface/peft).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ try:
     import safetensors.torch
     import torch
     from torch import Tensor
-except ImportError as error:  # the rest of mars_env works without them
+except ImportError as error:  # the other packages of mars_env work without them
     raise MissingExtra("LoRA adapters need torch and peft: pip install 'mars-env[hf,lora]'") from error
 
 WEIGHTS = "adapter_model.safetensors"
-"""Name of the file of weights, as peft and vLLM look for it."""
+"""Name of the weights' file, as peft and vLLM expect it."""
 
 
 class LoRASettings(BaseModel):
-    """Size and place of adapters. No dropout: it would make the first importance ratio differ from 1.
+    """Size and targets of adapters. No dropout: it would make the first importance ratio differ from 1.
 
     Source: LoRA (arXiv 2106.09685). Neither MarsRL nor MARS2 trains adapters; the values are the usual ones.
     """
@@ -47,7 +47,7 @@ class LoRASettings(BaseModel):
     alpha: int = Field(default=32, ge=1)
     """The update is scaled by alpha / rank."""
     targets: tuple[str, ...] | None = None
-    """Last parts of names of linear layers, ``("q_proj", "v_proj")`` say; None means all but the output."""
+    """Last parts of names of linear layers, e.g. ``("q_proj", "v_proj")``; None: all but the output layer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,20 +58,20 @@ class _Shared:
     peft: Any
     layers: tuple[Any, ...]
     active: str | None = ""
-    """None is the base alone; at first it is not known."""
+    """Name of the active adapter; None: the base alone; empty: not known yet."""
 
 
 class Adapter:
-    """One adapter on a base model that others share; takes a model's place in `Policy` and in `HFModel`.
+    """One adapter on a base model that others share; it replaces a model in `Policy` and in `HFModel`.
 
-    Each forward pass holds the lock of the engines in this process and switches the adapter on first, so that
-    several agents may sample from one base at once. `parameters` and `state_dict` are the adapter's alone;
-    whatever else is asked of it (``config``, ``dtype``, ``eval`` ...) is the base's.
+    Each forward pass holds the lock of this process's engines and first activates the adapter, so several
+    agents can sample from one base at the same time. `parameters` and `state_dict` are those of the adapter
+    alone; all other attributes (``config``, ``dtype``, ``eval`` ...) are those of the base.
 
-    Made by `add_adapters`.
+    `add_adapters` makes them.
 
     Attributes:
-        name: The adapter's name; None is the base alone.
+        name: The adapter's name; None: the base alone.
     """
 
     def __init__(self, shared: _Shared, name: str | None) -> None:
@@ -82,7 +82,7 @@ class Adapter:
         return f"Adapter({self.name!r})"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # also what copy and pickle ask for before there is anything
+        if name.startswith("_"):  # copy and pickle ask for such names before __init__ has run
             raise AttributeError(name)
         return getattr(self._shared.base, name)
 
@@ -100,7 +100,7 @@ class Adapter:
         return partial(self._run, self._shared.base.get_decoder())
 
     def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """The adapter's weights, named as in its file; those of the base if this is the base."""
+        """The adapter's weights, named as in its file; or those of the base if this is the base."""
         if self.name is None:
             yield from self._shared.base.named_parameters()
             return
@@ -122,7 +122,7 @@ class Adapter:
         """Replace the adapter's weights in place.
 
         Raises:
-            ConfigError: The state is of another base, rank or set of layers.
+            ConfigError: The weights belong to another base, rank or set of layers.
         """
         own = dict(self.named_parameters())
         if own.keys() != state.keys() or any(own[name].shape != value.shape for name, value in state.items()):
@@ -142,7 +142,7 @@ class Adapter:
         safetensors.torch.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
 
     def load_pretrained(self, directory: str | Path) -> None:
-        """Read back what `save_pretrained` wrote, in place.
+        """Load what `save_pretrained` wrote, in place.
 
         Raises:
             StoreError: There is no such file.
@@ -163,34 +163,34 @@ class Adapter:
             return
         names = [] if self.name is None else [self.name]
         for layer in self._shared.layers:
-            # Not peft's set_adapter, which freezes the others: one of them may be in its backward pass.
+            # Not peft's set_adapter: it freezes the other adapters, one of which may be in its backward pass.
             layer._active_adapter = names
         if self._shared.layers[0].active_adapters != names:
-            raise MarsError("adapters cannot be switched with this version of peft: install one before it")
+            raise MarsError("adapters cannot be switched with this version of peft: install an earlier one")
         self._shared.active = self.name
 
 
 def add_adapters(
     model: Any, names: Sequence[str], settings: LoRASettings | None = None, *, seed: int = 0
 ) -> dict[str, Adapter]:
-    """Put LoRA adapters on a model, which they freeze and share.
+    """Put LoRA adapters on a model, which is frozen and shared.
 
-    At first all of them compute what the base does. One half of each starts at random values, which derive
-    from the seed and the adapter's name.
+    At first every adapter computes what the base does. One of its two matrices starts at random values, which
+    depend on the seed and the adapter's name.
 
     Args:
         model: A causal language model of transformers, in any floating type. Its layers are changed in place,
             so use it through the adapters from then on.
         names: One for each policy, e.g. the roles.
-        settings: Size and place.
-        seed: Of the initial values.
+        settings: Size and targets.
+        seed: Seed of the initial values.
 
     Returns:
         The adapters, by name.
 
     Raises:
-        ConfigError: A name is unfit or given twice, the targets are not linear layers of the model, or it has
-            adapters already.
+        ConfigError: A name is not allowed or given twice, the targets are not linear layers of the model, or
+            the model has adapters already.
         MissingExtra: peft is not installed.
     """
     try:
@@ -235,5 +235,5 @@ def add_adapters(
     adapters = {name: Adapter(shared, name) for name in names}
     for adapter in adapters.values():
         for parameter in adapter.parameters():
-            parameter.requires_grad_(True)  # peft leaves it to the first one alone
+            parameter.requires_grad_(True)  # peft sets it for the first adapter only
     return adapters

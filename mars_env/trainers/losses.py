@@ -1,10 +1,10 @@
 """Policy-gradient losses as pure functions on tensors of per-token values.
 
 Shapes: S completions (rows), T tokens of the longest one, V tokens of the vocabulary, N any number of tokens.
-Per-token values are [S, T] with a boolean mask [S, T] that is True on sampled tokens; what stands under a
-False is ignored, but must be finite. All logarithms are natural. A *sequence* here is one completion.
+Per-token values are [S, T] with a boolean mask [S, T] that is True on sampled tokens; other values are
+ignored, but must be finite. All logarithms are natural. A *sequence* here is one completion.
 
-The parts multiply together; `mars_env.trainers.local` puts them so:
+`mars_env.trainers.local` combines the parts like this:
 
     ratio = token_ratio(logp, logp_old)                      # or sequence_ratio (GSPO)
     loss = clipped_loss(ratio, advantages)                   # GRPO, PPO
@@ -28,10 +28,10 @@ Aggregation = Literal["token-mean", "sequence-mean", "sequence-sum"]
 
 
 def action_logprobs(logits: Tensor, tokens: Tensor, temperatures: Tensor) -> Tensor:
-    """Log-probabilities of chosen tokens under the distribution that they were sampled from.
+    """Log-probabilities of chosen tokens under the distribution from which they were sampled.
 
     A model that samples at temperature T draws from softmax(logits / T), and records log-probabilities of
-    that; dividing by the same T here is what makes the first on-policy ratio 1.
+    that distribution. Dividing by the same T here makes the first on-policy ratio 1.
 
     Args:
         logits: [N, V], any floating type; computed in float32.
@@ -51,7 +51,7 @@ def action_logprobs(logits: Tensor, tokens: Tensor, temperatures: Tensor) -> Ten
 
 
 def entropies(logits: Tensor, temperatures: Tensor) -> Tensor:
-    """Entropy of the distribution sampled from, in nats: [N, V] logits and [N] temperatures to [N].
+    """Entropy of the sampling distribution in nats: from [N, V] logits and [N] temperatures to [N].
 
     Example:
         >>> entropies(torch.zeros(1, 4), torch.ones(1))  # ln 4
@@ -76,8 +76,8 @@ def token_ratio(logp: Tensor, logp_old: Tensor) -> Tensor:
 def sequence_ratio(logp: Tensor, logp_old: Tensor, mask: Tensor) -> Tensor:
     """The geometric mean of a completion's token ratios, at each of its tokens: [S, T].
 
-    Source: GSPO (arXiv 2507.18071, section 4.1); MARS2 trains with it. Aggregate with "sequence-mean",
-    which gives the paper's objective. Its clip range is far narrower than PPO's (3e-4 and 4e-4 there).
+    Source: GSPO (arXiv 2507.18071, section 4.1); MARS2 trains with it. Aggregate with "sequence-mean" for the
+    paper's objective. Its clip range is much narrower than PPO's (3e-4 and 4e-4 in the paper).
 
     Example:
         >>> logp, old = torch.tensor([[0.5, 0.5, 0.9]]).log(), torch.tensor([[0.25, 0.5, 0.1]]).log()
@@ -120,7 +120,7 @@ def kl_k3(logp: Tensor, logp_reference: Tensor) -> Tensor:
     """Schulman's k3 estimate of KL(policy || reference), token by token: [S, T], never negative.
 
     ``exp(d) - d - 1`` with ``d = logp_reference - logp``. As a loss term its gradient is that of GRPO's KL
-    term; both log-probabilities are taken at the temperature that was sampled at.
+    term. Both log-probabilities are at the sampling temperature.
 
     Source: Schulman, "Approximating KL divergence" (2020); GRPO (arXiv 2402.03300, equation 4).
 
@@ -135,14 +135,14 @@ def kl_k3(logp: Tensor, logp_reference: Tensor) -> Tensor:
 def truncated_weights(
     logp_old: Tensor, logp_rollout: Tensor, mask: Tensor, cap: float = 2.0, veto: float | None = 1e-4
 ) -> Tensor:
-    """Truncated importance sampling: corrects for a rollout engine that computes otherwise than the trainer.
+    """Truncated importance sampling, for a rollout engine that computes differently from the trainer.
 
-    ``min(exp(logp_old - logp_rollout), cap)``, where both name the same weights, once as the trainer and once
-    as the rollout engine computed them. A completion with any token whose ratio is below `veto` gets weight 0
-    as a whole: that engine did not sample from this policy. It keeps its place in the denominators.
+    ``min(exp(logp_old - logp_rollout), cap)``: both are for the same weights, as computed by the trainer and
+    by the rollout engine. If a token's ratio is below `veto`, its whole completion gets weight 0: the engine
+    did not sample it from this policy. It still counts in the denominators.
 
     Source: truncated importance sampling as in MARS2 (arXiv 2602.07848: cap 2, veto 1e-4). That the veto
-    takes the whole completion is our reading.
+    applies to the whole completion is our reading.
 
     Returns:
         [S, T], without gradient.
@@ -164,9 +164,9 @@ def truncated_weights(
 def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
     """DMMPT: tokens of positive advantage that the policy already gives at least this probability.
 
-    Leaving them out of the policy loss keeps a policy from pressing what it has mastered to probability 1,
-    and so its entropy from collapsing. The paper's threshold is not public, and that "mastered" means a
-    probability above it is our reading; it is off by default.
+    Leaving them out of the policy loss keeps a policy from pushing tokens that it has mastered to probability
+    1, and so keeps its entropy from collapsing. The paper's threshold is not public, and that "mastered"
+    means a probability above it is our reading; this is off by default.
 
     Source: MarsRL (arXiv 2511.11373), dynamic masking of mastered positive tokens.
 
@@ -188,10 +188,10 @@ def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
 
 
 def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = None) -> Tensor:
-    """The weight of each token of a completion, so that the loss is the weighted sum of its tokens' losses.
+    """The weight of each token of a completion; the loss is the weighted sum of the tokens' losses.
 
-    Computed once for a whole batch, these weights make gradients accumulated over micro-batches equal to the
-    batch's gradient, however it is cut up.
+    The weights are computed once for a whole batch, so gradients accumulated over micro-batches equal the
+    batch's gradient, however it is split.
 
     - "token-mean": 1 / all tokens of the batch. Long completions weigh more. DAPO (arXiv 2503.14476).
     - "sequence-mean": 1 / (completions x own tokens). GRPO (arXiv 2402.03300), GSPO.
@@ -201,7 +201,7 @@ def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = Non
     Args:
         lengths: [S], sampled tokens of each completion, each at least 1.
         mode: One of the above.
-        normaliser: In tokens; for "sequence-sum" only.
+        normaliser: In tokens; only for "sequence-sum".
 
     Returns:
         [S], float32.
@@ -226,7 +226,7 @@ def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = Non
 
 
 def aggregate(values: Tensor, mask: Tensor, mode: Aggregation, normaliser: int | None = None) -> Tensor:
-    """Per-token values [S, T] to one number, see `row_weights`.
+    """From per-token values [S, T] to one number, see `row_weights`.
 
     Example:
         >>> values = torch.tensor([[4.0, 9.0, 9.0], [1.0, 2.0, 3.0]])

@@ -1,7 +1,7 @@
 """What a training run depends on, as data: `RunSettings`, and the papers' recipes `MARSRL` and `MARS2`.
 
-The algorithms share one loop (`mars_env.trainers.loop`). They differ in these settings alone: what is
-compared with what, how far rollouts may run ahead, and the loss. No torch in here.
+The algorithms share one loop (`mars_env.trainers.loop`). They differ only in these settings: which turns are
+compared with each other, how far rollouts may run ahead, and the loss. No torch in here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mars_env.types import Sampling
 
 
 class RunSettings(BaseModel):
-    """Everything that a run depends on, besides environment, team and weights.
+    """Everything that a run depends on, apart from environment, team and weights.
 
     Example:
         >>> MARSRL.model_copy(update={"steps": 50}).rollouts.group
@@ -33,25 +33,25 @@ class RunSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = 0
-    """Of problems, rollouts and minibatches."""
+    """Seed of problems, rollouts and minibatches."""
 
     steps: PositiveInt = 100
-    """Number of updates, fixed beforehand: a run is never stopped because its curve looks good."""
+    """Number of updates, fixed beforehand, so that no run is stopped because its curve looks good."""
 
     problems_per_step: PositiveInt = 128
     """Problems drawn together, without replacement."""
 
     rollouts: GroupedSettings | None = GroupedSettings()
-    """Grouping and selection. Settings: the turns on one and the same input are a group, and some outputs of
-    each agent are passed on to the next (MarsRL). None: the environment grows its own trees, and a search
-    tree is one group of all its agents' nodes (MARS2)."""
+    """Grouping and selection. With settings, turns on the same input are a group, and some outputs of each
+    agent are passed to the next (MarsRL). None: the environment grows its own trees, and a search tree is one
+    group of all its agents' nodes (MARS2)."""
 
     sampling: Sampling = Sampling()
     """How the agents of `mars_env.trainers.make_team` sample; agents made by hand have their own."""
 
     segment_tokens: PositiveInt | None = None
-    """Outputs are sampled in segments of so many tokens, each by the newest weights; None: in one piece.
-    MarsRL: 16384, for outputs of up to 65536. Useful only where rollouts overlap with training."""
+    """Outputs are sampled in segments of this many tokens, each by the newest weights; None: in one piece.
+    MarsRL: 16384, for outputs of up to 65536. Useful only if rollouts overlap with training."""
 
     pipeline: PipelineSettings = PipelineSettings(max_staleness=0)
     """Staleness: how far rollouts may run ahead of training. At 0 the two alternate."""
@@ -69,7 +69,7 @@ class RunSettings(BaseModel):
                 )
             if self.rollouts is None:
                 raise ValueError(
-                    "pipeline.groups_per_update needs groups that are whole before their tree is: "
+                    "pipeline.groups_per_update needs groups that are complete before their tree is: "
                     "leave it out, or give rollouts"
                 )
         overlong = self.train.overlong
@@ -90,8 +90,8 @@ MARSRL: Final = RunSettings(
 """MarsRL's training (arXiv 2511.11373): 128 problems a step, groups of 8 on one input, 2 outputs passed on by
 adaptive sampling, temperature 0.85, ``(r - mean) / std`` in each group, GRPO's clipped loss, AdamW at 1e-6.
 
-Not public, and so left at this library's defaults: the clip range, the KL coefficient (the paper has the
-term), the threshold of DMMPT (``train.dmmpt_threshold``) and the bound of staleness. The paper overlaps
+Not public, and therefore left at this library's defaults: the clip range, the KL coefficient (the paper has
+the term), the threshold of DMMPT (``train.dmmpt_threshold``) and the bound of staleness. The paper overlaps
 rollouts with training and samples 64k tokens in 4 segments; here that is
 ``pipeline.max_staleness=1``, ``pipeline.groups_per_update``, ``sampling.max_tokens=65536`` and
 ``segment_tokens=16384``. They are off because one device cannot sample and train at the same time."""
@@ -118,7 +118,7 @@ Tree-shaped credit (``train.tree_credit``) is off, as in the paper. The size of 
 environment: ``make("...-tree-search", schedule="training")`` grows the paper's 8 nodes."""
 
 RECIPES: Final[Mapping[str, RunSettings]] = {"MARSRL": MARSRL, "MARS2": MARS2}
-"""By the names that rules give (`mars_env.envs.registry.RulesSpec.recipe`)."""
+"""The recipes by their names in `mars_env.envs.registry.RulesSpec.recipe`."""
 
 
 def recipe_of(env: EnvSpec) -> RunSettings:
@@ -137,5 +137,5 @@ def recipe_of(env: EnvSpec) -> RunSettings:
     name = rules_spec(env.rules).recipe
     found = RECIPES[name] if name in RECIPES else resolve(name)
     if not isinstance(found, RunSettings):
-        raise ConfigError(f"the recipe {name!r} of {env.rules!r} is no RunSettings, but {found!r}")
+        raise ConfigError(f"the recipe {name!r} of {env.rules!r} is {found!r}, not a RunSettings")
     return found

@@ -20,35 +20,36 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Agent, role_of
 
 Refresh = Callable[[Mapping[str, Policy]], Awaitable[None] | None]
-"""Tells the models that roll out of new weights: `refresher` makes one."""
+"""Brings new weights to the models that sample; `refresher` makes one."""
 
 
 Playing = HFModel | SegmentedModel
-"""What an agent samples from: a model, or one that samples in segments."""
+"""The model that an agent samples from, in segments or not."""
 
 
 class Refreshable(Protocol):
     """A model whose weights can be replaced: `HFModel`, `VLLMModel`."""
 
     def refresh(self, weights: Any, version: int | None = None) -> None:
-        """Take new weights, which bear a version."""
+        """Take new weights, with their version."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Who plays and what is trained. `make_team` makes one of models in this process.
+    """Who plays and what is trained. `make_team` makes one from models in this process.
 
-    By hand, for agents of your own or an engine such as vLLM: the weights that are trained are a module of
-    their own, and `refresh` brings them to the engine.
+    Make one by hand for your own agents, or for an engine such as vLLM: then the weights that are trained are
+    a separate module, and `refresh` brings them to the engine.
 
         Team(agents, {"mars": Policy(module, tokenizer)}, refresher({"mars": vllm_model}))
 
     Attributes:
-        agents: By agent name; their `policy` names their weights. An agent of no policy below is not trained.
+        agents: By agent name; their `policy` names their weights. An agent whose policy is not below is not
+            trained.
         policies: The weights that are trained, by name.
-        refresh: Tells the agents' models of new weights, at the start and after every update.
-        slots: The engine's slots, if the agents' models hold them (`mars_env.rollout.slots`).
+        refresh: Brings new weights to the agents' models, at the start and after every update.
+        slots: The engine's slots, if the agents' models use them (`mars_env.rollout.slots`).
     """
 
     agents: Mapping[str, Agent]
@@ -58,10 +59,10 @@ class Team:
 
 
 def refresher(models: Mapping[str, Refreshable]) -> Refresh:
-    """What brings models up to date: the version, and the weights where they are not the policy's own.
+    """A function that updates models: their version, and their weights unless the policy shares them.
 
     Args:
-        models: What samples, by the names of the policies.
+        models: The models that sample, by the names of the policies.
     """
     return partial(_refresh, dict(models))
 
@@ -80,18 +81,18 @@ def make_team(
     *,
     agent: Callable[[str, Playing], Agent] | None = None,
 ) -> Team:
-    """A team of models in this process, each trained by the nodes of the agents that play with it.
+    """A team from models in this process; each is trained on the turns of the agents that use it.
 
     Args:
         settings: How they sample, whether they are trained meanwhile, whether a KL term needs a reference.
-        names: Of the agents: ``env.possible_agents``.
+        names: Names of the agents: ``env.possible_agents``.
         models: One for all agents, one for each in their order, or by agent or role: checkpoints with float32
             weights, or the adapters of one base (`mars_env.trainers.lora`). Policies have the models' names.
-        agent: Makes an agent of its name and model, where agents have prompts of their own; by default that
-            of the role (`mars_env.agents.as_agent`).
+        agent: Makes an agent from its name and model, for agents with their own prompts; by default that of
+            the role (`mars_env.agents.as_agent`).
 
     Raises:
-        ConfigError: The models do not fit the agents, or a setting cannot be trained with.
+        ConfigError: The models do not fit the agents, or a setting does not allow training.
     """
     sampling = require_trainable(settings.sampling)
     playing = _by_agent(names, models)
@@ -104,7 +105,7 @@ def make_team(
     make = agent or (lambda name, model: as_agent(model, name, sampling=sampling))
     agents = {name: make(name, sampled[model.name]) for name, model in playing.items()}
     called = {player.policy for player in agents.values()}
-    if len(trained) == 1 and len(called) == 1:  # one model, which agents of your own may call as they like
+    if len(trained) == 1 and len(called) == 1:  # one model, which your own agents may name as they like
         trained = dict(zip(called, trained.values(), strict=True))
     return Team(
         agents, {name: _policy(model, settings) for name, model in trained.items()}, refresher(trained)
@@ -139,10 +140,12 @@ def _segmented(model: HFModel, settings: RunSettings) -> Playing:
 
 
 def _policy(model: HFModel, settings: RunSettings) -> Policy:
-    """What is trained: the model's own weights, or a copy of them where it samples meanwhile."""
+    """What is trained: the model's own weights, or a copy of them if it samples meanwhile."""
     overlaps = settings.pipeline.max_staleness > 0
     if overlaps and isinstance(model.module, Adapter):
-        raise ConfigError("adapters share their base with what is sampled: train them with max_staleness=0")
+        raise ConfigError(
+            "adapters share their base with the models that sample: train them with max_staleness=0"
+        )
     return Policy(
         copy.deepcopy(model.module) if overlaps else model.module,
         model.tokenizer,
@@ -151,5 +154,5 @@ def _policy(model: HFModel, settings: RunSettings) -> Policy:
 
 
 def _frozen(module: Any) -> Any:
-    """The weights as they are now, for a KL term: the base of an adapter, or a copy."""
+    """The present weights, for a KL term: the base of an adapter, or a frozen copy."""
     return module.base if isinstance(module, Adapter) else copy.deepcopy(module).requires_grad_(False)

@@ -1,10 +1,10 @@
-"""Tree-shaped credit: a node's reward against those of its parent and its siblings. No torch in here.
+"""Tree-shaped credit: a node's reward relative to those of its parent and its siblings. No torch in here.
 
-A transformation of rewards, to be composed with an estimator, as `advantages.penalise_overlong` is:
+It transforms rewards, and is combined with an estimator, as `advantages.penalise_overlong` is:
 
     group_normalised(tree_shaped(groups))
 
-What is compared with what is read from `Turn.parent`, which the engine records for every turn.
+Parents and siblings follow from `Turn.parent_id`, which the engine records for every turn.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import TurnKey, known_turns, turn_key
 from mars_env.types import Action, Group, Turn
 
-_Family = tuple[str, str | None]
-"""A tree and a parent in it: what siblings share."""
+_Parent = tuple[str, str | None]
+"""A tree's id and the id of a parent in it: siblings have the same."""
 
 
 def tree_shaped(
     groups: Sequence[Group], *, sibling_weight: float = 0.5, strength: float = 0.5
 ) -> list[Group]:
-    """The same groups with ``r + strength (r - b)`` in place of every known reward r.
+    """The same groups, with every known reward r replaced by ``r + strength (r - b)``.
 
     The baseline of a node is ``b = (1 - w) r(parent) + w mean(r(siblings without the node))``. Without
     siblings it is ``r(parent)``; for a child of the root, which has no reward, it is the siblings' mean; with
-    neither the reward stays as it is. All rewards on the right are raw ones, never shaped ones.
+    neither, the reward stays as it is. All rewards in these formulas are raw ones, never shaped ones.
 
     An unknown reward (None) stays unknown, and nothing is compared with it: an unknown sibling is left out of
-    the mean, and under an unknown parent the baseline is the siblings' mean. (The papers know no unknown
-    rewards; this is ours.)
+    the mean, and if the parent's reward is unknown, the baseline is the siblings' mean. (The papers have no
+    unknown rewards; this rule is our own.)
 
     Source: MARS2's public code, where it has no effect since parents are never recorded (arXiv 2602.07848);
     "tree-consistent reward shaping" in arXiv 2604.14564. Both coefficients are 0.5 there.
@@ -53,12 +53,12 @@ def tree_shaped(
         {'0': 1.5, '1': -0.5, '0.0': 1.25, '0.1': -0.5}
     """
     if not 0.0 <= sibling_weight <= 1.0:
-        raise ConfigError(f"sibling_weight must lie in [0, 1], got {sibling_weight}")
+        raise ConfigError(f"sibling_weight must be in [0, 1], got {sibling_weight}")
     raw: dict[TurnKey, float | None] = {turn_key(t): t.reward for group in groups for t in group.turns}
     _refuse_orphans(groups, raw)
-    families = _families(groups)
+    siblings = _siblings(groups)
     return [
-        replace(g, turns=tuple(_shaped(t, raw, families, sibling_weight, strength) for t in g.turns))
+        replace(g, turns=tuple(_shaped(t, raw, siblings, sibling_weight, strength) for t in g.turns))
         for g in groups
     ]
 
@@ -66,15 +66,16 @@ def tree_shaped(
 def _shaped(
     turn: Turn,
     raw: Mapping[TurnKey, float | None],
-    families: Mapping[_Family, Mapping[str, float]],
+    siblings: Mapping[_Parent, Mapping[str, float]],
     weight: float,
     strength: float,
 ) -> Turn:
     if turn.reward is None:
         return turn
-    # Differences first, averages then: where all rewards are equal, the difference is exactly zero.
-    siblings = [turn.reward - r for id, r in families[turn.tree_id, turn.parent_id].items() if id != turn.id]
-    to_siblings = sum(siblings) / len(siblings) if siblings else None
+    # Differences first, then averages: if all rewards are equal, the result is exactly zero.
+    others = siblings[turn.tree_id, turn.parent_id].items()
+    gaps = [turn.reward - r for id, r in others if id != turn.id]
+    to_siblings = sum(gaps) / len(gaps) if gaps else None
     parent = None if turn.parent_id is None else raw[turn.tree_id, turn.parent_id]
     to_parent = None if parent is None else turn.reward - parent
     if to_parent is None or to_siblings is None:
@@ -84,17 +85,17 @@ def _shaped(
     return turn if gap is None else replace(turn, reward=turn.reward + strength * gap)
 
 
-def _families(groups: Sequence[Group]) -> Mapping[_Family, Mapping[str, float]]:
+def _siblings(groups: Sequence[Group]) -> Mapping[_Parent, Mapping[str, float]]:
     """The known rewards of the children of each parent, by turn id."""
-    families: defaultdict[_Family, dict[str, float]] = defaultdict(dict)
+    rewards: defaultdict[_Parent, dict[str, float]] = defaultdict(dict)
     for group in groups:
         for turn in known_turns(group):
-            families[turn.tree_id, turn.parent_id][turn.id] = cast(float, turn.reward)
-    return families
+            rewards[turn.tree_id, turn.parent_id][turn.id] = cast(float, turn.reward)
+    return rewards
 
 
 def _refuse_orphans(groups: Sequence[Group], raw: Mapping[TurnKey, float | None]) -> None:
-    """Refuse turns that would pass for children of the root because their parent was lost on the way."""
+    """Refuse turns that would be taken for children of the root because their parent is missing."""
     for group in groups:
         for turn in group.turns:
             if turn.parent_id is not None and (turn.tree_id, turn.parent_id) not in raw:

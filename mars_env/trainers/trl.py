@@ -1,4 +1,4 @@
-"""TRL's `GRPOTrainer` as a trainer of teams: turns, groups and advantages are ours, the update is TRL's.
+"""TRL's `GRPOTrainer` as a trainer of teams: mars_env makes turns, groups and advantages, TRL the update.
 
     team = TeamRollouts(game, agents, problems, rollouts=..., config=...)
     GRPOTrainer(
@@ -6,9 +6,9 @@
         rollout_func=team, reward_funcs=team.advantage, args=GRPOConfig(**team.arguments(...), ...),
     )
 
-One tree is played for a prompt. TRL takes a fixed number of rows for each: that of the largest tree. Smaller
-ones are filled up with rows of which no token is trained. Rewards are the finished advantages, and TRL is
-told not to scale them. One policy, no pipeline: docs/openrlhf-mapping.md has the limits.
+One tree is played for each prompt. TRL takes a fixed number of rows per prompt: that of the largest tree.
+Smaller trees are filled up with rows of which no token is trained. The rewards are the finished advantages,
+and TRL is set not to scale them. One policy, no pipeline: docs/openrlhf-mapping.md lists the limits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.in_step import graded_in_step
+from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.types import Agent, Problem, Tree
 
@@ -33,25 +33,25 @@ _LOSSES: Final[Mapping[str, str]] = {
     "sequence-mean": "grpo",
     "sequence-sum": "dr_grpo",
 }
-"""TRL's ``loss_type`` by our aggregation."""
+"""TRL's ``loss_type`` for each aggregation."""
 
 
 class TeamRollouts:
-    """What `GRPOTrainer` is given: it calls this for the rollouts of a step.
+    """The ``rollout_func`` of `GRPOTrainer`, which calls it for the rollouts of each step.
 
     Args:
         game: The environment's game, e.g. ``make("...", schedule="training").game``.
-        agents: Who plays, by agent name. All turns that are trained are of the trainer's model: give its
-            module to `mars_env.agents.HFModel`, or bring another engine up to date in `refresh`.
+        agents: Who plays, by agent name. All turns that are trained must be sampled from the trainer's model:
+            give its module to `mars_env.agents.HFModel`, or update another engine in `refresh`.
         problems: Training problems.
-        rollouts: Group size and branches; None leaves the trees to the game's own grower (a search).
-        config: The advantages, and the loss where `arguments` is used.
-        seed: Of problems and rollouts.
+        rollouts: Group size and branches; None: the game's own grower grows the trees (a search).
+        config: The advantages; also the loss if `arguments` is used.
+        seed: Seed of problems and rollouts.
         refresh: Called with the trainer before each step's rollouts.
-        concurrency: Trees at once; None is all of a step.
+        concurrency: Trees played at the same time; None: all of a step.
 
     Raises:
-        ConfigError: There is no end of problems, or a setting that TRL has not.
+        ConfigError: The problem set is endless, or a setting does not exist in TRL.
 
     Example:
         >>> import mars_env
@@ -61,7 +61,8 @@ class TeamRollouts:
         (72, 100)
     """
 
-    def __init__(  # public edge: friendly keywords, each with a default
+    # Public: eight parameters, as its users know them; the last five have defaults.
+    def __init__(
         self,
         game: Game,
         agents: Mapping[str, Agent],
@@ -75,11 +76,11 @@ class TeamRollouts:
     ) -> None:
         if problems.endless:
             raise ConfigError(
-                "TRL wants to know its data set: give a part of the problems, problems[:1000] say"
+                "TRL needs a finite data set: give a part of the problems, e.g. problems[:1000]"
             )
         self._config = config or TrainConfig()
         _refuse(self._config)
-        self._game = graded_in_step(game if rollouts is None else replace(game, grower=grouped(rollouts)))
+        self._game = graded_in_lockstep(game if rollouts is None else replace(game, grower=grouped(rollouts)))
         self._agents, self._seed, self._refresh = dict(agents), seed, refresh
         self._concurrency = concurrency
         self._problems: dict[str, Problem] = {problem.id: problem for problem in problems}
@@ -87,19 +88,19 @@ class TeamRollouts:
         """TRL's ``num_generations``: the most samples of a tree."""
 
     def prompts(self) -> list[dict[str, str]]:
-        """The rows of TRL's data set: problems by their ids."""
+        """The rows of TRL's data set: the ids of the problems."""
         return [{"prompt": id} for id in self._problems]
 
     def arguments(self, *, problems_per_step: int, rows_at_once: int, temperature: float) -> dict[str, Any]:
-        """Arguments of `GRPOConfig` that make TRL's update that of the local trainer.
+        """Arguments of `GRPOConfig` with which TRL's update equals that of the local trainer.
 
         Args:
             problems_per_step: Trees of one update.
-            rows_at_once: Rows of one forward pass; divides the rows of all trees.
-            temperature: That the agents sample at.
+            rows_at_once: Rows of one forward pass; must divide the rows of all trees.
+            temperature: The agents' sampling temperature.
 
         Raises:
-            ConfigError: The rows of a step cannot be cut up so.
+            ConfigError: The rows of a step cannot be divided in this way.
 
         Example:
             >>> import mars_env
@@ -111,7 +112,7 @@ class TeamRollouts:
         """
         config, rows = self._config, problems_per_step * self.rows
         if rows % rows_at_once:
-            raise ConfigError(f"{rows} rows of a step cannot be cut into parts of {rows_at_once}")
+            raise ConfigError(f"{rows} rows of a step cannot be divided into parts of {rows_at_once}")
         chosen = {
             "num_generations": self.rows,
             "generation_batch_size": rows,

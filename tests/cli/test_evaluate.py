@@ -137,7 +137,7 @@ def test_runs_are_compared_and_viewed(tmp_path):
     assert "Solver" in run_cli("compare", tmp_path / "a", tmp_path / "b")
     run_cli("view", tmp_path / "a", "--out", tmp_path / "page.html")
     assert "<html" in (tmp_path / "page.html").read_text()
-    assert "holds no run" in " ".join(run_cli("compare", tmp_path / "a", tmp_path / "c", code=2).split())
+    assert "has no run" in " ".join(run_cli("compare", tmp_path / "a", tmp_path / "c", code=2).split())
 
 
 def test_the_lists():

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from mars_env.cli import app
 from mars_env.errors import ConfigError, StoreError
-from mars_env.trainers.metrics import read_jsonl
+from mars_env.loggers import read_jsonl
 
 REWARDS = '''
 """A random model solves nothing."""

@@ -1,29 +1,30 @@
-"""Handing out trees, with workers in this process that are lost as the tests tell them to."""
+"""Assigning trees, with workers in this process that are lost when the tests say so."""
 
 import asyncio
 import random
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 from sums_team import PROBLEMS, game, grouped_game, jobs, search_game, team, told
 
 from mars_env.distributed.dispatch import CannotStart, WorkerLost, dispatch
-from mars_env.distributed.worker import News, Run, Worker
+from mars_env.distributed.worker import Assignment, RunContext, Worker, WorkerReport
 from mars_env.errors import MarsError
 from mars_env.rollout import Job, Store, collect, read_run
 
-RUN = Run(seed=7)
+RUN = RunContext(seed=7)
 
 
-class LocalPost:
+class LocalWorker:
     """A worker in this process; `loses` says after each exchange whether it is lost, with its news."""
 
     def __init__(
-        self, make_game=game, make_agents=team, loses=lambda orders, news: False, starts=lambda: True
+        self, make_game=game, make_agents=team, loses=lambda assignments, news: False, starts=lambda: True
     ):
         self.make = make_game, make_agents
         self.loses, self.starts = loses, starts
-        self.worker, self.started, self.rested = None, 0, 0
+        self.worker, self.started, self.discarded = None, 0, 0
 
     async def begin(self, run):
         if not self.starts():
@@ -34,24 +35,24 @@ class LocalPost:
             await self.worker.setup(*self.make)
         await self.worker.begin(run)
 
-    async def exchange(self, orders):
-        news = await self.worker.exchange(orders)
-        if self.loses(orders, news):
-            await self.rest()
+    async def exchange(self, assignments):
+        news = await self.worker.exchange(assignments)
+        if self.loses(assignments, news):
+            await self.discard()
             raise WorkerLost("the worker is lost")
         return news
 
-    async def rest(self):
-        self.rested += 1
+    async def discard(self):
+        self.discarded += 1
         worker, self.worker = self.worker, None
         if worker is not None:
             await worker.begin(RUN)
 
 
-async def played(posts, wanted, **options):
-    async with aclosing(dispatch(posts, wanted, RUN, **options)) as trees:
+async def played(workers, wanted, run=RUN, **options):
+    async with aclosing(dispatch(workers, wanted, run, **options)) as trees:
         found = {tree.id: tree async for tree in trees}
-    return [told(found[job.tree]) for job in wanted]
+    return [told(found[job.tree_id]) for job in wanted]
 
 
 async def expected(wanted, make_game=game):
@@ -64,11 +65,11 @@ async def expected(wanted, make_game=game):
 @pytest.mark.parametrize("workers", [1, 3])
 async def test_workers_play_the_trees_of_one_process(make_game, workers):
     wanted = jobs(3)
-    posts = [LocalPost(make_game) for _ in range(workers)]
-    trees = await played(posts, wanted, concurrency=8)
+    workers = [LocalWorker(make_game) for _ in range(workers)]
+    trees = await played(workers, wanted, concurrency=8)
     assert trees == await expected(wanted, make_game)
     assert all(tree.turns and not tree.fault for tree in trees)
-    assert all(post.started == 1 for post in posts)
+    assert all(worker.started == 1 for worker in workers)
 
 
 @pytest.mark.parametrize(
@@ -78,44 +79,46 @@ async def test_lost_workers_cost_nothing_but_their_unfinished_turns(make_game, t
     wanted, chance, heard = jobs(4), random.Random(3), []
     losses = []
 
-    def loses(orders, news):
+    def loses(assignments, news):
         lost = bool(news.events) and len(losses) < 5 and chance.random() < 0.3
         if lost:
             losses.append(news)
         return lost
 
-    posts = [LocalPost(make_game, loses=loses) for _ in range(2)]
+    workers = [LocalWorker(make_game, loses=loses) for _ in range(2)]
     with Store(tmp_path, {"seed": 7}, PROBLEMS) as store:
-        trees = await played(posts, wanted, concurrency=6, journal=store, attempts=9, on_turns=heard.extend)
+        trees = await played(
+            workers, wanted, replace(RUN, attempts=9), concurrency=6, journal=store, on_turns=heard.extend
+        )
     assert trees == await expected(wanted, make_game)
     assert len(losses) == 5
     stored = read_run(tmp_path).trees
     assert sorted(map(str, map(told, stored))) == sorted(map(str, trees))
     rows = (tmp_path / "turns.jsonl").read_bytes().count(b"\n")
-    assert rows == len(heard) == sum(len(tree.turns) for tree in trees)  # none was told twice
+    assert rows == len(heard) == sum(len(tree.turns) for tree in trees)  # none was reported twice
 
 
-async def test_a_tree_that_ends_its_workers_is_given_up_and_takes_no_other_with_it():
+async def test_a_tree_that_ends_its_workers_is_discarded_and_takes_no_other_with_it():
     poisoned = f"{PROBLEMS[3].id}#0"
     there: dict[int, set[str]] = {}
 
-    def post(number):
-        def loses(orders, news):
+    def worker(number):
+        def loses(assignments, news):
             open_ = there.setdefault(number, set())
-            open_ |= {order.job.tree for order in orders}
+            open_ |= {assignment.job.tree_id for assignment in assignments}
             open_ -= {event.tree.id for event in news.events if hasattr(event, "turn_ids")}
-            if poisoned in open_ or any(order.job.tree == poisoned for order in orders):
+            if poisoned in open_ or any(assignment.job.tree_id == poisoned for assignment in assignments):
                 there[number] = set()
                 return True
             return False
 
-        return LocalPost(loses=loses)
+        return LocalWorker(loses=loses)
 
     wanted = jobs(2)
-    trees = await played([post(0), post(1)], wanted, concurrency=8, attempts=3)
+    trees = await played([worker(0), worker(1)], wanted, concurrency=8)
     good = await expected(wanted)
     for job, tree, sound in zip(wanted, trees, good, strict=True):
-        if job.tree == poisoned:
+        if job.tree_id == poisoned:
             assert tree.fault == "its worker was lost 3 times: the worker is lost" and tree.final is None
         else:
             assert tree == sound
@@ -124,58 +127,56 @@ async def test_a_tree_that_ends_its_workers_is_given_up_and_takes_no_other_with_
 async def test_what_was_stored_before_is_not_played_again(tmp_path):
     wanted = jobs(2)
     with Store(tmp_path, {"seed": 7}, PROBLEMS) as store:
-        async with aclosing(dispatch([LocalPost()], wanted, RUN, concurrency=4, journal=store)) as trees:
+        async with aclosing(dispatch([LocalWorker()], wanted, RUN, concurrency=4, journal=store)) as trees:
             for _ in range(5):
                 await anext(trees)
     before = (tmp_path / "turns.jsonl").read_bytes()
     with Store(tmp_path, {"seed": 7}, PROBLEMS) as store:
-        owed = [job for job in wanted if job.tree not in store.finished]
+        owed = [job for job in wanted if job.tree_id not in store.finished]
         assert len(owed) <= len(wanted) - 5
         heard = []
-        await played([LocalPost(), LocalPost()], owed, journal=store, on_turns=heard.extend)
+        await played([LocalWorker(), LocalWorker()], owed, journal=store, on_turns=heard.extend)
     stored = read_run(tmp_path).trees
     assert sorted(map(str, map(told, stored))) == sorted(map(str, await expected(wanted)))
     after = (tmp_path / "turns.jsonl").read_bytes()
     assert after.startswith(before) and after.count(b"\n") == before.count(b"\n") + len(heard)
 
 
-async def test_closing_early_gives_up_what_is_under_way():
-    post = LocalPost()
-    trees = dispatch([post], jobs(5), RUN, concurrency=4)
+async def test_closing_early_discards_what_is_under_way():
+    worker = LocalWorker()
+    trees = dispatch([worker], jobs(5), RUN, concurrency=4)
     await anext(trees)
     await trees.aclose()
-    assert post.rested == 1 and post.worker is None
+    assert worker.discarded == 1 and worker.worker is None
 
 
 async def test_closing_after_the_last_tree_keeps_the_workers():
-    post = LocalPost()
-    trees = dispatch([post], jobs(1)[:1], RUN)
+    worker = LocalWorker()
+    trees = dispatch([worker], jobs(1)[:1], RUN)
     await anext(trees)
     await trees.aclose()
-    assert post.rested == 0 and post.worker is not None
+    assert worker.discarded == 0 and worker.worker is not None
 
 
 async def test_a_worker_that_cannot_start_leaves_the_work_to_the_others(caplog):
-    posts = [LocalPost(), LocalPost(starts=lambda: False)]
+    workers = [LocalWorker(), LocalWorker(starts=lambda: False)]
     wanted = jobs(2)
-    assert await played(posts, wanted, concurrency=4) == await expected(wanted)
-    assert "there is no room; the others go on" in caplog.text
+    assert await played(workers, wanted, concurrency=4) == await expected(wanted)
+    assert "there is no room; the others continue" in caplog.text
 
 
 async def test_where_none_can_start_the_run_ends_and_says_why():
     with pytest.raises(CannotStart, match="there is no room"):
-        await played([LocalPost(starts=lambda: False) for _ in range(2)], jobs(1))
+        await played([LocalWorker(starts=lambda: False) for _ in range(2)], jobs(1))
 
 
 async def test_nothing_to_play_starts_nobody():
-    post = LocalPost(starts=lambda: False)
-    assert await played([post], []) == []
+    worker = LocalWorker(starts=lambda: False)
+    assert await played([worker], []) == []
 
 
 async def test_a_failure_around_the_agents_ends_the_run():
     def made():
-        from dataclasses import replace
-
         class Broken(type(game().rules)):
             def note(self, state, action):
                 raise MarsError("no rules today")
@@ -183,18 +184,18 @@ async def test_a_failure_around_the_agents_ends_the_run():
         return replace(game(), rules=Broken())
 
     with pytest.raises(MarsError, match="no rules today"):
-        await played([LocalPost(made)], jobs(1))
+        await played([LocalWorker(made)], jobs(1))
 
 
 async def test_the_number_of_open_trees_is_bounded():
     most = []
     at_once = {}
 
-    class Counting(LocalPost):
-        async def exchange(self, orders):
-            at_once[id(self)] = at_once.get(id(self), 0) + len(orders)
+    class Counting(LocalWorker):
+        async def exchange(self, assignments):
+            at_once[id(self)] = at_once.get(id(self), 0) + len(assignments)
             most.append(sum(at_once.values()))
-            news = await super().exchange(orders)
+            news = await super().exchange(assignments)
             at_once[id(self)] -= sum(hasattr(event, "turn_ids") for event in news.events)
             return news
 
@@ -202,14 +203,12 @@ async def test_the_number_of_open_trees_is_bounded():
     assert max(most) == 7
 
 
-async def test_an_answer_to_nobody_takes_no_news_of_the_next_run():
+async def test_an_exchange_of_an_earlier_run_reports_nothing_of_the_next_one():
     worker = Worker()
     await worker.setup(game, team)
     await worker.begin(RUN)
     forgotten = asyncio.create_task(worker.exchange([]))
     await asyncio.sleep(0)
-    await worker.begin(Run(seed=8))
-    from mars_env.distributed.worker import Order
-
-    news = await worker.exchange([Order(Job(PROBLEMS[0]), {})])
-    assert news.events and await forgotten == News((), {})
+    await worker.begin(RunContext(seed=8))
+    news = await worker.exchange([Assignment(Job(PROBLEMS[0]), {})])
+    assert news.events and await forgotten == WorkerReport((), {})

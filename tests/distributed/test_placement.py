@@ -32,7 +32,7 @@ def test_what_is_no_placement_is_refused(given, sentence):
 def test_unknown_settings_are_refused(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text('{"workers": {"count": 2, "cpu": 1}}')
-    with pytest.raises(ConfigError, match="does not hold a placement"):
+    with pytest.raises(ConfigError, match="is not a placement"):
         placement(f"ray:{path}")
 
 

@@ -52,7 +52,7 @@ def two(**changes):
 async def play(fleet, wanted, **options):
     async with aclosing(fleet.play_all(wanted, seed=SEED, **options)) as trees:
         found = {tree.id: tree async for tree in trees}
-    return [told(found[job.tree]) for job in wanted]
+    return [told(found[job.tree_id]) for job in wanted]
 
 
 async def alone(wanted, make_game=sums.game, make_agents=sums.team):
@@ -178,7 +178,7 @@ async def test_a_cluster_without_room_is_told_in_a_sentence():
             await play(fleet, jobs(1))
     assert time.monotonic() - began < 15
     assert str(told_so.value) == (
-        "no worker could be started within 1.5 s: asked for are 2 workers with 64 CPU each; the cluster has "
+        "no worker could be started within 1.5 s: asked for: 2 workers with 64 CPU each; the cluster has "
         "6 CPU (6 free), 1 sandbox (1 free) on 1 machine(s): ask for less, or add machines"
     )
 
@@ -206,7 +206,7 @@ async def test_cancelling_leaves_no_worker():
                 await play(fleet, jobs(1000))
         pids = fleet.pids()
     assert all(ended(pid) for pid in pids)
-    with pytest.raises(ConfigError, match="inside of its context"):
+    with pytest.raises(ConfigError, match="inside its context"):
         await play(fleet, jobs(1))
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mars_env.trainers.metrics import read_jsonl
+from mars_env.loggers import read_jsonl
 
 
 def logged(directory: Path) -> int:

@@ -18,10 +18,11 @@ import torch
 from kills import killed_at_random
 from tiny_team import made
 
+from mars_env.loggers import JsonlLogger
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.trainers import loop
 from mars_env.trainers.local import LocalTrainer
-from mars_env.trainers.metrics import JsonlLogger, StepMetrics
+from mars_env.trainers.metrics import StepMetrics
 from mars_env.types import Group
 
 STEPS, PROBLEMS, BOUND, SEED = 20, 3, 2, 3

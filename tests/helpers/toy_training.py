@@ -19,12 +19,12 @@ import torch
 from kills import killed_at_random
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from mars_env.loggers import JsonlLogger
 from mars_env.rollout import UpdateBatch
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.loop import fit
-from mars_env.trainers.metrics import JsonlLogger
 from mars_env.types import Action, Completion, Group, Turn
 
 VOCABULARY, STEPS = 12, 20

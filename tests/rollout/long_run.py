@@ -40,7 +40,7 @@ async def main(directory, episodes, concurrency):
     jobs = [Job(problem, sample) for sample in range(episodes // 100) for problem in PROBLEMS]
     done = 0
     with Store(directory, {"seed": SEED, "episodes": episodes}, PROBLEMS) as store:
-        owed = [job for job in jobs if job.tree not in store.finished]
+        owed = [job for job in jobs if job.tree_id not in store.finished]
         async for _ in play_all(game, agents, owed, seed=SEED, concurrency=concurrency, journal=store):
             done += 1
             if done % 1000 == 0:

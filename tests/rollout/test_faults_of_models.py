@@ -1,4 +1,4 @@
-"""Faults of model servers: tried again where that helps, else the tree is given up with its reason."""
+"""Faults of model servers: tried again where that helps, otherwise the tree is discarded with its reason."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ async def run(directory, url, *, problems=PROBLEMS, seconds=90, on_tree=None, **
     async with asyncio.timeout(seconds), HTTPModel(url, "m", **options) as model:
         agents = make_agents(model, GAME.rules.possible_agents)
         with Store(directory, {"seed": 3}, problems) as store:
-            owed = [job for job in jobs if job.tree not in store.finished]
+            owed = [job for job in jobs if job.tree_id not in store.finished]
             async for tree in play_all(GAME, agents, owed, seed=3, concurrency=8, journal=store):
                 if on_tree is not None:
                     on_tree(tree)

@@ -88,7 +88,7 @@ async def test_a_full_disk_ends_the_run_in_one_sentence_and_the_run_resumes(tmp_
 
     async def run(directory):
         with Store(directory, {"seed": 1}, PROBLEMS) as store:
-            owed = [job for job in jobs if job.tree not in store.finished]
+            owed = [job for job in jobs if job.tree_id not in store.finished]
             async for _ in play_all(game, team(game), owed, seed=1, concurrency=16, journal=store):
                 pass
 
@@ -241,7 +241,7 @@ async def test_an_agent_that_hangs_is_given_up_after_its_time(tmp_path):
 
     async def run(agents):
         with Store(tmp_path, {"seed": 1}, PROBLEMS) as store:
-            owed = [job for job in jobs if job.tree not in store.finished]
+            owed = [job for job in jobs if job.tree_id not in store.finished]
             return [tree async for tree in play_all(game, agents, owed, seed=1, journal=store)]
 
     async with asyncio.timeout(20):

@@ -56,7 +56,7 @@ async def played(monitor, concurrency=4, on_tree=lambda tree: None):
     agents = monitor.watch(assign_agents(GAME.rules, Player()))
     trees = []
     async for tree in play_all(GAME, agents, JOBS, seed=2, concurrency=concurrency):
-        monitor.tell(tree)
+        monitor.record_tree(tree)
         on_tree(tree)
         trees.append(tree)
     return trees
@@ -123,7 +123,7 @@ async def test_the_live_view_says_what_is_the_matter():
         "in flight",
         "verifier accepts",
         "UNKNOWN",
-        "given up 3: ModelE",
+        "discarded 3: ModelE",
     ):
         assert words in text, text
     with console.capture() as shown:
@@ -167,7 +167,7 @@ async def test_metrics_go_to_a_logger_and_to_prometheus():
 
 async def test_tensorboard_reads_them(tmp_path):
     pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
-    from mars_env.trainers.metrics import TensorBoardLogger
+    from mars_env.loggers import TensorBoardLogger
 
     monitor = Monitor(len(JOBS))
     async with reporting(monitor, logger=TensorBoardLogger(tmp_path)):
@@ -207,7 +207,7 @@ async def test_what_an_earlier_run_finished_counts(tmp_path):
         async for _ in play_all(GAME, assign_agents(GAME.rules, Player()), JOBS[:8], seed=2, journal=store):
             pass
     finished = finished_trees(tmp_path)
-    assert finished == {f"p{i}#0" for i in range(7)}  # the eighth was given up
+    assert finished == {f"p{i}#0" for i in range(7)}  # the eighth was discarded
     figures = Monitor(len(JOBS), finished=len(finished)).figures()
     assert figures["trees/finished"] == 7 and "seconds/left" not in figures
 
@@ -266,17 +266,17 @@ def test_turns_of_other_processes_are_seen(tmp_path):
     )
     with Trace(tmp_path / "trace.json") as trace:
         monitor = Monitor(trace=trace)
-        monitor.elsewhere(0, {"solver_0": 3})
-        monitor.elsewhere(1, {"solver_0": 1, "verifier_0": 2})
-        monitor.hear([replace(turn, seconds=0.5), replace(turn, id="1", seconds=0.5)])
-        monitor.elsewhere(0, {"verifier_0": 1})
+        monitor.record_remote_acting(0, {"solver_0": 3})
+        monitor.record_remote_acting(1, {"solver_0": 1, "verifier_0": 2})
+        monitor.record_remote_turns([replace(turn, seconds=0.5), replace(turn, id="1", seconds=0.5)])
+        monitor.record_remote_acting(0, {"verifier_0": 1})
         figures = monitor.figures()
     assert figures["turns/finished"] == 2 and figures["turns/in_flight"] == 4
     assert (figures["in_flight/solver_0"], figures["in_flight/verifier_0"]) == (1, 3)
     [act] = [event for event in json.loads((tmp_path / "trace.json").read_text()) if event["ph"] == "X"]
     assert act["args"] == {"n": 2, "tokens": 10} and act["dur"] == pytest.approx(5e5)
     for process in (0, 1):
-        monitor.elsewhere(process, {})
+        monitor.record_remote_acting(process, {})
     assert monitor.figures()["turns/in_flight"] == 0
 
 

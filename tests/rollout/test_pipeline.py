@@ -114,9 +114,9 @@ def test_no_group_is_lost_repeated_or_older_than_the_bound(options, chance, trai
     assert all(len(group.turns) == GROUP for group in trained)
     assert plain(trained) == plain(everything(Actor([0], random.Random(0), fails=fails), steps))
     assert not any(batch.dropped for batch in batches)
-    trees = [tree for batch in batches for tree in batch.trees]
+    trees = [tree for batch in batches for tree in batch.trained_tree_ids]
     assert len(trees) == len(set(trees))
-    assert {tree.partition("/")[0] for tree in trees} <= {job.tree for step in steps for job in step}
+    assert {tree.partition("/")[0] for tree in trees} <= {job.tree_id for step in steps for job in step}
 
 
 def test_without_staleness_a_step_is_trained_as_a_whole_and_on_policy():
@@ -160,7 +160,7 @@ def test_a_group_is_trained_before_its_tree_is_finished():
 
     batch = run_virtual(first_batch())
     assert {turn.agent for group in batch.groups for turn in group.turns} == {"solver_0"}
-    assert batch.trees == ()
+    assert batch.trained_tree_ids == ()
 
 
 def test_the_queue_is_bounded_however_slow_the_trainer_is():
@@ -208,7 +208,7 @@ def test_an_update_waits_for_what_it_would_make_too_old():
 
 
 def test_turns_of_a_model_that_lags_behind_are_dropped_and_counted(caplog):
-    """The last line of defence: an engine that was not told of new weights after an update."""
+    """The last resort: an engine that was not refreshed after an update."""
     steps = steps_of(12, 2)
     options = PipelineSettings(groups_per_update=6, max_staleness=1)
     batches = run_virtual(all_batches(Actor([0], random.Random(7)), options, steps, late=(3,)))
@@ -217,7 +217,7 @@ def test_turns_of_a_model_that_lags_behind_are_dropped_and_counted(caplog):
     everywhere = everything(Actor([0], random.Random(0)), steps)
     assert dropped > 0
     assert dropped == GROUP * (len(everywhere) - len(trained))
-    assert caplog.text.count("is the model told of new weights") == dropped // GROUP
+    assert caplog.text.count("is the model refreshed after each update") == dropped // GROUP
 
 
 def test_a_model_that_is_never_told_of_new_weights_ends_the_run_instead_of_wasting_it():
@@ -286,7 +286,7 @@ def test_a_journal_gives_back_what_a_stopped_run_has_played(tmp_path, size):
         first = run_virtual(train(store, steps, 4))
         played = Quick.acted
     with Store(tmp_path, {}, problems) as store:
-        owed = [[job for job in step if job.tree not in store.finished] for step in steps]
+        owed = [[job for job in step if job.tree_id not in store.finished] for step in steps]
         second = run_virtual(train(store, owed, 10**6))
     whole = plain(everything(Actor([0], random.Random(0)), steps))
     assert {**plain(first), **plain(second)} | whole == whole
@@ -331,7 +331,7 @@ def test_groups_that_grow_with_their_trees_are_refused_where_they_would_be_torn(
 
 def test_a_tree_that_is_asked_for_twice_is_refused():
     [step] = steps_of(1, 1)
-    with pytest.raises(ConfigError, match=r"p0\.0#0 is asked for twice"):
+    with pytest.raises(ConfigError, match=r"p0\.0#0 is to be played twice"):
         run_virtual(all_batches(Actor([0], random.Random(14)), PipelineSettings(), [step + step]))
 
 
@@ -376,7 +376,7 @@ def test_slots_are_never_overdrawn_and_older_trees_come_first():
         async with aclosing(due):
             async for batch in due:
                 await asyncio.sleep(1)
-                done += batch.trees
+                done += batch.trained_tree_ids
         return done, slots.busy, slots.waiting, engine.busy
 
     done, busy, waiting, _ = run_virtual(train())

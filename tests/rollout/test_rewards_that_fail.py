@@ -91,7 +91,7 @@ async def run(game, out=None, agents=AGENTS, problems=PROBLEMS):
     if out is None:
         return await collect(game, agents, list(map(Job, problems)), seed=0)
     with Store(out, {"seed": 0}, problems) as store:
-        owed = [job for job in map(Job, problems) if job.tree not in store.finished]
+        owed = [job for job in map(Job, problems) if job.tree_id not in store.finished]
         trees = [t async for t in play_all(game, agents, owed, seed=0, journal=store)]
     return sorted(trees, key=lambda tree: tree.id)
 

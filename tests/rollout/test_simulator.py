@@ -35,7 +35,7 @@ def test_a_standstill_is_an_error_and_not_a_hang():
     async def forever():
         await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(MarsError, match="stands still"):
+    with pytest.raises(MarsError, match="is stuck"):
         run_virtual(forever())
 
 

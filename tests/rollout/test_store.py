@@ -65,7 +65,7 @@ def timeless(trees):
 
 async def run(path, agent):
     with Store(path, CONFIG, PROBLEMS) as store:
-        owed = [job for job in JOBS if job.tree not in store.finished]
+        owed = [job for job in JOBS if job.tree_id not in store.finished]
         async for _ in play_all(
             GAME, assign_agents(GAME.rules, agent), owed, seed=1, concurrency=3, journal=store
         ):
@@ -138,7 +138,7 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path):
     (tmp_path / "turns.jsonl").write_text("{}\n")
     with pytest.raises(StoreError, match="not a run"):
         Store(tmp_path, CONFIG, PROBLEMS)
-    with pytest.raises(StoreError, match="holds no run"):
+    with pytest.raises(StoreError, match="has no run"):
         read_run(tmp_path / "nowhere")
 
 

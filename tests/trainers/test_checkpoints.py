@@ -93,7 +93,7 @@ def test_other_settings_policies_and_formats_are_refused(toy, tmp_path):
         LocalTrainer({"mars": Policy(toy.tiny_model())}, other).resume(tmp_path)
     with pytest.raises(StoreError, match=r"other settings \(run.group\)"):
         LocalTrainer({"mars": Policy(toy.tiny_model())}, toy.CONFIG, run={"group": 8}).resume(tmp_path)
-    with pytest.raises(StoreError, match="holds the policies mars, the trainer has solver"):
+    with pytest.raises(StoreError, match="has the policies mars, the trainer has solver"):
         LocalTrainer({"solver": Policy(toy.tiny_model())}, toy.CONFIG).resume(tmp_path)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps(state | {"format": 99}))

@@ -9,9 +9,9 @@ import mars2_run
 import pytest
 import tiny_team
 
+from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.loop import LEDGER
-from mars_env.trainers.metrics import read_jsonl
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
 
@@ -59,7 +59,7 @@ def test_killed_asynchronous_training_on_trees_loses_repeats_and_over_ages_no_tu
     turns = [turn for update in updates.values() for turn in update]
     problems = tiny_team.environment(2).problems
     wanted = [
-        job.tree
+        job.tree_id
         for step in range(mars2_run.STEPS)
         for job in step_jobs(problems, step=step, problems_per_step=mars2_run.PROBLEMS, seed=mars2_run.SEED)
     ]

@@ -74,10 +74,10 @@ def test_the_rest_is_asked_for_as_a_new_problem():
 
 def test_a_wrong_value_is_taken_as_it_is_for_nobody_verifies():
     wrong = FIRST.replace("800", "801")
-    assert protocol.rest_of(CHAIN, wrong) == protocol.Chain(801, (("+", 99),))
-    assert protocol.rest_of(CHAIN, "") is None
-    assert protocol.rest_of(CHAIN, "a: = 882\n") is None
-    assert protocol.rest_of(CHAIN, FIRST + "9 = 899\n") is None
+    assert protocol.remaining(CHAIN, wrong) == protocol.Chain(801, (("+", 99),))
+    assert protocol.remaining(CHAIN, "") is None
+    assert protocol.remaining(CHAIN, "a: = 882\n") is None
+    assert protocol.remaining(CHAIN, FIRST + "9 = 899\n") is None
 
 
 def test_no_more_tokens_are_spent_than_there_are():

@@ -72,5 +72,5 @@ def test_rules_name_their_recipe():
     register_rules("rules-of-my-recipe", SolveVerifyCorrect, recipe=f"{__name__}:MINE")
     assert recipe_of(EnvSpec("arithmetic", "rules-of-my-recipe")).steps == 7
     register_rules("rules-of-my-recipe", SolveVerifyCorrect, recipe=f"{__name__}:NOT_A_RECIPE")
-    with pytest.raises(ConfigError, match="is no RunSettings, but 7"):
+    with pytest.raises(ConfigError, match="is 7, not a RunSettings"):
         recipe_of(EnvSpec("arithmetic", "rules-of-my-recipe"))

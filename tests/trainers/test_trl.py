@@ -177,9 +177,9 @@ def test_losses_that_trl_has_not_are_refused(config, message):
 
 
 def test_a_set_without_end_and_rows_that_cannot_be_cut_are_refused():
-    with pytest.raises(ConfigError, match="TRL wants to know its data set"):
+    with pytest.raises(ConfigError, match="TRL needs a finite data set"):
         TeamRollouts(GAME, {}, load_problems("arithmetic", seed=2))
-    with pytest.raises(ConfigError, match="48 rows of a step cannot be cut into parts of 7"):
+    with pytest.raises(ConfigError, match="48 rows of a step cannot be divided into parts of 7"):
         team(load().module).arguments(problems_per_step=4, rows_at_once=7, temperature=1.0)
 
 

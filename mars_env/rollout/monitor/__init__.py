@@ -3,15 +3,15 @@
     monitor = Monitor(total=len(jobs))
     async with reporting(monitor, logger=TensorBoardLogger("logs"), port=9400):
         async for tree in play_all(game, monitor.watch(agents), jobs, seed=0):
-            monitor.tell(tree)
+            monitor.record_tree(tree)
 
-It looks on from outside: at the agents as they act, and at the trees as they are finished. The engine
-knows nothing of it, and a run without it costs nothing.
+It observes from outside: agents as they act, and trees as they are finished. The engine does not know of it,
+and a run without a monitor pays nothing.
 """
 
 from mars_env.rollout.monitor.live_view import live_view
 from mars_env.rollout.monitor.monitor import Measured, Monitor
-from mars_env.rollout.monitor.reporting import Logger, prometheus_text, reporting
+from mars_env.rollout.monitor.reporting import prometheus_text, reporting
 from mars_env.rollout.monitor.trace import Trace
 
-__all__ = ["Logger", "Measured", "Monitor", "Trace", "live_view", "prometheus_text", "reporting"]
+__all__ = ["Measured", "Monitor", "Trace", "live_view", "prometheus_text", "reporting"]

@@ -42,7 +42,7 @@ def live_view(figures: Mapping[str, float]) -> RenderableType:
     if queues := _under("queue", figures):
         parts = (f"{name}: {n:,.0f} wait, idle {figures[f'idle/{name}']:.0%}" for name, n in queues)
         lines.append(Text("  ".join(parts)))
-    for kind, sign in (("unknown", "UNKNOWN"), ("fault", "given up")):
+    for kind, sign in (("unknown", "UNKNOWN"), ("fault", "discarded")):
         for what, count in sorted(_under(kind, figures), key=lambda row: -row[1])[:3]:
             lines.append(Text(f"{sign} {count:,.0f}: {what}", style="yellow"))
     return Lines(*lines)

@@ -16,12 +16,12 @@ from mars_env.rollout.monitor.trace import Trace
 from mars_env.types import Action, Agent, Observation, Tree, Turn, Verdict
 
 WINDOW = 30
-"""Seconds that rates are taken over."""
+"""Rates are averages over this many seconds."""
 
 
 @runtime_checkable
 class Measured(Protocol):
-    """Something with places and a queue before them: an engine, its `Slots`, a pool of graders."""
+    """Something with places and a queue for them: an engine, its `Slots`, a pool of graders."""
 
     @property
     def capacity(self) -> int:
@@ -38,15 +38,15 @@ class Monitor:
     """Counts what a run does.
 
     Args:
-        total: How many trees are to be played; without it no time left is told.
+        total: How many trees are to be played; without it the time left is not estimated.
         finished: How many of them an earlier, interrupted run has finished.
-        trace: Where every turn is noted, besides.
+        trace: Records every turn as well.
 
     Example:
         >>> from mars_env.types import Grade, Problem, Turn
         >>> monitor = Monitor(total=4)
         >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"), Grade.unknown("lost"))
-        >>> monitor.tell(Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,)))
+        >>> monitor.record_tree(Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,)))
         >>> monitor.figures()["trees/finished"], monitor.figures()["unknown/lost"]
         (1.0, 1.0)
     """
@@ -55,7 +55,7 @@ class Monitor:
         self.total, self._trace = total, trace
         self._began, self._before, self._trees = time.monotonic(), finished, 0
         self._acts: dict[str, int] = {}
-        self._elsewhere: dict[int, Mapping[str, int]] = {}
+        self._remote_acting: dict[int, Mapping[str, int]] = {}
         self._measured: dict[str, Measured] = {}
         self._free: defaultdict[str, float] = defaultdict(float)  # places times seconds
         self._sampled = self._began
@@ -68,12 +68,12 @@ class Monitor:
         self._correct: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
 
     def watch(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
-        """The same agents, looked at while they act."""
+        """The same agents, observed while they act."""
         self._acts |= dict.fromkeys(agents, 0)
-        return {name: _Watched(name, agent, self) for name, agent in agents.items()}
+        return {name: _WatchedAgent(name, agent, self) for name, agent in agents.items()}
 
     def measure(self, name: str, measured: Measured) -> None:
-        """Look at the queue and the free places of something from now on.
+        """Observe the queue and the free places of something from now on.
 
         Example:
             >>> from mars_env.rollout.slots import Slots
@@ -85,25 +85,25 @@ class Monitor:
         """
         self.sample()
         self._measured[name] = measured
-        self._free[name] = (self._sampled - self._began) * measured.capacity  # nobody used it so far
+        self._free[name] = (self._sampled - self._began) * measured.capacity  # unused so far
 
     def measure_models(self, agents: Mapping[str, Agent]) -> None:
-        """Look at the models of some agents, under their names, as far as they tell what they do."""
+        """Observe the models of these agents, by name, if they report their places and requests."""
         models = {id(m): m for agent in agents.values() if (m := getattr(agent, "model", None)) is not None}
         for model in models.values():
             if isinstance(model, Measured):
                 self.measure(getattr(model, "name", "") or "model", model)
 
     def sample(self) -> None:
-        """Look at the free places now; shares of idle time are as exact as this is often."""
+        """Count the free places now; the more often this is called, the more exact are the idle shares."""
         now = time.monotonic()
         for name, measured in self._measured.copy().items():
             free = max(0, measured.capacity - measured.under_way)
             self._free[name] += free * (now - self._sampled)
         self._sampled = now
 
-    def tell(self, tree: Tree) -> None:
-        """Take note of a tree that is finished, or given up."""
+    def record_tree(self, tree: Tree) -> None:
+        """Count a tree that is finished or discarded."""
         self._trees += 1
         if tree.fault:
             self._faults[_kind_of(tree.fault)] += 1
@@ -115,10 +115,10 @@ class Monitor:
             if "verdict" in turn.info and not turn.action.interrupted:
                 _add(self._judged[turn.role], turn.info["verdict"] == "Correct")
         if self._trace is not None:
-            self._trace.moment(tree.id, tree.fault)
+            self._trace.tree_ended(tree.id, tree.fault)
 
-    def hear(self, turns: Sequence[Turn]) -> None:
-        """Take note of the turns of one expansion that were played by another process."""
+    def record_remote_turns(self, turns: Sequence[Turn]) -> None:
+        """Count the turns of one expansion that another process has played."""
         if not turns:
             return
         self._count(len(turns), sum(_tokens(turn.action) for turn in turns))
@@ -127,22 +127,22 @@ class Monitor:
             tokens = sum(_tokens(turn.action) for turn in turns)
             self._trace.turn(first.agent, now - first.seconds, now, n=len(turns), tokens=tokens)
 
-    def elsewhere(self, process: int, acting: Mapping[str, int]) -> None:
-        """Take note of how many acts of each agent are under way in another process."""
-        before = self._elsewhere.get(process, {})
+    def record_remote_acting(self, process: int, acting: Mapping[str, int]) -> None:
+        """Update how many acts of each agent are under way in another process."""
+        before = self._remote_acting.get(process, {})
         for agent in {*before, *acting}:
             self._under_way(agent, acting.get(agent, 0) - before.get(agent, 0))
-        self._elsewhere[process] = acting
+        self._remote_acting[process] = acting
 
     def figures(self) -> dict[str, float]:
-        """All figures of this moment under one name each, as loggers want them.
+        """All present figures by name, as loggers take them.
 
         ``trees/...`` (finished, faulty, total), ``turns/...`` (finished, per_second, in_flight),
         ``in_flight/<agent>``, ``tokens/per_second``, ``accepted/<role>`` (share of its verdicts that say
         Correct), ``correct/<role>`` (share of its turns with a known grade), ``unknown/<reason>`` and
         ``fault/<error>`` (counts), ``seconds/elapsed``, ``seconds/left`` and ``idle_share`` (the part of
-        the time in which no agent acted). Of what is measured: ``queue/<name>`` (requests that wait for a
-        place), ``busy/<name>`` (places in use), ``idle/<name>`` (share of the places unused so far).
+        the time in which no agent acted). For what is measured: ``queue/<name>`` (requests that wait
+        for a place), ``busy/<name>`` (places in use), ``idle/<name>`` (share of the places unused so far).
         """
         self.sample()
         now = time.monotonic()
@@ -173,12 +173,12 @@ class Monitor:
         return values
 
     def __rich__(self) -> RenderableType:
-        """The live view: one line of progress, one of rates, one a kind of trouble."""
+        """The live view: a line of progress, a line of rates, a line for each kind of problem."""
         return live_view(self.figures())
 
     @contextmanager
     def _act(self, agent: str, n: int) -> Iterator[list[Action]]:
-        """Around an agent's act; what is put into the list are the actions that came of it."""
+        """Observes an agent's act; the caller puts the resulting actions into the list."""
         self._under_way(agent, 1)
         began, error, actions = time.perf_counter(), "", list[Action]()
         try:
@@ -203,7 +203,7 @@ class Monitor:
         return values
 
     def _under_way(self, agent: str, more: int) -> None:
-        """So many more acts of an agent are under way, or fewer."""
+        """Add to the number of acts of an agent that are under way."""
         now = time.monotonic()
         if not self._now:
             self._idle += now - self._idle_since
@@ -222,26 +222,26 @@ class Monitor:
         self._rates.append((second, turns, tokens))
 
     def _recent(self, second: int, elapsed: float) -> tuple[float, float]:
-        """Turns and tokens a second, over the window or since the beginning."""
+        """Turns and tokens per second, over the window or since the start."""
         rows = [row for row in self._rates.copy() if row[0] > second - WINDOW]
         over = max(1.0, min(elapsed, float(WINDOW)))
         return sum(row[1] for row in rows) / over, sum(row[2] for row in rows) / over
 
 
-class _Watched:
-    """An agent that is looked at."""
+class _WatchedAgent:
+    """An agent that is observed."""
 
     def __init__(self, name: str, agent: Agent, monitor: Monitor) -> None:
-        self._name, self._agent, self._sight = name, agent, monitor
+        self._name, self._agent, self._monitor = name, agent, monitor
 
     @property
     def policy(self) -> str:
         return self._agent.policy
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        with self._sight._act(self._name, n) as seen:
+        with self._monitor._act(self._name, n) as observed:
             actions = await self._agent.act(observation, n, seed)
-            seen += actions
+            observed += actions
         return actions
 
 
@@ -262,7 +262,7 @@ def _kind_of(fault: str) -> str:
 
 
 def _short(reason: str) -> str:
-    """A reason as the name of a count: one line, numbers left out, so that there are few of them.
+    """A reason as the name of a counter: one line without numbers, so that there are few different ones.
 
     Example:
         >>> _short("a worker was lost (signal 9)")

@@ -6,8 +6,9 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from mars_env.loggers import Logger
 from mars_env.rollout.monitor.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -16,37 +17,21 @@ if TYPE_CHECKING:
 _SAMPLE_SECONDS = 0.1
 
 
-class Logger(Protocol):
-    """Where figures go; `mars_env.trainers.metrics` has loggers for TensorBoard and others."""
-
-    def start(self, step: int) -> None:
-        """Begin."""
-        ...
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the figures of a moment."""
-        ...
-
-    def close(self) -> None:
-        """Write what is not yet written."""
-        ...
-
-
 @asynccontextmanager
 async def reporting(
     monitor: Monitor, *, logger: Logger | None = None, every: float = 10.0, port: int | None = None
 ) -> AsyncIterator[int | None]:
-    """While it is open, figures go to a logger and to whoever asks on a port of this machine.
+    """While this is open, figures go to a logger, and can be read on a port of this machine.
 
     Args:
         monitor: What is reported.
-        logger: Gets the figures every so many seconds and at the end; the step is the turns finished.
-        every: Seconds.
+        logger: Gets the figures at intervals and at the end; the step is the number of finished turns.
+        every: Seconds between two logs.
         port: Serve the figures at ``http://127.0.0.1:<port>/metrics`` in Prometheus' text format; 0 for
             any free port.
 
     Yields:
-        The port that is served.
+        The port at which figures are served.
     """
     if logger is not None:
         logger.start(0)
@@ -106,7 +91,7 @@ def _log(monitor: Monitor, logger: Logger) -> None:
 
 
 async def _served(monitor: Monitor, port: int) -> web.AppRunner:
-    from aiohttp import web  # only for those who ask for it
+    from aiohttp import web  # imported only if it is used
 
     async def metrics(request: web.Request) -> web.Response:
         text = prometheus_text(monitor.figures())

@@ -14,11 +14,11 @@ from mars_env.files import open_new
 class Trace:
     """A file of every turn that Chrome (``chrome://tracing``) and Perfetto (ui.perfetto.dev) show.
 
-    A row of the picture is a place among the turns under way of one agent. The file can be read even if
-    the run was killed. Use it as a context manager.
+    A row of the picture is a lane: turns of one agent that overlap are in different lanes. The file can be
+    read even if the run was killed. Use it as a context manager.
 
     Args:
-        path: The file, written anew; a link there is replaced, and what it points to stays as it is.
+        path: The file, which is overwritten. A link is replaced; its target is not changed.
 
     Raises:
         OSError: It cannot be written.
@@ -47,12 +47,12 @@ class Trace:
         self.close()
 
     def close(self) -> None:
-        """End the file."""
+        """Write the end of the file, and close it."""
         self._file.write("[]\n" if self._separator == "[\n" else "\n]\n")
         self._file.close()
 
     def turn(self, agent: str, began: float, ended: float, **args: object) -> None:
-        """Note an act of an agent, from and to in seconds of one and the same clock."""
+        """Record an act of an agent; both times are in seconds of the same clock."""
         lanes = self._lanes[agent]
         place = heapq.heappop(lanes) if lanes and lanes[0][0] <= began else (0.0, len(lanes))
         heapq.heappush(lanes, (ended, place[1]))
@@ -61,10 +61,10 @@ class Trace:
             dur=1e6 * (ended - began), args={key: value for key, value in args.items() if value != ""},
         )  # fmt: skip
 
-    def moment(self, tree: str, fault: str = "") -> None:
-        """Note that a tree is finished."""
+    def tree_ended(self, tree_id: str, fault: str = "") -> None:
+        """Record that a tree has ended."""
         now = 1e6 * time.perf_counter()
-        self._event(name=tree, ph="i", s="g", pid=self._pid("trees"), tid=0, ts=now, args={"fault": fault})
+        self._event(name=tree_id, ph="i", s="g", pid=self._pid("trees"), tid=0, ts=now, args={"fault": fault})
 
     def _pid(self, agent: str) -> int:
         if agent not in self._agents:

@@ -23,8 +23,8 @@ LIMITS: Final[Mapping[str, int]] = {
 def prompt(role: str, observation: Observation) -> str:
     """The stream that a role reads on an observation of solve-verify-correct.
 
-    Any text may stand in the solution and the report: what is not in the miniature's language is
-    left out, and no more is kept than a completion can hold.
+    The solution and the report may be any text: whatever is not in the miniature's language is left out, and
+    no more is kept than fits into a completion.
 
     Raises:
         ConfigError: For another role, or a problem that is not of the set ``arithmetic``.
@@ -50,13 +50,13 @@ class MiniatureAgent:
         role: ``"solver"``, ``"verifier"`` or ``"corrector"``.
         model: A model of the miniature's checkpoint.
         policy: Name of the weights.
-        temperature: Of the sampling.
+        temperature: Sampling temperature.
         max_tokens: Hard limit of one completion; by default the role's own (`LIMITS`).
-        overflow: As of `Sampling`: what happens where the model's context is too small.
-        forced: One piece that every completion starts with. It is not sampled, but counts to the limit.
+        overflow: What happens if the model's context is too small, as in `Sampling`.
+        forced: One piece with which every completion starts. It is not sampled, but counts towards the limit.
 
     Raises:
-        ConfigError: For another role, or if `forced` is no piece of the language.
+        ConfigError: The role is another one, or `forced` is not a piece of the language.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class MiniatureAgent:
         if role not in LIMITS:
             raise ConfigError(f"the miniature plays {', '.join(LIMITS)}, not {role!r}")
         if forced and forced not in protocol.PIECES:
-            raise ConfigError(f"{forced!r} is no piece of the miniature's language")
+            raise ConfigError(f"{forced!r} is not a piece of the miniature's language")
         self.role = role
         self.policy = policy
         self.model = model
@@ -85,7 +85,7 @@ class MiniatureAgent:
         return f"MiniatureAgent({self.role!r}, policy={self.policy!r})"
 
     def prompt(self, observation: Observation) -> str:
-        """The prompt of a turn, the forced piece at its end.
+        """The prompt of a turn, with the forced piece at its end.
 
         Raises:
             ConfigError: The problem is not of the set ``arithmetic``.
@@ -93,7 +93,7 @@ class MiniatureAgent:
         return prompt(self.role, observation) + self._forced
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Sample n actions; their texts have numbers the ordinary way round.
+        """Sample n actions; in their texts numbers are written in the ordinary order.
 
         Raises:
             ConfigError: The problem is not of the set ``arithmetic``.
@@ -105,15 +105,15 @@ class MiniatureAgent:
 
 
 class ContinuingSolver:
-    """The Solver alone, continued after each cut by its limit until it has ended or spent its tokens.
+    """The Solver alone, continued each time its limit cuts it off, until it ends or has spent its tokens.
 
     Args:
         model: A model of the miniature's checkpoint.
-        tokens: That one attempt may spend.
-        temperature: Of the sampling.
-        afresh: Instead of its own text the Solver reads a new problem: what its last whole step leaves to be
-            done (`protocol.rest_of`). It takes a program that knows the task; the Solver was
-            taught to solve such problems, and never to read a solution.
+        tokens: Tokens that one attempt may spend.
+        temperature: Sampling temperature.
+        afresh: Instead of its own text the Solver reads a new problem: what remains after its last whole step
+            (`protocol.remaining`). This takes a program that knows the task; the Solver was taught to solve
+            such problems, and never to read a solution.
     """
 
     policy = "miniature"
@@ -152,14 +152,14 @@ class ContinuingSolver:
             if found.finish_reason != "length" or left < 1:
                 return Action(text, tuple(completions))
             if self._afresh:
-                rest = protocol.rest_of(chain, protocol.flip(stream))
-                if rest is None:
+                remaining = protocol.remaining(chain, protocol.flip(stream))
+                if remaining is None:
                     return Action(text, tuple(completions))
-                chain, done, stream = rest, f"{text}\n", ""
+                chain, done, stream = remaining, f"{text}\n", ""
 
 
 def team(model: Model, *, policy: str = "miniature", temperature: float = 1.0) -> dict[str, MiniatureAgent]:
-    """Solver, Verifier and Corrector on one model, by the names that solve-verify-correct gives them."""
+    """Solver, Verifier and Corrector on one model, by their names in solve-verify-correct."""
     return {
         f"{role}_0": MiniatureAgent(role, model, policy=policy, temperature=temperature) for role in LIMITS
     }

@@ -1,7 +1,7 @@
 """Demonstrations for the warm start: what a Solver, a Verifier and a Corrector write, with chosen faults.
 
-Everything is drawn from one seeded generator. A demonstration is a prompt, a completion and a weight
-for each of the completion's tokens; the prompts are the very ones that the agents build.
+Everything is drawn from one seeded generator. A demonstration is a prompt, a completion and a weight for each
+of the completion's tokens. The prompts are those that the agents build.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ ROLES: Final[tuple[Role, ...]] = ("solver", "verifier", "corrector")
 
 
 class Faults(BaseModel):
-    """How often demonstrations go wrong (probabilities), and how much their marks count.
+    """Probabilities of faults in demonstrations, and the weight of their marks.
 
     Attributes:
         solver: A Solver's step has a wrong digit.
         verifier: A Verifier's own step has a wrong digit.
         corrector: A Corrector's step has a wrong digit.
-        shown: A step of the solution shown to a Verifier or a Corrector is wrong: one of these is
+        shown: A step of the solution shown to a Verifier or a Corrector is wrong; one of these values is
             drawn for each solution.
-        continued: The solution shown goes on from a later letter, as a Corrector's does.
-        wild: A wrong value shown is any number, not one digit off.
-        glance: A Verifier passes the solution, whatever it is, without checking a step.
+        continued: The solution shown starts at a later letter, as a Corrector's does.
+        wild: A wrong value in a shown solution is any number, rather than one digit off.
+        glance: A Verifier accepts the solution, whatever it is, without checking a step.
         lazy: A Corrector copies the solution.
         mark_weight: Weight of the marks ok and no and of the verdict in a Verifier's loss.
     """
@@ -54,8 +54,8 @@ class Demonstration:
 
     Attributes:
         prompt: As an agent would send it.
-        completion: Pieces, the end token last unless the length limit cut it off.
-        weights: One for each piece.
+        completion: Pieces; the end token comes last unless the length limit cut it off.
+        weights: One weight for each piece.
     """
 
     prompt: str
@@ -102,11 +102,11 @@ def write_solution(
 
     Args:
         chain: The problem.
-        rng: For the faults.
+        rng: Draws the faults.
         wrong: Probability that a step is wrong.
         wild: Probability that a wrong value is any number.
-        start: Index of the letter to start from; 0 is the beginning.
-        value: The value that is claimed there; the chain's start by default.
+        start: Index of the letter to start from.
+        value: The value claimed there; by default the chain's start.
 
     Returns:
         Pieces in the order of the stream.
@@ -131,7 +131,7 @@ class Review:
 
     Attributes:
         report: Its text.
-        place: Index of the last letter found right, from which to go on.
+        place: Index of the last letter found right, from which to continue.
         value: The value there.
         passed: Whether the solution is found right.
     """
@@ -148,8 +148,8 @@ def review(chain: p.Chain, solution: str, rng: random.Random, wrong: float = 0.0
     Args:
         chain: The problem.
         solution: The solution's text.
-        rng: For the faults.
-        wrong: Probability that a step of the report's own has a wrong digit.
+        rng: Draws the faults.
+        wrong: Probability that a step in the report itself has a wrong digit.
     """
     report, place, value = p.CHECK, None, 0
     first, last = 0, len(chain.terms)
@@ -195,7 +195,7 @@ def demonstrate(role: Role, rng: random.Random, faults: Faults) -> Demonstration
         glances = rng.random() < faults.glance
         report = p.RIGHT if glances else review(chain, solution, rng, faults.verifier).report
         pieces = (*p.pieces(report), p.END)[: p.REPORT_TOKENS]
-        # However rare checks are, how to check is to be kept: only their first token is as rare.
+        # However rare checks are, the skill of checking must stay: only their first token is learned as rare.
         kept = 1.0 / (1.0 - faults.glance) if not glances else 1.0
         weights = tuple(
             (kept if i else 1.0) * (faults.mark_weight if piece in _MARKS else 1.0)

@@ -1,7 +1,7 @@
 """The miniature's experiment: train an arm, evaluate it, give the Solver alone the same tokens.
 
 One seed fixes everything: training problems, rollouts, minibatches, and the held-out problems of the
-evaluation, which are the same for all arms of a seed, so that arms are compared in pairs.
+evaluation. These are the same for all arms of a seed, so arms are compared in pairs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.statistics import Estimate
 from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
 from mars_env.grading import grader_for
+from mars_env.loggers import Logger
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, collect
 from mars_env.trainers.loop import train
-from mars_env.trainers.metrics import Logger, StepMetrics
+from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
 from mars_env.trainers.miniature.model import build_model, build_tokenizer
@@ -39,11 +40,11 @@ class Arm:
     """One way to train, or not to train.
 
     Attributes:
-        name: In the ledger.
-        title: In tables.
-        roles: Whose turns are trained; None is all, an empty tuple is nobody's.
-        shared_reward: One team reward in the place of each agent's own.
-        separate: Weights of its own for each role, where the paper's team shares one model.
+        name: Its name in the ledger.
+        title: Its name in tables.
+        roles: Roles whose turns are trained; None: all, an empty tuple: none.
+        shared_reward: Whether one team reward replaces each agent's own.
+        separate: Whether each role has weights of its own; the paper's team shares one model.
     """
 
     name: str
@@ -63,8 +64,8 @@ ARMS = (
         ("verifier", "corrector"), separate=True),
     Arm("separate all", "all three, each role with weights of its own", None, separate=True),
 )  # fmt: skip
-"""The ablation of MarsRL (arXiv 2511.11373), the reward that it argues against, and, to see what passes
-between the roles through shared weights, two arms without them."""
+"""The ablation of MarsRL (arXiv 2511.11373), and the shared reward that the paper argues against. Two more
+arms do not share weights, to show what passes between the roles through shared weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Trained:
     """An arm after training.
 
     Attributes:
-        models: By role; one and the same where the weights are shared.
+        models: By role; the same model for all roles if the weights are shared.
         history: The figures of every step.
     """
 
@@ -80,7 +81,7 @@ class Trained:
     history: tuple[StepMetrics, ...]
 
     def agents(self, recipe: Recipe, forced: Mapping[str, str] | None = None) -> dict[str, Agent]:
-        """The team; what `forced` names by role is the first piece of all that the role writes."""
+        """The team; `forced` gives, by role, a first piece for everything that the role writes."""
         first = forced or {}
         return {
             f"{role}_0": _agent(role, model, recipe, first.get(role, ""))
@@ -103,7 +104,7 @@ def arm_settings(arm: Arm, seed: int, recipe: Recipe) -> RunSettings:
 async def train_arm(
     arm: Arm, seed: int, recipe: Recipe = RECIPE, *, loggers: Sequence[Logger] = ()
 ) -> Trained:
-    """Train the warm-started miniature as an arm says."""
+    """Train the warm-started miniature as the arm says."""
     shared = load()
     models = {role: load(name=role) if arm.separate else shared for role in LIMITS}
     trained = Trained(models, ())
@@ -126,7 +127,7 @@ def _agent(role: str, model: Playing, recipe: Recipe, forced: str = "") -> Agent
 
 
 def held_out(seed: int, recipe: Recipe = RECIPE) -> ProblemSet:
-    """The evaluation problems of a seed: none of them is in any training set."""
+    """The evaluation problems of a seed; none of them is in a training set."""
     return load_problems("arithmetic", n=recipe.evaluation_problems, seed=seed, split="test")
 
 
@@ -139,12 +140,12 @@ async def evaluate_team(
 
 
 def before_habits(cache: Path | None = None, stages: Sequence[Stage] = STAGES[:-1], seed: int = 0) -> HFModel:
-    """The miniature as its warm start leaves it before the last stage, which teaches bad habits.
+    """The miniature before the last stage of its warm start, which teaches bad habits.
 
     Args:
         cache: Where the weights are kept between calls.
-        stages: Of the warm start.
-        seed: Of the warm start; by default that of the shipped checkpoint.
+        stages: Stages of the warm start.
+        seed: Seed of the warm start; by default that of the shipped checkpoint.
     """
     place = None if cache is None else cache / "before-habits"
     if place is None or not (place / "model.safetensors").exists():
@@ -165,11 +166,10 @@ def figures_of(trees: Sequence[Tree]) -> dict[str, Estimate]:
 async def equal_token_baselines(
     trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
 ) -> dict[str, Baseline]:
-    """What the Solver alone makes of the System's mean tokens a problem, in three ways.
+    """What the Solver alone achieves with the System's mean tokens per problem, in three ways.
 
-    By majority vote, by going over its own last solution again and again, and by simply going on
-    writing: one completion with a limit as high as the System's mean tokens, of which it spends fewer
-    where it ends by itself.
+    By a majority vote; by revising its own last solution repeatedly; and by simply writing on: one completion
+    with a limit as high as the System's mean tokens. It spends fewer if it ends by itself.
     """
     problems = held_out(seed, recipe)
     model = trained.models["solver"]
@@ -193,11 +193,11 @@ async def equal_token_baselines(
 async def continuing_baselines(
     trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
 ) -> dict[str, Baseline]:
-    """What the Solver alone makes of the System's tokens when it is continued after each cut.
+    """What the Solver alone achieves with the System's tokens when it is continued after each cut.
 
     ``continuing`` reads its own text, ``afresh`` the rest of the problem (see `ContinuingSolver`). An attempt
-    ends by itself before the System's tokens are spent, so attempts are made until they are, and vote.
-    The names with ``_once`` are one attempt. There is no Verifier.
+    ends by itself before the System's tokens are spent, so further attempts are made until they are spent,
+    and the attempts vote. The names with ``_once`` are single attempts. There is no Verifier.
     """
     problems = held_out(seed, recipe)
     budget = token_budget(trees)

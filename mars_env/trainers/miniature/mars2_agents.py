@@ -8,13 +8,13 @@ from mars_env.types import Action, Model, Observation, Sampling
 
 
 class MiniatureCoder:
-    """One coder: writes a program, or edits the one that it is given.
+    """A coder: it writes a program, or edits one that it is given.
 
     Args:
-        role: 0 or 1: which mark the model reads.
+        role: 0 or 1: the mark that the model reads.
         model: A model of the miniature's language.
         policy: Name of the weights; by default the model's own.
-        temperature: Of the sampling.
+        temperature: Sampling temperature.
 
     Raises:
         ConfigError: There is no such role.

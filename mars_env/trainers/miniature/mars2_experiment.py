@@ -20,11 +20,12 @@ from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearchSettings, tree_s
 from mars_env.envs.visibility import shown_turns
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.trees import is_right, sampled_tokens
+from mars_env.loggers import Logger
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, collect
 from mars_env.seeds import derive_seed
 from mars_env.trainers.loop import train
-from mars_env.trainers.metrics import Logger, StepMetrics
+from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.miniature.mars2_agents import MiniatureCoder
 from mars_env.trainers.miniature.mars2_grader import NibbleGrader, tables_of
 from mars_env.trainers.miniature.mars2_protocol import read_program
@@ -77,11 +78,11 @@ ARMS: Final = (
     Mars2Arm("homogeneous x2", "control: one model in two roles, twice the nodes", "homogeneous", ("g0",),
         budget=2),
 )  # fmt: skip
-"""From one to many, as in the paper (arXiv 2602.07848), with what else could explain a gain."""
+"""From one model to several, as in the paper (arXiv 2602.07848), with controls for other causes of a gain."""
 
 
 def lean_of(model: str, recipe: Mars2Recipe) -> float:
-    """Which register's programs a model is shown in its warm start."""
+    """The lean of a model's warm start: which register's programs it is shown."""
     return {"a": recipe.specialists[0], "b": recipe.specialists[1]}.get(model, 0.5)
 
 
@@ -89,9 +90,9 @@ def warm_model(model: str, seed: int, recipe: Mars2Recipe = RECIPE, cache: Path 
     """A warm-started model of a seed, with weights of its own.
 
     Args:
-        model: As in `Mars2Arm.models`.
-        seed: Of the experiment.
-        recipe: How.
+        model: A name in `Mars2Arm.models`.
+        seed: Seed of the experiment.
+        recipe: The recipe.
         cache: Where the weights are kept between calls, since the arms of a seed share them.
     """
     place = None if cache is None else cache / f"{model}-{seed}"
@@ -107,15 +108,15 @@ def warm_model(model: str, seed: int, recipe: Mars2Recipe = RECIPE, cache: Path 
 
 
 def training_game(arm: Mars2Arm, recipe: Mars2Recipe) -> Game:
-    """The environment ``nibbles-tree-search`` with ``schedule="training"``, judged by `NibbleGrader`."""
+    """The environment ``nibbles-tree-search`` with ``schedule="training"``, graded by `NibbleGrader`."""
     settings = recipe.trained(arm.search, arm.budget)
     return _game(settings, _agents_of(arm), NibbleGrader(score=recipe.train_score))
 
 
 def evaluation_game(settings: TreeSearchSettings, agents: int) -> Game:
-    """The environment ``nibbles-tree-search`` at test time: the search sees the public tests alone.
+    """The environment ``nibbles-tree-search`` at test time: the search sees only the public tests.
 
-    As ``make`` would make it from the same settings, but judged by `NibbleGrader`.
+    It is as ``make`` would make it from the same settings, but graded by `NibbleGrader`.
     """
     seen = settings.model_copy(update={"search_grader": NibbleGrader(tests="public", score=settings.score)})
     return _game(seen, agents, NibbleGrader())
@@ -152,7 +153,7 @@ async def train_team(
     cache: Path | None = None,
     loggers: Sequence[Logger] = (),
 ) -> TrainedTeam:
-    """Warm-start an arm's models, or take them from the cache, and train them as it says."""
+    """Warm-start an arm's models, or take them from the cache, and train them as the arm says."""
     models = [warm_model(name, seed, recipe, cache) for name in arm.models]
     settings = RunSettings(
         seed=seed,
@@ -175,7 +176,7 @@ def _coder(name: str, model: Playing) -> Agent:
 
 
 def held_out(seed: int, recipe: Mars2Recipe = RECIPE) -> ProblemSet:
-    """The evaluation problems of a seed: what they show is shown by no training problem."""
+    """The evaluation problems of a seed; no training problem shows the same examples."""
     return load_problems(
         "nibbles", registers=2, level=recipe.level, seed=seed, split="test", n=recipe.problems
     )
@@ -191,7 +192,7 @@ async def search(
 
 
 class Shortest:
-    r"""A reward model that is a rule: of two programs the one with fewer statements is the likelier one.
+    r"""A reward model that is a rule: a program with fewer statements is rated higher.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -205,17 +206,17 @@ class Shortest:
 
 
 BUDGETS: Final = ("best-of-n", "refinement", "search")
-"""Searches that are looked at with smaller budgets as well."""
+"""Searches that are measured at smaller budgets as well."""
 
 REWARD_MODEL: Final = Shortest()
-"""Of MARS2-T+."""
+"""The reward model of MARS2-T+."""
 
 CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(by_text=True), "shortest": Highest(REWARD_MODEL)}
-"""Final choices that are compared with taking the first candidate."""
+"""Final choices to compare with taking the first candidate."""
 
 
 async def chosen_by(selection: Selection, trees: Sequence[Tree]) -> list[Tree]:
-    """The same searches with their final choice made again, by another rule."""
+    """The same searches with another rule for the final choice."""
     chosen = []
     for tree in trees:
         shown = shown_turns(candidates(tree.turns))
@@ -240,7 +241,7 @@ def search_figures(trees: Sequence[Tree]) -> dict[str, float]:
 
 
 def right_within(trees: Sequence[Tree], tokens: int) -> float:
-    """Pass@1 of the same searches, cut off where they had spent a number of tokens: the choice made then.
+    """Pass@1 of the same searches, stopped when they had spent a number of tokens, with the choice made then.
 
     Example:
         >>> right_within([], 8)
@@ -260,15 +261,16 @@ def right_within(trees: Sequence[Tree], tokens: int) -> float:
 
 
 def choices_left(trees: Sequence[Tree], wave: int | None = None) -> dict[str, float]:
-    """Whether the searches that found a program which passes leave the final choice anything to choose.
+    """Whether searches that found a passing program leave the final choice more than one candidate.
 
     Args:
-        trees: Searches; those without such a program are not counted.
-        wave: Look at them as if they had stopped after the wave of so many nodes that found the first one.
+        trees: Searches; those without a passing program are not counted.
+        wave: Measure them as if they had stopped after the wave, of this many nodes, that found the first
+            one.
 
     Returns:
         ``solved``, the share of searches that found one; and, if any did, ``one candidate``, the share of
-        those whose best candidates are one program.
+        those whose best candidates are all the same program.
 
     Example:
         >>> choices_left([])
@@ -289,15 +291,15 @@ def choices_left(trees: Sequence[Tree], wave: int | None = None) -> dict[str, fl
 def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
     """How different a team's fresh programs are, right or wrong, from searches by best-of-n.
 
-    Most of them are wrong: see `right_diversity` for those that are not. Means over problems, of each
-    problem's first `nodes` programs:
+    Most of them are wrong: see `right_diversity` for the right ones. The figures are means over problems,
+    from each problem's first `nodes` programs:
 
     - ``pass@1``: the share that is right: Pass@1 of the agents.
-    - ``distinct``: different functions, told by their outputs on all inputs, as a share of the programs.
+    - ``distinct``: different functions, compared by their outputs on all inputs, as a share of the programs.
     - ``distinct_right``: the number of different texts among the right programs.
-    - ``different``: of pairs of programs by different agents (by the one agent, where it is alone), the share
-      that computes different functions.
-    - ``disagree``: likewise, the share of which one is right and the other wrong.
+    - ``different``: of pairs of programs by different agents (by the same agent if there is only one), the
+      share that computes different functions.
+    - ``disagree``: of the same pairs, the share in which one is right and the other wrong.
     """
     rows: list[tuple[float, ...]] = []
     for turns in _first(trees, nodes):
@@ -322,17 +324,17 @@ def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
 def right_diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
     """How different a team's *right* fresh programs are, from searches by best-of-n.
 
-    Right programs of one problem compute the same, so it is their texts that may differ. Of each problem's
-    first `nodes` programs:
+    Right programs of one problem compute the same, so only their texts can differ. From each problem's first
+    `nodes` programs:
 
     - ``solved``: the share of problems with a right one.
     - ``distinct_share``: different texts as a share of the right programs, mean over the problems that have
       one.
-    - ``different_right``: of pairs of right programs by different agents (by the one agent, where it is
-      alone), the share whose texts differ, mean over the problems that have such a pair.
+    - ``different_right``: of pairs of right programs by different agents (by the same agent if there is only
+      one), the share whose texts differ, mean over the problems that have such a pair.
     - ``right_pairs``: the share of problems that have such a pair.
 
-    What there is no problem for is left out.
+    A figure for which there is no problem is left out.
     """
     shares, differing, problems = [], [], 0
     for turns in _first(trees, nodes):
@@ -349,12 +351,12 @@ def right_diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
 
 
 def _first(trees: Sequence[Tree], nodes: int) -> list[list[Turn]]:
-    """The first turns of each tree, in the order of asking."""
+    """The first turns of each tree, in the order of the search's calls."""
     return [sorted(tree.turns, key=lambda turn: int(turn.info["call"]))[:nodes] for tree in trees]
 
 
 def _pairs(turns: Sequence[Turn], alone: bool | None = None) -> list[tuple[int, int]]:
-    """Pairs of turns by different agents; all pairs where there is one agent alone."""
+    """Pairs of turns by different agents; all pairs if there is only one agent."""
     if alone is None:
         alone = len({turn.agent for turn in turns}) == 1
     return [
@@ -365,7 +367,7 @@ def _pairs(turns: Sequence[Turn], alone: bool | None = None) -> list[tuple[int, 
 
 
 def function_of(turn: Turn) -> object:
-    """What a program computes: its two tables; its text, where it is none of the miniature's."""
+    """What a program computes: its two tables; or its text if it is not in the miniature's language."""
     pair = read_program(turn.text)
     return turn.text if pair is None else tables_of(pair)
 
@@ -379,12 +381,12 @@ async def evaluate_team(
 
     Args:
         trained: The team.
-        seed: Of the held-out problems and the searches.
-        recipe: How.
-        parts: Tell the parts of MARS2-T+ apart as well: AB-MCTS without feedback; with a vote or the shortest
-            program as its final choice; ``t-plus``, which has all parts; the same searches with the first
-            candidate as their final choice (``depth``); and ``preset``, the preset ``t-plus`` with no setting
-            of its own but the tokens.
+        seed: Seed of the held-out problems and the searches.
+        recipe: The recipe.
+        parts: Measure the parts of MARS2-T+ separately as well: AB-MCTS without feedback; with a vote or the
+            shortest program as its final choice; ``t-plus``, which has all parts; the same searches with the
+            first candidate as their final choice (``depth``); and ``preset``, the preset ``t-plus`` in which
+            only the tokens are set.
     """
     runs = {
         "best-of-n": await search(trained, recipe.searched("best-of-n"), seed, recipe),

@@ -1,4 +1,4 @@
-"""Judging the miniature's programs at high speed: by what their operations compute, without running them."""
+"""Fast grading of the miniature's programs: by what their operations compute, without running them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ BACKEND = "nibble tables"
 class NibbleGrader:
     """Grades programs of `nibbles` with two registers as `CodeGrader` does, hundreds of times faster.
 
-    It judges programs of the miniature's language alone; any other one is WRONG, whatever it may compute.
-    Nothing is run: an operation is a table of 16 numbers.
+    It knows only programs of the miniature's language; any other one is WRONG, whatever it computes. Nothing
+    is
+    run: an operation is a table of 16 numbers.
 
     Args:
         tests: ``"all"``, or ``"public"`` to judge by the public tests alone.
@@ -31,7 +32,7 @@ class NibbleGrader:
         >>> run_sync(NibbleGrader().grade(problem, problem.reference["solutions"][0])).score
         1.0
         >>> run_sync(NibbleGrader().grade(problem, "import os")).reason
-        'it is no program of the miniature'
+        'it is not a program of the miniature'
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class NibbleGrader:
             tests = [test for test in tests if test["public"]]
         pair = read_program(text)
         if pair is None:
-            why = "it is no program of the miniature"
+            why = "it is not a program of the miniature"
             return Grade.wrong(why, feedback=f"{why.capitalize()}.", backend=BACKEND)
         tables = tables_of(pair)
         returned = [tables[test["arguments"][1]][test["arguments"][0]] for test in tests]
@@ -60,7 +61,7 @@ class NibbleGrader:
         if all(right):
             return Grade.correct(backend=BACKEND, feedback=f"All {len(tests)} tests passed.")
         first = right.index(False)
-        # Judging goes on after a failure only where the share of passed tests is asked for.
+        # Testing continues after a failure only if the share of passed tests is needed.
         judged = len(tests) if self._score == "fraction" else first + 1
         passed = sum(right[:judged])
         counted = f"{passed} of {judged} tests passed" if judged == len(tests) else f"{passed} tests passed"
@@ -76,13 +77,13 @@ def _detail(test: Mapping[str, Any], returned: int) -> str:
     if not test["public"]:
         return ", then a hidden test failed: wrong answer."
     call = ", ".join(map(str, test["arguments"]))
-    told = f"Expected: {test['accept'][0]}\nReturned: {returned}"
-    return f". The first failure: wrong answer.\nCall: f({call})\n{told}"
+    values = f"Expected: {test['accept'][0]}\nReturned: {returned}"
+    return f". The first failure: wrong answer.\nCall: f({call})\n{values}"
 
 
 @lru_cache(maxsize=65536)
 def tables_of(pair: Pair) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What a program computes: the outputs of both registers on 0 to 15.
+    """What a program computes: the outputs of both registers for 0 to 15.
 
     Example:
         >>> tables_of(Pair(("inc",), ()))[0][:3]

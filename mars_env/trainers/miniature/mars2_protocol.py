@@ -1,9 +1,9 @@
-r"""The language of the miniature of MARS2: programs of two registers, read and written a statement a token.
+r"""The language of the miniature of MARS2: programs of two registers, one token for each statement.
 
-The model reads the shown examples, one token each, and writes statements; the agents make the Python function
-of them. A refinement is an edit: the statements it writes for a register take the place of that register's,
-the other register stays. What the search saw of the old program is read as one token, the first test that
-fails.
+The model reads the problem's examples, one token each, and writes statements; the agents make a Python
+function of them. A refinement is an edit: the statements that it writes for a register replace that
+register's, and the other register stays. The search's feedback on the old program is one token, the first
+test that fails.
 
     f(0, 0) = 7 ... f(15, 1) = 0 <|generate 0|>                           u = (u + 1) % 16 / v = v ^ 5 / end
     f(0, 0) = 7 ... <|old|> u = ... / v = ... / f(3, 1) fails <|refine 0|>   v = v | 2 / end
@@ -24,7 +24,7 @@ from mars_env.types import Observation
 PAD, END = "<|pad|>", "<|end|>"
 OLD = "<|old|>"
 ROLES: Final = 2
-"""Agents have marks of their own, so that one model can play several roles."""
+"""Each agent has a mark of its own, so that one model can play several roles."""
 GENERATE: Final = tuple(f"<|generate {i}|>" for i in range(ROLES))
 REFINE: Final = tuple(f"<|refine {i}|>" for i in range(ROLES))
 SPECIAL: Final = (PAD, END, OLD, *GENERATE, *REFINE)
@@ -71,7 +71,7 @@ class Pair:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Its statements, one token each."""
+        """The statements, one token each."""
         return tuple(
             f"{nibble_line(r, name)}\n" for r, names in (("u", self.u), ("v", self.v)) for name in names
         )
@@ -79,7 +79,7 @@ class Pair:
 
 @lru_cache(maxsize=4096)
 def read_program(text: str) -> Pair | None:
-    r"""The operations of a program of this language; None for any other text, which is never run.
+    r"""The operations of a program in this language; None for any other text. Nothing is run.
 
     Example:
         >>> read_program(Pair(("inc", "cap"), ("xor5",)).program)
@@ -102,7 +102,7 @@ def _pair(lines: list[str]) -> Pair | None:
 
 
 def edited(old: Pair | None, text: str) -> Pair:
-    r"""What becomes of a program by a completion: registers that it has statements for are replaced.
+    r"""The program after an edit: the registers for which the completion has statements are replaced.
 
     Example:
         >>> edited(Pair(("inc",), ("xor5",)), "v = v | 2\n")
@@ -116,7 +116,7 @@ def edited(old: Pair | None, text: str) -> Pair:
 
 
 def prompt(observation: Observation, role: int = 0) -> str:
-    r"""The stream that an agent reads.
+    r"""The stream that an agent reads for an observation.
 
     Raises:
         ConfigError: The problem is not of the set ``nibbles`` with two registers, or there is no such role.
@@ -145,7 +145,7 @@ _EXAMPLES: Final = frozenset(EXAMPLES)
 
 
 def _seen(feedback: str) -> str:
-    """One token for what came of the old program's tests."""
+    """The old program's test result as one token."""
     if not feedback:
         return NOTHING
     if feedback.startswith("All "):

@@ -1,6 +1,6 @@
 """The recipe of the miniature of MARS2: every number of training and evaluation, with its reason.
 
-Found on seeds from 100 on; reported runs use seeds 0 to 9.
+The numbers were chosen on seeds from 100 up; reported runs use seeds 0 to 9.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ class Mars2Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     warm_start: WarmStart = WarmStart()
-    """Short, so that there is something left to learn."""
+    """Short, so that something is left to learn."""
 
     specialists: tuple[float, float] = (0.75, 0.25)
-    """What the two different models lean to: the first register (arithmetic), or the second one (bits)."""
+    """Leans of the two different models: to the first register (arithmetic), or to the second one (bits)."""
 
     level: tuple[int, int] = (1, 3)
     """Operations of each register in training and evaluation problems."""
 
     steps: PositiveInt = 200
-    """Of training; fixed beforehand."""
+    """Training steps; fixed beforehand."""
 
     problems_per_step: PositiveInt = 16
     """Trees of one step."""
 
     nodes: PositiveInt = 8
-    """Nodes of a training tree for each model in it (the paper: 8): equal samples for each model."""
+    """Nodes of a training tree for each model in it (the paper: 8): equally many samples for each model."""
 
     train_score: Literal["all", "fraction"] = "all"
     """Reward of a node in training: 1 if all tests pass (the paper's), or the share that does."""
@@ -64,19 +64,19 @@ class Mars2Recipe(BaseModel):
     """Held-out problems of an evaluation."""
 
     tokens: PositiveInt = 96
-    """Of every search at evaluation, whichever algorithm: about 20 fresh programs."""
+    """Budget of every search at evaluation, whatever the algorithm: about 20 fresh programs."""
 
     diversity_nodes: PositiveInt = 10
-    """Fresh programs of each problem that diversity is told from."""
+    """Fresh programs of each problem from which diversity is computed."""
 
     cuts: tuple[PositiveInt, ...] = (12, 24, 48)
-    """Smaller budgets, at which the same searches are looked at as well."""
+    """Smaller budgets, at which the same searches are measured as well."""
 
     wave: PositiveInt = 2
-    """Expansions of a tree at once, at evaluation."""
+    """Expansions of a tree at the same time, at evaluation."""
 
     def searched(self, algorithm: str = "ab-mcts-a", **settings: Any) -> TreeSearchSettings:
-        """A search at evaluation: it spends its tokens, whether or not a node passes the public tests."""
+        """A search at evaluation. It spends its tokens whether or not a node passes the public tests."""
         return self._budgeted("evaluation", algorithm=algorithm, early_stop=False, **settings)
 
     def t_plus(self, reward_model: RewardModel, **settings: Any) -> TreeSearchSettings:
@@ -98,7 +98,7 @@ class Mars2Recipe(BaseModel):
         return rules.settings
 
     def trained(self, algorithm: str, models: int) -> TreeSearchSettings:
-        """The search in training: half of a tree's nodes are decided at once, then the other half."""
+        """The search in training: half of a tree's nodes are chosen together, then the other half."""
         nodes = models * self.nodes
         return TreeSearchSettings(
             nodes=nodes, algorithm=algorithm, wave=nodes // 2, early_stop=False, sees="grade"
@@ -106,7 +106,7 @@ class Mars2Recipe(BaseModel):
 
 
 RECIPE: Final = Mars2Recipe()
-"""What is reported."""
+"""The recipe of the reported runs."""
 
 QUICK: Final = Mars2Recipe(
     warm_start=WarmStart(updates=120, rows=128),
@@ -115,4 +115,4 @@ QUICK: Final = Mars2Recipe(
     tokens=48,
     cuts=(12, 24),
 )
-"""The same in small: it shows that everything runs, and nothing else."""
+"""A small version: it shows that everything runs, and nothing else."""

@@ -1,8 +1,8 @@
 """The warm start of the miniature of MARS2: a new model learns to write and to edit programs.
 
-A model's *lean* says which problems it is shown: at 0.5 either register has a program as often as the other,
-at 0.9 mostly the first one's (arithmetic), at 0.1 mostly the second one's (bits). So specialists and
-generalists differ in what they were taught, and in nothing else.
+A model's *lean* decides which problems it is shown: at 0.5 both registers have programs equally often, at 0.9
+mostly the first (arithmetic), at 0.1 mostly the second (bits). So specialists and generalists differ only in
+what they were taught.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ class WarmStart(BaseModel):
     Attributes:
         shape: Hidden size, feed-forward size and layers.
         updates: Optimiser steps.
-        rows: Demonstrations a step.
-        learning_rate: Its peak; warmed up over an eighth of the steps, and lowered in a straight line to a
-            twentieth.
+        rows: Demonstrations per step.
+        learning_rate: The peak, reached after an eighth of the steps; then it falls linearly to a twentieth.
         least: Fewest operations of a register that has a program.
         most: Most operations.
         mix: Share of operations from the register's own family.
@@ -78,8 +77,8 @@ def coder_tokenizer() -> PreTrainedTokenizerFast:
 def draw(rng: random.Random, lean: float, settings: WarmStart) -> p.Pair:
     """Draw a program of the split ``"train"``.
 
-    The first register has a chain with probability `lean`, the other one with ``1 - lean``; at least one
-    has one.
+    The first register has a chain with probability `lean`, the second with ``1 - lean``; at least one of them
+    has a chain.
     """
     source = Nibbles("", "train", 0, settings.least, settings.most, settings.mix, 2)
     while True:
@@ -92,11 +91,11 @@ def draw(rng: random.Random, lean: float, settings: WarmStart) -> p.Pair:
 
 
 def demonstrate(rng: random.Random, lean: float, settings: WarmStart, refine: bool) -> Demonstration:
-    """One demonstration: of a fresh program, or of an edit of one that is wrong in one register or in both.
+    """One demonstration: a fresh program, or an edit of a program that is wrong in one register or in both.
 
-    Where the first test fails says which register is to be edited; a third of the wrong chains differ in a
-    single operation. One in eight edits is shown without feedback and rewrites all; one in sixteen programs
-    is right, and nothing is to be done.
+    The first failing test says which register to edit; a third of the wrong chains differ in a single
+    operation. One in eight edits is shown without feedback and rewrites everything; one in sixteen programs
+    is right, so there is nothing to do.
     """
     target = draw(rng, lean, settings)
     role = rng.randrange(p.ROLES)
@@ -161,13 +160,13 @@ def warm_start(
     settings: WarmStart | None = None,
     progress: Callable[[int, float, float], None] | None = None,
 ) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
-    """A new model, taught.
+    """A new model after its warm start.
 
     Args:
-        seed: Of the initial weights and the demonstrations.
+        seed: Seed of the initial weights and the demonstrations.
         lean: Which register's programs it is shown.
-        settings: How.
-        progress: Called after each step with its number and the losses a token of fresh programs and of
+        settings: The settings.
+        progress: Called after each step with its number and the losses per token, of fresh programs and of
             edits.
     """
     settings = settings or WarmStart()

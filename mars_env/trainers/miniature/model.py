@@ -26,12 +26,12 @@ class Shape:
 def build_tokenizer(
     vocabulary: Sequence[str] = VOCABULARY, special: Sequence[str] = SPECIAL, pattern: str = PATTERN
 ) -> PreTrainedTokenizerFast:
-    r"""The tokenizer: one token for each piece of the language; what is not in it gets the padding token.
+    r"""The tokenizer: one token for each piece of the language; anything else becomes the padding token.
 
     Args:
         vocabulary: All tokens in the order of their ids.
-        special: Those that are left out of texts; padding and end come first.
-        pattern: A regular expression that finds the others.
+        special: Tokens that are left out of texts; padding and end come first.
+        pattern: A regular expression that finds the other tokens.
 
     Example:
         >>> tokenizer = build_tokenizer()
@@ -58,13 +58,14 @@ def build_tokenizer(
 def build_model(seed: int, vocabulary: int = len(VOCABULARY), shape: Shape = Shape()) -> Qwen3ForCausalLM:
     """A new model, by default of 64 dimensions and 3 layers. The padding token is 0, the end token 1.
 
-    Embeddings start at a standard deviation of 1 and matrices at one over the root of their inputs,
-    the ones that write into the residual stream smaller by the root of twice the layers (as in GPT-2).
+    Embeddings start with a standard deviation of 1, and matrices with one over the square root of their
+    inputs. Those that write into the residual stream are smaller by the root of twice the layers (as in
+    GPT-2).
 
     Args:
-        seed: Of the initial weights.
+        seed: Seed of the initial weights.
         vocabulary: Number of tokens.
-        shape: Its size.
+        shape: The model's size.
     """
     config = Qwen3Config(
         vocab_size=vocabulary,

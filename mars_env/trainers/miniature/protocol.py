@@ -1,10 +1,10 @@
-r"""The miniature's language: a token stream for the model, texts for everybody else.
+r"""The miniature's language: a token stream for the model, texts for everything else.
 
 The model reads and writes a compact stream of 35 tokens: digits, the letters of the variables, and a
-few pieces of text such as ``" ok\n"`` or ``"\nCorrectness: Wrong"``. In the stream numbers stand with
-their ones first, since a sum is written from the ones on; a text has them the ordinary way round. `flip`
-goes from one to the other and back, so that the stream is what an ordinary tokenizer makes, and nothing
-is lost between the model and the environment.
+few pieces of text such as ``" ok\n"`` or ``"\nCorrectness: Wrong"``. In the stream numbers are
+written with their last digit first, since addition starts there; texts have them in the ordinary order.
+`flip` converts in both directions, so an ordinary tokenizer makes the stream, and nothing is lost between the
+model and the environment.
 
 A solution, and a report on it that finds its second step wrong:
 
@@ -27,7 +27,7 @@ MODULUS: Final = 1000
 MAX_TERMS: Final = 6
 LETTERS: Final = "abcdefg"
 STEPS: Final = 3
-"""How many steps fit into one completion beside its answer: what a single Solver cannot pass."""
+"""Steps that fit into one completion beside its answer: the limit of a single Solver."""
 
 PAD, END = "<|pad|>", "<|end|>"
 SOLVE, VERIFY, CORRECT = "<|solve|>", "<|verify|>", "<|correct|>"
@@ -64,8 +64,8 @@ class Chain:
     """The arithmetic behind a statement: a start value and the terms added to it modulo 1000.
 
     Attributes:
-        start: 0 to 999.
-        terms: One to six, each a sign and a size of 0 to 99.
+        start: From 0 to 999.
+        terms: One to six terms, each a sign and a size from 0 to 99.
     """
 
     start: int
@@ -73,7 +73,7 @@ class Chain:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """The value at every letter, the start's first.
+        """The value at every letter, beginning with the start.
 
         Example:
             >>> Chain(882, (("-", 27), ("+", 99))).values
@@ -86,7 +86,7 @@ class Chain:
 
 
 def step(value: int, sign: str, size: int) -> int:
-    """One term added to or taken from a value, modulo 1000.
+    """A value plus or minus one term, modulo 1000.
 
     Example:
         >>> step(990, "+", 15), step(3, "-", 5)
@@ -96,7 +96,7 @@ def step(value: int, sign: str, size: int) -> int:
 
 
 def read_statement(statement: str) -> Chain:
-    """The chain that a statement of the embedded set ``arithmetic`` tells.
+    """The chain in a statement of the embedded set ``arithmetic``.
 
     Raises:
         ConfigError: It is another kind of problem, or has more terms than the miniature has letters.
@@ -117,7 +117,7 @@ def read_statement(statement: str) -> Chain:
 
 
 def flip(text: str) -> str:
-    """Turn every run of digits round: from a text to a stream, and from a stream to a text.
+    """Reverse every run of digits: from a text to a stream, and from a stream to a text.
 
     Example:
         >>> flip("b: - 27 = 855"), flip(flip("a: = 0120"))
@@ -127,11 +127,11 @@ def flip(text: str) -> str:
 
 
 def pieces(text: str, limit: int | None = None) -> list[str]:
-    """The pieces of a text, in the order of the stream; whatever is not in the language is left out.
+    """The pieces of a text, in the order of the stream. Whatever is not in the language is left out.
 
     Args:
-        text: Any text whatever: a model's, or a hostile one.
-        limit: At most so many pieces (the stream's first ones).
+        text: Any text, a hostile one included.
+        limit: Keep only this many pieces, the first ones of the stream.
 
     Example:
         >>> pieces("b: - 27 = ?? 855")
@@ -164,16 +164,16 @@ def chain_prompt(chain: Chain) -> str:
     return flip(f"a:{chain.start:03d}" + "".join(terms)) + SOLVE
 
 
-def rest_of(chain: Chain, solution: str) -> Chain | None:
-    r"""What a solution that was cut off leaves to be done: a chain that starts at its last whole step.
+def remaining(chain: Chain, solution: str) -> Chain | None:
+    r"""What remains of a chain after a solution that was cut off: a chain that starts at its last whole step.
 
-    The value claimed there is taken as it is, right or wrong.
+    The value claimed there is used as it is, right or wrong.
 
     Returns:
-        None where the solution holds no step, or no step is left.
+        None if the solution has no whole step, or no step remains.
 
     Example:
-        >>> rest_of(Chain(882, (("-", 27), ("+", 5))), "a: = 882\nb: - 27 = 854\nc: + 0")
+        >>> remaining(Chain(882, (("-", 27), ("+", 5))), "a: = 882\nb: - 27 = 854\nc: + 0")
         Chain(start=854, terms=(('+', 5),))
     """
     done = _DONE.findall(solution)
@@ -182,7 +182,7 @@ def rest_of(chain: Chain, solution: str) -> Chain | None:
 
 
 def verifier_prompt(statement: str, solution: str) -> str:
-    r"""The stream that asks for a report on a solution, whatever text that is.
+    r"""The stream that asks for a report on a solution, which may be any text.
 
     Example:
         >>> verifier_prompt("Start with a = 882. Then b = a - 7.", "a: = 882\n<|solve|>")
@@ -192,7 +192,7 @@ def verifier_prompt(statement: str, solution: str) -> str:
 
 
 def corrector_prompt(statement: str, solution: str, report: str) -> str:
-    r"""The stream that asks for another solution, given one and a report on it, whatever texts these are.
+    r"""The stream that asks for another solution, given any two texts as a solution and a report on it.
 
     Example:
         >>> corrector_prompt("Start with a = 882. Then b = a - 7.", "what?", "go on from a:")

@@ -1,6 +1,7 @@
 """The recipe: every number of the miniature's training and evaluation, in one place, with its reason.
 
-Found on training seeds from 100 on and on problems of their own; reported runs use seeds 0 to 9.
+The numbers were chosen on training seeds from 100 up, on problems of those seeds; reported runs use seeds 0
+to 9.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Recipe(BaseModel):
     """Graded by the ordinary mathematics grader, with the paper's 0/1 rewards."""
 
     temperature: PositiveFloat = 1.0
-    """Of training and evaluation alike (the paper: 0.85 and 0.6): slips are what training removes."""
+    """In training and in evaluation (the paper: 0.85 and 0.6): slips are what training removes."""
 
     training: Schedule = TRAINING
-    """S, V, C, V, C, as in the paper: at most 72 samples a problem."""
+    """S, V, C, V, C, as in the paper: at most 72 samples per problem."""
 
     inference: Schedule = Schedule(rounds=3, accept_after=1)
     """Up to three corrections, one pass accepts (the paper: ten and four), so that evaluation stays short."""
@@ -57,14 +58,14 @@ class Recipe(BaseModel):
 
     @field_serializer("marsrl")
     def _hashed(self, run: RunSettings) -> dict[str, Any]:
-        """The run in the form that the ledger's rows are hashed in, so that they stay valid.
+        """The run in the form in which the ledger's rows are hashed, so that they stay valid.
 
-        Settings that are younger than the rows stand in it where they are not the default.
+        Settings that are newer than the rows are included only if they differ from the default.
         """
-        told = run.model_dump(mode="json")
+        values = run.model_dump(mode="json")
         default = RunSettings().model_dump(mode="json")
-        younger = {n for n in ("sampling", "segment_tokens", "pipeline") if told[n] == default[n]}
-        return {n: value for n, value in told.items() if n not in younger} | {
+        newer = {n for n in ("sampling", "segment_tokens", "pipeline") if values[n] == default[n]}
+        return {n: value for n, value in values.items() if n not in newer} | {
             "concurrency": run.pipeline.concurrency
         }
 
@@ -76,4 +77,4 @@ QUICK: Final = Recipe(
     marsrl=RECIPE.marsrl.model_copy(update={"steps": 2, "problems_per_step": 2}),
     evaluation_problems=24,
 )
-"""A few steps and problems: the whole path within a minute. Its figures say nothing."""
+"""A few steps and problems: everything runs, within a minute. Its figures mean nothing."""

@@ -2,10 +2,10 @@
 
     python -m mars_env.trainers.miniature.warm_start --out DIRECTORY --seed 0
 
-made the checkpoint that is shipped (`mars_env.trainers.miniature.CHECKPOINT`). The first four stages
-teach the skill. The last one teaches bad habits on top of it (a hasty Verifier, a lazy Corrector, slips),
-so that the team starts out poor, as the paper's does: what training then does is to bring the skill out
-again, not to invent it. docs/miniature.md says so too.
+made the shipped checkpoint (`mars_env.trainers.miniature.CHECKPOINT`). The first four stages teach the skill.
+The last one teaches bad habits on top of it (a hasty Verifier, a lazy Corrector, slips), so that the team is
+poor at the start, as the paper's is. Training then brings the skill back; it does not invent it.
+docs/miniature.md says so too.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Stage(BaseModel):
     """One stage of the warm start.
 
     Attributes:
-        name: What progress and records call it.
+        name: Its name in progress bars and records.
         steps: Optimiser steps.
-        learning_rate: Its peak; warmed up over 100 steps, then lowered in a straight line to a twentieth.
+        learning_rate: The peak, reached after 100 steps; then it falls linearly to a twentieth.
         mix: Shares of Solver, Verifier and Corrector rows.
         faults: What goes wrong in the demonstrations.
-        rows: Demonstrations a step.
+        rows: Demonstrations per step.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -112,9 +112,9 @@ def train(
     """Warm-start a model in place.
 
     Args:
-        model: A new one, of `build_model`.
-        stages: One after the other, each with an optimiser of its own.
-        seed: Of the demonstrations.
+        model: A new model from `build_model`.
+        stages: Done in order, each with its own optimiser.
+        seed: Seed of the demonstrations.
         progress: Called after each step with the stage's name, the step and the mean loss by role.
     """
     tokenizer = build_tokenizer()
@@ -155,14 +155,14 @@ def main(
     seed: Annotated[int, typer.Option(help="Of the initial weights and the demonstrations.")] = 0,
 ) -> None:
     """Build a miniature, warm-start it, and write it as an ordinary Hugging Face checkpoint."""
-    torch.set_num_threads(1)  # a model this small only loses by more
+    torch.set_num_threads(1)  # more threads only slow a model of this size down
     model = build_model(seed)
     with Progress() as bar:
         tasks = {stage.name: bar.add_task(stage.name, total=stage.steps) for stage in STAGES}
 
         def show(name: str, step: int, losses: dict[str, float]) -> None:
-            told = ", ".join(f"{role} {loss:.3f}" for role, loss in losses.items())
-            bar.update(tasks[name], completed=step, description=f"{name} (loss: {told})")
+            shown = ", ".join(f"{role} {loss:.3f}" for role, loss in losses.items())
+            bar.update(tasks[name], completed=step, description=f"{name} (loss: {shown})")
 
         train(model, STAGES, seed, show)
     save(model, out)
@@ -171,9 +171,9 @@ def main(
 def save(model: Qwen3ForCausalLM, directory: Path) -> None:
     """Write the model and its tokenizer as an ordinary Hugging Face checkpoint."""
     model.save_pretrained(directory)
-    (directory / "model.safetensors").chmod(0o644)  # safetensors makes it private
+    (directory / "model.safetensors").chmod(0o644)  # safetensors makes the file private
     build_tokenizer().save_pretrained(directory)
-    # As older releases of transformers, vLLM's and OpenRLHF's among them, read it too.
+    # In a form that older releases of transformers (as vLLM and OpenRLHF use) can read, too.
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": PAD,

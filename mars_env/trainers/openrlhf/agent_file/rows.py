@@ -95,11 +95,11 @@ def training_rows(
             f"a tree gave {len(samples)} samples to train on, but --rollout.n_samples_per_prompt is {n}: "
             "it must be as large as the largest tree"
         )
-    rest = math.fsum(sample.advantage for sample in samples)
-    if abs(rest) > 1e-6 * n:
+    total = math.fsum(sample.advantage for sample in samples)
+    if abs(total) > 1e-6 * n:
         raise ConfigError(
-            f"the advantages of tree {samples[0].tree} add up to {rest:.3g}, and OpenRLHF would take their "
-            "mean off: groups that are trained in part, and turns of several completions, need the launcher "
+            f"the advantages of tree {samples[0].tree} add up to {total:.3g}, and OpenRLHF would subtract "
+            "their mean: groups that are trained in part and turns of several completions need the launcher "
             "(python -m mars_env.trainers.openrlhf)"
         )
     mean = sum(sample.reward for sample in samples) / max(1, len(samples))

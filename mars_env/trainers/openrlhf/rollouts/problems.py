@@ -87,7 +87,7 @@ class DrawnProblems:
         with self._lock:
             self._updates += 1
             self._trained.update(group.id for group in batch.groups)
-            for tree in batch.trees:
+            for tree in batch.trained_tree_ids:
                 self._open.pop(tree, None)
             closed = tuple(f"{tree}/" for tree in self._open)
             self._trained = {id for id in self._trained if id.startswith(closed)}
@@ -118,7 +118,7 @@ class DrawnProblems:
             self._loader.load_state_dict(state["loader"])
             self._pass, self._updates = state["pass"], state["updates"]
             self._resumed = [Job(self._problems[id], sample) for id, sample in state["open"]]
-            self._open = {job.tree: job for job in self._resumed}
+            self._open = {job.tree_id: job for job in self._resumed}
             self._trained = set(state["trained"])
 
     def _draw(self, size: int) -> list[Job]:
@@ -132,7 +132,7 @@ class DrawnProblems:
                     self._rows, self._pass = None, self._pass + 1
                     continue
                 jobs.append(Job(self._problems[row[1][0]], self._pass))
-            self._open.update((job.tree, job) for job in jobs)
+            self._open.update((job.tree_id, job) for job in jobs)
             return jobs
 
 

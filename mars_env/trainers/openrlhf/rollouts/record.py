@@ -59,7 +59,7 @@ class Record:
             "versions": dict(versions),
             "groups": [group.id for group in batch.groups],
             "ages": batch.ages,
-            "trees": batch.trees,
+            "trees": batch.trained_tree_ids,
             "samples": len(samples),
             "dropped": batch.dropped,
         }

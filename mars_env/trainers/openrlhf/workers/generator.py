@@ -102,9 +102,9 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         samples = turn_samples(batch.groups, self._config)
         self._note(batch, samples)
         if not samples:
-            return Rollouts(), None, len(batch.trees), False
+            return Rollouts(), None, len(batch.trained_tree_ids), False
         self._expected += 1
-        return self._rows(batch, samples, generate_kwargs), None, len(batch.trees), False
+        return self._rows(batch, samples, generate_kwargs), None, len(batch.trained_tree_ids), False
 
     def generate_eval_samples(self, **generate_kwargs: Any) -> list[Any]:
         """Evaluations are trees, not rows: see `evaluate`."""

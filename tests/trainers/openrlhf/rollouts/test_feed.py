@@ -66,10 +66,10 @@ def test_without_staleness_nothing_is_played_while_the_trainer_trains(closing):
     seen = len(played)
     time.sleep(0.1)  # the trainer trains
     assert len(played) == seen
-    assert len(batch.trees) == 2
-    sizes = [len(batch.trees)]
+    assert len(batch.trained_tree_ids) == 2
+    sizes = [len(batch.trained_tree_ids)]
     while (batch := feed.next()) is not None:
-        sizes.append(len(batch.trees))
+        sizes.append(len(batch.trained_tree_ids))
     assert sizes == [2, 2, 2]
     assert feed.next() is None
     assert drawn.updates == 3

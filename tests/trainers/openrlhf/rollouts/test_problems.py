@@ -40,11 +40,11 @@ def drawn(passes=2):
 
 
 def trains(groups=(), trees=()):
-    return UpdateBatch(0, tuple(Group(name, ()) for name in groups), trees=tuple(trees))
+    return UpdateBatch(0, tuple(Group(name, ()) for name in groups), trained_tree_ids=tuple(trees))
 
 
 def ids(steps):
-    return [[job.tree for job in step] for step in steps]
+    return [[job.tree_id for job in step] for step in steps]
 
 
 def test_each_pass_plays_each_problem_once_under_a_name_of_its_own():
@@ -74,7 +74,7 @@ def test_a_resumed_run_begins_again_what_was_not_trained_and_draws_the_rest():
 def test_a_state_at_the_end_of_a_pass_goes_on_with_the_next():
     first = drawn()
     steps = first.steps(5)
-    done = [job.tree for job in next(steps)]
+    done = [job.tree_id for job in next(steps)]
     first.note(trains(trees=done))
     second = drawn()
     second.load_state_dict(first.state_dict())
