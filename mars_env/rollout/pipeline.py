@@ -86,6 +86,11 @@ class UpdateBatch:
     trained_tree_ids: tuple[str, ...] = ()
     dropped: int = 0
 
+    @property
+    def age_by_group(self) -> dict[str, int]:
+        """The ages, by group id."""
+        return {group.id: age for group, age in zip(self.groups, self.ages, strict=True)}
+
 
 # Public, and more than seven parameters: the five after `seed` are independent, and most runs need none.
 async def pipeline(

@@ -68,10 +68,10 @@ class Watched:
 async def new_weights(engine, midway):
     """What the trainer does, but for the weights; gives the version after."""
     before = await engine.version()
-    await engine.hold(midway)
+    await engine.pause(midway)
     await engine.llm.is_sleeping()  # a call of the engine, as each weight is
     await engine.set_version(before + 1)
-    await engine.go_on()
+    await engine.resume()
     return await engine.version(before + 1)
 
 

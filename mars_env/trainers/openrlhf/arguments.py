@@ -121,10 +121,10 @@ def parser_help() -> str:
     Raises:
         MissingExtra: OpenRLHF's files are not there.
     """
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
         parse(["--help"])
-    return told.getvalue()
+    return output.getvalue()
 
 
 @contextlib.contextmanager

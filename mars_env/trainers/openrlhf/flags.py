@@ -13,9 +13,9 @@ from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Sampling
 
 DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "--algo.advantage.estimator": ("reinforce",),  # no critic; the advantages are ours
+    "--algo.advantage.estimator": ("reinforce",),  # no critic; mars_env computes the advantages
     "--algo.kl.init_coef": ("0",),
-    "--reward.remote_url": ("mars_env",),  # no reward model; nobody asks this address
+    "--reward.remote_url": ("mars_env",),  # no reward model; this address is never used
 }
 """Flags that OpenRLHF gets unless they are given."""
 
@@ -41,8 +41,8 @@ REFUSED: Final[Mapping[str, str]] = {
     "--algo.advantage.lambd": "advantages are those of --mars.advantage",
     "--algo.advantage.no_std_norm": "advantages are those of --mars.advantage",
     "--algo.dynamic_filtering_enable": "groups of equal rewards are left out in any case",
-    "--reward.overlong_buffer_len": "the penalty belongs into the groups: --mars.overlong",
-    "--reward.stop_properly_penalty_coef": "the penalty belongs into the groups: --mars.overlong",
+    "--reward.overlong_buffer_len": "the penalty is part of the groups' rewards: --mars.overlong",
+    "--reward.stop_properly_penalty_coef": "the penalty is part of the groups' rewards: --mars.overlong",
     "--reward.normalize_enable": "advantages are those of --mars.advantage",
     "--reward.clip_range": "advantages are those of --mars.advantage",
     "--rollout.vllm_generate_batch_size": "how far rollouts run ahead is --mars.staleness",
@@ -50,7 +50,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "--data.image_key": "the environments have no images",
     "--data.max_images_per_prompt": "the environments have no images",
 }
-"""Flags that would do nothing or harm here, and what to use."""
+"""Flags that would have no effect or do harm here, and what to use instead."""
 
 
 def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
@@ -83,7 +83,7 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
 
 
 def dataset_path(flags: Sequence[str], name: str) -> Path:
-    """Where the ids of the problems lie: beside the checkpoints, where all nodes can read them."""
+    """The file with the problems' ids: beside the checkpoints, where all nodes can read it."""
     path = _values(flags).get("--ckpt.path", WRITTEN["--ckpt.path"])
     return Path(path).absolute() / "mars" / f"{name}.jsonl"
 
@@ -187,14 +187,14 @@ def _existing(path: str) -> str:
 
 
 def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
-    """Refuse what would go wrong later, or silently.
+    """Refuse arguments that would fail later, or do something wrong silently.
 
     Args:
         settings: The team's.
         args: OpenRLHF's arguments, parsed.
 
     Raises:
-        ConfigError: In one sentence: what, and what to do.
+        ConfigError: One sentence says what is wrong and what to do.
     """
     for wrong, sentence in (
         (

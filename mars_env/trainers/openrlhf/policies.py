@@ -1,4 +1,4 @@
-"""Several policies in one run: who plays with which, and how the run's arguments differ among them.
+"""Several policies in one run: which agent uses which policy, and each policy's own arguments.
 
 Pure functions; `mars_env.trainers.openrlhf.workers.multi_policy` trains.
 """
@@ -25,14 +25,14 @@ def plays(
     """Which policy each agent plays with.
 
     Args:
-        names: Of the agents.
+        names: Names of the agents.
         policies: Names of the policies.
-        given: Policies by agent or role; an agent's own entry comes first. Empty: if there are as many agents
-            as policies, each agent has the policy of its place.
+        given: Policies by agent or role; an agent's own entry has priority. If it is empty and there are as
+            many agents as policies, they are paired in order.
         others: Agents or roles that other models play: they are left out.
 
     Raises:
-        ConfigError: An agent has no policy, a policy no agent, or there is none of a name.
+        ConfigError: An agent has no policy, a policy has no agent, or a name is unknown.
 
     Example:
         >>> plays(["solver_0", "verifier_0", "corrector_0"], ["s", "c"],
@@ -51,7 +51,7 @@ def plays(
         raise ConfigError(f"--mars.plays names the policy {wrong[0]!r}, but there are {', '.join(policies)}")
     found = {name: given.get(name) or given.get(role_of(name)) for name in names}
     if missing := [name for name, policy in found.items() if policy is None]:
-        raise ConfigError(f"--mars.plays says no policy for {', '.join(missing)}")
+        raise ConfigError(f"--mars.plays gives no policy for {', '.join(missing)}")
     if idle := [policy for policy in policies if policy not in found.values()]:
         raise ConfigError(
             f"no agent plays with the policy {', '.join(idle)}: leave it out, or see --mars.plays"
@@ -62,16 +62,16 @@ def plays(
 def arguments_of(
     args: SimpleNamespace, name: str, checkpoint: str, resumed: str | None = None
 ) -> SimpleNamespace:
-    """OpenRLHF's arguments for one policy: its weights, and directories and a seed of its own.
+    """OpenRLHF's arguments for one policy: its weights, and its own directories and seed.
 
-    Engines draw all samples from one stream, which begins with their seed. With one and the same seed the
-    engines of different policies would draw alike, and so would those of a resumed run.
+    Engines draw all samples from one random stream, which starts with their seed. With the same seed the
+    engines of different policies would draw the same numbers, and so would those of a resumed run.
 
     Args:
-        args: Of the run.
-        name: Of the policy.
-        checkpoint: What it begins with.
-        resumed: What the run goes on from, if it does.
+        args: The run's arguments.
+        name: Name of the policy.
+        checkpoint: The weights with which it starts.
+        resumed: Tag of the checkpoint from which the run continues, if it does.
 
     Example:
         >>> from types import SimpleNamespace as S
@@ -97,23 +97,24 @@ def tag_of(update: int) -> str:
 
 
 def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
-    """Make all policies resume from one and the same update: the newest that each has saved whole.
+    """Make all policies resume from the same update: the newest that each of them has saved completely.
 
-    A run that is killed while it saves leaves some policies an update ahead. DeepSpeed loads what the file
-    `LATEST` names, which it writes when a checkpoint is whole; here it is set back where need be.
+    If a run is killed while it saves, some policies are one update ahead. DeepSpeed loads the checkpoint that
+    the file `LATEST` names, and writes the file when a checkpoint is complete; here it is set back if
+    necessary.
 
     Args:
-        directories: Of each policy's checkpoints.
+        directories: Each policy's directory of checkpoints.
 
     Returns:
-        The tag; None if nothing has been saved by all, and the run starts afresh.
+        The tag; None if there is no common checkpoint yet and the run starts from the beginning.
 
     Raises:
-        StoreError: There is no update that all have saved.
+        StoreError: There is no update that all policies have saved.
     """
     saved = [_whole_tags(directory) for directory in directories]
     if not all(saved) and max(map(len, saved)) <= 1:
-        return None  # the very first save may have been cut short: there is nothing to go back to
+        return None  # the very first save may be incomplete: there is no earlier one
     common = set(saved[0]).intersection(*saved[1:])
     if not common:
         raise StoreError(
@@ -127,7 +128,7 @@ def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
 
 
 def _whole_tags(directory: Path) -> list[str]:
-    """The tags in a directory up to its latest one: what comes after was not finished."""
+    """The tags in a directory up to its latest one: later checkpoints are incomplete."""
     latest = directory / LATEST
     if not latest.exists():
         return []

@@ -1,4 +1,4 @@
-"""What a run with OpenRLHF is about: the environment, the team, the credit. The rest are OpenRLHF's flags."""
+"""The settings of a run that are not OpenRLHF's own flags: the environment, the team, the credit."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.types import role_of
 
 PREFIX = "--mars."
-"""Of the flags that are ours."""
+"""Prefix of the flags that mars_env adds."""
 
 
 class TeamSettings(BaseModel):
     """The flags ``--mars.*``, by their names.
 
-    On the command line a field is given as ``--mars.NAME VALUE``. Values that are no texts are written as
+    On the command line a field is given as ``--mars.NAME VALUE``. Values other than texts are written as
     JSON; a list of names also as ``solver,verifier``.
 
     Example:
@@ -45,73 +45,73 @@ class TeamSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     env: str
-    """The environment's id; ``my_module:my-set-my-rules`` imports my_module first, on each node."""
+    """The environment's id; ``my_module:my-set-my-rules`` first imports my_module, on each node."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Settings of its rules in training, e.g. ``{"schedule": "training"}``."""
     problem_set: str | None = None
-    """Other problems than the id names: a set's name or a file that all nodes can read."""
+    """Replaces the problems in the id: a set's name, or a file that all nodes can read."""
     problem_options: Mapping[str, Any] = Field(default_factory=dict)
     """For the loader of the problems, e.g. ``{"split": "train", "seed": 1}``."""
     problems: PositiveInt | None = None
-    """The first so many are trained on; None: all of a real set, 10000 of a generated one."""
+    """Train on this many problems, the first ones; None: all of a real set, 10000 of a generated one."""
     rewards: Mapping[str, str] = Field(default_factory=dict)
-    """Step rewards by role that take the place of the rules' own, as ``module:function``."""
+    """Step rewards by role, as ``module:function``; they replace the rules' own."""
     team_reward: str | None = None
     """A reward that needs the whole tree, as ``module:function``."""
     grader: str | None = None
-    """Takes the place of the grader for the problems' kind, as ``module:object``."""
+    """Replaces the grader for the problems' kind, as ``module:object``."""
 
     agents: str | None = None
-    """What makes the team, as ``module:function``: a function that returns agents by name. Of these it is
-    given those that it has parameters for: ``model``, ``names``, ``sampling``, ``temperature``,
+    """A function that makes the team, as ``module:function``, and returns agents by name. It gets those of
+    these arguments for which it has parameters: ``model``, ``names``, ``sampling``, ``temperature``,
     ``max_tokens``, ``policy``. None: the library's own agents."""
     others: Mapping[str, str] = Field(default_factory=dict)
     """Roles or agents that other models play, not trained, e.g. ``{"solver": "http://host/v1#model"}``."""
     policies: Mapping[str, str] = Field(default_factory=dict)
     """Checkpoints by name, to train several policies in one run; empty: ``--actor.model_name_or_path``."""
     plays: Mapping[str, str] = Field(default_factory=dict)
-    """Which of the policies each role or agent plays with; empty: agents and policies in their order."""
+    """The policy of each role or agent; empty: agents and policies are paired in their order."""
     thinking: Literal["tags", "opened", "off"] = "tags"
     """How the model marks its thinking (`mars_env.agents.thinking`); for the library's own agents."""
 
     overflow: Literal["check", "unknown", "refuse"] = "check"
-    """Where a prompt leaves less than the limit (``--data.max_len``): see `Sampling`."""
+    """What happens if a prompt leaves less room than the limit (``--data.max_len``): see `Sampling`."""
 
     grow: Literal["grouped", "own"] = "grouped"
-    """MarsRL's grouped rollouts, or the environment's own growth (a tree search)."""
+    """MarsRL's grouped rollouts, or the environment's own grower (a tree search)."""
     group: PositiveInt = 8
     """Samples on one input. MarsRL: 8."""
     branches: PositiveInt = 2
-    """Outputs of an agent that are carried on to the next one. MarsRL: 2."""
+    """Outputs of an agent that are passed to the next one. MarsRL: 2."""
     sampling: Literal["random", "balanced", "adaptive"] = "adaptive"
-    """How those are chosen."""
+    """How those outputs are chosen."""
 
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
-    """The estimator."""
+    """The advantage estimator."""
     tree_credit: TreeCredit | None = None
     """Credit along the tree; None turns it off."""
     overlong: Overlong | None = None
     """A penalty near the length limit; None turns it off."""
     train_roles: tuple[str, ...] | None = None
-    """Whose turns are trained; None: all that the trained model plays."""
+    """Roles whose turns are trained; None: all that the trained model plays."""
 
     staleness: NonNegativeInt = 0
-    """Most versions between the oldest token of a group and the policy that is trained on it. 0: nothing is
-    rolled out while the policy is trained."""
+    """Most versions between the oldest token of a group and the policy that is trained on it. 0: rollouts and
+    training alternate."""
     groups_per_update: PositiveInt | None = None
     """None: an update trains the groups of a step of ``--rollout.batch_size`` problems. A number: it trains
-    so many finished groups, whichever problems they belong to (the agentic pipeline)."""
+    this many finished groups, whichever problems they belong to (the agentic pipeline)."""
     concurrency: PositiveInt | None = None
-    """Groups under way at once."""
+    """Most groups under way at the same time."""
     segment_tokens: PositiveInt | None = None
-    """Outputs are sampled in segments of so many tokens, each by the newest policy; None: whole."""
+    """Outputs are sampled in segments of this many tokens, each by the newest policy; None: in one piece."""
 
     eval_set: str | None = None
-    """Problems of the evaluation inside of training; None: the same set as in training."""
+    """Problems for evaluation during training; None: the same set as in training."""
     eval_problem_options: Mapping[str, Any] = Field(default_factory=dict)
     """For their loader, e.g. ``{"split": "test"}``."""
     eval_problems: NonNegativeInt = 0
-    """The first so many are played; 0: no evaluation inside of training. ``--eval.steps`` says when."""
+    """Play this many problems, the first ones, as often as ``--eval.steps`` says; 0: no evaluation."""
     eval_options: Mapping[str, Any] = Field(default_factory=dict)
     """Settings of the rules in evaluation, e.g. ``{"rounds": 2}``: the trainer waits meanwhile."""
     eval_max_tokens: PositiveInt | None = None
@@ -123,7 +123,7 @@ class TeamSettings(BaseModel):
     """Most tokens that an engine reads in one step; None: vLLM's own limit (2048 to 16384, by the GPU)."""
 
     seed: int = 0
-    """Of problems and rollouts."""
+    """Seed of problems and rollouts."""
     record: str | None = None
     """A directory for a record of what was trained (`mars_env.trainers.openrlhf.rollouts.record`)."""
 
@@ -136,7 +136,7 @@ class TeamSettings(BaseModel):
     def _consistent(self) -> Self:
         if self.groups_per_update is not None and self.staleness == 0:
             raise ValueError(
-                "groups_per_update is for rollouts that go on while the policy is trained: "
+                "groups_per_update is for rollouts that continue while the policy is trained: "
                 "set staleness to 1 or more"
             )
         return self
@@ -161,10 +161,10 @@ class TeamSettings(BaseModel):
         )
 
     def trained_roles(self) -> tuple[str, ...] | None:
-        """The roles whose turns are trained; None means all.
+        """The roles whose turns are trained; None: all.
 
         Raises:
-            ConfigError: Another model plays one of them, or all.
+            ConfigError: Other models play one or all of them.
         """
         if not self.others:
             return self.train_roles
@@ -180,10 +180,10 @@ class TeamSettings(BaseModel):
         return trained
 
     def game(self) -> Game:
-        """What is played in training.
+        """The game in training.
 
         Raises:
-            ConfigError: No such environment, or a setting that it does not have.
+            ConfigError: There is no such environment, or it has no such setting.
         """
         game = self._made(self.options, self.training_problems())
         if self.grow == "own":
@@ -197,30 +197,30 @@ class TeamSettings(BaseModel):
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def evaluation_game(self) -> Game:
-        """What is played in evaluation."""
+        """The game in evaluation."""
         return self._made(self.eval_options, self._evaluated())
 
     def training_problems(self) -> ProblemSet:
-        """What is trained on.
+        """The training problems.
 
         Raises:
-            ConfigError: No such set, or an option that its loader does not have.
+            ConfigError: There is no such set, or its loader has no such option.
         """
         chosen = _load(self.problem_set or spec(self.env).problems, self.problem_options)
         return _first(chosen, self.problems or (10_000 if chosen.generated else None))
 
     def evaluation_problems(self) -> ProblemSet:
-        """What is evaluated on; empty without evaluation."""
+        """The evaluation problems; empty without evaluation."""
         return _first(self._evaluated(), self.eval_problems)
 
     def rows_per_tree(self) -> int:
-        """The most samples of one tree: what a step of training has to hold."""
+        """Most samples of one tree: the rows that a training step must have room for."""
         if self.grow == "own":
             return self.game().rules.max_turns
         return self.group * self.groups_per_tree()
 
     def groups_per_tree(self) -> int:
-        """The most groups of one tree."""
+        """Most groups of one tree."""
         return 1 if self.grow == "own" else 1 + self.branches * (self.game().rules.max_turns - 1)
 
     def _evaluated(self) -> ProblemSet:
@@ -235,10 +235,10 @@ class TeamSettings(BaseModel):
 
 
 def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:
-    """The team's settings, and the flags that are left: OpenRLHF's.
+    """The team's settings, and the remaining flags, which are OpenRLHF's.
 
     Raises:
-        ConfigError: A flag ``--mars.*`` is unknown, has no value, or a value that does not fit.
+        ConfigError: A flag ``--mars.*`` is unknown, or its value is missing or does not fit.
 
     Example:
         >>> settings, rest = read_flags(

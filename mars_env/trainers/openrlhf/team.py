@@ -1,4 +1,4 @@
-"""Who plays: a team on the model that is trained, other models where the settings name them."""
+"""The agents of a run: they use the model that is trained, or other models if the settings name them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def make_team(
 
     Args:
         settings: Their `agents`, `others` and `thinking` are used.
-        names: Of the places.
+        names: Names of the agents.
         model: The model that is trained.
         sampling: How it is sampled.
         policy: Name of its weights.
 
     Raises:
-        ConfigError: A place is left out, or the function that makes the team asks for what there is not.
+        ConfigError: An agent is missing, or the function that makes the team has an unknown parameter.
 
     Example:
         >>> from mars_env.agents.scripted import ScriptedModel
@@ -39,16 +39,16 @@ def make_team(
         >>> [agent.policy for agent in team.values()]
         ['scripted', 'actor']
     """
-    theirs = [name for name in names if name in settings.others or role_of(name) in settings.others]
-    ours = [name for name in names if name not in theirs]
-    team = _ours(settings, ours, model, sampling, policy)
-    if missing := [name for name in ours if name not in team]:
+    frozen = [name for name in names if name in settings.others or role_of(name) in settings.others]
+    trained = [name for name in names if name not in frozen]
+    team = _trained(settings, trained, model, sampling, policy)
+    if missing := [name for name in trained if name not in team]:
         raise ConfigError(f"{settings.agents} makes no agent for {', '.join(missing)}")
-    team |= make_agents(settings.others, theirs, sampling=sampling) if theirs else {}
+    team |= make_agents(settings.others, frozen, sampling=sampling) if frozen else {}
     return {name: team[name] for name in names}
 
 
-def _ours(
+def _trained(
     settings: TeamSettings, names: Sequence[str], model: Model, sampling: Sampling, policy: str
 ) -> dict[str, Agent]:
     if settings.agents is None:
@@ -75,7 +75,7 @@ def _ours(
 
 
 class _Named:
-    """The model under the name of its policy, which agents take for their own."""
+    """The model with its policy's name, which agents use as their own."""
 
     def __init__(self, model: Model, policy: str) -> None:
         self.name = policy

@@ -23,8 +23,8 @@ def test_agents_come_before_roles_and_others_are_left_out():
 @pytest.mark.parametrize(
     ("policies", "given", "message"),
     [
-        (["a", "b"], {}, "says no policy for solver_0, verifier_0, corrector_0"),
-        (["a", "b"], {"solver": "a"}, "says no policy for verifier_0, corrector_0"),
+        (["a", "b"], {}, "gives no policy for solver_0, verifier_0, corrector_0"),
+        (["a", "b"], {"solver": "a"}, "gives no policy for verifier_0, corrector_0"),
         (["a", "b"], {"solver": "a", "verifier": "a", "corrector": "a"}, "no agent plays with the policy b"),
         (["a"], {"judge": "a"}, "names 'judge', but the agents are solver_0, verifier_0, corrector_0"),
         (["a"], {"solver": "c"}, "names the policy 'c', but there are a"),

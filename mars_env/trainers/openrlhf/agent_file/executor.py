@@ -30,23 +30,23 @@ from mars_env.types import Agent, Completion, Model, Problem, Sampling, Tree
 
 try:
     from openrlhf.utils.agent import AgentExecutorBase
-except ImportError:  # the file can be read, and its parts tested, without OpenRLHF
+except ImportError:  # so that this file can be imported and tested without OpenRLHF
     AgentExecutorBase = object
 
 log = logger(__name__)
 
 SETTINGS = "MARS_ENV_OPENRLHF_SETTINGS"
-"""The environment variable that names the JSON file of `TeamSettings`, on all nodes."""
+"""The environment variable with the path of the JSON file of `TeamSettings`, on all nodes."""
 
 ATTEMPTS = 3
-"""How often an episode is played in evaluation until its answer can be judged."""
+"""How often an episode is played in evaluation until its answer can be graded."""
 
 
 class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
-    """What OpenRLHF asks for rows, in each of its engines' processes.
+    """OpenRLHF asks it for rows, in the process of each engine.
 
     Args:
-        settings: By default those that the environment variable names.
+        settings: By default those of the file that the environment variable names.
 
     Raises:
         ConfigError: There are none, or they do not fit.
@@ -76,19 +76,19 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
 
         Args:
             prompt: A problem's id.
-            label: What is asked for: `TRAIN` or `EVALUATE`.
+            label: `TRAIN` or `EVALUATE`.
             sampling_params: vLLM's, one object for all calls of a prompt.
             max_length: Most tokens of a row.
             hf_tokenizer: The policy's tokenizer.
-            llm_engine: The actor that this runs in; its `generate` takes and gives token ids.
+            llm_engine: The actor in which this runs; its `generate` takes and returns token ids.
 
         Raises:
-            ConfigError: The problem is not of the set, a flag does not fit, or a prompt could leave less room
+            ConfigError: The problem is not in the set, a flag does not fit, or a prompt could leave less room
                 than its agent's limit (`mars_env.envs.contexts.require_room`).
         """
         if label not in (TRAIN, EVALUATE):
             raise ConfigError(
-                f"the label {label!r} of prompt {prompt!r} says neither {TRAIN!r} nor {EVALUATE!r}: write "
+                f"the label {label!r} of prompt {prompt!r} is neither {TRAIN!r} nor {EVALUATE!r}: write "
                 "the prompts with mars_env.trainers.openrlhf.agent_file, and give --data.label_key label"
             )
         problem = self._problem(prompt, label)
@@ -127,7 +127,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     async def _train(
         self, problem: Problem, n: int, team: Mapping[str, Agent], temperature: float, filler: int
     ) -> list[dict[str, Any]]:
-        """The rows of a whole tree."""
+        """The rows of one tree."""
         if n < self._rows:
             raise ConfigError(
                 f"--rollout.n_samples_per_prompt is {n}, but a tree of these settings has up to "
@@ -138,13 +138,13 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         return training_rows(samples, n, temperature=temperature, filler=filler)
 
     async def _evaluate(self, problem: Problem, team: Mapping[str, Agent], filler: int) -> dict[str, Any]:
-        """The row of an episode: its reward is whether the team's answer is right, NaN where nobody knows."""
+        """The row of an episode. Its reward says whether the team's answer is right; NaN if unknown."""
         for _ in range(ATTEMPTS):
             tree = await self._play(EVALUATE, problem, team)
             right = system_right(tree)
             if right is not None:
                 return evaluation_row(_shown(tree), float(right), filler)
-        log.warning("problem %s could not be judged in %d attempts: %s", problem.id, ATTEMPTS, tree.fault)
+        log.warning("problem %s could not be graded in %d attempts: %s", problem.id, ATTEMPTS, tree.fault)
         return evaluation_row(None, math.nan, filler)
 
     async def _play(self, label: str, problem: Problem, team: Mapping[str, Agent]) -> Tree:
@@ -158,7 +158,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
             self._problems[label] = {problem.id: problem for problem in chosen}
         if id not in self._problems[label]:
             raise ConfigError(
-                f"the prompt {id!r} is no problem of these settings: write the prompts again with "
+                f"the prompt {id!r} is not a problem of these settings: write the prompts again with "
                 "mars_env.trainers.openrlhf.agent_file, and leave --data.apply_chat_template and "
                 "--data.input_template out"
             )
@@ -168,7 +168,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
 class AgentFileEngine:
     """The engine that OpenRLHF hands to an agent file, as an `Engine` of `rollouts.engines`.
 
-    It does not tell which version of the weights drew a token.
+    It does not report which version of the weights sampled a token.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -182,10 +182,10 @@ class AgentFileEngine:
         from vllm import SamplingParams
 
         try:
-            told = await self._engine.generate(list(ids), SamplingParams(**request))
-        except (RuntimeError, ValueError) as error:  # vLLM's own, for whatever goes wrong
+            answer = await self._engine.generate(list(ids), SamplingParams(**request))
+        except (RuntimeError, ValueError) as error:  # vLLM raises these for all failures
             raise ModelError(f"the engine failed: {type(error).__name__}: {error}"[:300]) from error
-        output = told.outputs[0]
+        output = answer.outputs[0]
         tokens = tuple(output.token_ids)
         logprobs = tuple(entry[token].logprob for token, entry in zip(tokens, output.logprobs, strict=True))
         return Sampled(tokens, logprobs, output.finish_reason, ())

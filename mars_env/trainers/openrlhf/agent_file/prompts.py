@@ -19,10 +19,10 @@ from mars_env.problems import ProblemSet
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 INPUT, LABEL, SOURCE = "input", "label", "datasource"
-"""Fields of the prompts: a problem's id, what is asked for, and the name of the set."""
+"""Fields of the prompts: a problem's id, its use (`TRAIN` or `EVALUATE`), and the name of the set."""
 
 TRAIN, EVALUATE = "train", "evaluate"
-"""What the label asks for. OpenRLHF does not tell an agent file whether it trains or evaluates."""
+"""The two labels. OpenRLHF does not tell an agent file whether it trains or evaluates."""
 
 AGENT_FILE: Final = Path(__file__).with_name("executor.py")
 """For ``--train.agent_func_path``."""
@@ -32,7 +32,7 @@ def read_settings(path: str | Path) -> TeamSettings:
     """The settings in a JSON file.
 
     Raises:
-        ConfigError: It cannot be read, or holds what does not fit.
+        ConfigError: The file cannot be read, or its contents do not fit.
     """
     try:
         return TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
@@ -65,9 +65,9 @@ def write_prompts(problems: ProblemSet, path: str | Path, label: str) -> Path:
 
 
 def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]:
-    """Write the prompts, and say the flags of OpenRLHF that go with them.
+    """Write the prompts, and return the flags of OpenRLHF that belong to them.
 
-    The number of samples of a prompt is that of the largest tree; smaller ones are filled up.
+    The number of samples per prompt is that of the largest tree; smaller trees are filled up.
 
     Raises:
         ConfigError: There are no problems, or a setting needs the launcher.
@@ -101,7 +101,7 @@ def refuse(settings: TeamSettings) -> None:
     """Refuse settings that would have no effect here.
 
     Raises:
-        ConfigError: One is given; says what to do.
+        ConfigError: One is given; the message says what to do.
     """
     for name in ("staleness", "groups_per_update", "concurrency", "segment_tokens", "record", "policies"):
         if getattr(settings, name):

@@ -1,8 +1,9 @@
 """The rows that an agent file returns: n calls for one prompt share one tree of turns.
 
 OpenRLHF asks an agent file n times for a prompt, each time for one row of a batch, and compares the n rows
-with each other. Here one of the n calls plays, and each takes one of the samples. The advantages are known by
-then and go into the rows as rewards: the estimator "dr_grpo" leaves them as they are, since their mean is 0.
+with each other. Here one of the n calls plays a tree, and each call takes one of its samples. The advantages
+are known by then, and are the rows' rewards: the estimator "dr_grpo" does not change them, as their mean is
+0.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 class SharedCalls(Generic[T]):
-    """Calls of one key, made at the same time, share what one of them makes.
+    """Calls with the same key, made at the same time, share what one of them makes.
 
     Example:
         >>> calls = SharedCalls()
@@ -35,10 +36,10 @@ class SharedCalls(Generic[T]):
         self._running: dict[Hashable, _Calls[T]] = {}
 
     async def share(self, key: Hashable, make: Callable[[int], Awaitable[Sequence[T]]]) -> T:
-        """This call's part of what `make` makes, given how many calls of the key there are.
+        """This call's part of what `make` makes; `make` gets the number of calls with this key.
 
-        All calls of a key have to be begun before the event loop turns to anything else, as the tasks of one
-        `asyncio.gather` are. Parts are given in the order of the calls.
+        All calls with one key must start before the event loop does anything else, as the tasks of one
+        `asyncio.gather` do. Parts are given in the order of the calls.
 
         Raises:
             ConfigError: `make` made another number of parts.
@@ -66,19 +67,19 @@ class _Calls(Generic[T]):
 def training_rows(
     samples: Sequence[TurnSample], n: int, *, temperature: float, filler: int
 ) -> list[dict[str, Any]]:
-    """The n rows of a prompt: its samples, and rows of one token without advantage up to n.
+    """The n rows of a prompt: its samples, filled up to n with rows of one token and no advantage.
 
-    OpenRLHF takes rows of a fixed number only, and takes the mean of their n rewards off each.
+    OpenRLHF needs a fixed number of rows, and subtracts the mean of their n rewards from each.
 
     Args:
-        samples: Of one tree, with advantages whose sum is zero.
+        samples: Samples of one tree; the sum of their advantages is zero.
         n: OpenRLHF's ``--rollout.n_samples_per_prompt``.
         temperature: OpenRLHF's ``--rollout.temperature``.
-        filler: The token of the rows that fill up.
+        filler: The token of the filling rows.
 
     Returns:
-        What an agent file returns. ``reward`` is the advantage, ``scores`` the turn's reward, which the
-        dynamic filtering of OpenRLHF looks at.
+        What an agent file returns. ``reward`` is the advantage, ``scores`` the turn's reward, which
+        OpenRLHF's dynamic filtering uses.
 
     Raises:
         ConfigError: There are more samples than rows, or the advantages' sum is not zero.
@@ -116,7 +117,7 @@ def training_rows(
 
 
 def evaluation_row(completion: Completion | None, score: float, filler: int) -> dict[str, Any]:
-    """The row of an evaluated episode: a completion of it, if there is one, and the raw score as reward.
+    """The row of an evaluated episode: one of its completions, if there is any, and the score as reward.
 
     Example:
         >>> answer = Completion("4", prompt_ids=(5, 6), token_ids=(7,), logprobs=(-0.5,))
@@ -132,7 +133,7 @@ def evaluation_row(completion: Completion | None, score: float, filler: int) -> 
 def _row(
     prompt: Sequence[int], sampled: Sequence[int], logprobs: Sequence[float], reward: float, score: float
 ) -> dict[str, Any]:
-    """The fields that OpenRLHF reads of an agent's answer."""
+    """The fields of an agent's answer that OpenRLHF reads."""
     return {
         "observation_tokens": [*prompt, *sampled],
         "action_ranges": [(len(prompt), len(prompt) + len(sampled))],

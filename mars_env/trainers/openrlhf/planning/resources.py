@@ -1,8 +1,8 @@
-"""Where a run's models go and how much memory they take: placement and estimate, before anything starts.
+"""Where a run's models are placed and how much memory they take, estimated before anything starts.
 
 Pure functions of OpenRLHF's arguments (`mars_env.trainers.openrlhf.arguments.parse`) and of the model's
 sizes. The placement is the one that OpenRLHF's `train` makes; the memory is an estimate from published
-formulas, good for choosing flags, not for the last gigabyte:
+formulas, good enough to choose flags, but not to the last gigabyte:
 
 - Mixed precision with AdamW keeps 2 bytes a parameter of weights, 2 of gradients and 12 of optimiser
   (ZeRO, arXiv 1910.02054, section 3.1). Over N GPUs, stage 1 divides the optimiser, stage 2 the gradients
@@ -10,8 +10,8 @@ formulas, good for choosing flags, not for the last gigabyte:
   (ZeRO-Offload, arXiv 2101.06840).
 - Activations: each layer's input, and one layer in full, with gradient checkpointing; all layers in full
   without (`Architecture.layer_bytes`). Logits are kept in 16 and in 32 bits, with their gradients.
-- vLLM takes ``--vllm.gpu_memory_utilization`` of a GPU, whatever it needs; what its weights leave is the
-  cache of keys and values.
+- vLLM takes ``--vllm.gpu_memory_utilization`` of a GPU, whether it needs it or not; the part that its weights
+  do not use is the cache of keys and values.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PoolMemory:
         pool: Its GPUs.
         phases: One GPU's memory at each time.
         host: Bytes of the hosts' memory, for all GPUs of the pool together.
-        cache_tokens: Tokens that the cache of one engine holds; None where there is no engine.
+        cache_tokens: Tokens that fit into the cache of one engine; None without engines.
     """
 
     pool: Pool
@@ -281,7 +281,7 @@ def _pool_memory(args: SimpleNamespace, model: Architecture, gpu: float, pool: P
     rollout |= taken
     if pool.components == ("engines",):
         return PoolMemory(pool, (Phase("rollout", rollout),), host, tokens)
-    if args.vllm.enable_sleep:  # level 1: the weights go to the host, the cache is given up
+    if args.vllm.enable_sleep:  # level 1: the weights go to the host, the cache is freed
         host += taken["engine: weights"] * pool.gpus
     else:
         training |= taken

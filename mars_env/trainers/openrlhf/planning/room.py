@@ -1,4 +1,4 @@
-"""Whether ``--data.max_len`` leaves the room that ``--rollout.max_new_tokens`` promises."""
+"""Checks that ``--data.max_len`` leaves room for ``--rollout.max_new_tokens``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mars_env.types import Model, Prompt, Sampling, role_of
 
 
 class _Reader:
-    """Stands for the engines: knows their context, and how long a prompt is, in tokens or else in words."""
+    """Stands in for the engines: it knows their context, and a prompt's length in tokens or else in words."""
 
     name = "actor"
 
@@ -37,10 +37,10 @@ class _Reader:
 
 
 def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: str) -> None:
-    """Refuse flags under which a prompt can leave less room than a completion may need, evaluation included.
+    """Refuse flags with which a prompt can leave less room than a completion may need, evaluation included.
 
-    Prompts are counted with the checkpoint's tokenizer where its folder is here; otherwise a word counts as
-    one token, which is too few rather than too many.
+    Prompts are counted with the checkpoint's tokenizer if its folder is on this machine. Otherwise a word
+    counts as one token, which underestimates rather than overestimates.
 
     Args:
         settings: The team's.
@@ -48,7 +48,7 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
         checkpoint: Path or name of the model that is trained.
 
     Raises:
-        ConfigError: They can; says the numbers.
+        ConfigError: A prompt can; the message has the numbers.
     """
     reader = cast(Model, _Reader(args.data.max_len, checkpoint))
     sampling = sampling_of(settings, args)
@@ -89,4 +89,4 @@ def _tokenizer(checkpoint: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
     except (OSError, ValueError):
-        return None  # a folder of weights alone
+        return None  # a folder with weights only

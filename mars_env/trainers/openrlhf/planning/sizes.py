@@ -1,4 +1,4 @@
-"""Sizes of models: how many parameters, and what a token costs, from what `config.json` says."""
+"""Sizes of models, from their `config.json`: parameters, and memory per token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mars_env.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What sets the size of a decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3, Qwen3-MoE).
+    """What determines the size of a decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3, Qwen3-MoE).
 
     Attributes:
         hidden: Width of the residual stream.
@@ -31,7 +31,8 @@ class Architecture:
         expert_intermediate: Width of one expert.
         experts_per_token: Experts that one token passes.
         dense_layers: Layers of a sparse model that are dense all the same.
-        context: Most tokens of prompt and completion together; None where a scaled rotation leaves it open.
+        context: Most tokens of prompt and completion together; None if it is not fixed (scaled rotary
+            embedding).
     """
 
     hidden: int
@@ -84,7 +85,7 @@ class Architecture:
     def layer_bytes(self) -> int:
         """Bytes of the activations that one layer keeps of one token for its backward pass, in 16 bits.
 
-        Our count of what autograd keeps with flash attention, after the manner of arXiv 2205.05198, section
+        Our own count of what autograd keeps with flash attention, in the manner of arXiv 2205.05198, section
         4: the inputs of both norms and of both projections behind them, queries, keys and values before and
         after the rotation, attention's output, and four times the feed-forward part's width (gate, up,
         activation, product).
@@ -156,7 +157,7 @@ def _context(config: Mapping[str, Any]) -> int | None:
 
 
 def require_context(checkpoint: str, max_len: int) -> None:
-    """Refuse a length that the engines would refuse, for whom the trainer would wait for minutes.
+    """Refuse a length that the engines would refuse only after minutes, while the trainer waits for them.
 
     Args:
         checkpoint: As for `architecture_of`; one whose sizes are not known is left to the engines.
@@ -215,7 +216,7 @@ def _cached(model: str) -> Path | None:
         return None
     try:
         found = try_to_load_from_cache(model, "config.json")
-    except HFValidationError:  # no name that the hub could know: a path
+    except HFValidationError:  # not a name that the hub could know, but a path
         return None
     return Path(found) if isinstance(found, str) else None
 

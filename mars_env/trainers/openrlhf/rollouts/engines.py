@@ -1,4 +1,4 @@
-"""OpenRLHF's vLLM engines as a model of mars_env: token ids in and out, nothing tokenised twice."""
+"""OpenRLHF's vLLM engines as a model of mars_env: token ids in and out, so no text is tokenised twice."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Prompt, Sampling
 
 CALLS = 512
-"""Most calls at once of one engine: a Ray actor runs a thousand, and new weights must not queue behind."""
+"""Most calls of one engine at a time: a Ray actor runs a thousand, and new weights must not queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What an engine tells of one completion.
+    """One completion as an engine returns it.
 
     Attributes:
-        token_ids: Those sampled, the stop token included.
-        logprobs: One for each, of the distribution sampled from.
+        token_ids: The sampled tokens, the stop token included.
+        logprobs: One for each token, under the sampling distribution.
         finish_reason: vLLM's: ``"stop"`` or ``"length"``.
-        versions: Policy versions, run-length.
+        versions: Run-length policy versions.
     """
 
     token_ids: tuple[int, ...]
@@ -36,12 +36,12 @@ class Sampled:
 
 
 async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> Sampled:
-    """One completion from vLLM's stream of its pieces, each noted with the version that sampled it.
+    """One completion from vLLM's stream of its pieces, each recorded with the version that sampled it.
 
     Args:
-        outputs: vLLM's outputs, each with the new tokens alone (``RequestOutputKind.DELTA``).
-        version: The version of the weights now. What was sampled before new weights came must have arrived
-            before their version is told.
+        outputs: vLLM's outputs, each with only the new tokens (``RequestOutputKind.DELTA``).
+        version: Returns the present version of the weights. All tokens that were sampled before new weights
+            came must have arrived before it returns the new version.
     """
     tokens: list[int] = []
     logprobs: list[float] = []
@@ -57,7 +57,7 @@ async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> S
 
 
 class Engine(Protocol):
-    """One engine."""
+    """A sampling engine."""
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
         """One completion of a prompt for each request (arguments of vLLM's ``SamplingParams``)."""
@@ -68,7 +68,7 @@ class RayEngine:
     """An engine that lives in a Ray actor (`mars_env.trainers.openrlhf.workers.actors.TeamRolloutActor`).
 
     Attributes:
-        dead: Why nothing can be sampled any more; empty while it lives. A turn that fails costs its tree; a
+        dead: Why the engine can no longer sample; empty while it can. A turn that fails costs its tree; a
             dead engine would cost all trees, one after the other: see `refuse_dead`.
     """
 
@@ -86,14 +86,14 @@ class RayEngine:
 
         try:
             future = self._handle.sample.remote(list(ids), list(requests)).future()
-            told = await asyncio.wrap_future(future)
+            completions = await asyncio.wrap_future(future)
         except RayError as error:
             cause = getattr(error, "cause", None) or error
             what = f"{type(cause).__name__}: {cause}"[:300]
             if isinstance(error, RayActorError) or type(cause).__name__ == "EngineDeadError":
                 self.dead = what
             raise ModelError(f"an engine failed: {what}") from error
-        return [Sampled(*one) for one in told]
+        return [Sampled(*completion) for completion in completions]
 
 
 def refuse_dead(engines: Sequence[RayEngine]) -> None:
@@ -108,11 +108,11 @@ def refuse_dead(engines: Sequence[RayEngine]) -> None:
 
 
 class EnginesModel:
-    """Several engines that hold the same weights, as one model; the least busy one is asked.
+    """Several engines with the same weights, as one model. Each request goes to the least busy engine.
 
     Args:
         engines: The engines.
-        tokenizer: Of the weights; renders prompts and decodes.
+        tokenizer: The model's tokenizer; it renders prompts and decodes.
         context: Most tokens of prompt and completion together (``--data.max_len``).
         name: Name of the policy.
         template_options: Passed to the tokenizer's chat template.
@@ -147,7 +147,7 @@ class EnginesModel:
         """The token ids that the model reads for a prompt.
 
         Raises:
-            ModelError: There are no tokens, or ids outside of the vocabulary.
+            ModelError: There are no tokens, or ids outside the vocabulary.
         """
         return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
 
@@ -156,8 +156,8 @@ class EnginesModel:
 
         Raises:
             ModelError: The engine failed.
-            ContextError: There is too little room, and the sampling refuses that.
-            ConfigError: n is below 1, or a sampling setting makes no sense.
+            ContextError: There is too little room, and the sampling settings refuse that.
+            ConfigError: n is below 1, or a sampling setting is invalid.
         """
         check_request(n, sampling)
         ids = self.encode(prompt)
@@ -169,33 +169,33 @@ class EnginesModel:
         self._busy[least] += n
         try:
             async with self._calls[least]:
-                told = await self._engines[least].sample(ids, requests)
+                sampled = await self._engines[least].sample(ids, requests)
         finally:
             self._busy[least] -= n
-        return [self._completion(ids, sampling, one) for one in told]
+        return [self._completion(ids, sampling, one) for one in sampled]
 
-    def _completion(self, ids: tuple[int, ...], sampling: Sampling, told: Sampled) -> Completion:
-        if told.finish_reason not in ("stop", "length"):
-            raise ModelError(f"{self.name}: the request was given up: finish reason {told.finish_reason!r}")
-        text = self.tokenizer.decode(list(told.token_ids), skip_special_tokens=True)
+    def _completion(self, ids: tuple[int, ...], sampling: Sampling, sampled: Sampled) -> Completion:
+        if sampled.finish_reason not in ("stop", "length"):
+            raise ModelError(f"{self.name}: the request was aborted: finish reason {sampled.finish_reason!r}")
+        text = self.tokenizer.decode(list(sampled.token_ids), skip_special_tokens=True)
         return Completion(
             text=cut_at_stop(text, sampling.stop),
-            finish_reason=finish_reason(told.finish_reason, len(told.token_ids), sampling),
+            finish_reason=finish_reason(sampled.finish_reason, len(sampled.token_ids), sampling),
             prompt_ids=ids,
-            token_ids=told.token_ids,
-            logprobs=told.logprobs,
+            token_ids=sampled.token_ids,
+            logprobs=sampled.logprobs,
             temperature=sampling.temperature,
-            versions=told.versions,
+            versions=sampled.versions,
             prompt_tokens=len(ids),
-            completion_tokens=len(told.token_ids),
+            completion_tokens=len(sampled.token_ids),
         )
 
 
 def _request(sampling: Sampling, room: int) -> dict[str, Any]:
     """Arguments of vLLM's ``SamplingParams`` for one sample.
 
-    Without a seed: vLLM draws for requests with seeds of their own one by one (and version 0.32 fails on CPUs
-    where it reads the prompt of such a request in parts). The engines have seeds: ``--train.seed``.
+    Without a seed: vLLM samples requests with their own seeds one by one (and version 0.32 fails on CPUs if
+    it reads the prompt of such a request in parts). The engines have seeds: ``--train.seed``.
     """
     return {
         "temperature": sampling.temperature,
@@ -203,6 +203,6 @@ def _request(sampling: Sampling, room: int) -> dict[str, Any]:
         "top_k": sampling.top_k,
         "max_tokens": room,
         "stop": list(sampling.stop),
-        "logprobs": 0,  # the sampled token's alone
-        "detokenize": bool(sampling.stop),  # otherwise the text is decoded once, at the end
+        "logprobs": 0,  # only the sampled token's
+        "detokenize": bool(sampling.stop),  # without stop texts the text is decoded once, at the end
     }

@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 class RolloutFeed:
-    """Rollouts on an event loop in a thread of its own; they go on while the trainer trains.
+    """Rollouts on an event loop in a thread of its own; they continue while the trainer trains.
 
     Args:
         game: What is played.
         agents: Who plays.
-        problems: Draws what is played.
+        problems: Draws the problems.
         problems_per_step: Problems drawn together.
         settings: How rollouts and training overlap.
         policy_version: The present version of a policy, by name; None for one that is not trained.
@@ -32,7 +32,7 @@ class RolloutFeed:
 
     Attributes:
         waited: Seconds that the trainer waited for the latest batch.
-        between: Seconds between the latest two batches, from one to the other.
+        between: Seconds between the latest two batches.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RolloutFeed:
         self._latest = time.perf_counter()
 
     def next(self) -> UpdateBatch | None:
-        """The next batch; None if all is trained. The one before counts as trained now.
+        """The next batch; None if everything is trained. The previous batch now counts as trained.
 
         Raises:
             MarsError: The rollouts failed.
@@ -83,12 +83,12 @@ class RolloutFeed:
         samples: int,
         concurrency: int,
     ) -> Sequence[Tree]:
-        """Play some problems to their ends, beside what is under way."""
+        """Play some problems to their ends, beside the rollouts under way."""
         jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
         return self._run(collect(game, agents, jobs, seed=self._seed, concurrency=concurrency))
 
     def close(self) -> None:
-        """Cancel what is under way, and end the thread."""
+        """Cancel the rollouts under way, and end the thread."""
         if self._batches is not None:
             self._run(self._batches.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -1,13 +1,16 @@
-"""What a run tells OpenRLHF's loggers of its team: rewards, groups, the Verifier, staleness, waiting."""
+"""The team's figures for OpenRLHF's loggers: rewards, groups, the Verifier, staleness, waiting."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from mars_env.evaluation.metrics import measure
 from mars_env.rollout.pipeline import UpdateBatch
-from mars_env.trainers.advantages import AdvantageStats, TurnKey
+from mars_env.trainers.advantages import advantage_stats
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.estimators import estimator_of
 from mars_env.trainers.metrics import role_metrics
+from mars_env.trainers.samples import TurnSample
 from mars_env.types import Tree, Turn
 
 EVALUATED = (
@@ -19,8 +22,8 @@ EVALUATED = (
 
 def training_figures(
     batch: UpdateBatch,
-    stats: AdvantageStats,
-    trained: Collection[TurnKey],
+    samples: Sequence[TurnSample],
+    config: TrainConfig,
     *,
     waited: float,
     between: float,
@@ -33,14 +36,16 @@ def training_figures(
 
     Args:
         batch: What the update trains.
-        stats: Of its advantages.
-        trained: Keys of the turns that are trained.
+        samples: Its samples.
+        config: How turns get their advantages.
         waited: Seconds that the trainer waited for it.
-        between: Seconds since the batch before it.
+        between: Seconds since the previous batch.
     """
+    trained = frozenset((sample.tree, sample.turn) for sample in samples)
+    stats = advantage_stats(batch.groups, estimator_of(config)(batch.groups))
     figures = {
         f"team/{role}/{name}": value
-        for role, table in role_metrics(batch.groups, frozenset(trained)).items()
+        for role, table in role_metrics(batch.groups, trained).items()
         for name, value in table.items()
     }
     figures |= {f"team/groups/{name}": float(count) for name, count in stats.asdict().items()}
@@ -61,7 +66,7 @@ def training_figures(
 def verifier_figures(turns: Sequence[Turn]) -> dict[str, float]:
     """Precision and recall of error detection, from verifications whose reward is 1 if right and 0 if wrong.
 
-    Turns with other rewards say nothing here. "Wrong" is the positive: precision is the share of rejected
+    Turns with other rewards are ignored. "Wrong" is the positive class: precision is the share of rejected
     solutions that are wrong, recall the share of wrong solutions that are rejected.
 
     Example:
@@ -69,18 +74,18 @@ def verifier_figures(turns: Sequence[Turn]) -> dict[str, float]:
         >>> def verification(verdict, reward):
         ...     return Turn("p#0", "0", None, "g", "verifier_0", "", "p", Action(""), reward=reward,
         ...                 info={"verdict": verdict})
-        >>> told = [verification("Wrong", 1.0), verification("Wrong", 0.0), verification("Correct", 0.0)]
-        >>> verifier_figures(told)
+        >>> turns = [verification("Wrong", 1.0), verification("Wrong", 0.0), verification("Correct", 0.0)]
+        >>> verifier_figures(turns)
         {'team/verifier/precision': 0.5, 'team/verifier/recall': 0.5}
     """
-    told = [
+    verdicts = [
         (turn.info["verdict"] == "Wrong", turn.reward == 1.0)
         for turn in turns
         if "verdict" in turn.info and turn.reward in (0.0, 1.0)
     ]
-    hits = sum(rejects and right for rejects, right in told)
-    rejected = sum(rejects for rejects, _ in told)
-    wrong = sum(rejects == right for rejects, right in told)
+    hits = sum(rejects and right for rejects, right in verdicts)
+    rejected = sum(rejects for rejects, _ in verdicts)
+    wrong = sum(rejects == right for rejects, right in verdicts)
     figures = {}
     if rejected:
         figures["team/verifier/precision"] = hits / rejected
@@ -93,11 +98,11 @@ def evaluation_figures(trees: Sequence[Tree], name: str) -> dict[str, float]:
     """The figures of an evaluation, from raw grades.
 
     ``eval_NAME_pass1`` is the System's accuracy, under the name by which OpenRLHF finds the best checkpoint.
-    What could not be played or graded is in no rate; ``eval_faults`` and ``eval_unknown`` count it.
+    Trees that could not be played or graded are in no rate; ``eval_faults`` and ``eval_unknown`` count them.
 
     Args:
-        trees: What was played.
-        name: Of the problem set.
+        trees: The trees.
+        name: Name of the problem set.
     """
     metrics = measure(trees)
     figures = {}

@@ -1,7 +1,7 @@
-"""OpenRLHF's data loader draws the problems; here is what that takes: a file of ids, and a ledger of trees.
+"""OpenRLHF's data loader draws the problems. It needs a file of ids, and a ledger of trees.
 
-OpenRLHF keeps the loader's place in its checkpoints. Rollouts run ahead of training, so the place alone would
-lose problems at a resume: the ledger goes with it, and says what was drawn and not trained.
+OpenRLHF stores the loader's position in its checkpoints. Rollouts run ahead of training, so the position
+alone would lose problems at a resume: the ledger is stored with it, and says what was drawn but not trained.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from mars_env.rollout.engine import Job
 from mars_env.rollout.pipeline import UpdateBatch
 
 INPUT, SOURCE = "input", "datasource"
-"""Fields of the file: the problem's id, and the set's name."""
+"""Fields of the file: the problem's id, and the name of the set."""
 
 
 def write_ids(problems: ProblemSet, path: str | Path) -> Path:
     """Write the ids of some problems as a data set for OpenRLHF (``--data.prompt_dataset``).
 
     Raises:
-        ConfigError: There are none, or an id is there twice.
+        ConfigError: There are none, or an id occurs twice.
     """
     ids = [problem.id for problem in problems]
     if not ids:
-        raise ConfigError(f"the problem set {problems.name!r} is empty: nothing can be trained on")
+        raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to train on")
     if len(set(ids)) != len(ids):
         raise ConfigError(f"the problem set {problems.name!r} has an id twice")
     path = Path(path)
@@ -41,14 +41,14 @@ def write_ids(problems: ProblemSet, path: str | Path) -> Path:
 
 
 class DrawnProblems:
-    """OpenRLHF's loader with the ledger; in its place for all that OpenRLHF does with it itself.
+    """OpenRLHF's loader with the ledger; it replaces the loader in everything that OpenRLHF does with it.
 
-    Safe to be drawn from in one thread while another asks for its state.
+    One thread may draw from it while another asks for its state.
 
     Args:
         loader: OpenRLHF's stateful data loader; gives batches of one row, the id in the second field.
         problems: The problems by id.
-        passes: How often the problems are gone through (``--train.num_episodes``).
+        passes: Passes over the problems (``--train.num_episodes``).
     """
 
     def __init__(self, loader: Any, problems: Mapping[str, Any], passes: int) -> None:
@@ -66,16 +66,16 @@ class DrawnProblems:
 
     @property
     def updates(self) -> int:
-        """Batches handed on, those of earlier runs included."""
+        """Number of batches so far, those of earlier runs included."""
         return self._updates
 
     @property
     def trained(self) -> frozenset[str]:
-        """Ids of trained groups of trees that were not wholly trained."""
+        """Ids of trained groups whose trees are not wholly trained."""
         return frozenset(self._trained)
 
     def steps(self, size: int) -> Iterator[list[Job]]:
-        """The jobs that are left, `size` at a time: first those that a former run had begun."""
+        """The remaining jobs, `size` at a time: first those that an earlier run had started."""
         resumed, self._resumed = self._resumed, []
         for first in range(0, len(resumed), size):
             yield resumed[first : first + size]
@@ -83,7 +83,7 @@ class DrawnProblems:
             yield jobs
 
     def note(self, batch: UpdateBatch) -> None:
-        """A batch goes to the trainer: what it trains is not begun again after a resume."""
+        """Record that a batch goes to the trainer, so that it is not trained again after a resume."""
         with self._lock:
             self._updates += 1
             self._trained.update(group.id for group in batch.groups)
@@ -93,7 +93,7 @@ class DrawnProblems:
             self._trained = {id for id in self._trained if id.startswith(closed)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The loader's state and the ledger: what OpenRLHF puts into its checkpoints."""
+        """The loader's state and the ledger, which OpenRLHF stores in its checkpoints."""
         with self._lock:
             return {
                 "loader": self._loader.state_dict(),
@@ -104,15 +104,15 @@ class DrawnProblems:
             }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state.
+        """Continue from a state.
 
         Raises:
-            StoreError: The checkpoint is of a run with other problems.
+            StoreError: The checkpoint belongs to a run with other problems.
         """
         with self._lock:
             if unknown := [id for id, _ in state["open"] if id not in self._problems]:
                 raise StoreError(
-                    f"the checkpoint's run had begun the problem {unknown[0]!r}, which is not there now: "
+                    f"the checkpoint's run had started the problem {unknown[0]!r}, which does not exist now: "
                     "resume with the same problems, or give another --ckpt.path"
                 )
             self._loader.load_state_dict(state["loader"])
@@ -137,5 +137,5 @@ class DrawnProblems:
 
 
 def by_id(problems: Iterable[Any]) -> dict[str, Any]:
-    """Problems by their ids."""
+    """The problems by id."""
     return {problem.id: problem for problem in problems}

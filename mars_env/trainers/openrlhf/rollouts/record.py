@@ -13,18 +13,18 @@ from mars_env.trainers.sample_files import sample_to_row
 from mars_env.trainers.samples import TurnSample
 
 UPDATES: Final = "trained.jsonl"
-"""A line an update: its number, the policies' versions, groups and their ages, turns that were dropped."""
+"""One line per update: its number, the policies' versions, groups and their ages, dropped turns."""
 
 SAMPLES: Final = "samples.jsonl"
-"""A line a sample: the number of its update, and its row (`mars_env.trainers.sample_files`)."""
+"""One line per sample: the number of its update, and its row (`mars_env.trainers.sample_files`)."""
 
 
 class Record:
-    """Writes a record; after a resume it goes on behind what the checkpoint knows.
+    """Writes a record. After a resume it continues after the checkpoint's last update.
 
     Args:
-        directory: Where; made where there is none.
-        updates: Updates done: lines of later ones are of weights that a kill has taken, and are dropped.
+        directory: Its directory; created if it does not exist.
+        updates: Updates done. Lines of later updates are removed, since their weights are lost.
 
     Example:
         >>> import tempfile
@@ -45,11 +45,11 @@ class Record:
     def note(
         self, update: int, versions: Mapping[str, int], batch: UpdateBatch, samples: Sequence[TurnSample]
     ) -> None:
-        """Write what an update trains.
+        """Record what an update trains.
 
         Args:
             update: Its number, from 1.
-            versions: Of the policies that are trained, by name, before the update.
+            versions: Versions of the trained policies before the update, by name.
             batch: Its groups.
             samples: Its samples; none if no turn has an advantage.
         """
@@ -71,7 +71,7 @@ class Record:
 
 
 def read_lines(path: str | Path) -> list[dict[str, Any]]:
-    """The lines of a file of a record; a last line that a kill has torn is left out."""
+    """The lines of a record's file; an incomplete last line is left out."""
     lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
 

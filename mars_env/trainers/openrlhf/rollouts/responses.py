@@ -1,4 +1,4 @@
-"""From samples to what OpenRLHF takes for the answer of an agent: one row a completion."""
+"""From samples to the rows that OpenRLHF takes as an agent's answer: one row per completion."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mars_env.errors import ConfigError
 from mars_env.trainers.samples import TurnSample
 
 ADVANTAGE = "advantage"
-"""The row's advantage, among what OpenRLHF keeps of a row (``info``)."""
+"""Name of the row's advantage in OpenRLHF's ``info`` of a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchShape:
-    """Into what the rows of an update have to divide.
+    """How the rows of an update must be divisible.
 
     Attributes:
         ranks: Data-parallel ranks of the trainer.
-        rollout_micro: Rows that a rank reads at once to tell their log-probabilities.
-        train_micro: Rows that a rank trains on at once.
-        batch: The most rows of an optimizer step.
+        rollout_micro: Rows for which a rank computes log-probabilities in one pass.
+        train_micro: Rows on which a rank trains in one pass.
+        batch: Most rows of an optimizer step.
     """
 
     ranks: int
@@ -39,9 +39,9 @@ class BatchShape:
                 )
 
     def padded(self, rows: int) -> int:
-        """The number of rows, those of padding included, for so many real ones.
+        """The number of rows, padding included, for this many real rows.
 
-        All ranks get the same number of micro-batches, and all optimizer steps as many rows.
+        All ranks get the same number of micro-batches, and all optimizer steps the same number of rows.
 
         Example:
             >>> BatchShape(ranks=2, rollout_micro=2, train_micro=4, batch=64).padded(70)
@@ -53,10 +53,10 @@ class BatchShape:
 
 
 def shape_of(args: Any) -> BatchShape:
-    """What OpenRLHF's arguments say of the rows of an update.
+    """The shape that OpenRLHF's arguments require.
 
     Raises:
-        ConfigError: The batch size does not divide into micro-batches.
+        ConfigError: The batch size is not divisible into micro-batches.
 
     Example:
         >>> from types import SimpleNamespace as S
@@ -77,11 +77,11 @@ def shape_of(args: Any) -> BatchShape:
 
 
 def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[str, Any]:
-    """One sample as OpenRLHF takes the response of an agent.
+    """One sample in the form in which OpenRLHF takes an agent's response.
 
     Args:
         sample: The sample.
-        temperature: By which the trainer divides its logits (``--rollout.temperature``).
+        temperature: The trainer divides its logits by it (``--rollout.temperature``).
         age: Versions between its group's oldest token and the policy.
 
     Raises:
@@ -114,7 +114,7 @@ def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[st
 
 
 def padding(token: int) -> dict[str, Any]:
-    """A row without actions: it fills an update up, and counts in no mean of the loss.
+    """A row without actions: it fills up an update, and counts in no mean of the loss.
 
     Example:
         >>> padding(0)["action_ranges"]
@@ -144,11 +144,11 @@ def responses(
     """The rows of an update, filled up with padding.
 
     Args:
-        samples: What is trained on; at least one.
-        shape: Into what the rows have to divide.
+        samples: The samples; at least one.
+        shape: How the rows must be divisible.
         temperature: See `response`.
         padding_token: Any token of the vocabulary.
-        ages: Of the groups, by id.
+        ages: The groups' ages, by id.
     """
     rows = [response(sample, temperature=temperature, age=ages.get(sample.group, 0)) for sample in samples]
     return rows + [padding(padding_token) for _ in range(shape.padded(len(rows)) - len(rows))]

@@ -1,6 +1,6 @@
-"""OpenRLHF's Ray actors, extended: engines that know their policy's version, updates of any size.
+"""OpenRLHF's Ray actors, extended: engines that know their policy's version, and updates of any size.
 
-Imports OpenRLHF, Ray and vLLM; the processes of a run import it by name.
+This module imports OpenRLHF, Ray and vLLM; the processes of a run import it by name.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from mars_env.trainers.openrlhf.settings import TeamSettings
 
 
 def plain(actor: Any) -> Any:
-    """The class that ``@ray.remote`` has made an actor of."""
+    """The class from which ``@ray.remote`` has made an actor."""
     return actor.__ray_metadata__.modified_class.__ray_actor_class__
 
 
 class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
-    """An engine that gives compact completions, and knows which version of the policy drew which token."""
+    """An engine that returns compact completions, with the policy's version that sampled each token."""
 
     team: ClassVar[TeamSettings | None] = None
 
     async def __init__(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[misc]  # as Ray allows
         limits = self.team.engine_limits() if self.team is not None else {}
-        # The distribution that was sampled from, whether or not OpenRLHF corrects with it.
+        # Log-probabilities under the sampling distribution, whether or not OpenRLHF corrects with them.
         kwargs |= {"logprobs_mode": "processed_logprobs", "max_logprobs": 1} | limits
         await super().__init__(*args, **kwargs)
         require_limits(limits, self.llm.vllm_config.scheduler_config)
         self._version = 0
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
     async def sample(
         self, ids: list[int], requests: Sequence[Mapping[str, Any]]
@@ -47,24 +47,24 @@ class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
         """The fields of `mars_env.trainers.openrlhf.rollouts.engines.Sampled`, one for each request."""
         return await asyncio.gather(*(self._one(ids, request) for request in requests))
 
-    async def hold(self, midway: bool) -> None:
-        """Stop sampling before new weights come: `midway` freezes what is under way; else it ends first."""
+    async def pause(self, midway: bool) -> None:
+        """Stop sampling for new weights. `midway` freezes requests under way; otherwise they end first."""
         await self.llm.pause_generation(mode="keep" if midway else "wait")
 
     async def set_version(self, version: int) -> None:
         """The weights are now of this version."""
         self._version = version
-        async with self._news:
-            self._news.notify_all()
+        async with self._changed:
+            self._changed.notify_all()
 
-    async def go_on(self) -> None:
-        """Sample again."""
+    async def resume(self) -> None:
+        """Continue sampling."""
         await self.llm.resume_generation()
 
     async def version(self, at_least: int = 0) -> int:
-        """The version of the weights; waits until it is at least so high."""
-        async with self._news:
-            await self._news.wait_for(lambda: self._version >= at_least)
+        """The version of the weights; waits until it is at least this high."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._version >= at_least)
         return self._version
 
     async def _one(
@@ -72,14 +72,14 @@ class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
     ) -> tuple[tuple[int, ...], tuple[float, ...], str, tuple[tuple[int, int], ...]]:
         params = SamplingParams(**request, output_kind=RequestOutputKind.DELTA)
         prompt = TokensPrompt(prompt_token_ids=ids)
-        # What was sampled before new weights came has arrived before their version is set.
+        # Tokens that were sampled before new weights came have arrived before the new version is set.
         outputs = self.llm.generate(prompt, params, request_id=_request_id())
-        told = await streamed(outputs, lambda: self._version)
-        return told.token_ids, told.logprobs, told.finish_reason, told.versions
+        sampled = await streamed(outputs, lambda: self._version)
+        return sampled.token_ids, sampled.logprobs, sampled.finish_reason, sampled.versions
 
 
 class TeamPolicyActor(plain(PolicyModelActor)):  # type: ignore[misc]
-    """The policy's trainer, for updates of any number of rows: rows of padding count in no mean."""
+    """The policy's trainer, for updates with any number of rows; padding rows count in no mean."""
 
     def init_model_from_pretrained(self, strategy: Any, *args: Any, **kwargs: Any) -> Any:
         """As OpenRLHF's."""
@@ -189,11 +189,11 @@ def with_mismatch(status: dict[str, Any], experience: Any) -> dict[str, Any]:
 
 
 def without_padding(status: dict[str, Any], real: torch.Tensor) -> dict[str, Any]:
-    """The figures of a micro-batch over its real rows alone.
+    """The figures of a micro-batch, over its real rows only.
 
     Args:
         status: What OpenRLHF's ``training_step`` returns.
-        real: Which rows are no padding; boolean, of shape [rows].
+        real: Which rows are not padding; boolean, of shape [rows].
     """
     count = int(real.sum())
     metrics = dict(status["metrics"])
@@ -203,7 +203,7 @@ def without_padding(status: dict[str, Any], real: torch.Tensor) -> dict[str, Any
             metrics[name] = value[real.to(value.device)].float().mean() if count else torch.zeros(())
         elif weight == "token" and not count:
             metrics[name] = torch.zeros(())
-    # A micro-batch of padding weighs next to nothing: OpenRLHF divides by the sum of the weights.
+    # A micro-batch of padding has almost no weight: OpenRLHF divides by the sum of the weights.
     return {
         **status,
         "metrics": metrics,

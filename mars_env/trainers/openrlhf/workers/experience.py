@@ -11,15 +11,15 @@ from mars_env.trainers.openrlhf.rollouts.responses import ADVANTAGE
 
 
 class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
-    """Takes each row's advantage as it was computed from its group, whatever the sizes of groups.
+    """Uses each row's advantage as it was computed from its group, whatever the sizes of groups.
 
-    Rows of padding have no action tokens; their figures, which OpenRLHF takes as means over no token,
-    are 0 rather than not a number.
+    Padding rows have no action tokens. OpenRLHF computes their figures as means over no token; here they are
+    0 rather than not a number.
     """
 
     @torch.no_grad()
     def make_experience(self, samples_list: list[Any]) -> list[Any]:
-        """As OpenRLHF's: log-probabilities of the trainer and of the reference."""
+        """As in OpenRLHF: log-probabilities of the trainer and of the reference."""
         experiences: list[Any] = super().make_experience(samples_list)
         for experience in experiences:
             padding = ~experience.action_mask.bool().any(dim=-1)

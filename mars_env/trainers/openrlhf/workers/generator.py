@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -10,8 +12,6 @@ from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
-from mars_env.trainers.advantages import advantage_stats
-from mars_env.trainers.estimators import estimator_of
 from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, refuse_dead
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
@@ -22,7 +22,7 @@ from mars_env.trainers.openrlhf.rollouts.responses import responses, shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, make_team
 from mars_env.trainers.samples import TurnSample, turn_samples
-from mars_env.types import Sampling
+from mars_env.types import Model, Sampling
 
 
 class Rollouts(list[Any]):
@@ -39,17 +39,17 @@ class Rollouts(list[Any]):
 
 
 class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
-    """Hands OpenRLHF the batches of `mars_env.rollout.pipeline`, one at a time.
+    """Gives OpenRLHF the batches of `mars_env.rollout.pipeline`, one at a time.
 
-    A batch is asked for when the one before has been trained and its weights have reached the engines; the
-    rollouts go on meanwhile, as far as the bound of staleness allows.
+    A batch is asked for when the previous one has been trained and its weights have reached the engines.
+    Rollouts continue meanwhile, as far as the staleness bound allows.
 
     Args:
         settings: The team's.
         strategy: OpenRLHF's, with its arguments.
         prompts: The ledger around OpenRLHF's loader.
-        eval_dataloader: OpenRLHF's; says that there is an evaluation.
-        tokenizer: Of the policy.
+        eval_dataloader: OpenRLHF's; it shows that there is an evaluation.
+        tokenizer: The policy's tokenizer.
         vllm_engines: Handles of `mars_env.trainers.openrlhf.workers.actors.TeamRolloutActor`.
     """
 
@@ -67,11 +67,7 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         self._config = settings.config
         self._shape = shape_of(self.args)
         self._engines = list(map(RayEngine, vllm_engines))
-        model = EnginesModel(self._engines, tokenizer, self.args.data.max_len, name=POLICY)
-        self._model = (
-            model if settings.segment_tokens is None
-            else SegmentedModel(model, settings.segment_tokens, context=self.args.data.max_len)
-        )  # fmt: skip
+        self._model = playing_model(settings, self.args, self._engines, tokenizer, POLICY)
         game = settings.game()
         self._feed = RolloutFeed(
             game,
@@ -89,13 +85,8 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
     def generate_samples(self, **generate_kwargs: Any) -> tuple[Rollouts, None, int, bool]:
         """The rows of the next update; none if no turn of it has an advantage."""
         self._await_weights()
-        if self.args.vllm.enable_sleep:
-            batch_vllm_engine_call(self.vllm_engines, "wake_up")
-        try:
+        with awake(self.args, self.vllm_engines):
             batch = self._feed.next()
-        finally:
-            if self.args.vllm.enable_sleep:
-                batch_vllm_engine_call(self.vllm_engines, "sleep")
         refuse_dead(self._engines)
         if batch is None:
             return Rollouts(), None, 0, True
@@ -112,11 +103,9 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
 
     def evaluate(self) -> dict[str, float]:
         """Play the evaluation's problems with the present weights."""
-        if self.args.vllm.enable_sleep:
-            batch_vllm_engine_call(self.vllm_engines, "wake_up")
         problems = self._settings.evaluation_problems()
         game = self._settings.evaluation_game()
-        try:
+        with awake(self.args, self.vllm_engines):
             trees = self._feed.play(
                 game,
                 self._team(
@@ -126,47 +115,62 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
                 samples=self.args.eval.n_samples_per_prompt,
                 concurrency=self.args.rollout.vllm_generate_batch_size * self._settings.group,
             )
-        finally:
-            if self.args.vllm.enable_sleep:
-                batch_vllm_engine_call(self.vllm_engines, "sleep")
         return evaluation_figures(trees, problems.name)
 
     def _team(self, names: Any, sampling: Sampling) -> Any:
         return make_team(self._settings, names, self._model, sampling)
 
     def _await_weights(self) -> None:
-        """Wait until the engines have the weights of the update before."""
+        """Wait until the engines have the weights of the previous update."""
         if self._version is None:
             self._expected = ray.get(self.vllm_engines[0].version.remote())
         self._version = min(ray.get([e.version.remote(self._expected) for e in self.vllm_engines]))
 
     def _rows(self, batch: UpdateBatch, samples: list[TurnSample], generate_kwargs: Any) -> Rollouts:
-        ages = {group.id: age for group, age in zip(batch.groups, batch.ages, strict=True)}
         rows = responses(
             samples,
             self._shape,
             temperature=self.args.rollout.temperature,
             padding_token=self.tokenizer.pad_token_id,
-            ages=ages,
+            ages=batch.age_by_group,
         )
         figures = training_figures(
-            batch,
-            advantage_stats(batch.groups, estimator_of(self._config)(batch.groups)),
-            {(sample.tree, sample.turn) for sample in samples},
-            waited=self._feed.waited,
-            between=self._feed.between,
+            batch, samples, self._config, waited=self._feed.waited, between=self._feed.between
         )
         return Rollouts(
             (self._process_response_into_experience(row, **generate_kwargs) for row in rows), figures
         )
 
     def _note(self, batch: UpdateBatch, samples: list[TurnSample]) -> None:
-        """Keep what is trained, where a record is asked for."""
+        """Record what is trained, if a record is asked for."""
         if self._settings.record is None:
             return
         updates = self.prompts_dataloader.updates
         self._record = self._record or Record(self._settings.record, updates - 1)
         self._record.note(updates, {POLICY: self._version or 0}, batch, samples)
+
+
+@contextmanager
+def awake(args: Any, engines: list[Any]) -> Iterator[None]:
+    """A context in which engines that sleep during training are awake."""
+    if args.vllm.enable_sleep:
+        batch_vllm_engine_call(engines, "wake_up")
+    try:
+        yield
+    finally:
+        if args.vllm.enable_sleep:
+            batch_vllm_engine_call(engines, "sleep")
+
+
+def playing_model(
+    settings: TeamSettings, args: Any, engines: Sequence[RayEngine], tokenizer: Any, policy: str
+) -> Model:
+    """The engines of a policy as the model of its agents, in segments if the settings say so."""
+    context = args.data.max_len
+    model = EnginesModel(engines, tokenizer, context, name=policy)
+    if settings.segment_tokens is None:
+        return model
+    return SegmentedModel(model, settings.segment_tokens, context=context)
 
 
 def drawn_problems(settings: TeamSettings, loader: Any, args: Any) -> DrawnProblems:

@@ -4,9 +4,9 @@
           ^                                                                                        │
           └─────────────────────────── agents, each on its policy's engines ───────────────────────┘
 
-Rollouts cross all policies; advantages are computed over whole groups, whoever acted in them, and each policy
-is trained on its own turns. Each has a trainer, optimiser, engines and checkpoints of its own. A policy that
-has no turn in an update is not touched by it.
+Rollouts involve all policies. Advantages are computed over whole groups, whoever acted in them, and each
+policy is trained on its own turns. Each has its own trainer, optimiser, engines and checkpoints. An update
+does not change a policy that has no turn in it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,15 @@ import ray
 import torch
 from openrlhf.trainer.ppo_trainer import BasePPOTrainer, prepare_datasets
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
-from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 from openrlhf.utils import get_strategy
 from openrlhf.utils.logging_utils import init_logger
 
 from mars_env.agents.registry import make_agents
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout.pipeline import UpdateBatch
-from mars_env.rollout.segments import SegmentedModel
-from mars_env.trainers.advantages import advantage_stats
-from mars_env.trainers.estimators import estimator_of
 from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.policies import arguments_of, plays, tag_of, take_common_checkpoint
-from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, refuse_dead
+from mars_env.trainers.openrlhf.rollouts.engines import RayEngine, refuse_dead
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
 from mars_env.trainers.openrlhf.rollouts.figures import evaluation_figures, training_figures
 from mars_env.trainers.openrlhf.rollouts.policy_run import PolicyRun
@@ -44,7 +40,7 @@ from mars_env.trainers.openrlhf.rollouts.record import Record
 from mars_env.trainers.openrlhf.rollouts.responses import responses, shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import make_team
-from mars_env.trainers.openrlhf.workers.generator import Rollouts, drawn_problems
+from mars_env.trainers.openrlhf.workers.generator import Rollouts, awake, drawn_problems, playing_model
 from mars_env.trainers.openrlhf.workers.processes import Trained, load_models, placed, require_gpus
 from mars_env.trainers.openrlhf.workers.trainer import TeamTraining, scheduled_steps
 from mars_env.trainers.samples import TurnSample, turn_samples
@@ -54,7 +50,7 @@ log = init_logger(__name__)
 
 
 class PolicyTrainer(TeamTraining, BasePPOTrainer):  # type: ignore[misc]
-    """The trainer of one policy; who drives it asks for one step at a time."""
+    """The trainer of one policy; its caller asks for one step at a time."""
 
     def broadcast_to_vllm(self) -> None:
         """Send the weights to the policy's own engines."""
@@ -62,11 +58,10 @@ class PolicyTrainer(TeamTraining, BasePPOTrainer):  # type: ignore[misc]
 
 
 def train(settings: TeamSettings, args: SimpleNamespace) -> None:
-    """Train all policies, until the problems have been gone through ``--train.num_episodes`` times.
+    """Train all policies, for ``--train.num_episodes`` passes over the problems.
 
-    The team's classes must have been put in the place of OpenRLHF's before
-    (`mars_env.trainers.openrlhf.launch.install`). OpenRLHF's flags hold for each policy:
-    ``--actor.num_gpus_per_node 4`` is 4 GPUs a policy.
+    The team's classes must have replaced OpenRLHF's before (`mars_env.trainers.openrlhf.launch.install`).
+    OpenRLHF's flags apply to each policy: ``--actor.num_gpus_per_node 4`` means 4 GPUs per policy.
 
     Args:
         settings: The team's, with policies.
@@ -74,11 +69,11 @@ def train(settings: TeamSettings, args: SimpleNamespace) -> None:
 
     Raises:
         ConfigError: The settings do not fit.
-        StoreError: The policies' checkpoints do not belong together.
+        StoreError: The policies' checkpoints are of different updates.
     """
     run = _Run(settings, args)
     try:
-        run.go_on()
+        run.resume()
         while (batch := run.next_batch()) is not None:
             run.update(batch)
         run.save_models()
@@ -87,7 +82,7 @@ def train(settings: TeamSettings, args: SimpleNamespace) -> None:
 
 
 class _Run:
-    """The policies, the rollouts that cross them, and how far the run is."""
+    """The policies, their common rollouts, and the run's progress."""
 
     def __init__(self, settings: TeamSettings, args: SimpleNamespace) -> None:
         self.settings, self.args = settings, args
@@ -96,7 +91,7 @@ class _Run:
         plays(self.game.rules.possible_agents, settings.policies, settings.plays, settings.others)
         if args.ckpt.max_num < 2:
             raise ConfigError(
-                "several policies need two checkpoints of each, in case that a run ends while it saves: "
+                "several policies need two checkpoints of each, in case a run ends while it saves: "
                 "set --ckpt.max_num to 2 or more"
             )
         self.resumed = None
@@ -122,7 +117,7 @@ class _Run:
         for name, policy in self.policies.items():
             policy.trainer = _trainer(settings, policy)
             policy.model = self._model(name, policy)
-        if settings.eval_problems:  # a team that does not fit is told of now, not at the first evaluation
+        if settings.eval_problems:  # so that a misfit is reported now
             self._agents(settings.evaluation_game().rules.possible_agents, evaluation=True)
         self.record: Record | None = None
         self.pool = ThreadPoolExecutor(max_workers=len(self.policies))
@@ -136,8 +131,8 @@ class _Run:
             settings.seed,
         )
 
-    def go_on(self) -> None:
-        """Take up the checkpoint that all policies have in common, if there is one."""
+    def resume(self) -> None:
+        """Load the checkpoint that all policies have in common, if there is one."""
         states = {name: policy.trainer.init_checkpoint_states() for name, policy in self.policies.items()}
         updates = {states[name].get("update", 0) for name in self.policies}
         if len(updates) != 1:
@@ -151,23 +146,19 @@ class _Run:
         self.prompts.load_state_dict(next(iter(states.values()))["data_loader_state_dict"])
 
     def next_batch(self) -> UpdateBatch | None:
-        """What the next update trains; None if all is trained."""
-        with self._awake():
+        """The batch of the next update; None if everything is trained."""
+        with awake(self.args, self._handles):
             batch = self.feed.next()
         refuse_dead(self._engines)
         return batch
 
     def update(self, batch: UpdateBatch) -> None:
-        """Train each policy on its own turns of a batch, all at the same time."""
+        """Train all policies at the same time, each on its own turns of a batch."""
         samples = turn_samples(batch.groups, self.config)
         own = {name: [s for s in samples if s.policy == name] for name in self.policies}
         rows = {name: self._rows(name, batch, mine) for name, mine in own.items() if mine}
         figures = training_figures(
-            batch,
-            advantage_stats(batch.groups, estimator_of(self.config)(batch.groups)),
-            {(sample.tree, sample.turn) for sample in samples},
-            waited=self.feed.waited,
-            between=self.feed.between,
+            batch, samples, self.config, waited=self.feed.waited, between=self.feed.between
         )
         if self.settings.record is not None:
             self.record = self.record or Record(self.settings.record, self.prompts.updates - 1)
@@ -179,8 +170,8 @@ class _Run:
         for name, policy in self.policies.items():
             status = {**statuses.get(name, {}), **figures, "team/own_samples": float(len(own[name]))}
             status["timing/update"] = time.perf_counter() - began
-            told = {key: value for key, value in status.items() if key != "generated_samples"}
-            log.info(f"Update {update}, policy {name}, its step {policy.step}: {told}")
+            shown = {key: value for key, value in status.items() if key != "generated_samples"}
+            log.info(f"Update {update}, policy {name}, its step {policy.step}: {shown}")
             if update % self.args.logger.logging_steps == 0:
                 for logger in _loggers(policy):
                     logger.log_train(update, status)
@@ -194,7 +185,7 @@ class _Run:
         ray.get([ref for policy in self.policies.values() for ref in policy.actors.async_save_model()])
 
     def close(self) -> None:
-        """End rollouts and loggers."""
+        """End the rollouts and close the loggers."""
         self.feed.close()
         self.pool.shutdown()
         for policy in self.policies.values():
@@ -205,19 +196,15 @@ class _Run:
 
     def _prompts(self) -> DrawnProblems:
         """OpenRLHF's loader, which draws the problems for all policies."""
-        torch.manual_seed(self.args.train.seed)  # of the order in which the loader draws
-        tokenizer = next(iter(self.policies.values())).tokenizer  # asked for, but not used
+        torch.manual_seed(self.args.train.seed)  # for the order in which the loader draws
+        tokenizer = next(iter(self.policies.values())).tokenizer  # required, but not used
         loader, _, _ = prepare_datasets(get_strategy(self.args), tokenizer)
         return drawn_problems(self.settings, loader, self.args)
 
     def _model(self, name: str, policy: Trained) -> Model:
-        context = self.args.data.max_len
         engines = list(map(RayEngine, policy.engines))
         self._engines += engines
-        model = EnginesModel(engines, policy.tokenizer, context, name=name)
-        if self.settings.segment_tokens is None:
-            return model
-        return SegmentedModel(model, self.settings.segment_tokens, context=context)
+        return playing_model(self.settings, self.args, engines, policy.tokenizer, name)
 
     def _agents(self, names: Sequence[str], *, evaluation: bool = False) -> dict[str, Agent]:
         sampling = sampling_of(self.settings, self.args, evaluation=evaluation)
@@ -227,8 +214,8 @@ class _Run:
             assert policy.model is not None
             mine = [agent for agent in names if whose.get(agent) == name]
             agents |= make_team(self.settings, mine, policy.model, sampling, name)
-        theirs = [agent for agent in names if agent not in whose]
-        agents |= make_agents(self.settings.others, theirs, sampling=sampling) if theirs else {}
+        frozen = [agent for agent in names if agent not in whose]
+        agents |= make_agents(self.settings.others, frozen, sampling=sampling) if frozen else {}
         return {name: agents[name] for name in names}
 
     def _rows(self, name: str, batch: UpdateBatch, samples: Sequence[TurnSample]) -> Rollouts:
@@ -238,7 +225,7 @@ class _Run:
             self.shape,
             temperature=self.args.rollout.temperature,
             padding_token=policy.tokenizer.pad_token_id,
-            ages={group.id: age for group, age in zip(batch.groups, batch.ages, strict=True)},
+            ages=batch.age_by_group,
         )
         maker = SamplesGenerator(policy.strategy, None, None, policy.tokenizer, policy.engines)
         context = self.args.data.max_len
@@ -250,7 +237,7 @@ class _Run:
         return dict(status)
 
     def _save(self, update: int) -> None:
-        """Save all policies under one tag; what is under way is left to be played again."""
+        """Save all policies under one tag. Rollouts under way are not saved; they are played again."""
         drawn = self.prompts.state_dict()
         refs = []
         for policy in self.policies.values():
@@ -273,7 +260,7 @@ class _Run:
     def _evaluate(self, update: int) -> None:
         """Play the evaluation's problems with the present weights."""
         problems, game = self.settings.evaluation_problems(), self.settings.evaluation_game()
-        with self._awake():
+        with awake(self.args, self._handles):
             trees = self.feed.play(
                 game,
                 self._agents(game.rules.possible_agents, evaluation=True),
@@ -287,24 +274,10 @@ class _Run:
             for logger in _loggers(policy):
                 logger.log_eval(update, figures)
 
-    def _awake(self) -> _Awake:
-        engines = [engine for policy in self.policies.values() for engine in policy.engines]
-        return _Awake(engines if self.args.vllm.enable_sleep else [])
-
-
-class _Awake:
-    """Engines that sleep while policies are trained, awake for a while."""
-
-    def __init__(self, engines: Sequence[Any]) -> None:
-        self._engines = engines
-
-    def __enter__(self) -> None:
-        if self._engines:
-            batch_vllm_engine_call(self._engines, "wake_up")
-
-    def __exit__(self, *_: object) -> None:
-        if self._engines:
-            batch_vllm_engine_call(self._engines, "sleep")
+    @property
+    def _handles(self) -> list[Any]:
+        """Handles of all engines of all policies."""
+        return [engine for policy in self.policies.values() for engine in policy.engines]
 
 
 def _trainer(settings: TeamSettings, policy: Trained) -> PolicyTrainer:

@@ -1,4 +1,4 @@
-"""The processes of one policy among several: engines, trainer, reference. Imports OpenRLHF."""
+"""The processes of one of several policies: engines, trainer, reference. Imports OpenRLHF."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from mars_env.types import Model
 
 @dataclass(slots=True)
 class Trained:
-    """One policy and all that it has of its own.
+    """One policy with its own processes.
 
     Attributes:
         args: OpenRLHF's arguments, with its weights and directories.
-        strategy: OpenRLHF's.
+        strategy: OpenRLHF's strategy.
         engines: Handles of its engines.
         actors: Its trainer's processes.
-        reference: Those of the frozen weights of the KL term, if there is one.
-        tokenizer: Its own.
-        trainer: Drives them.
-        model: Its engines, as agents ask them.
+        reference: Processes with the frozen weights of the KL term, if there is one.
+        tokenizer: Its tokenizer.
+        trainer: Drives the processes.
+        model: Its engines as a model for agents.
         step: Updates that have trained it.
     """
 
@@ -47,25 +47,25 @@ class Trained:
 
 
 def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
-    """Refuse what Ray would wait for without an end.
+    """Refuse a run for which Ray would wait for ever.
 
     Args:
         policies: OpenRLHF's arguments of each policy.
 
     Raises:
-        ConfigError: The cluster has fewer GPUs than the policies take.
+        ConfigError: The cluster has fewer GPUs than the policies need.
     """
     needed = sum(pool.gpus for args in policies for pool in placement(args))
     there = ray.cluster_resources().get("GPU", 0)
     if needed > there:
         raise ConfigError(
-            f"the policies take {needed} GPUs together, but Ray has {there:g}: see --dry-run, and let the "
+            f"the policies need {needed} GPUs together, but Ray has {there:g}: see --dry-run, and let the "
             "cluster's other nodes join it first"
         )
 
 
 def placed(args: SimpleNamespace) -> Trained:
-    """Ask Ray for the processes of one policy, placed as OpenRLHF's own `train` places them."""
+    """Ask Ray for the processes of one policy, placed as in OpenRLHF's own `train`."""
     strategy = get_strategy(args)
     actor, duplicates = args.actor, args.ds.ring_attn_size * args.ds.tensor_parallel_size
     group = None
@@ -85,7 +85,7 @@ def placed(args: SimpleNamespace) -> Trained:
         group if args.train.colocate_all and not args.train.async_enable else None,
         args.vllm.gpu_memory_utilization,
         args.vllm.enable_sleep,
-        None,  # the team's engines always tell log-probabilities
+        None,  # the team's engines always return log-probabilities
         agent_func_path=None,
         remote_rm_url=args.reward.remote_url,
     )

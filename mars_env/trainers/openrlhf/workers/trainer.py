@@ -1,7 +1,7 @@
 """OpenRLHF's trainers, synchronous and asynchronous, with a team's rollouts. Imports OpenRLHF.
 
-Each class has the run's settings as a class attribute: Ray carries a class to the nodes, but no arguments
-beyond OpenRLHF's own.
+Each class has the run's settings as a class attribute: Ray sends a class to the nodes, but only OpenRLHF's
+own arguments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TeamTraining:
     experience_maker: Any
 
     def take_advantages(self) -> None:
-        """Put our experience maker in the place of OpenRLHF's."""
+        """Replace OpenRLHF's experience maker with the team's."""
         made = self.experience_maker
         self.experience_maker = TeamExperienceMaker(
             made.actor_model_group,
@@ -48,33 +48,33 @@ class TeamTraining:
         )
 
     def train_step(self, rollout_samples: Any, global_step: int) -> tuple[dict[str, Any], int]:
-        """As OpenRLHF's, with the team's figures."""
+        """As in OpenRLHF, with the team's figures."""
         status, step = super().train_step(rollout_samples, global_step)  # type: ignore[misc]
         return {**status, **rollout_samples.figures}, step
 
     def init_checkpoint_states(self) -> dict[str, Any]:
-        """As OpenRLHF's; after a resume the weights' version is the number of steps done."""
+        """As in OpenRLHF; after a resume the weights' version is the number of steps done."""
         states: dict[str, Any] = super().init_checkpoint_states()  # type: ignore[misc]
         self.version = max(0, states["global_step"] - 1)  # weights are sent once before the first step
         return states
 
     def send_weights(self, midway: bool) -> None:
-        """Bring the engines up to date while they sample nothing.
+        """Send the new weights to the engines while they do not sample.
 
         Args:
-            midway: Freeze the requests under way, so that they go on with the new weights; otherwise they
+            midway: Freeze the requests under way, so that they continue with the new weights; otherwise they
                 end first.
         """
         under_way = self.team.staleness > 0
         if under_way:
-            batch_vllm_engine_call(self.vllm_engines, "hold", midway)
+            batch_vllm_engine_call(self.vllm_engines, "pause", midway)
         try:
             BasePPOTrainer.broadcast_to_vllm(self)
             self.version += 1
             batch_vllm_engine_call(self.vllm_engines, "set_version", self.version)
         finally:
             if under_way:
-                batch_vllm_engine_call(self.vllm_engines, "go_on")
+                batch_vllm_engine_call(self.vllm_engines, "resume")
 
     def _compute_rollout_stats(self, experiences: list[Any]) -> dict[str, float]:
         """OpenRLHF's figures of the rollouts, over the real rows."""
@@ -119,7 +119,7 @@ class TeamPPOTrainer(TeamTraining, plain(PPOTrainer)):  # type: ignore[misc]
 
 
 class TeamGenerateSamplesActor(plain(GenerateSamplesActor)):  # type: ignore[misc]
-    """The asynchronous generator. Its rollouts go on whatever it waits for."""
+    """The asynchronous generator. Its rollouts continue whatever it waits for."""
 
     team: ClassVar[TeamSettings]
 
@@ -127,8 +127,8 @@ class TeamGenerateSamplesActor(plain(GenerateSamplesActor)):  # type: ignore[mis
         torch.manual_seed(strategy.args.train.seed)
         super().__init__(pretrain, strategy, vllm_engines, **kwargs)
         self.prompts_dataloader, self.samples_generator, self.max_steps = _team_of(self, self.team)
-        # The lock keeps weights and rollouts apart batch by batch. Here rollouts never end: the trainer
-        # itself holds the engines while it sends weights. (Evaluations take the lock in any case.)
+        # The lock separates weights and rollouts batch by batch. Here rollouts never end: the trainer itself
+        # pauses the engines while it sends weights. (Evaluations take the lock in any case.)
         self._partial_rollout = True
 
     def _run_eval(self) -> dict[str, float]:
@@ -155,7 +155,7 @@ class TeamTrainingActor(TeamTraining, plain(TrainingActor)):  # type: ignore[mis
 
 
 def _team_of(trainer: Any, settings: TeamSettings) -> tuple[Any, TeamSamplesGenerator, int]:
-    """The ledger, the generator, and the number of optimizer steps, for one that has OpenRLHF's."""
+    """The ledger, the generator, and the number of optimizer steps, for a trainer that has OpenRLHF's."""
     theirs = trainer.samples_generator
     prompts = drawn_problems(settings, trainer.prompts_dataloader, theirs.args)
     generator = TeamSamplesGenerator(
@@ -165,12 +165,12 @@ def _team_of(trainer: Any, settings: TeamSettings) -> tuple[Any, TeamSamplesGene
 
 
 def scheduled_steps(settings: TeamSettings, args: Any, problems: int) -> int:
-    """The most optimizer steps of a run: what the learning rate's schedule is laid out for.
+    """Most optimizer steps of a run, for the learning rate's schedule.
 
     Args:
         settings: The team's.
         args: OpenRLHF's arguments.
-        problems: Of one pass.
+        problems: Number of problems of one pass.
     """
     trees = problems * args.train.num_episodes
     if settings.groups_per_update is None:

@@ -3,13 +3,18 @@
 import pytest
 
 from mars_env.rollout.pipeline import UpdateBatch
-from mars_env.trainers.advantages import advantage_stats, group_normalised, turn_key
+from mars_env.trainers.advantages import turn_key
+from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.openrlhf.rollouts.figures import evaluation_figures, training_figures, verifier_figures
+from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Grade, Group, Problem, Tree, Turn
 
 
 def turn(id, agent, reward, group="p#0/0", parent=None, versions=((3, 2),), **fields):
-    action = Action("4", (Completion("4", token_ids=(1, 2), completion_tokens=2, versions=versions),))
+    completion = Completion(
+        "4", prompt_ids=(9,), token_ids=(1, 2), logprobs=(-0.5, -1.0), completion_tokens=2, versions=versions
+    )
+    action = Action("4", (completion,))
     return Turn("p#0", id, parent, group, agent, "actor", "p", action, reward=reward, **fields)
 
 
@@ -30,10 +35,8 @@ def batch():
 
 
 def figures():
-    found = batch()
-    advantages = group_normalised(found.groups)
-    stats = advantage_stats(found.groups, advantages)
-    return training_figures(found, stats, set(advantages), waited=1.0, between=4.0)
+    found, config = batch(), TrainConfig()
+    return training_figures(found, turn_samples(found.groups, config), config, waited=1.0, between=4.0)
 
 
 def test_rewards_groups_and_what_was_left_out_are_told():
@@ -56,7 +59,7 @@ def test_staleness_and_waiting_are_told():
 
 
 def test_a_batch_without_groups_has_figures_too():
-    told = training_figures(UpdateBatch(0, ()), advantage_stats([], {}), set(), waited=0.0, between=0.0)
+    told = training_figures(UpdateBatch(0, ()), [], TrainConfig(), waited=0.0, between=0.0)
     assert told["pipeline/age"] == told["pipeline/idle_share"] == 0.0
 
 

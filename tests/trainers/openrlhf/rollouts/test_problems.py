@@ -85,7 +85,7 @@ def test_a_checkpoint_of_other_problems_is_refused():
     first = drawn()
     next(first.steps(2))
     other = DrawnProblems(Loader(), by_id(PROBLEMS[3:]), 1)
-    with pytest.raises(StoreError, match="had begun the problem 'p1', which is not there now"):
+    with pytest.raises(StoreError, match="had started the problem 'p1', which does not exist now"):
         other.load_state_dict(first.state_dict())
 
 
