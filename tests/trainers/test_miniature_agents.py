@@ -44,7 +44,7 @@ def test_a_forced_piece_is_read_and_written_but_not_sampled():
     assert sampling.max_tokens == LIMITS["verifier"] - 1
     assert action.text == "Check:\na: = 882 | 882 ok\n"
     assert "Check" not in action.completions[0].text
-    with pytest.raises(ConfigError, match="no piece"):
+    with pytest.raises(ConfigError, match="not a piece"):
         MiniatureAgent("verifier", model, forced="Look:")
 
 
