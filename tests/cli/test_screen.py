@@ -104,7 +104,7 @@ ALLOWED = {
     "evaluation/report.py": {"Console"},  # renders into a text, of parts that are made visible
     "loggers.py": {"Console"},  # numbers and their names
     "envs/aec.py": {"sys.stdout.write"},  # of what `visible` gives
-    "trainers/openrlhf/__main__.py": {"sys.stdout.write"},
+    "trainers/openrlhf/__main__.py": {"sys.stdout.write", "sys.stderr.write"},
     "trainers/openrlhf/agent_file/__main__.py": {"sys.stdout.write", "sys.stderr.write"},
     "sandbox/boot.py": {"print"},  # inside of the sandbox
     "sandbox/inside/program.py": {"print"},

@@ -46,7 +46,10 @@ def test_mars2_has_the_papers_numbers():
     ("settings", "message"),
     [
         ({"pipeline": {"groups_per_update": 4, "max_staleness": 0}}, "set pipeline.max_staleness to 1"),
-        ({"pipeline": {"groups_per_update": 4}, "rollouts": None}, "groups that are complete before their tree"),
+        (
+            {"pipeline": {"groups_per_update": 4}, "rollouts": None},
+            "groups that are complete before their tree",
+        ),
         ({"train": {"overlong": {"limit": 4000}}}, "sampling.max_tokens is 4096"),
         ({"sampling": {"max_token": 1}}, "max_token"),
     ],

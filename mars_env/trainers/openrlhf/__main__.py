@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from mars_env.errors import MarsError
+from mars_env.text import visible
 from mars_env.trainers.openrlhf.help import help_text, is_asked
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import asked, dry_run
@@ -27,10 +28,10 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.write(plan.text + "\n")
         return 0 if plan.fits else FITS_NOT
     except DoesNotFit as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(visible(f"error: {error}\n"))
         return FITS_NOT
     except MarsError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(visible(f"error: {error}\n"))
         return 1
 
 
