@@ -48,7 +48,7 @@ def test_mars2_has_the_papers_numbers():
         ({"pipeline": {"groups_per_update": 4, "max_staleness": 0}}, "set pipeline.max_staleness to 1"),
         (
             {"pipeline": {"groups_per_update": 4}, "rollouts": None},
-            "groups that are complete before their tree",
+            "groups that are complete before",
         ),
         ({"train": {"overlong": {"limit": 4000}}}, "sampling.max_tokens is 4096"),
         ({"sampling": {"max_token": 1}}, "max_token"),
