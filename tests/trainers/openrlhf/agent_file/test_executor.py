@@ -153,8 +153,8 @@ async def test_an_episode_without_an_answer_in_which_something_is_unknown_is_not
 @pytest.mark.parametrize(
     ("prompt", "label", "n", "changes", "message"),
     [
-        ("first", "", ROWS, {}, "says neither 'train' nor 'evaluate'"),
-        ("elsewhere/1", "train", ROWS, {}, "'elsewhere/1' is no problem of these settings"),
+        ("first", "", ROWS, {}, "is neither 'train' nor 'evaluate'"),
+        ("elsewhere/1", "train", ROWS, {}, "'elsewhere/1' is not a problem of these settings"),
         ("first", "train", ROWS - 1, {}, "a tree of these settings has up to 12 samples"),
         ("first", "train", ROWS, {"top_p": 0.9}, "top_p must be 1"),
         ("first", "train", ROWS, {"max_length": 162}, "163 in all, where the context holds 162"),
