@@ -21,9 +21,9 @@ class TurnSample:
     """One completion to train on, of P prompt tokens and T sampled ones, with what a trainer needs to know.
 
     Attributes:
-        tree: Id of the tree that it is from.
-        turn: Id of its turn. A turn of several completions has several samples.
-        group: Id of the group that its turn was compared in; groups may be of any size.
+        tree_id: The tree that it is from.
+        turn_id: Its turn. A turn of several completions has several samples.
+        group_id: The group that its turn was compared in; groups may be of any size.
         agent: Who acted, e.g. ``"verifier_0"``.
         role: The same without its number.
         policy: Name of the weights that acted.
@@ -46,9 +46,9 @@ class TurnSample:
         ((1, 2, 3), (0, 0, 1))
     """
 
-    tree: str
-    turn: str
-    group: str
+    tree_id: str
+    turn_id: str
+    group_id: str
     agent: str
     role: str
     policy: str
@@ -100,7 +100,7 @@ def turn_samples(
             log-probabilities, or was sampled greedily.
 
     Example:
-        >>> [(s.turn, s.group, s.role, s.reward, s.advantage)
+        >>> [(s.turn_id, s.group_id, s.role, s.reward, s.advantage)
         ...  for s in turn_samples([_example_group()], TrainConfig(advantage="mean_centred"))]
         [('0', 'p#0/0', 'solver', 1.0, 0.5), ('2', 'p#0/0', 'solver', 0.0, -0.5)]
     """
@@ -158,9 +158,9 @@ def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:
             "an estimator leaves such turns out"
         )
     return TurnSample(
-        tree=turn.tree_id,
-        turn=turn.id,
-        group=turn.group_id,
+        tree_id=turn.tree_id,
+        turn_id=turn.id,
+        group_id=turn.group_id,
         agent=turn.agent,
         role=turn.role,
         policy=turn.policy,

@@ -155,11 +155,11 @@ def test_the_advantages_of_the_run_are_those_of_its_groups(synchronous):
 
     groups = {}
     for row in synchronous.samples():
-        groups.setdefault(row["group"], []).append(row)
+        groups.setdefault(row["group_id"], []).append(row)
     assert len(groups) > 4
     for name, rows in groups.items():
         turns = tuple(
-            Turn(r["tree"], r["turn"], None, name, r["agent"], "", "", Action(""), reward=r["reward"])
+            Turn(r["tree_id"], r["turn_id"], None, name, r["agent"], "", "", Action(""), reward=r["reward"])
             for r in rows
         )
         expected = group_normalised([Group(name, turns)])

@@ -95,7 +95,7 @@ async def test_a_team_of_a_foreign_program_is_trained(server, module, tolerance,
     samples = turn_samples(groups, TrainConfig())
     assert len(samples) == 8
     assert {sample.role for sample in samples} == {"solver", "verifier"}
-    assert {len({s.group for s in samples if s.role == role}) for role in ("solver", "verifier")} == {1}
+    assert {len({s.group_id for s in samples if s.role == role}) for role in ("solver", "verifier")} == {1}
     assert all(len(s.logprobs) == len(s.completion_ids) > 0 for s in samples)
     before = [parameter.detach().clone() for parameter in module.parameters()]
     metrics = LocalTrainer({"miniature": Policy(module)}, TrainConfig(learning_rate=1e-4)).step(groups)

@@ -11,9 +11,9 @@ from mars_env.trainers.samples import TurnSample
 from mars_env.types import Sampling
 
 GOOD = TurnSample(
-    tree="t",
-    turn="0",
-    group="g",
+    tree_id="t",
+    turn_id="0",
+    group_id="g",
     agent="solver_0",
     role="solver",
     policy="mars",

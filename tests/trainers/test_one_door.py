@@ -147,7 +147,9 @@ def test_what_cannot_be_trained_on_is_refused_or_skipped(trees):
         turn_samples(groups_of(changed), TrainConfig())
     kept = turn_samples(groups_of(changed), TrainConfig(), skip=True)
     whole = turn_samples(groups_of(trees), TrainConfig())
-    assert kept == [sample for sample in whole if (sample.tree, sample.turn) != (first.tree_id, first.id)]
+    assert kept == [
+        sample for sample in whole if (sample.tree_id, sample.turn_id) != (first.tree_id, first.id)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +186,6 @@ def test_a_field_that_is_added_raises_the_version(trees):
     row = sample_to_row(turn_samples(groups_of(trees), TrainConfig())[0])
     assert row["schema"] == SCHEMA == "mars-env.samples/1"
     assert list(row)[1:] == [
-        "tree", "turn", "group", "agent", "role", "policy", "prompt_ids", "completion_ids", "logprobs",
-        "temperature", "versions", "truncated", "reward", "score", "advantage",
+        "tree_id", "turn_id", "group_id", "agent", "role", "policy", "prompt_ids", "completion_ids",
+        "logprobs", "temperature", "versions", "truncated", "reward", "score", "advantage",
     ]  # fmt: skip

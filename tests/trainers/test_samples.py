@@ -23,7 +23,7 @@ def test_a_sample_says_what_its_turn_and_completion_say():
     cut = replace(GOOD, token_ids=(9,), logprobs=(-1.0,), finish_reason="length", versions=((3, 0), (4, 1)))
     group = Group("g", (turn("0", 1.0, grade=Grade.correct()), turn("1", 0.0, cut, agent="verifier_0")))
     right, other = turn_samples([group], TrainConfig(advantage="mean_centred"))
-    assert (right.tree, right.turn, right.group, right.agent, right.role, right.policy) == (
+    assert (right.tree_id, right.turn_id, right.group_id, right.agent, right.role, right.policy) == (
         "t", "0", "g", "solver_0", "solver", "mars",
     )  # fmt: skip
     assert (right.prompt_ids, right.completion_ids, right.logprobs) == ((1, 2), (3, 4), (-0.5, -0.25))
@@ -36,7 +36,7 @@ def test_a_sample_says_what_its_turn_and_completion_say():
 def test_all_completions_of_a_turn_share_its_advantage():
     second = replace(GOOD, token_ids=(8, 1))
     samples = turn_samples([Group("g", (turn("0", 1.0, GOOD, second), turn("1", 0.0)))], TrainConfig())
-    assert [(s.turn, s.completion_ids) for s in samples] == [("0", (3, 4)), ("0", (8, 1)), ("1", (3, 4))]
+    assert [(s.turn_id, s.completion_ids) for s in samples] == [("0", (3, 4)), ("0", (8, 1)), ("1", (3, 4))]
     assert samples[0].advantage == samples[1].advantage == -samples[2].advantage > 0
 
 
@@ -48,14 +48,14 @@ def test_unknown_turns_and_groups_that_say_nothing_are_left_out_and_order_means_
         Group("a", (turn("1", 0.0), turn("0", 1.0), turn("9", 1.0))),
     ]
     samples = turn_samples(groups, TrainConfig())
-    assert [s.turn for s in samples] == ["0", "1", "3", "4", "9"]
+    assert [s.turn_id for s in samples] == ["0", "1", "3", "4", "9"]
     assert turn_samples(groups[::-1], TrainConfig()) == samples
 
 
 def test_only_trained_roles_need_to_be_trainable():
     text_only = turn("1", 0.0, Completion("text"), agent="verifier_0")
     groups = [Group("g", (turn("0", 1.0), text_only))]
-    assert [s.turn for s in turn_samples(groups, TrainConfig(train_roles=("solver",)))] == ["0"]
+    assert [s.turn_id for s in turn_samples(groups, TrainConfig(train_roles=("solver",)))] == ["0"]
     with pytest.raises(ConfigError, match=r"turn 1 of tree t \(verifier_0\) carries no token ids"):
         turn_samples(groups, TrainConfig())
 
@@ -67,7 +67,7 @@ def test_credit_and_overlong_penalty_change_the_advantage_and_not_the_reward():
     config = TrainConfig(tree_credit=TreeCredit(), overlong=Overlong(limit=8, buffer=4))
     samples = turn_samples([tree], config)
     expected = estimator_of(config)([tree])
-    assert [s.advantage for s in samples] == [expected["t", s.turn] for s in samples]
+    assert [s.advantage for s in samples] == [expected["t", s.turn_id] for s in samples]
     assert [s.reward for s in samples] == [1.0, 1.0, 0.0, 0.0]
     assert [s.advantage for s in samples] != list(group_normalised([tree]).values())
 
@@ -81,7 +81,7 @@ def test_advantages_of_another_estimator_and_policies():
     advantages = {("t", "0"): 0.5, ("t", "1"): -1.0, ("t", "2"): 2.0}
     policies = ["mars", "helper", "idle"]
     samples = turn_samples(groups, TrainConfig(), advantages=advantages, policies=policies)
-    assert [(s.policy, s.turn, s.completion_ids, s.advantage) for s in samples] == [
+    assert [(s.policy, s.turn_id, s.completion_ids, s.advantage) for s in samples] == [
         ("mars", "0", (3, 4), 0.5), ("mars", "1", (3, 4), -1.0), ("mars", "1", (4, 5), -1.0),
         ("helper", "2", (3, 4), 2.0),
     ]  # fmt: skip

@@ -99,7 +99,7 @@ def training_rows(
     total = math.fsum(sample.advantage for sample in samples)
     if abs(total) > 1e-6 * n:
         raise ConfigError(
-            f"the advantages of tree {samples[0].tree} add up to {total:.3g}, and OpenRLHF would subtract "
+            f"the advantages of tree {samples[0].tree_id} add up to {total:.3g}, and OpenRLHF would subtract "
             "their mean: groups that are trained in part and turns of several completions need the launcher "
             "(python -m mars_env.trainers.openrlhf)"
         )

@@ -41,7 +41,7 @@ def training_figures(
         waited: Seconds that the trainer waited for it.
         between: Seconds since the previous batch.
     """
-    trained = frozenset((sample.tree, sample.turn) for sample in samples)
+    trained = frozenset((sample.tree_id, sample.turn_id) for sample in samples)
     stats = advantage_stats(batch.groups, estimator_of(config)(batch.groups))
     figures = {
         f"team/{role}/{name}": value

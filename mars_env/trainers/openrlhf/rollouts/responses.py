@@ -101,7 +101,7 @@ def response(sample: TurnSample, *, temperature: float, age: int = 0) -> dict[st
         )
     read, sampled = len(sample.prompt_ids), len(sample.completion_ids)
     return {
-        "prompt": sample.group,
+        "prompt": sample.group_id,
         "label": "",
         "observation_tokens": [*sample.prompt_ids, *sample.completion_ids],
         "action_ranges": [(read, read + sampled)],
@@ -150,5 +150,5 @@ def responses(
         padding_token: Any token of the vocabulary.
         ages: The groups' ages, by id.
     """
-    rows = [response(sample, temperature=temperature, age=ages.get(sample.group, 0)) for sample in samples]
+    rows = [response(sample, temperature=temperature, age=ages.get(sample.group_id, 0)) for sample in samples]
     return rows + [padding(padding_token) for _ in range(shape.padded(len(rows)) - len(rows))]

@@ -64,7 +64,7 @@ async def _one():
 
 
 def test_rows_carry_the_advantage_as_reward_and_are_filled_up():
-    wrong = replace(SAMPLE, turn="1", truncated=False, reward=0.5, score=0.0, advantage=-0.75)
+    wrong = replace(SAMPLE, turn_id="1", truncated=False, reward=0.5, score=0.0, advantage=-0.75)
     rows = training_rows([SAMPLE, wrong], 5, temperature=0.85, filler=9)
     assert [row["reward"] for row in rows] == [0.75, -0.75, 0.0, 0.0, 0.0]
     assert [row["scores"] for row in rows] == [1.0, 0.5, 0.75, 0.75, 0.75]

@@ -13,8 +13,8 @@ from mars_env.trainers.samples import TurnSample
 
 def sample(group="p#0/0", **changes):
     fields = {
-        "tree": "p#0", "turn": "0", "group": group, "agent": "solver_0", "role": "solver", "policy": "actor",
-        "prompt_ids": (1, 2), "completion_ids": (3, 4, 1), "logprobs": (-0.5, -0.25, -1.0),
+        "tree_id": "p#0", "turn_id": "0", "group_id": group, "agent": "solver_0", "role": "solver",
+        "policy": "actor", "prompt_ids": (1, 2), "completion_ids": (3, 4, 1), "logprobs": (-0.5, -0.25, -1.0),
         "temperature": 0.85, "versions": ((0, 3),), "truncated": True,
         "reward": 1.0, "score": None, "advantage": -0.5,
     }  # fmt: skip
