@@ -170,7 +170,7 @@ def test_flags_given_to_a_script_win(tmp_path):
         (["--mars.nosuch", "1"], "there is no flag --mars.nosuch"),
         (
             ["--mars.policies", '{"a": "Qwen/Qwen3-0.6B", "b": "Qwen/Qwen3-0.6B"}'],
-            "says no policy for solver_0",
+            "gives no policy for solver_0",
         ),
     ],
 )
