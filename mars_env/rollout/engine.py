@@ -72,8 +72,7 @@ def open_gate(job: Job, expansion: Expansion) -> AbstractAsyncContextManager[obj
     return nullcontext()
 
 
-# Public, and more than seven parameters: the five after `seed` are independent, and most calls need none.
-async def play(
+async def play(  # public, and more than seven: the five after `seed` are independent, most calls need none
     game: Game,
     agents: Mapping[str, Agent],
     job: Job,

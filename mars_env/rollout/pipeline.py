@@ -92,8 +92,7 @@ class UpdateBatch:
         return {group.id: age for group, age in zip(self.groups, self.ages, strict=True)}
 
 
-# Public, and more than seven parameters: the five after `seed` are independent, and most runs need none.
-async def pipeline(
+async def pipeline(  # public, and more than seven: the five after `seed` are independent, most runs need none
     game: Game,
     agents: Mapping[str, Agent],
     steps: Iterable[Sequence[Job]],

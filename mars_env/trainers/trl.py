@@ -61,8 +61,7 @@ class TeamRollouts:
         (72, 100)
     """
 
-    # Public: eight parameters, as its users know them; the last five have defaults.
-    def __init__(
+    def __init__(  # public: eight, as its users know them; the last five have defaults
         self,
         game: Game,
         agents: Mapping[str, Agent],

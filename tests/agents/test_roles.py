@@ -176,7 +176,7 @@ async def test_the_agent_suite_finds_faults():
     counter = iter(range(1000))
     seen = OBSERVATIONS["solver"]
     cases = [
-        (lambda o, n: [], "were asked for"),
+        (lambda o, n: [], "requested 1 actions, got 0"),
         (lambda o, n: ["x"] * n, "an Action with a text"),
         (lambda o, n: [Action(str(next(counter)))] * n, "same seed"),
     ]

@@ -22,9 +22,9 @@ class CodeServer(openai_server.Server):
         return await super()._answer(request)
 
     @staticmethod
-    def _text(rng, judging):
+    def _text(rng, judging, known):
         if judging:
-            return openai_server.Server._text(rng, judging)
+            return openai_server.Server._text(rng, judging, known)
         body = rng.choice(["print(sum(map(int, input())))", "print(input())", "print(1 / 0)"])
         return f"Let us see.\n```python\n{body}\n```"
 

@@ -22,7 +22,7 @@ from mars_env.grading import grader_for
 from mars_env.rollout import Job, Store, collect, play_all, read_run
 from mars_env.rollout.pipeline import PipelineSettings, pipeline
 from mars_env.rollout.regrade import regrade
-from mars_env.trainers.advantages import AdvantageStats
+from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.metrics import role_metrics
 from mars_env.trainers.openrlhf.rollouts.figures import training_figures
 from mars_env.types import Action, Completion, Grade, Problem, Ratings, Verdict
@@ -184,7 +184,7 @@ async def test_team_rewards_that_fail_are_counted_in_the_figures_of_training():
     roles = role_metrics(batch.groups, frozenset())
     assert roles["verifier"]["reward_faults"] == roles["verifier"]["turns"] > 0
     assert "reward_faults" not in roles["solver"] and roles["solver"]["reward"] == 0.5
-    figures = training_figures(batch, AdvantageStats(), (), waited=0.0, between=1.0)
+    figures = training_figures(batch, [], TrainConfig(), waited=0.0, between=1.0)
     assert figures["team/verifier/reward_faults"] == roles["verifier"]["turns"]
 
 
