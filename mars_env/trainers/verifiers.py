@@ -50,7 +50,7 @@ class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
 
     id: vf.ID = PLUGIN
     env_id: str = "aime-solve-verify-correct"
-    """Id of an environment of ours; ``my_module:my-set-my-rules`` imports my_module first."""
+    """Id of a mars_env environment; ``my_module:my-set-my-rules`` imports my_module first."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Settings of its rules, as for `mars_env.make`."""
     problems: str | None = None
@@ -170,7 +170,7 @@ class TeamConfig(vf.EnvConfig):  # type: ignore[misc]
 
 
 class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
-    """A team of ours as an environment of verifiers: an episode is a tree of turns, a turn a trace.
+    """A mars_env team as an environment of verifiers: an episode is a tree of turns, a turn a trace.
 
     Raises:
         ConfigError: The rules have a role without a seat, or a setting does not fit.
@@ -327,7 +327,7 @@ def record(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage) -> 
 
 
 def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **taskset: Any) -> TeamEnv:
-    """An environment of ours for verifiers.
+    """A mars_env environment for verifiers.
 
     Args:
         env_id: As for `mars_env.make`.
