@@ -221,8 +221,8 @@ def share(path: str, resident: int) -> int:
         with open(f"{path}/smaps_rollup", "rb") as file:
             lines = [line.split() for line in file.read().splitlines()]
         return 1024 * sum(int(line[1]) for line in lines if line[0] in (b"Pss:", b"SwapPss:"))
-    except FileNotFoundError:
-        return 0  # it has just ended
+    except (FileNotFoundError, ProcessLookupError):
+        return 0  # it has just ended; a process that waits to be collected has no memory either
     except (OSError, IndexError):
         return resident
 
