@@ -5,13 +5,16 @@ A run's folder may come from anywhere, so a file in it may be a link, a pipe or 
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+from mars_env.text import described
 
 _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -95,3 +98,34 @@ def open_regular(path: Path, mode: str = "rb") -> IO[Any]:
     if path.is_symlink():
         raise OSError(f"{path} is a link, and links in a stored run are not followed")
     return open(path, mode, opener=opener, encoding=None if "b" in mode else "utf-8")
+
+
+def jsonl_rows(
+    path: Path, file: Iterable[bytes], error: type[Exception]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    r"""The rows of an open jsonl file, each with its place; blank lines and byte order marks are skipped.
+
+    Args:
+        path: For the messages.
+        file: The file's lines, as bytes.
+        error: Raised when a line is no JSON object; the message gives file, line and cause.
+
+    Example:
+        >>> list(jsonl_rows(Path("p.jsonl"), [b'{"id": 1}\n', b"\n", b'{"id": 2}\n'], ValueError))
+        [('p.jsonl, line 1', {'id': 1}), ('p.jsonl, line 3', {'id': 2})]
+    """
+    for number, line in enumerate(file, 1):
+        place = f"{path}, line {number}"
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line.decode("utf-8-sig"))
+        except UnicodeDecodeError as cause:
+            raise error(f"{place}: not UTF-8 text ({cause.reason} at byte {cause.start})") from cause
+        except json.JSONDecodeError as cause:
+            raise error(f"{place}: not JSON ({cause.msg} at column {cause.colno})") from cause
+        except (RecursionError, ValueError) as cause:  # absurdly nested, or an absurdly long number
+            raise error(f"{place}: cannot be read ({described(cause)})") from cause
+        if not isinstance(row, dict):
+            raise error(f"{place}: a row must be a JSON object, not {type(row).__name__}")
+        yield place, row

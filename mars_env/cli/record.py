@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,6 +13,7 @@ from mars_env.agents.recorder import Recorder
 from mars_env.api import load_problems
 from mars_env.cli.screen import say
 from mars_env.errors import ConfigError, ProblemError
+from mars_env.files import jsonl_rows
 from mars_env.grading import grader_for
 from mars_env.lazy import resolve
 from mars_env.rollout import read_run
@@ -104,15 +104,12 @@ def reward(
 
 
 def _rows(path: Path) -> dict[str, Any]:
-    found, number = {}, 0
     try:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            number += 1
-            if line.strip():
-                row = json.loads(line)
-                found[str(row["id"])] = row["reward"]
+        with path.open("rb") as file:
+            rows = list(jsonl_rows(path, file, ProblemError))
     except OSError as error:
         raise ProblemError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ProblemError(f'{path}, line {number}: a row is {{"id": ..., "reward": ...}}') from error
-    return found
+    for place, row in rows:
+        if not {"id", "reward"} <= row.keys():
+            raise ProblemError(f'{place}: a row is {{"id": ..., "reward": ...}}')
+    return {str(row["id"]): row["reward"] for _, row in rows}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mars_env.errors import ConfigError
-from mars_env.files import whole
+from mars_env.files import jsonl_rows, whole
 from mars_env.grading import grader_for
 from mars_env.sync import run_sync
 from mars_env.text import described
@@ -87,31 +87,15 @@ def read_rows(path: Path, problems: Mapping[str, Problem]) -> Iterator[Row]:
         ConfigError: The file or a row cannot be used; the message gives file, line and field.
     """
     try:
-        file = path.open(encoding="utf-8")
+        file = path.open("rb")
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the completions: {error.strerror}") from error
     with file:
-        lines = enumerate(file, 1)
-        while True:
-            try:
-                number, line = next(lines)
-            except StopIteration:
-                return
-            except UnicodeDecodeError as error:
-                raise ConfigError(f"{path}: the file is not UTF-8: {error.reason}") from error
-            if line.strip():
-                yield _row(line, f"{path}, line {number}", problems)
+        for place, row in jsonl_rows(path, file, ConfigError):
+            yield _row(row, place, problems)
 
 
-def _row(line: str, where: str, problems: Mapping[str, Problem]) -> Row:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{where}: not a JSON object: {error.msg}") from error
-    except (RecursionError, ValueError) as error:  # absurdly nested, or an absurdly long number
-        raise ConfigError(f"{where}: cannot be read ({described(error)})") from error
-    if not isinstance(row, dict):
-        raise ConfigError(f"{where}: not a JSON object but {type(row).__name__}")
+def _row(row: Mapping[str, Any], where: str, problems: Mapping[str, Problem]) -> Row:
     for field in ("problem_id", "completion"):
         if field not in row:
             raise ConfigError(f"{where}: the field {field!r} is missing")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from mars_env.errors import ConfigError, MissingExtra, ProblemError
+from mars_env.files import jsonl_rows
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, plain, read_problems, text_of
 from mars_env.types import Problem
@@ -84,30 +84,10 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     elif path.suffix == ".parquet":
         yield from _parquet_rows(path)
     elif path.suffix in SUFFIXES:
-        yield from _jsonl_rows(path)
+        with path.open("rb") as lines:
+            yield from jsonl_rows(path, lines, ProblemError)
     else:
         raise ProblemError(f"cannot read {path}: problems come from {', '.join(SUFFIXES)} files")
-
-
-def _jsonl_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            place = f"{path}, line {number}"
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.decode("utf-8-sig"))
-            except UnicodeDecodeError as error:
-                raise ProblemError(
-                    f"{place}: not UTF-8 text ({error.reason} at byte {error.start})"
-                ) from error
-            except json.JSONDecodeError as error:
-                raise ProblemError(f"{place}: not JSON ({error.msg} at column {error.colno})") from error
-            except (RecursionError, ValueError) as error:  # absurdly nested, or an absurdly long number
-                raise ProblemError(f"{place}: cannot be read ({error})") from error
-            if not isinstance(row, dict):
-                raise ProblemError(f"{place}: a row must be a JSON object, not {type(row).__name__}")
-            yield place, row
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:

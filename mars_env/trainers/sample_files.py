@@ -11,7 +11,7 @@ from typing import Any, Final, get_type_hints
 
 from mars_env.checks import count, finite, logprobs, token_ids
 from mars_env.errors import StoreError
-from mars_env.files import open_regular, whole
+from mars_env.files import jsonl_rows, open_regular, whole
 from mars_env.text import shown
 from mars_env.trainers.samples import TurnSample
 
@@ -97,14 +97,11 @@ def read_samples(path: str | Path) -> Iterator[TurnSample]:
     """
     try:
         with open_regular(Path(path), "rb") as file:
-            for number, line in enumerate(file, 1):
+            for place, row in jsonl_rows(Path(path), file, StoreError):
                 try:
-                    row = json.loads(line)
-                    if not isinstance(row, dict):
-                        raise ValueError(f"a row is an object, not {shown(row)}")
                     sample = sample_from_row(row)
-                except (ValueError, TypeError, RecursionError) as error:
-                    raise StoreError(f"{path}, line {number}: {error}") from error
+                except (ValueError, TypeError) as error:
+                    raise StoreError(f"{place}: {error}") from error
                 yield sample
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error}") from error

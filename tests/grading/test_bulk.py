@@ -45,8 +45,8 @@ def test_rows_come_out_in_the_order_of_the_input(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: not a JSON object"),
-        ("[1]", "line 2: not a JSON object but list"),
+        ("{", "line 2: not JSON"),
+        ("[1]", "line 2: a row must be a JSON object, not list"),
         ('{"completion": "x"}', "line 2: the field 'problem_id' is missing"),
         ('{"problem_id": "a"}', "line 2: the field 'completion' is missing"),
         (

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import re
 
+from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
+
 _FENCE = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _PYTHON = frozenset({"python", "python3", "py", "py3", "python2", "pypy", "pypy3", "ipython"})
-_THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 
 NO_PROGRAM = "no program was found"
-UNCLOSED_THINKING = "the thinking block is not closed"
 
 
 def extract_program(text: str, name: str = "") -> tuple[str | None, str]:
@@ -40,11 +40,10 @@ def extract_program(text: str, name: str = "") -> tuple[str | None, str]:
         >>> extract_program("```python\nprint(1)")
         ('print(1)\n', '')
     """
-    _, closing, after = text.rpartition(_THINK_CLOSE)
-    if closing:
-        text = after
-    if _THINK_OPEN in text:
+    answer = after_thinking(text)
+    if answer is None:
         return None, UNCLOSED_THINKING
+    text = answer
     if not text.strip():
         return None, NO_PROGRAM
     blocks = _blocks(text)

@@ -36,10 +36,10 @@ from mars_env.grading.math.phrases import (
 )
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.transcript import Quotations, own_message
+from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
 NO_BOX = "no boxed answer was found"
 NO_ANSWER = "no answer was found"
-UNCLOSED_THINKING = "the thinking block is not closed"
 UNCLOSED_BOX = "the last box is not closed"
 EMPTY_BOX = "the last box is empty"
 NEGATED_BOX = "the last box is what the answer is not"
@@ -117,10 +117,10 @@ def extract_answer(text: str, *, strict: bool = False) -> Extraction:
         if message is None:
             return Extraction(None, UNCLOSED_THINKING)
         text = as_ascii(message)
-    _, closing, rest = text.rpartition("</think>")
-    text = rest if closing else text
-    if "<think>" in text:
+    answer = after_thinking(text)
+    if answer is None:
         return Extraction(None, UNCLOSED_THINKING)
+    text = answer
     boxes, unclosed_after = _boxes(text)
     if strict:
         if not boxes and unclosed_after < 0:
