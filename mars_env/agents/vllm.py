@@ -16,6 +16,7 @@ from mars_env.agents.context import finish_reason, room_for, without_room
 from mars_env.agents.encoding import cut_at_stop, encode_prompt
 from mars_env.agents.requests import check_request
 from mars_env.agents.vllm_engines import Engine, Job, OfflineEngine, StreamingEngine, load_vllm
+from mars_env.agents.vllm_experts import EXTENSION
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Prompt, Sampling
@@ -84,15 +85,15 @@ class VLLMModel:
         }
         if max_lora_rank is not None:
             settings |= {"enable_lora": True, "max_lora_rank": max_lora_rank}
-        if clash := {*settings} & {*(options or ())}:
-            raise ConfigError(f"options may not set {', '.join(sorted(clash))}: VLLMModel's arguments do")
         on_cpu: bool = importlib.import_module("vllm.platforms").current_platform.is_cpu()
         # Requests without a seed must differ between replicas: vLLM's own default would seed all alike.
         defaults: dict[str, Any] = {"enable_prefix_caching": True, "seed": secrets.randbits(31)}
-        if (
-            on_cpu
-        ):  # on CPUs, a seeded request that got only a part of its prompt, and so no token, ends the engine
+        if on_cpu:
+            # A seeded request that got only a part of its prompt, and so no token, would end the engine.
             defaults["enable_chunked_prefill"] = False
+            settings["worker_extension_cls"] = EXTENSION
+        if clash := {*settings} & {*(options or ())}:
+            raise ConfigError(f"options may not set {', '.join(sorted(clash))}: VLLMModel sets it itself")
         settings = defaults | settings | dict(options or {})
         kind = StreamingEngine if engine == "async" else OfflineEngine
         self._engine: Engine = kind(settings, version)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from mars_env.agents.batching import Ticket, engine_lock, submit
+from mars_env.agents.vllm_experts import EXTENSION, PACK_RELOADED
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 
 T = TypeVar("T")
@@ -57,6 +58,8 @@ class OfflineEngine:
         self.context: int = self._core.model_config.max_model_len
         self.capacity: int = self._core.vllm_config.scheduler_config.max_num_seqs
         self._core.set_weight_version(str(version))
+        if settings.get("worker_extension_cls") == EXTENSION:
+            self._llm.collective_rpc(PACK_RELOADED)
         self._finalizer = weakref.finalize(self, self._core.engine_core.shutdown)
 
     async def generate(self, jobs: Sequence[Job]) -> list[Any]:
@@ -132,6 +135,8 @@ class StreamingEngine:
         arguments = self._vllm.AsyncEngineArgs(**settings, disable_log_stats=True)
         self._held.append(self._vllm.AsyncLLMEngine.from_engine_args(arguments))
         await self._engine().update_weight_version(str(version))
+        if settings.get("worker_extension_cls") == EXTENSION:
+            await self._engine().collective_rpc(PACK_RELOADED)
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

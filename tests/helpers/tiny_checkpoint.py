@@ -3,11 +3,10 @@
 import zlib
 
 
-def tiny_checkpoint(path, seed=0, hidden=64):
-    """A random model with a tokenizer of bytes: any text can be read."""
-    import torch
+def byte_tokenizer():
+    """A token for each byte: any text can be read."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+    from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     pieces = ["<pad>", "<end>", *letters]
@@ -16,13 +15,40 @@ def tiny_checkpoint(path, seed=0, hidden=64):
     core.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<end>")
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n{% endfor %}"
+    return tokenizer
+
+
+def tiny_checkpoint(path, seed=0, hidden=64):
+    """A random model that reads any text."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    tokenizer = byte_tokenizer()
     torch.manual_seed(seed)
     config = Qwen3Config(
-        vocab_size=len(pieces), hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=1,
+        vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=1,
         num_attention_heads=2, num_key_value_heads=1, head_dim=32, max_position_embeddings=4096,
         tie_word_embeddings=False, eos_token_id=1, pad_token_id=0, bos_token_id=None,
     )  # fmt: skip
     Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def tiny_mixture(path, seed=0, expert=96):
+    """A random Qwen3-MoE: 3 layers of 16 experts, 4 of which read a token; 2.0 million parameters."""
+    import torch
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    tokenizer = byte_tokenizer()
+    torch.manual_seed(seed)
+    config = Qwen3MoeConfig(
+        vocab_size=len(tokenizer), hidden_size=128, moe_intermediate_size=expert, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=32, num_experts=16, num_experts_per_tok=4,
+        norm_topk_prob=True, max_position_embeddings=2048, initializer_range=0.1,
+        tie_word_embeddings=False, eos_token_id=1, pad_token_id=0, bos_token_id=None,
+    )  # fmt: skip
+    Qwen3MoeForCausalLM(config).save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path
 
