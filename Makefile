@@ -65,6 +65,7 @@ extras: $(VENV)/installed
 results: $(VENV)/installed
 	$(BIN)/python examples/replicate_marsrl.py --table
 	$(BIN)/python examples/replicate_mars2.py --table
+	$(BIN)/python examples/results_overview.py
 
 $(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh
 	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)"

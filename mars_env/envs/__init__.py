@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mars_env.envs.game import Game as Game
     from mars_env.envs.game import make_game as make_game
     from mars_env.envs.growers import GroupedSettings as GroupedSettings
+    from mars_env.envs.growers import chains as chains
     from mars_env.envs.growers import grouped as grouped
     from mars_env.envs.registry import list_envs as list_envs
     from mars_env.envs.registry import register as register
@@ -30,6 +31,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "EnvSpec": "mars_env.envs.specs",
         "Game": "mars_env.envs.game",
         "GroupedSettings": "mars_env.envs.growers",
+        "chains": "mars_env.envs.growers",
         "MarsEnv": "mars_env.envs.aec",
         "Rules": "mars_env.envs.rules",
         "RulesSpec": "mars_env.envs.specs",

@@ -3,8 +3,8 @@
     while expansions := grower.ask(k):
         for each: act n times on its parent's state, grade, reward; grower.tell(expansion, nodes)
 
-`Linear` plays an episode, `Grouped` grows MarsRL's grouped agentic rollouts, `SearchGrower` (in its
-own module) a tree search. A grower is used for one tree only.
+`Linear` plays an episode, `Chains` several of one problem, `Grouped` grows MarsRL's grouped agentic rollouts,
+`SearchGrower` (in its own module) a tree search. A grower is used for one tree only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from mars_env.envs.rules import Rules
+from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
 from mars_env.types import Problem, Turn, role_of
 
@@ -134,6 +135,62 @@ class Linear:
             return None
         index = self._rules.final(self._leaf.state)
         return None if index is None else self._graded[index]
+
+
+class Chains:
+    """Independent episodes of one problem in one tree; a group is all turns of one agent at one depth.
+
+    The simplest way to train a team by groups, and the one that MarsRL argues against (arXiv 2511.11373): the
+    turns of a group answer different inputs, except for the first agent's.
+
+    Example:
+        >>> from mars_env.envs.solve import Solve
+        >>> grower = Chains(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0, n=3)
+        >>> [order] = grower.ask(1)
+        >>> order.turn_ids, order.group
+        (('0', '1', '2'), 'p#0/solver_0/0')
+    """
+
+    def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int, n: int) -> None:
+        self._rules = rules
+        self._tree = tree
+        self._ready = self._orders(Node(None, rules.start(problem)), n)
+
+    def ask(self, k: int) -> list[Expansion]:
+        """The next turns of all chains that do not wait for a result."""
+        orders, self._ready = self._ready[:k], self._ready[k:]
+        return orders
+
+    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+        """Continue each new node; the chain of a lost turn ends."""
+        for node in nodes or ():
+            self._ready += self._orders(node, 1)
+
+    def final(self) -> str | None:
+        """A training tree has no answer."""
+        return None
+
+    def _orders(self, parent: Node, n: int) -> list[Expansion]:
+        agent = self._rules.current_agent(parent.state)
+        if agent is None:
+            return []
+        depth = parent.id.count(".") + 1 if parent.turn else 0
+        return [Expansion(parent, agent, child_ids(parent, 0, n), f"{self._tree}/{agent}/{depth}")]
+
+
+def chains(n: int) -> MakeGrower:
+    """A function that makes `Chains` growers of n episodes; a run that trains on them has no ``rollouts``.
+
+    Raises:
+        ConfigError: n is below 2, and nothing could be compared.
+    """
+    if n < 2:
+        raise ConfigError(f"chains need at least 2 episodes of a problem to compare, got {n}")
+
+    def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
+        return Chains(rules, problem, tree, seed, n)
+
+    return make
 
 
 class GroupedSettings(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,25 +55,55 @@ def judge(difference: SeedEstimate, above: bool = True) -> Verdict:
     return "not shown"
 
 
-def claims_table(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> str:
-    """A Markdown table: each claim, its difference in points paired by seed, its verdict, and every seed.
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A claim, its difference paired by seed, and the verdict.
 
-    Args:
-        rows: Of one settings hash.
-        claims: A claim whose arms have no row is left out.
+    Attributes:
+        claim: The claim.
+        by_seed: The difference for each seed, as a share (0.1 is ten points).
+        difference: Its mean and 95% t-interval over the seeds.
+    """
+
+    claim: Claim
+    by_seed: Mapping[int, float]
+    difference: SeedEstimate
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the claim holds."""
+        return judge(self.difference, self.claim.above)
+
+
+def judge_all(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> list[Judged]:
+    """Judge claims on the rows of one settings hash; a claim whose arms have no row is left out.
 
     Raises:
         ConfigError: If the rows mix settings, or the arms of a claim share no seed.
     """
     arms = {row.arm for row in rows}
-    lines = []
+    judged = []
     for claim in claims:
-        if claim.arm not in arms or claim.other_arm not in arms:
-            continue
-        by_seed = seed_differences(
-            rows, claim.other_arm, claim.arm, claim.other_figure or claim.figure, claim.figure
+        if claim.arm in arms and claim.other_arm in arms:
+            by_seed = seed_differences(
+                rows, claim.other_arm, claim.arm, claim.other_figure or claim.figure, claim.figure
+            )
+            judged.append(Judged(claim, by_seed, over_seeds(list(by_seed.values()))))
+    return judged
+
+
+def claims_table(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> str:
+    """A Markdown table: each claim, its difference in points paired by seed, its verdict, and every seed.
+
+    See `judge_all`.
+    """
+    lines = [
+        (
+            found.claim.text,
+            seed_text(found.difference, signed=True),
+            found.verdict,
+            ", ".join(f"{100 * value:+.1f}" for value in found.by_seed.values()),
         )
-        found = over_seeds(list(by_seed.values()))
-        each = ", ".join(f"{100 * value:+.1f}" for value in by_seed.values())
-        lines.append((claim.text, seed_text(found, signed=True), judge(found, claim.above), each))
+        for found in judge_all(rows, claims)
+    ]
     return markdown_table(("claim", "difference", "", "seed by seed"), lines, markup=True) + "\n"

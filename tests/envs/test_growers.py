@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.growers import Grouped, Linear, Node
+from mars_env.envs.growers import Chains, Grouped, Linear, Node, chains
 from mars_env.envs.solve_verify_correct import TRAINING
+from mars_env.errors import ConfigError
 from mars_env.types import Action, Problem, Turn
 
 PROBLEM = Problem("p", "What is 2 + 2?", "4")
@@ -156,3 +157,41 @@ def test_a_lost_turn_ends_an_episode_without_an_answer():
     [order] = grower.ask(1)
     grower.tell(order, None)
     assert grower.ask(1) == [] and grower.final() is None
+
+
+def test_chains_are_episodes_that_share_a_problem_and_nothing_else():
+    rules = SolveVerifyCorrect(TRAINING)
+    expansions = grow(Chains(rules, PROBLEM, "p#0", 0, n=4), rules, noisy, random.Random(0))
+    turns = Counter(turn.count(".") for e in expansions for turn in e.turn_ids)
+    # Each Verifier is number 0 of its input, and `noisy` says "Wrong" there, so every chain goes to its end.
+    assert turns == dict.fromkeys(range(5), 4)
+    assert all(len(e.turn_ids) == 1 for e in expansions if e.parent.turn)
+    groups = Counter(e.group for e in expansions for _ in e.turn_ids)
+    assert groups == {
+        "p#0/solver_0/0": 4,
+        "p#0/verifier_0/1": 4,
+        "p#0/corrector_0/2": 4,
+        "p#0/verifier_0/3": 4,
+        "p#0/corrector_0/4": 4,
+    }
+
+
+def test_chains_end_where_a_turn_was_lost():
+    rules = SolveVerifyCorrect(TRAINING)
+    grower = Chains(rules, PROBLEM, "p#0", 0, n=2)
+    [order] = grower.ask(9)
+    nodes = [
+        Node(turn_of(order, i, "4", None), rules.apply(order.parent.state, Action("4"), None))
+        for i in range(2)
+    ]
+    grower.tell(order, nodes)
+    first, second = grower.ask(9)
+    assert (first.turn_ids, second.turn_ids, first.group) == (("0.0",), ("1.0",), second.group)
+    grower.tell(first, None)
+    assert grower.ask(9) == []
+    assert grower.final() is None
+
+
+def test_one_chain_has_nothing_to_compare():
+    with pytest.raises(ConfigError, match="at least 2"):
+        chains(1)

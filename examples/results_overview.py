@@ -1,0 +1,183 @@
+"""The table that opens docs/results.md: the claims of all studies, judged on their ledgers.
+
+    python examples/results_overview.py     # or `make results`, which writes the studies' parts, too
+
+It runs nothing. Which claims are in the table was decided after the MarsRL and MARS2 studies were run; their
+pages hold all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import replicate_mars2
+import replicate_marsrl
+import replicate_openrlhf
+from rich.console import Console
+
+from mars_env.evaluation import LedgerRow
+from mars_env.evaluation.claims import Claim, judge_all
+from mars_env.evaluation.ledger import seed_text
+from mars_env.evaluation.pages import write_part
+from mars_env.evaluation.report import markdown_table
+
+PAGE = replicate_marsrl.DOCS / "results.md"
+SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One study in the table.
+
+    Attributes:
+        task: What is played.
+        starts: How many warm starts were trained from.
+        plan: The plan that was committed before the rows, as Markdown.
+        check: The command that repeats rows.
+        rows: The rows that the study's own page shows.
+        claims: What is claimed.
+    """
+
+    task: str
+    starts: str
+    plan: str
+    check: str
+    rows: Callable[[], Sequence[LedgerRow]]
+    claims: tuple[Claim, ...]
+
+
+def _marsrl(text: str, figure: str, other: str, other_figure: str | None = None, arm: str = "all") -> Claim:
+    return Claim(text, arm, figure, other, other_figure)
+
+
+STUDIES = (
+    Study(
+        "[MarsRL](#marsrl-in-miniature)",
+        "1, made poor on purpose",
+        "none",
+        "`replicate_marsrl.py`",
+        lambda: replicate_marsrl.LEDGER.rows(replicate_marsrl.settings()),
+        (
+            _marsrl("RL adds to the Solver", SOLVER, "none"),
+            _marsrl("RL adds to the System", SYSTEM, "none"),
+            _marsrl("the trained System is above its own Solver", SYSTEM, "all", SOLVER),
+            _marsrl("... above a majority vote of it at equal tokens", SYSTEM, "all", "baseline_majority"),
+            _marsrl(
+                "... above it continued from its own cut, with a vote, at equal tokens",
+                SYSTEM,
+                "all, continued",
+                "baseline_continuing",
+                arm="all, continued",
+            ),
+            _marsrl(
+                "... above it when a program poses the rest as a new problem, with a vote, at equal tokens",
+                SYSTEM,
+                "all, continued",
+                "baseline_afresh",
+                arm="all, continued",
+            ),
+            _marsrl("RL brings the team above where it was before it was made poor", SYSTEM, "before habits"),
+            _marsrl("training all three beats training the Solver only", SYSTEM, "solver"),
+            _marsrl(
+                "training all three beats training Verifier and Corrector only", SYSTEM, "verifier+corrector"
+            ),
+            _marsrl("own rewards beat one shared reward", SYSTEM, "shared"),
+        ),
+    ),
+    Study(
+        "[MARS2](#mars2-in-miniature)",
+        "1 for each seed and model",
+        "none",
+        "`replicate_mars2.py`",
+        replicate_mars2.shown,
+        (
+            Claim("RL adds to one model's own programs", "single", "pass@1", "untrained"),
+            Claim("RL adds to one model's search (AB-MCTS)", "single", "search_pass@1", "untrained"),
+            Claim(
+                "search Pass@1: one model in two roles above one agent",
+                "homogeneous",
+                "search_pass@1",
+                "single",
+            ),
+            Claim(
+                "search Pass@1: two different models above one",
+                "heterogeneous",
+                "search_pass@1",
+                "homogeneous",
+            ),
+            Claim(
+                "search Pass@1: two different models above two equal ones",
+                "heterogeneous",
+                "search_pass@1",
+                "equal pair",
+            ),
+            Claim(
+                "two different models write more different programs than one",
+                "heterogeneous",
+                "distinct",
+                "homogeneous",
+            ),
+            Claim(
+                "... and more different right programs (in 100 problems)",
+                "heterogeneous",
+                "distinct_right",
+                "homogeneous",
+            ),
+            Claim(
+                "T+, all parts, above the search without them",
+                "heterogeneous",
+                "t-plus_pass@1",
+                "heterogeneous",
+                "no-feedback_pass@1",
+            ),
+        ),
+    ),
+    Study(
+        "[MarsRL through OpenRLHF](openrlhf.md)",
+        "1, the same",
+        "[plan](results/plans/openrlhf.md)",
+        "`replicate_openrlhf.py`",
+        lambda: replicate_openrlhf.LEDGER.rows(replicate_openrlhf.settings()),
+        replicate_openrlhf.CLAIMS,
+    ),
+)
+
+
+def overview() -> str:
+    """The table."""
+    lines = [
+        (
+            found.claim.text,
+            study.task,
+            study.starts,
+            str(found.difference.seeds),
+            seed_text(found.difference, signed=True),
+            found.verdict,
+            study.plan,
+            study.check,
+        )
+        for study in STUDIES
+        for found in judge_all(study.rows(), study.claims)
+    ]
+    columns = (
+        "claim",
+        "task",
+        "warm starts",
+        "seeds",
+        "effect, in points",
+        "",
+        "plan",
+        "repeat (`--check SEED`)",
+    )
+    return markdown_table(columns, lines, markup=True) + "\n"
+
+
+def main() -> None:
+    """Write the table into docs/results.md."""
+    write_part(PAGE, "overview", overview())
+    Console(width=110).print(f"wrote {PAGE}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The table that opens the results page is made of the ledgers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def overview(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import results_overview
+
+    return results_overview
+
+
+def test_the_page_opens_with_what_the_ledgers_say(overview):
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    between = text.partition("<!-- begin overview -->\n")[2].partition("<!-- end overview -->")[0]
+    assert between == overview.overview()
+    assert text.index("| claim |") == text.index("\n| ") + 1  # no other table comes before it
+
+
+def test_every_claim_is_judged(overview):
+    for study in overview.STUDIES:
+        rows = study.rows()
+        if rows:
+            judged = [found.claim for found in overview.judge_all(rows, study.claims)]
+            assert judged == list(study.claims), study.task
+
+
+def test_the_command_writes_into_the_page(overview, tmp_path, monkeypatch):
+    page = tmp_path / "results.md"
+    page.write_text("# Results\n\n<!-- begin overview -->\nan older table\n<!-- end overview -->\nrest\n")
+    monkeypatch.setattr(overview, "PAGE", page)
+    overview.main()
+    written = page.read_text()
+    assert "an older table" not in written
+    assert written.endswith("<!-- end overview -->\nrest\n")
+    assert "| holds |" in written
+
+
+def test_it_runs_as_a_script():
+    done = subprocess.run(
+        [sys.executable, "-c", "import results_overview; print(results_overview.overview())"],
+        cwd=ROOT / "examples",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "RL adds to the System" in done.stdout
