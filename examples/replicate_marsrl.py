@@ -45,17 +45,17 @@ from mars_env.evaluation.ledger import seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.report import markdown_table
-from mars_env.trainers.miniature import CHECKPOINT
+from mars_env.trainers.miniature import CHECKPOINT, load
 from mars_env.trainers.miniature.experiment import (
     ARMS,
     Arm,
     Trained,
-    before_habits,
     continuing_baselines,
     equal_token_baselines,
     evaluate_team,
     figures_of,
     train_arm,
+    warm_started,
 )
 from mars_env.trainers.miniature.protocol import CHECK
 from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
@@ -205,7 +205,7 @@ async def control(name: str, seed: int, cache: Path, recipe: Recipe) -> Found:
         stages = STAGES[:-1]
         if recipe is QUICK:
             stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
-        model = before_habits(cache, stages)
+        model = load(warm_started(cache, "before-habits", stages), name="before habits")
         trees = await evaluate_team(Trained(dict.fromkeys(ROLES, model), ()), seed, recipe)
     return team_figures(trees), {"problems": len(trees)}
 

@@ -34,6 +34,7 @@ from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
 from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
+from mars_env.evaluation.provenance import commit_of
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.experiment import ARMS, Trained, evaluate_team, figures_of, train_arm
 from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
@@ -203,7 +204,7 @@ def through_openrlhf(
 
 def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = RECIPE) -> LedgerRow:
     """Train one way, then evaluate on the seed's held-out problems."""
-    began, plan = time.perf_counter(), plan_commit()
+    began, plan = time.perf_counter(), commit_of(PLAN)
     way = WAYS[name]
     if way.flags is None:
         trained, counts, rewards = locally(seed, recipe)
@@ -229,19 +230,6 @@ def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = R
             "rewards": rewards,
         },
     )
-
-
-def plan_commit() -> str:
-    """The commit of the plan.
-
-    Raises:
-        ConfigError: The plan is not committed.
-    """
-    command = ["git", "log", "-1", "--format=%H", "--", str(PLAN)]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    if not found:
-        raise ConfigError(f"{PLAN.name} is not committed: a plan comes before its rows")
-    return found
 
 
 def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, list[tuple[float, float]]]:

@@ -79,6 +79,18 @@ def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Pro
     return Provenance(commit + DIRTY if changed else commit, versions())
 
 
+def commit_of(file: Path) -> str:
+    """The last commit that changed a file, such as the plan of a study, which comes before its results.
+
+    Raises:
+        ConfigError: The file is not committed as it is now, or git cannot tell.
+    """
+    commit = _git(file.parent, "log", "-1", "--format=%H", "--", file.name)
+    if not commit or _git(file.parent, "status", "--porcelain", "--", file.name):
+        raise ConfigError(f"{file.name} is not committed as it is now: commit it before the first result")
+    return commit
+
+
 def _git(folder: Path, *words: str) -> str:
     # Variables such as GIT_DIR, which hooks set, would point git at another repository.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

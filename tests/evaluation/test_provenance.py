@@ -6,7 +6,7 @@ import pytest
 
 import mars_env
 from mars_env.errors import ConfigError
-from mars_env.evaluation.provenance import provenance
+from mars_env.evaluation.provenance import commit_of, provenance
 
 
 def git(folder, *words):
@@ -97,3 +97,19 @@ def test_a_git_that_cannot_tell_is_an_error(tmp_path):
     (tmp_path / ".git").write_text("gitdir: /nowhere\n")
     with pytest.raises(ConfigError, match=r"git cannot tell the commit of .*package: "):
         provenance(package=broken)
+
+
+def test_a_plan_has_the_commit_that_changed_it_last(package):
+    plan = package.parent / "docs" / "plan.md"
+    plan.write_text("one primary comparison\n")
+    with pytest.raises(ConfigError, match=r"plan\.md is not committed"):
+        commit_of(plan)
+    git(package.parent, "add", ".")
+    git(package.parent, "commit", "-qm", "plan")
+    planned = git(package, "rev-parse", "HEAD")
+    (package / "__init__.py").write_text("y = 2\n")
+    git(package.parent, "commit", "-qam", "code")
+    assert commit_of(plan) == planned
+    plan.write_text("another comparison, after the first look\n")
+    with pytest.raises(ConfigError, match="as it is now"):
+        commit_of(plan)

@@ -113,9 +113,3 @@ def test_without_rows_there_is_no_page(study, tmp_path, monkeypatch):
 def test_an_arm_that_there_is_not_is_named(app):
     result = CliRunner().invoke(app, ["--arm", "fast"])
     assert result.exit_code == 2 and "fast" in result.output
-
-
-def test_a_plan_that_is_not_committed_is_refused(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "PLAN", study.PLAN.with_name("no-such-plan.md"))
-    with pytest.raises(ConfigError, match="a plan comes before its rows"):
-        study.plan_commit()

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from mars_env.agents.hf import HFModel
-from mars_env.envs import Game, Solve, SolveVerifyCorrect, team_outcome
+from mars_env.envs import Game, Solve, SolveVerifyCorrect, chains, team_outcome
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
 from mars_env.evaluation.metrics import estimates, measure
@@ -24,9 +25,9 @@ from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, collect
 from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import StepMetrics
-from mars_env.trainers.miniature import load
+from mars_env.trainers.miniature import CHECKPOINT, load
 from mars_env.trainers.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
-from mars_env.trainers.miniature.model import build_model, build_tokenizer
+from mars_env.trainers.miniature.model import build_model
 from mars_env.trainers.miniature.recipe import RECIPE, Recipe
 from mars_env.trainers.miniature.warm_start import STAGES, Stage, save
 from mars_env.trainers.miniature.warm_start import train as warm_start
@@ -45,6 +46,8 @@ class Arm:
         roles: Roles whose turns are trained; None: all, an empty tuple: none.
         shared_reward: Whether one team reward replaces each agent's own.
         separate: Whether each role has weights of its own; the paper's team shares one model.
+        chains: Independent episodes of each problem instead of grouped rollouts (`mars_env.envs.chains`).
+        changes: What differs from the recipe's `TrainConfig`.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Arm:
     roles: tuple[str, ...] | None
     shared_reward: bool = False
     separate: bool = False
+    chains: int | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 ARMS = (
@@ -92,21 +97,29 @@ class Trained:
 def training_game(arm: Arm, recipe: Recipe) -> Game:
     """The training environment of an arm."""
     game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
+    if arm.chains is not None:
+        game = replace(game, grower=chains(arm.chains))
     return replace(game, team_reward=team_outcome) if arm.shared_reward else game
 
 
 def arm_settings(arm: Arm, seed: int, recipe: Recipe) -> RunSettings:
     """The recipe's settings for one arm and seed."""
-    config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles})
-    return recipe.marsrl.model_copy(update={"seed": seed, "train": config})
+    config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles, **arm.changes})
+    rollouts = recipe.marsrl.rollouts if arm.chains is None else None
+    return recipe.marsrl.model_copy(update={"seed": seed, "train": config, "rollouts": rollouts})
 
 
 async def train_arm(
-    arm: Arm, seed: int, recipe: Recipe = RECIPE, *, loggers: Sequence[Logger] = ()
+    arm: Arm,
+    seed: int,
+    recipe: Recipe = RECIPE,
+    *,
+    start: Path = CHECKPOINT,
+    loggers: Sequence[Logger] = (),
 ) -> Trained:
-    """Train the warm-started miniature as the arm says."""
-    shared = load()
-    models = {role: load(name=role) if arm.separate else shared for role in LIMITS}
+    """Train a warm-started miniature, by default the shipped one, as the arm says."""
+    shared = load(start)
+    models = {role: load(start, name=role) if arm.separate else shared for role in LIMITS}
     trained = Trained(models, ())
     if arm.roles == ():
         return trained
@@ -139,22 +152,21 @@ async def evaluate_team(
     return await _play(game, trained.agents(recipe, forced), held_out(seed, recipe), seed)
 
 
-def before_habits(cache: Path | None = None, stages: Sequence[Stage] = STAGES[:-1], seed: int = 0) -> HFModel:
-    """The miniature before the last stage of its warm start, which teaches bad habits.
+def warm_started(cache: Path, name: str, stages: Sequence[Stage] = STAGES, seed: int = 0) -> Path:
+    """The checkpoint of a warm start, made if it is not there yet (about five minutes on one core).
 
     Args:
-        cache: Where the weights are kept between calls.
+        cache: Where checkpoints are kept between calls.
+        name: Its folder.
         stages: Stages of the warm start.
         seed: Seed of the warm start; by default that of the shipped checkpoint.
     """
-    place = None if cache is None else cache / "before-habits"
-    if place is None or not (place / "model.safetensors").exists():
+    place = cache / name
+    if not (place / "model.safetensors").exists():
         module = build_model(seed)
         warm_start(module, stages, seed)
-        if place is None:
-            return HFModel((module, build_tokenizer()), name="before habits")
         save(module, place)
-    return HFModel(place, device="cpu", name="before habits")
+    return place
 
 
 def figures_of(trees: Sequence[Tree]) -> dict[str, Estimate]:
@@ -217,6 +229,13 @@ async def continuing_baselines(
             trees, attempts, answers_of_grading(), name=f"Single agent, {name}, majority vote"
         )
     return found
+
+
+async def play_held_out(
+    game: Game, agents: Mapping[str, Agent], seed: int, recipe: Recipe = RECIPE, samples: int = 1
+) -> list[Tree]:
+    """Play every held-out problem so many times with these agents."""
+    return await _play(game, agents, held_out(seed, recipe), seed, samples)
 
 
 def _solver(model: HFModel, recipe: Recipe, limit: int | None = None) -> dict[str, Agent]:
