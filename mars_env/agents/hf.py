@@ -19,6 +19,7 @@ try:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from mars_env.agents.hf_decoding import Request, Row, batches_of, decode
+    from mars_env.agents.hf_step import Step, step_of
 except ImportError as error:  # the rest of mars_env works without them
     raise MissingExtra("HFModel needs torch and transformers: pip install 'mars-env[hf]'") from error
 
@@ -78,6 +79,7 @@ class HFModel:
         self._vocabulary: int = config.vocab_size
         self._eos = _stop_tokens(self.module, self.tokenizer)
         self._attention: str = getattr(config, "_attn_implementation", "eager") or "eager"
+        self._step: Step | None = None
 
     def __repr__(self) -> str:
         return f"HFModel({self.name!r}, version={self.version})"
@@ -167,7 +169,8 @@ class HFModel:
             batch = batches.pop()
             try:
                 with _quiet(self.module):
-                    decode(self.module, self.tokenizer, batch, self._eos, self._attention)
+                    step = self._step = self._step or step_of(self.module, self._attention)
+                    decode(self.module, step, self.tokenizer, batch, self._eos, self._attention)
                 completions = self._completions(batch)
             except torch.OutOfMemoryError as error:
                 if len(batch) > 1:  # nothing is lost: a row's tokens do not depend on its batch

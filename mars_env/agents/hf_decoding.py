@@ -15,6 +15,7 @@ import torch
 from mars_env.agents.batching import Ticket
 from mars_env.agents.hf_cache import CHUNK, GrowingCache, cache_for
 from mars_env.agents.hf_sampling import completes_stop, draw, filtered
+from mars_env.agents.hf_step import Step
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Sampling
 
@@ -64,11 +65,14 @@ def batches_of(rows: Sequence[Row], max_rows: int, max_tokens: int) -> Iterator[
         yield batch
 
 
-def decode(module: Any, tokenizer: Any, rows: Sequence[Row], ends: Set[int], attention: str) -> None:
+def decode(
+    module: Any, step_of_model: Step, tokenizer: Any, rows: Sequence[Row], ends: Set[int], attention: str
+) -> None:
     """Decode rows to their ends; fills in their tokens, log-probabilities and finish reasons.
 
     Args:
         module: The model, in evaluation mode.
+        step_of_model: Its decoding step.
         tokenizer: Reads stop texts.
         rows: The samples.
         ends: Token ids that end a sample.
@@ -108,14 +112,7 @@ def decode(module: Any, tokenizer: Any, rows: Sequence[Row], ends: Set[int], att
             cache.reorder_cache(kept)
             state.select(keep, kept)
             tokens = tokens[kept]
-        logits = module(
-            input_ids=tokens[:, None],
-            attention_mask=state.mask(step + 1),
-            position_ids=state.lengths + step,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits[:, -1]
+        logits = step_of_model(tokens, state.lengths + step, state.mask(step + 1), cache)
 
 
 class _State:

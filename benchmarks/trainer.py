@@ -1,0 +1,349 @@
+"""The local trainer's whole step (sampling and update) beside TRL's GRPOTrainer, on one thread.
+
+    python benchmarks/trainer.py [--size small] [--rounds 5] [--steps 10]
+
+Both play 8 prompts of 24 tokens, 8 samples each, at most 64 tokens, with the same new Qwen3 model, and
+do one update of GRPO's loss with the same rewards. Three workloads: `full` (every row has 64 tokens), `early`
+(about a third of the rows end before) and `uniform` (as `early`, but in half of the groups all rewards are
+equal, so that they teach nothing). `floor` is plain PyTorch: the arithmetic of `full` and nothing else.
+
+Every measurement is a fresh process, and the contenders take turns. CPU seconds of the process, wall seconds,
+sampled tokens and peak memory; medians over steps and rounds (least to greatest). Needs 'mars-env[trl]'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+GROUPS, GROUP, PROMPT, LIMIT = 8, 8, 24, 64
+SIZES = {"small": (96, 192, 3, 160), "large": (768, 2048, 12, 8000)}
+"""Width, feed-forward width, layers, vocabulary: 0.3 million parameters, and 98 million."""
+WORKLOADS = ("full", "early", "uniform")
+END = 1
+FIRST = 0x4E00
+
+
+def vocabulary(size: int) -> list[str]:
+    """One character a token, so that text and tokens correspond."""
+    return ["<|pad|>", "<|end|>", *(chr(FIRST + i) for i in range(size - 2))]
+
+
+def model_of(size: str, workload: str) -> tuple[Any, Any]:
+    """The model from nothing, and its tokenizer. In `full` the end token is never sampled."""
+    import torch
+
+    from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
+
+    hidden, feed_forward, layers, tokens = SIZES[size]
+    model = build_model(0, tokens, Shape(hidden, feed_forward, layers))
+    if workload == "full":
+        with (
+            torch.no_grad()
+        ):  # one dimension of the hidden state is always large, and the end token dislikes it
+            model.get_input_embeddings().weight[:, 0] = 8.0
+            head = model.get_output_embeddings().weight
+            head[:, 0] = 0.0
+            head[END] = 0.0
+            head[END, 0] = -120.0
+    names = vocabulary(tokens)
+    return model, build_tokenizer(names, names[:2], f"[{chr(FIRST)}-{chr(FIRST + tokens)}]")
+
+
+def prompts_of(size: str) -> list[str]:
+    """The prompts: 24 characters each, all different."""
+    span = SIZES[size][3] - 2
+    return [
+        "".join(chr(FIRST + (17 * i + 31 * j * (i % 5 + 1)) % span) for j in range(PROMPT))
+        for i in range(400)
+    ]
+
+
+def reward(prompt: str, text: str, workload: str) -> float:
+    """Whether the first character is even; in `uniform` half of the prompts always get 0."""
+    if workload == "uniform" and ord(prompt[0]) % 2:
+        return 0.0
+    return float(bool(text) and ord(text[0]) % 2 == 0)
+
+
+class Clock:
+    """CPU and wall seconds, and sampled tokens, of each step."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, float]] = []
+        self.tokens = 0
+        self._mark = (time.process_time(), time.perf_counter())
+
+    def tick(self) -> None:
+        now = (time.process_time(), time.perf_counter())
+        self.rows.append(
+            {"cpu": now[0] - self._mark[0], "wall": now[1] - self._mark[1], "tokens": self.tokens}
+        )
+        self._mark, self.tokens = now, 0
+
+
+def ours(size: str, workload: str, steps: int, clock: Clock) -> None:
+    """The library's own training loop: environment, agents, grader, rewards, update."""
+    from mars_env.agents import HFModel
+    from mars_env.envs import Game, GroupedSettings, Solve
+    from mars_env.problems import ProblemSet
+    from mars_env.trainers import RunSettings, TrainConfig, train
+    from mars_env.trainers.team import make_team
+    from mars_env.types import Action, Grade, Problem, Sampling
+
+    class Solver:
+        policy = "model"
+
+        def __init__(self, model: Any) -> None:
+            self.model = model
+
+        async def act(self, observation: Any, n: int, seed: int) -> list[Action]:
+            sampling = Sampling(temperature=1.0, max_tokens=LIMIT, seed=seed)
+            found = await self.model.complete(str(observation["problem"]), n, sampling)
+            clock.tokens += sum(len(completion.token_ids) for completion in found)
+            return [Action(completion.text, (completion,)) for completion in found]
+
+    class FirstCharacter:
+        async def grade(self, problem: Problem, text: str) -> Grade:
+            return Grade.correct() if reward(problem.statement, text, workload) else Grade.wrong("odd")
+
+    class Log:
+        def start(self, step: int) -> None:
+            pass
+
+        def log(self, step: int, figures: Any) -> None:
+            clock.tick()
+
+        def close(self) -> None:
+            pass
+
+    game = Game(Solve(), FirstCharacter())
+    settings = RunSettings(
+        steps=steps,
+        problems_per_step=GROUPS,
+        rollouts=GroupedSettings(group=GROUP, branches=1),
+        train=TrainConfig(learning_rate=1e-6),
+    )
+    model = HFModel(model_of(size, workload), name="model")
+    team = make_team(settings, game.rules.possible_agents, [model], agent=lambda _, playing: Solver(playing))
+    problems = ProblemSet(
+        "characters", [Problem(str(i), text, None) for i, text in enumerate(prompts_of(size))]
+    )
+    asyncio.run(train(game, team, problems, settings, loggers=[Log()]))
+
+
+def trl(size: str, workload: str, steps: int, clock: Clock) -> None:
+    """TRL's GRPOTrainer with transformers' generate."""
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    class Ticks(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            clock.tick()
+
+    def rewards(prompts: list[str], completions: list[str], completion_ids: Any, **_: Any) -> list[float]:
+        clock.tokens += sum(map(len, completion_ids))
+        return [reward(p, c, workload) for p, c in zip(prompts, completions, strict=True)]
+
+    model, tokenizer = model_of(size, workload)
+    with tempfile.TemporaryDirectory() as folder:
+        GRPOTrainer(
+            model=model,
+            processing_class=tokenizer,
+            train_dataset=Dataset.from_list([{"prompt": text} for text in prompts_of(size)]),
+            reward_funcs=rewards,
+            callbacks=[Ticks()],
+            args=GRPOConfig(
+                output_dir=folder,
+                per_device_train_batch_size=GROUPS * GROUP,
+                num_generations=GROUP,
+                max_completion_length=LIMIT,
+                max_steps=steps,
+                learning_rate=1e-6,
+                lr_scheduler_type="constant",
+                temperature=1.0,
+                beta=0.0,
+                use_cpu=True,
+                bf16=False,
+                gradient_checkpointing=False,
+                save_strategy="no",
+                logging_steps=10**6,
+                report_to=[],
+                disable_tqdm=True,
+            ),
+        ).train()
+
+
+def floor(size: str, workload: str, steps: int, clock: Clock) -> None:
+    """The arithmetic of `full` in plain PyTorch: a cache of fixed size, one update, no bookkeeping."""
+    import torch
+    from torch.nn import functional as F
+    from transformers import StaticCache
+
+    model, tokenizer = model_of(size, workload)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
+    texts = prompts_of(size)
+    model.eval()
+    step_of = plain_step(model)
+    for step in range(steps):
+        prompts = torch.tensor(tokenizer(texts[step * GROUPS : (step + 1) * GROUPS])["input_ids"])
+        with torch.no_grad():
+            cache = StaticCache(config=model.config, max_cache_len=PROMPT + LIMIT)
+            first = model(input_ids=prompts, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[
+                :, -1
+            ]
+            keys = [layer.keys.repeat_interleave(GROUP, 0) for layer in cache.layers]
+            values = [layer.values.repeat_interleave(GROUP, 0) for layer in cache.layers]
+            logits, found = first.repeat_interleave(GROUP, 0), []
+            for at in range(PROMPT, PROMPT + LIMIT):
+                found.append(torch.multinomial(logits.softmax(-1), 1))
+                if at < PROMPT + LIMIT - 1:
+                    logits = step_of(found[-1], at, keys, values)
+        ids = torch.cat([prompts.repeat_interleave(GROUP, 0), *found], 1)
+        advantages = torch.where(ids[:, PROMPT] % 2 == 0, 1.0, -1.0)[:, None]
+        hidden = model.get_decoder()(input_ids=ids[:, :-1], use_cache=False).last_hidden_state[
+            :, PROMPT - 1 :
+        ]
+        logp = -F.cross_entropy(
+            model.get_output_embeddings()(hidden).flatten(0, 1), ids[:, PROMPT:].flatten(), reduction="none"
+        )
+        ratio = (logp - logp.detach()).exp().view(-1, LIMIT)
+        optimiser.zero_grad()
+        (-torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        clock.tokens = GROUPS * GROUP * LIMIT
+        clock.tick()
+
+
+def plain_step(model: Any) -> Callable[..., Any]:
+    """A decoding step of a Qwen3 model with fused kernels and caches of fixed size."""
+    import torch
+    from torch.nn import functional as F
+
+    decoder, eps = model.get_decoder(), model.config.rms_norm_eps
+
+    def norm(x: Any, layer: Any) -> Any:
+        return F.rms_norm(x, (x.shape[-1],), layer.weight, eps)
+
+    def step(tokens: Any, at: int, keys: Any, values: Any) -> Any:
+        x = F.embedding(tokens, decoder.embed_tokens.weight)
+        cos, sin = decoder.rotary_emb(x, torch.tensor([[at]]))
+        half = cos.shape[-1] // 2
+
+        def turned(y: Any) -> Any:
+            return y * cos[:, :, None] + torch.cat((-y[..., half:], y[..., :half]), -1) * sin[:, :, None]
+
+        for layer, k, v in zip(decoder.layers, keys, values, strict=True):
+            inner, mlp = layer.self_attn, layer.mlp
+            y = norm(x, layer.input_layernorm)
+            shape = (len(x), 1, -1, inner.head_dim)
+            k[:, :, at] = turned(norm(inner.k_proj(y).view(shape), inner.k_norm))[:, 0]
+            v[:, :, at] = inner.v_proj(y).view(shape)[:, 0]
+            query = turned(norm(inner.q_proj(y).view(shape), inner.q_norm)).transpose(1, 2)
+            heard = F.scaled_dot_product_attention(query, k[:, :, : at + 1], v[:, :, : at + 1])
+            x = x + inner.o_proj(heard.reshape(len(x), 1, -1))
+            y = norm(x, layer.post_attention_layernorm)
+            x = x + mlp.down_proj(F.silu(mlp.gate_proj(y)) * mlp.up_proj(y))
+        return model.lm_head(norm(x, decoder.norm))[:, 0]
+
+    return step
+
+
+CONTENDERS = {"ours": ours, "trl": trl, "floor": floor}
+
+
+def measure(contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
+    """One measurement in this process; the first step warms up and is left out."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    clock = Clock()
+    CONTENDERS[contender](size, workload, steps + 1, clock)
+    gc.collect()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    rows = clock.rows[1:]
+    return {name: statistics.median(row[name] for row in rows) for name in ("cpu", "wall", "tokens")} | {
+        "peak": peak
+    }
+
+
+def child(contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
+    """One measurement in a fresh process."""
+    command = [sys.executable, __file__, "--size", size, "--steps", str(steps), "--only", contender, workload]
+    environment = {
+        **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
+        "TRL_EXPERIMENTAL_SILENCE": "1", "HF_HUB_OFFLINE": "1",
+    }  # fmt: skip
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise SystemExit(f"{contender} failed:\n{found.stderr[-2000:]}")
+    measured: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
+    return measured
+
+
+def spread(values: list[float], digits: int) -> str:
+    """Median (least to greatest)."""
+    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--workload", choices=WORKLOADS, action="append")
+    parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.only:
+        print(json.dumps(measure(chosen.only[0], chosen.size, chosen.only[1], chosen.steps)))
+        return
+    workloads = chosen.workload or list(WORKLOADS)
+    plan = [
+        (workload, contender)
+        for workload in workloads
+        for contender in CONTENDERS
+        if contender != "floor" or workload == "full"
+    ]
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {key: [] for key in plan}
+    load = [os.getloadavg()[0]]
+    for _ in range(chosen.rounds):
+        for workload, contender in plan:
+            found[workload, contender].append(child(contender, chosen.size, workload, chosen.steps))
+            load.append(os.getloadavg()[0])
+    print(
+        f"{chosen.rounds} rounds of {chosen.steps} steps, {platform.processor() or platform.machine()}, "
+        f"{os.cpu_count()} cores, load averages {min(load):.0f} to {max(load):.0f}\n"
+    )
+    print("| workload | | CPU s a step | wall s | tokens sampled | peak MiB | TRL's CPU time over it |")
+    print("|---|---|---|---|---|---|---|")
+    for workload, contender in plan:
+        rows = found[workload, contender]
+        beside = found[workload, "trl"]
+        ratios = [theirs["cpu"] / row["cpu"] for theirs, row in zip(beside, rows, strict=True)]
+        print(
+            f"| {workload} | {contender} | {spread([r['cpu'] for r in rows], 2)} "
+            f"| {spread([r['wall'] for r in rows], 2)} | {statistics.median(r['tokens'] for r in rows):,.0f} "
+            f"| {statistics.median(r['peak'] for r in rows):,.0f} "
+            f"| {'' if contender == 'trl' else spread(ratios, 2)} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
