@@ -47,7 +47,8 @@ def spelled_number(text: str) -> Fraction | None:
         sign, words = -1, words[1:]
     if words and (below := _PARTS.get(words[-1])) and words[-1] not in ("second", "seconds"):
         top = _whole(words[:-1]) if len(words) > 1 else 1 if words == ["half"] else None
-        return None if not top else Fraction(sign * top, below)
+        several = words[-1].endswith("s")  # "one third", but "two thirds"
+        return Fraction(sign * top, below) if top and several == (top > 1) else None
     value = _whole(words)
     return None if value is None else Fraction(sign * value)
 

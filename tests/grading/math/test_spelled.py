@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mars_env.grading.math.spelled import date, in_digits, spelled_number
@@ -47,6 +47,7 @@ def test_every_number_in_words_is_read(value):
 @given(
     st.lists(st.sampled_from([*ONES, *TENS[2:], "hundred", "thousand", "and", "half", "minus"]), max_size=8)
 )
+@example(["two", "half"])
 def test_words_are_a_number_only_where_they_are_spelled_so(said):
     value = spelled_number(" ".join(said))
     if value is not None and value.denominator == 1 and value >= 0 and "and" not in said and "a" not in said:
@@ -68,3 +69,13 @@ def test_dates():
     assert date("4th of July") == date("July 4") == date("jul 4") == (7, 4, None)
     assert date("July 4, 1776") == (7, 4, 1776)
     assert date("4 July or 5 July") is None and date("May") is None and date("x" * 100) is None
+
+
+def test_parts_are_one_or_several():
+    assert [str(spelled_number(t)) for t in ("one third", "two thirds", "two halves", "half")] == [
+        "1/3",
+        "2/3",
+        "1",
+        "1/2",
+    ]
+    assert [spelled_number(t) for t in ("two third", "two half", "one thirds", "zero halves")] == [None] * 4
