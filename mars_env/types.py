@@ -54,8 +54,10 @@ class Problem:
         statement: What the agents read.
         reference: What the grader compares with, as plain data: the answer's text for
             mathematics, the tests for code. Never part of an observation or an info dict.
-        kind: Which grader judges it.
-        metadata: Plain data: ``source``, ``licence``, ``level`` and whatever else the set adds.
+        kind: Which grader judges it; ``"open"`` problems have no single answer and need a grader of their own
+            (`mars_env.grading.rubrics.RubricGrader`).
+        metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
+            Never part of an observation or an info dict.
 
     Example:
         >>> Problem("p1", "What is 2 + 2?", "4").kind
@@ -65,7 +67,7 @@ class Problem:
     id: str
     statement: str
     reference: Any = field(repr=False)
-    kind: Literal["math", "code"] = "math"
+    kind: Literal["math", "code", "open"] = "math"
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -81,6 +83,8 @@ class Grade:
         seconds: How long the judgement took.
         backend: What judged it, e.g. ``"integer"``, ``"symbolic"``, ``"bubblewrap"``.
         tokens: Tokens that a model sampled to judge it.
+        details: What the grader wants to store, as plain data (a rubric's verdicts, for example). As secret
+            as the grade itself.
 
     Example:
         >>> Grade.wrong("no answer was found").score
@@ -96,6 +100,7 @@ class Grade:
     seconds: float = 0.0
     backend: str = ""
     tokens: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.verdict, Verdict):
@@ -114,6 +119,8 @@ class Grade:
             raise ValueError(f"a grade's seconds must be a finite number, got {seconds!r}")
         if type(self.tokens) is not int or self.tokens < 0:
             raise ValueError(f"a grade's tokens must be a count, got {self.tokens!r}")
+        if not isinstance(self.details, Mapping):
+            raise ValueError(f"a grade's details must be a mapping, got {self.details!r}")
 
     @classmethod
     def correct(cls, **details: Any) -> Grade:

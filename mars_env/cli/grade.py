@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -11,15 +12,33 @@ import typer
 from mars_env.api import load_problems
 from mars_env.cli.options import progress_bar
 from mars_env.cli.screen import Screen
+from mars_env.errors import ConfigError
 from mars_env.grading.bulk import grade_file
+from mars_env.types import Grader
+
+OWN = "own"
 
 
 def grade(
     problems: Annotated[str, typer.Option(help="A problem set's name or file.")],
     completions: Annotated[Path, typer.Option(help='Rows {"problem_id", "completion"}.')],
     out: Annotated[Path, typer.Option(help="Verdicts, in the order of the completions.")],
+    rubric: Annotated[
+        str | None,
+        typer.Option(
+            help='A JSON file of criteria for all problems, or "own" for the rubric of each problem.'
+        ),
+    ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(help="The rubric's judge, e.g. http://host:8000/v1#model; not needed for checks alone."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Judgements of each criterion, an odd number.")] = 1,
 ) -> None:
     """Judge stored answers on all cores: one verdict a row, in the order of the input."""
+    if rubric is None and (judge is not None or repeats != 1):
+        raise ConfigError("--judge and --repeats are for a --rubric: give a JSON file of criteria, or 'own'")
+    grader = None if rubric is None else _rubric_grader(rubric, judge, repeats)
     known = {problem.id: problem for problem in load_problems(problems)}
     with progress_bar() as bar:
         task = bar.add_task("grading", total=None)
@@ -27,7 +46,30 @@ def grade(
             known,
             completions,
             out,
+            grader=grader,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     counts = Counter(verdicts)
     Screen(stderr=True).print(", ".join(f"{counts[v]} {v}" for v in sorted(counts)) + f", written to {out}")
+
+
+def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
+    from mars_env.agents.registry import make_model
+    from mars_env.grading.rubrics import Rubric, RubricGrader
+
+    criteria = None if rubric == OWN else Rubric.from_rows(_rows(Path(rubric)))
+    if judge is None:
+        return RubricGrader(rubric=criteria, repeats=repeats)
+    model, sampling = make_model(judge)
+    if sampling is None:
+        return RubricGrader(model, criteria, repeats=repeats)
+    return RubricGrader(model, criteria, repeats=repeats, sampling=sampling)
+
+
+def _rows(path: Path) -> object:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: the rubric cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: the rubric is not JSON: {error}") from error

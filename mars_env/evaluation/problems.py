@@ -7,18 +7,21 @@ import json
 from collections.abc import Sequence
 
 from mars_env.errors import ConfigError
+from mars_env.grading.rubrics.rubric import RUBRIC
 from mars_env.text import shown
 from mars_env.types import Problem, Tree
 
 
 def fingerprint(problem: Problem) -> str:
-    """A hash of what makes a problem the same problem: id, kind, statement and reference.
+    """A hash of what makes a problem the same problem: id, kind, statement, reference and rubric.
 
     Example:
         >>> fingerprint(Problem("p", "2 + 2?", "4")) == fingerprint(Problem("p", "2 + 2?", "5"))
         False
     """
     content = [problem.id, problem.kind, problem.statement, problem.reference]
+    if RUBRIC in problem.metadata:
+        content.append(problem.metadata[RUBRIC])
     data = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

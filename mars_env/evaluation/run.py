@@ -168,7 +168,7 @@ async def run(
     """
     if game.visibility is not None:
         game.visibility.refuse_unfit(plan.problems)
-    trees = await _play(play, _unchanged, plan.jobs, plan.identity, plan, out, on_tree)
+    trees = await _play(play, _evaluated, plan.jobs, plan.identity, plan, out, on_tree)
     if all(tree.fault for tree in trees):
         raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
     baselines = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ()
@@ -181,7 +181,10 @@ async def run(
         seed=plan.seed,
         answer_of=answers_of_grading() if plan.problems[0].kind == "math" else None,
         baselines=baselines,
-        notes=game.visibility.notes if game.visibility is not None else (),
+        notes=(
+            *(game.visibility.notes if game.visibility is not None else ()),
+            *getattr(_evaluated(game).grader, "notes", ()),
+        ),
     )
     if out is not None:
         write_whole(out / "report.json", report.json_text())
@@ -249,13 +252,16 @@ def _voted_by(problems: Iterable[Problem]) -> str:
     return " or ".join(sorted(kinds))
 
 
-def _unchanged(game: Game) -> Game:
-    return game
+def _evaluated(game: Game) -> Game:
+    """The game with the grader of an evaluation: a rubric may have another judge than in training."""
+    other = getattr(game.grader, "for_evaluation", None)
+    return game if other is None else replace(game, grader=other())
 
 
 def _solver_alone(game: Game, revisions: int) -> Game:
     """The game that the Solver plays alone."""
-    return replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, visibility=None)
+    alone = replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, visibility=None)
+    return _evaluated(alone)
 
 
 async def _play(

@@ -41,7 +41,7 @@ def grader_for(kind: str) -> Grader:
     """The shared grader for a kind of problem: one per process, started on first use.
 
     Args:
-        kind: ``"math"`` or ``"code"``.
+        kind: ``"math"`` or ``"code"``. ``"open"`` problems need a grader of their own.
 
     Raises:
         ConfigError: No grader judges this kind.
@@ -54,6 +54,10 @@ def grader_for(kind: str) -> Grader:
         return _math()
     if kind == "code":
         return _code()
+    if kind == "open":
+        raise ConfigError(
+            "open problems have no single answer: pass grader=RubricGrader(judge) (mars_env.grading.rubrics)"
+        )
     raise ConfigError(f"there is no grader for problems of the kind {kind!r}; pass your own")
 
 

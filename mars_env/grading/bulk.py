@@ -40,8 +40,8 @@ def grade_file(
         problems: By id.
         completions: Rows ``{"problem_id": ..., "completion": ...}``, one JSON object per line.
         out: Where to write rows ``{"problem_id", "verdict", "score", "reason", "seconds"}`` in the order of
-            the input (with ``"backend"`` and ``"feedback"`` for code). A draft next to it replaces it when
-            complete.
+            the input (with ``"backend"`` and ``"feedback"`` for code, and ``"details"`` for rubrics). A draft
+            next to it replaces it when complete.
         grader: Judges every row; None uses the shared grader for each problem's kind.
         concurrency: How many rows are judged at once; None means four per CPU.
         on_progress: Called with the number of rows done and the total.
@@ -129,6 +129,8 @@ def verdict_row(problem: Problem, grade: Grade) -> dict[str, Any]:
     }
     if problem.kind == "code":
         row |= {"backend": grade.backend, "feedback": grade.feedback}
+    if grade.details:
+        row |= {"backend": grade.backend, "details": dict(grade.details)}
     return row
 
 

@@ -24,7 +24,7 @@ def load_file(
     r"""A set from a jsonl or parquet file, or from all of them in a folder.
 
     A row's other fields become metadata, with ``source`` (the file's name) and ``licence``
-    added if the row lacks them.
+    added if the row lacks them. A row with a ``rubric`` and without an answer is an open problem.
 
     Args:
         path: A ``.jsonl``, ``.ndjson`` or ``.parquet`` file, or a folder of such files.
@@ -119,4 +119,7 @@ def _problem(
         "licence": licence,
         **{str(key): plain(value) for key, value in row.items() if key not in used},
     }
-    return Problem(problem_id, text_of(row, problem_field), text_of(row, answer_field), metadata=metadata)
+    statement = text_of(row, problem_field)
+    if answer_field not in row and row.get("rubric"):
+        return Problem(problem_id, statement, None, "open", metadata)
+    return Problem(problem_id, statement, text_of(row, answer_field), metadata=metadata)

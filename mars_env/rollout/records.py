@@ -51,6 +51,8 @@ def turn_to_row(turn: Turn) -> dict[str, Any]:
     ]
     grade = turn.grade
     row["grade"] = None if grade is None else dict(zip(_GRADE_FIELDS, _grade_values(grade), strict=True))
+    if grade is not None and not grade.details:
+        del row["grade"]["details"]
     return row
 
 
@@ -74,6 +76,7 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
     if grade is not None:
         _known(grade, _GRADE_FIELDS, "a grade")
         _require(grade, ["verdict"])
+        check_plain(grade)
         grade = Grade(**{**grade, "verdict": Verdict(grade["verdict"])})
     completions = tuple(_completion(completion) for completion in row["completions"])
     check_plain(row["info"])

@@ -72,7 +72,8 @@ def check_rules(
 
 
 def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.random.Generator) -> None:
-    secret = Problem(problem.id, problem.statement, SECRET, problem.kind, problem.metadata)
+    metadata = {**problem.metadata, "rubric": [{"text": SECRET}]}
+    secret = Problem(problem.id, problem.statement, SECRET, problem.kind, metadata)
     state = rules.start(secret)
     assert rules.final(state) is None, "there is a final answer before the first turn"
     turns = graded = 0
@@ -128,7 +129,9 @@ def _check_observations(rules: Rules[Any], state: Any) -> None:
         assert space.contains(observation), (
             f"the observation of {agent} is not in its space: {observation!r:.300}"
         )
-        assert SECRET not in repr(observation), f"the observation of {agent} contains the reference"
+        assert SECRET not in repr(observation), (
+            f"the observation of {agent} contains the reference or the rubric"
+        )
 
 
 def _plain(observation: Any) -> dict[str, Any]:

@@ -103,3 +103,20 @@ def test_validation_finds_what_is_not_fit(tmp_path):
     ]  # fmt: skip
     said = command_line.said("validate", write(tmp_path / "p.jsonl", rows), code=1)
     assert "bad:" in said and "good:" not in said and "1 of 2 problems are fit" in said
+
+
+def test_rubrics_of_the_problems_or_of_a_file(tmp_path):
+    own = [{"text": "Says four.", "check": {"contains": "4"}}, {"text": "It is kind."}]
+    problems = write(tmp_path / "p.jsonl", [{"id": "a", "problem": "2 + 2?", "rubric": own}])
+    completions = write(
+        tmp_path / "c.jsonl", [{"problem_id": "a", "completion": text} for text in ("It is 4.", "It is 5.")]
+    )
+    files = ("--problems", problems, "--completions", completions, "--out", tmp_path / "v.jsonl")
+    judge = 'scripted:{"explanation": "e", "met": true}'
+    said = command_line.said("grade", *files, "--rubric", "own", "--judge", judge, "--repeats", "3")
+    rows = read(tmp_path / "v.jsonl")
+    assert [row["score"] for row in rows] == [1.0, 0.5] and "1 CORRECT, 1 WRONG" in said
+    assert rows[1]["details"]["votes"] == {"c1": [0.0], "c2": [1.0, 1.0, 1.0]}
+    (tmp_path / "r.json").write_text(json.dumps(own[:1]))
+    command_line.said("grade", *files, "--rubric", tmp_path / "r.json")
+    assert [row["score"] for row in read(tmp_path / "v.jsonl")] == [1.0, 0.0]

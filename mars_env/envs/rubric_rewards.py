@@ -1,0 +1,47 @@
+"""Rewards from a rubric's verdicts, which the grade of a turn keeps: another aggregator needs no judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mars_env.grading.rubrics.aggregators import Aggregator, WeightedSum
+from mars_env.grading.rubrics.grader import FRACTIONS
+from mars_env.grading.rubrics.rubric import Rubric
+from mars_env.types import Problem, Turn, Verdict
+
+
+@dataclass(frozen=True)
+class RubricReward:
+    """The value of an aggregator on the verdicts that a `RubricGrader` has stored; may be negative.
+
+    Attributes:
+        aggregate: From fractions to the reward; it may be another one than the grader's.
+        rubric: As the grader's: for all problems, or None if each problem has its own.
+
+    Example:
+        >>> from mars_env.types import Action, Grade
+        >>> rubric = Rubric.from_rows([{"text": "a", "points": 1}, {"text": "It is rude.", "points": -2}])
+        >>> grade = Grade.wrong("rude", details={"fractions": {"c1": 1.0, "c2": 1.0}})
+        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4, fool."), grade)
+        >>> RubricReward(rubric=rubric)(turn, (), Problem("p", "2 + 2?", None, "open"))
+        -1.0
+    """
+
+    aggregate: Aggregator = field(default_factory=WeightedSum)
+    rubric: Rubric | None = None
+
+    def __call__(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
+        """The reward of a turn; None if its grade is UNKNOWN.
+
+        Raises:
+            ValueError: The turn was not graded by a rubric; in a run it then has no reward, and says so.
+        """
+        if turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
+            return None
+        fractions = turn.grade.details.get(FRACTIONS)
+        rubric = self.rubric or Rubric.of(problem)
+        if not fractions or rubric is None:
+            raise ValueError("the turn was not graded by a rubric: use a RubricGrader")
+        judged = Rubric(tuple(c for c in rubric.criteria if c.id in fractions))  # a stage judges some alone
+        return self.aggregate(judged, fractions)

@@ -1,0 +1,40 @@
+"""Programmatic criteria: checks by name, beside those of a judge.
+
+A rubric comes from a file, which may be a stranger's. So it only names checks; what a name means is decided
+here, or by the user who makes the grader (``RubricGrader(checks={...})``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from mars_env.grading import grader_for
+from mars_env.types import Problem, Verdict
+
+Check = Callable[[Problem, str, Any], float | bool | Awaitable[float | bool | None] | None]
+"""From problem, response and the criterion's value to the fraction in [0, 1]; None for UNKNOWN."""
+
+
+async def _answer(problem: Problem, text: str, value: Any) -> bool | None:
+    """Whether the response's final answer equals the value, by the mathematics grader."""
+    reference = problem.reference if value is None else str(value)
+    grade = await grader_for("math").grade(replace(problem, reference=reference, kind="math"), text)
+    return None if grade.verdict is Verdict.UNKNOWN else grade.verdict is Verdict.CORRECT
+
+
+def _contains(problem: Problem, text: str, value: Any) -> bool:
+    return str(value).casefold() in text.casefold()
+
+
+def _most_words(problem: Problem, text: str, value: Any) -> bool:
+    return len(text.split()) <= int(value)
+
+
+CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {"answer": _answer, "contains": _contains, "most_words": _most_words}
+)
+"""``answer``: the final answer equals the value (by default the problem's reference); ``contains``: the text
+occurs, in any case; ``most_words``: at most so many words."""

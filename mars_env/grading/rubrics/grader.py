@@ -1,0 +1,240 @@
+"""`RubricGrader`: judges a response by the criteria of a rubric, with any model as judge."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mars_env.checks import finite
+from mars_env.errors import ConfigError
+from mars_env.grading.rubrics.aggregators import Aggregator, WeightedSum
+from mars_env.grading.rubrics.checks import CHECKS, Check
+from mars_env.grading.rubrics.judging import question, read_verdict
+from mars_env.grading.rubrics.rubric import Criterion, Rubric
+from mars_env.seeds import derive_seed
+from mars_env.text import described, logger
+from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Sampling
+
+log = logger(__name__)
+
+VOTES = "votes"
+"""Key of a grade's details: by criterion, the fraction that each repeat gave, None where it gave none."""
+
+FRACTIONS = "fractions"
+"""Key of a grade's details: by criterion, the verdict of all repeats together; None is UNKNOWN."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Vote:
+    """One judgement of one criterion: a fraction or None, its tokens, and why it failed."""
+
+    fraction: float | None
+    tokens: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class RubricGrader:
+    r"""Judges a response by a rubric: one question to the judge for each criterion and repeat.
+
+    Each criterion is met, not met (or has a tier's value), or UNKNOWN: a judge that fails, does not answer in
+    time or gives an unreadable answer is never "not met". The verdict of several repeats is that of more than
+    half of them; without such a majority it is UNKNOWN. One UNKNOWN criterion makes the grade UNKNOWN, so the
+    turn has no reward.
+
+    The score is the aggregate's value, cut to [0, 1]; `mars_env.envs.rubric_rewards.RubricReward` gives the
+    value itself, which may be negative. The verdict is CORRECT if the value is at least `passes_at`. The
+    grade's details contain what was decided for each criterion. Its feedback is empty.
+
+    Attributes:
+        judge: Answers the questions; None if all criteria are decided by checks.
+        rubric: For all problems; None: each problem has its own.
+        aggregate: From fractions to the value.
+        tags: Only criteria with one of these tags are judged (those of a stage); empty: all.
+        repeats: Judgements of each criterion, an odd number.
+        tries: Requests for one judgement, as long as the answers cannot be read.
+        timeout: Seconds that one request may take.
+        passes_at: The least value that is CORRECT.
+        checks: Programs by name, in addition to `mars_env.grading.rubrics.checks.CHECKS`.
+        sampling: How the judge is sampled; the seed comes with each request.
+        most_characters: A longer response gets the worst verdicts without being judged. Otherwise an overlong
+            response could make its judge fail, and escape a low reward.
+        seed: With the texts, the only source of randomness: equal responses are judged alike.
+        evaluation_judge: Judges in evaluations in place of `judge`; training may have learned to please that.
+
+    Raises:
+        ConfigError: A number makes no sense.
+
+    Example:
+        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> from mars_env.sync import run_sync
+        >>> rubric = Rubric.from_rows([{"text": "It is short.", "points": 1},
+        ...                            {"text": "It says 4.", "points": 3, "check": {"contains": "4"}}])
+        >>> grader = RubricGrader(ScriptedModel(['{"explanation": "It rambles.", "met": false}']), rubric)
+        >>> grade = run_sync(grader.grade(Problem("p", "2 + 2?", None, "open"), "Well, it is 4."))
+        >>> grade.score, grade.details["fractions"]
+        (0.75, {'c1': 0.0, 'c2': 1.0})
+    """
+
+    judge: Model | None = None
+    rubric: Rubric | None = None
+    aggregate: Aggregator = field(default_factory=WeightedSum)
+    tags: tuple[str, ...] = ()
+    repeats: int = 1
+    tries: int = 3
+    timeout: float = 300.0
+    passes_at: float = 1.0
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    sampling: Sampling = field(default_factory=lambda: Sampling(max_tokens=1024))
+    most_characters: int = 100_000
+    seed: int = 0
+    evaluation_judge: Model | None = None
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1 or self.repeats % 2 == 0:
+            raise ConfigError(f"repeats must be an odd number, so that they can decide, got {self.repeats}")
+        if self.tries < 1 or not self.timeout > 0 or self.most_characters < 1:
+            raise ConfigError(
+                "tries and most_characters must be at least 1 and timeout above 0, got "
+                f"{self.tries}, {self.most_characters} and {self.timeout:g}"
+            )
+
+    @property
+    def name(self) -> str:
+        """Its name in stored runs, with that of the judge."""
+        return f"rubric by {_name(self.judge)}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of a report must know."""
+        return (f"Answers were judged as a {self.name}; a judge can be wrong, and a policy can learn how",)
+
+    def for_evaluation(self) -> RubricGrader:
+        """The grader of an evaluation: with the other judge, if there is one."""
+        if self.evaluation_judge is None:
+            return self
+        return replace(self, judge=self.evaluation_judge, evaluation_judge=None)
+
+    async def grade(self, problem: Problem, text: str) -> Grade:
+        """Judge all criteria at the same time. A problem without a rubric is UNKNOWN."""
+        began = time.perf_counter()
+        try:
+            rubric = self._rubric_of(problem)
+        except ConfigError as error:
+            return Grade.unknown(str(error), backend=self.name)
+        if len(text) > self.most_characters:
+            worst = {c.id: float(c.points < 0) for c in rubric.criteria}
+            return self._graded(rubric, worst, {}, backend="length")
+        votes = await asyncio.gather(*(self._votes(c, problem, text) for c in rubric.criteria))
+        by_id = {c.id: each for c, each in zip(rubric.criteria, votes, strict=True)}
+        fractions = {c.id: _decided(by_id[c.id]) for c in rubric.criteria}
+        told = {
+            "seconds": time.perf_counter() - began,
+            "backend": self.name,
+            "tokens": sum(vote.tokens for each in votes for vote in each),
+        }
+        stored = {id: [vote.fraction for vote in each] for id, each in by_id.items()}
+        unknown = [id for id, fraction in fractions.items() if fraction is None]
+        if unknown:
+            why = next((vote.why for vote in by_id[unknown[0]] if vote.why), "the repeats have no majority")
+            details = {FRACTIONS: fractions, VOTES: stored}
+            return Grade.unknown(
+                f"{len(unknown)} of {len(fractions)} criteria are UNKNOWN; {unknown[0]}: {why}",
+                details=details,
+                **told,
+            )
+        known = {id: fraction for id, fraction in fractions.items() if fraction is not None}
+        return self._graded(rubric, known, stored, **told)
+
+    def _graded(
+        self, rubric: Rubric, fractions: Mapping[str, float], votes: Mapping[str, Any], **told: Any
+    ) -> Grade:
+        try:
+            value = finite(self.aggregate(rubric, fractions))
+        except Exception as error:  # a user's aggregator may raise anything
+            return Grade.unknown(f"the aggregator failed: {described(error)}", **told)
+        details = {"value": value, FRACTIONS: dict(fractions), VOTES: dict(votes)}
+        score = min(1.0, max(0.0, value))
+        if value >= self.passes_at:
+            return replace(Grade.correct(details=details, **told), score=score)
+        failed = [c.id for c in rubric.criteria if (fractions[c.id] < 1) == (c.points > 0)]
+        reason = f"the value is {value:.3g}; points are missing for {', '.join(failed) or 'nothing'}"
+        return Grade.wrong(reason, score=score, details=details, **told)
+
+    def _rubric_of(self, problem: Problem) -> Rubric:
+        rubric = self.rubric or Rubric.of(problem)
+        if rubric is None:
+            raise ConfigError(f"problem {problem.id!r} has no rubric: give it one, or give the grader one")
+        return rubric.tagged(self.tags) if self.tags else rubric
+
+    async def _votes(self, criterion: Criterion, problem: Problem, text: str) -> Sequence[_Vote]:
+        if criterion.check:
+            return [await self._checked(criterion, problem, text)]
+        if self.judge is None:
+            return [_Vote(None, why="no judge is given")]
+        asking = (self._judged(self.judge, criterion, problem, text, i) for i in range(self.repeats))
+        return await asyncio.gather(*asking)
+
+    async def _checked(self, criterion: Criterion, problem: Problem, text: str) -> _Vote:
+        check = self.checks.get(criterion.check) or CHECKS.get(criterion.check)
+        if check is None:
+            return _Vote(None, why=f"no check is called {criterion.check!r}")
+        try:
+            async with asyncio.timeout(self.timeout):
+                value = check(problem, text, criterion.value)
+                value = await value if inspect.isawaitable(value) else value
+            return _Vote(value if value is None else _fraction(value), why="the check found nothing")
+        except Exception as error:  # a user's check may raise anything
+            return _Vote(None, why=f"the check failed: {described(error)}")
+
+    async def _judged(
+        self, judge: Model, criterion: Criterion, problem: Problem, text: str, repeat: int
+    ) -> _Vote:
+        messages, tokens, why = question(criterion, problem, text, self.seed), 0, ""
+        for attempt in range(self.tries):
+            seed = derive_seed(self.seed, problem.id, text, criterion.text, repeat, attempt)
+            try:
+                async with asyncio.timeout(self.timeout):
+                    [completion] = await judge.complete(messages, 1, replace(self.sampling, seed=seed))
+            except Exception as error:  # a model has retried already; a user's may raise anything
+                late = isinstance(error, TimeoutError)
+                why = f"no answer within {self.timeout:g} s" if late else described(error)
+                log.warning("the judge %s failed on a criterion: %s", _name(judge), why)
+                return _Vote(None, tokens, f"the judge failed: {why}")
+            tokens += completion.sampled_tokens
+            fraction = None
+            if completion.finish_reason not in INTERRUPTIONS and isinstance(completion.text, str):
+                fraction = read_verdict(criterion, completion.text)
+            if fraction is not None:
+                return _Vote(fraction, tokens)
+        return _Vote(None, tokens, f"no readable verdict in {self.tries} answers")
+
+
+def _decided(votes: Sequence[_Vote]) -> float | None:
+    """The verdict of more than half of the repeats (for tiers, the median of those that are known).
+
+    Example:
+        >>> _decided([_Vote(1.0), _Vote(None), _Vote(1.0)]), _decided([_Vote(1.0), _Vote(None), _Vote(0.0)])
+        (1.0, None)
+    """
+    known = sorted(vote.fraction for vote in votes if vote.fraction is not None)
+    if 2 * len(known) <= len(votes):
+        return None
+    low, high = statistics.median_low(known), statistics.median_high(known)
+    return low if low == high else None
+
+
+def _fraction(value: float | bool) -> float:
+    fraction = finite(value)
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"a fraction is in [0, 1], got {fraction}")
+    return fraction
+
+
+def _name(judge: Model | None) -> str:
+    return "checks" if judge is None else str(getattr(judge, "name", "") or type(judge).__name__)

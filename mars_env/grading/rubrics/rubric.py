@@ -1,0 +1,229 @@
+"""Rubrics: criteria with points for problems that have no single answer.
+
+A rubric is stored with its problem as plain data, ``problem.metadata["rubric"]``. No observation contains
+metadata, so agents never see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mars_env.checks import finite
+from mars_env.errors import ConfigError
+from mars_env.text import shown
+from mars_env.types import Problem
+
+RUBRIC = "rubric"
+"""Key of a problem's metadata."""
+
+Fractions = Mapping[str, float]
+"""By criterion, the share of its points that a response gets: 1 if it is met, 0 if not, a tier's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One level of a criterion: the share of the points that it gives, in [0, 1], and what it means."""
+
+    value: float
+    text: str
+
+
+MET = (Tier(0.0, "not met"), Tier(1.0, "met"))
+"""The tiers of a criterion that is either met or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One thing that a response is judged by.
+
+    Attributes:
+        id: Unique within its rubric.
+        text: What must hold, in words; for a criterion with negative points, what must not.
+        points: What it is worth if it is met; negative for what is undesirable. The weight of a criterion
+            with tiers.
+        tiers: The levels of a graded criterion, from the lowest to the highest; empty for met or not met.
+        check: Name of the program that decides (`mars_env.grading.rubrics.checks`); empty for a judge.
+        value: What the program compares with, as plain data.
+        tags: Names by which stages and aggregators choose criteria.
+
+    Raises:
+        ConfigError: A field makes no sense.
+
+    Example:
+        >>> Criterion("proof", "The result is proved.", 5).levels[1].text
+        'met'
+    """
+
+    id: str
+    text: str
+    points: float = 1.0
+    tiers: tuple[Tier, ...] = ()
+    check: str = ""
+    value: Any = None
+    tags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        where = f"the criterion {shown(self.id)}"
+        if not isinstance(self.id, str) or not self.id:
+            raise ConfigError(f"a criterion's id must be a text that is not empty, got {shown(self.id)}")
+        if not isinstance(self.text, str) or not (self.text.strip() or self.check):
+            raise ConfigError(f"{where} has no text")
+        try:
+            points = finite(self.points)
+        except ValueError as error:
+            raise ConfigError(f"{where}: its points: {error}") from error
+        if not points:
+            raise ConfigError(f"{where} has 0 points, so nothing depends on it: leave it out")
+        values = [tier.value for tier in self.tiers]
+        if self.tiers and (len(values) < 2 or values != sorted(set(values)) or not _shares(values)):
+            raise ConfigError(
+                f"{where}: tiers are two or more, with values in [0, 1] from the lowest to the highest, got "
+                f"{shown(values)}"
+            )
+
+    @property
+    def levels(self) -> tuple[Tier, ...]:
+        """Its tiers, or "not met" and "met"."""
+        return self.tiers or MET
+
+
+def _shares(values: Iterable[float]) -> bool:
+    return all(isinstance(value, int | float) and 0 <= value <= 1 for value in values)
+
+
+@dataclass(frozen=True)
+class Rubric:
+    """The criteria of one problem, or of many.
+
+    Raises:
+        ConfigError: Two criteria share an id, or none has positive points.
+
+    Example:
+        >>> rubric = Rubric.from_rows([{"text": "It names the theorem.", "points": 3},
+        ...                            {"text": "It is rude.", "points": -2}])
+        >>> [(criterion.id, criterion.points) for criterion in rubric.criteria], rubric.total
+        ([('c1', 3.0), ('c2', -2.0)], 3.0)
+    """
+
+    criteria: tuple[Criterion, ...]
+
+    def __post_init__(self) -> None:
+        ids = [criterion.id for criterion in self.criteria]
+        if twice := next((id for id in ids if ids.count(id) > 1), None):
+            raise ConfigError(f"the rubric has two criteria with the id {shown(twice)}")
+        if not any(criterion.points > 0 for criterion in self.criteria):
+            raise ConfigError("a rubric needs at least one criterion with positive points")
+
+    @cached_property
+    def total(self) -> float:
+        """The sum of all positive points."""
+        return sum(criterion.points for criterion in self.criteria if criterion.points > 0)
+
+    def __getitem__(self, id: str) -> Criterion:
+        """The criterion of an id.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        for criterion in self.criteria:
+            if criterion.id == id:
+                return criterion
+        names = ", ".join(criterion.id for criterion in self.criteria)
+        raise ConfigError(f"the rubric has no criterion {shown(id)}; it has {names}")
+
+    def tagged(self, tags: Sequence[str]) -> Rubric:
+        """The criteria that have one of these tags: those of one stage.
+
+        Raises:
+            ConfigError: None has, or none of them has positive points.
+        """
+        return Rubric(tuple(c for c in self.criteria if not set(tags).isdisjoint(c.tags)))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As plain data, for `Problem.metadata`."""
+        return [
+            {
+                "id": c.id,
+                "text": c.text,
+                "points": c.points,
+                **({"tiers": [[tier.value, tier.text] for tier in c.tiers]} if c.tiers else {}),
+                **({"check": {c.check: c.value}} if c.check else {}),
+                **({"tags": list(c.tags)} if c.tags else {}),
+            }
+            for c in self.criteria
+        ]
+
+    @classmethod
+    def from_rows(cls, rows: object) -> Rubric:
+        """A rubric from plain data: a list of criteria.
+
+        A row has a ``text`` (or ``criterion``, as in HealthBench) and ``points`` (by default 1), and may have
+        an ``id``, ``tags``, ``tiers`` (pairs of a value and a text) and a ``check`` (``{"answer": "4"}``).
+        Rows of RuscaRL's release are read too: their tags ``verifier:rule``, ``function:math_verify`` and
+        ``parameters:<answer>`` become the check ``answer``.
+
+        Raises:
+            ConfigError: A row does not describe a criterion; says which.
+        """
+        if not isinstance(rows, list | tuple):
+            raise ConfigError(f"a rubric is a list of criteria, not {type(rows).__name__}")
+        return cls(tuple(_criterion(row, f"c{number}") for number, row in enumerate(rows, 1)))
+
+    @classmethod
+    def of(cls, problem: Problem) -> Rubric | None:
+        """The rubric of a problem; None if it has none.
+
+        Raises:
+            ConfigError: It has one that cannot be read.
+
+        Example:
+            >>> problem = Problem("p", "Explain.", None, "open", {"rubric": [{"text": "It is short."}]})
+            >>> Rubric.of(problem).criteria[0].text
+            'It is short.'
+        """
+        rows = problem.metadata.get(RUBRIC)
+        if rows is None:
+            return None
+        try:
+            return cls.from_rows(rows)
+        except ConfigError as error:
+            raise ConfigError(f"the rubric of problem {shown(problem.id)}: {error}") from error
+
+
+def _criterion(row: object, place: str) -> Criterion:
+    if not isinstance(row, Mapping):
+        raise ConfigError(f"criterion {place} must be an object, not {type(row).__name__}")
+    tags = row.get("tags") or ()
+    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
+        raise ConfigError(f"criterion {place}: tags must be a list of texts")
+    check = row.get("check") or _released_check(tags)
+    if not isinstance(check, Mapping) or len(check) > 1:
+        raise ConfigError(
+            f'criterion {place}: check must be one name with its value, such as {{"answer": "4"}}'
+        )
+    (name, value) = next(iter(check.items()), ("", None))
+    try:
+        return Criterion(
+            id=row.get("id", place),
+            text=row.get("text", row.get("criterion", "")),
+            points=finite(row.get("points", 1.0)),
+            tiers=tuple(Tier(finite(share), str(text)) for share, text in row.get("tiers") or ()),
+            check=name,
+            value=value,
+            tags=tuple(tags),
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"criterion {place}: {error}") from error
+
+
+def _released_check(tags: Sequence[str]) -> Mapping[str, Any]:
+    """The check that the tags of RuscaRL's released rows ask for."""
+    named = dict(tag.partition(":")[::2] for tag in tags)
+    if named.get("verifier") != "rule":
+        return {}
+    if named.get("function") != "math_verify" or "parameters" not in named:
+        raise ConfigError(f"a rule that is not known: {shown(', '.join(tags))}")
+    return {"answer": named["parameters"]}

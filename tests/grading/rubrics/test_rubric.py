@@ -1,0 +1,96 @@
+import json
+
+import pytest
+
+import mars_env
+from mars_env.envs import Solve
+from mars_env.errors import ConfigError
+from mars_env.grading.rubrics import Rubric
+from mars_env.testing import check_rules
+from mars_env.types import Problem
+
+
+def test_rows_come_back_as_they_were():
+    rows = [
+        {"id": "a", "text": "A.", "points": 2.0, "tags": ["style"]},
+        {"id": "b", "text": "B.", "points": -1.0, "tiers": [[0.0, "no"], [0.5, "some"], [1.0, "much"]]},
+        {"id": "c", "text": "C.", "points": 1.0, "check": {"most_words": 9}},
+    ]
+    assert Rubric.from_rows(rows).rows() == rows
+    assert Rubric.from_rows(json.loads(json.dumps(rows))) == Rubric.from_rows(rows)
+    assert [c.id for c in Rubric.from_rows(rows).tagged(["style"]).criteria] == ["a"]
+
+
+def test_rows_of_healthbench_and_of_ruscarl_are_read():
+    rubric = Rubric.from_rows(
+        [
+            {"criterion": "Names a doctor.", "points": 7, "tags": ["level:example", "axis:accuracy"]},
+            {
+                "criterion": "",
+                "points": 1,
+                "tags": ["verifier:rule", "function:math_verify", "parameters:42"],
+            },
+        ]
+    )
+    assert rubric.criteria[0].text == "Names a doctor." and not rubric.criteria[0].check
+    assert (rubric.criteria[1].check, rubric.criteria[1].value) == ("answer", "42")
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ("text", "list of criteria, not str"),
+        ([7], "c1 must be an object"),
+        ([{"text": "a", "points": "5"}], "'5' is not a number"),
+        ([{"text": "a", "points": float("nan")}], "c1"),
+        ([{"text": "a", "points": 0}], "0 points"),
+        ([{"points": 1}], "no text"),
+        ([{"text": "a", "points": -1}], "positive points"),
+        ([{"text": "a", "id": "x"}, {"text": "b", "id": "x"}], "two criteria with the id 'x'"),
+        ([{"text": "a", "tiers": [[0.5, "x"], [0.1, "y"]]}], "lowest to the highest"),
+        ([{"text": "a", "tiers": [[0, "x"], [2, "y"]]}], "lowest to the highest"),
+        ([{"text": "a", "tiers": [1, 2]}], "c1"),
+        ([{"text": "a", "check": {"a": 1, "b": 2}}], "one name"),
+        ([{"text": "a", "tags": "style"}], "tags"),
+        ([{"text": "a", "tags": ["verifier:rule", "function:os.system"]}], "not known"),
+    ],
+)
+def test_a_rubric_that_cannot_be_read_says_where(rows, why):
+    with pytest.raises(ConfigError, match=why):
+        Rubric.from_rows(rows)
+
+
+def test_a_file_may_have_open_problems(tmp_path):
+    rows = [
+        {"id": "a", "problem": "Explain.", "rubric": [{"text": "It is short."}]},
+        {"id": "b", "problem": "1 + 1?", "answer": "2", "rubric": [{"text": "It is short."}]},
+    ]
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    problems = mars_env.load_problems(path)
+    assert [(problem.kind, problem.reference) for problem in problems] == [("open", None), ("math", "2")]
+    assert Rubric.of(problems[0]).criteria[0].text == "It is short."
+    with pytest.raises(ConfigError, match="RubricGrader"):
+        mars_env.make("aime-solve", problems=path)
+
+
+def test_a_rubric_is_part_of_what_identifies_problems():
+    def one(text):
+        return mars_env.load_problems("aime", n=1).__class__(
+            "mine", [Problem("p", "?", None, "open", {"rubric": [{"text": text}]})]
+        )
+
+    assert one("a").content_hash() != one("b").content_hash()
+
+
+PROBLEM = Problem("p", "2 + 2?", "4")
+
+
+def test_no_observation_contains_a_rubric():
+    class Leaky(Solve):
+        def observe(self, state, agent):
+            return {"problem": str(state.problem.metadata)}
+
+    check_rules(Solve(), PROBLEM)
+    with pytest.raises(AssertionError, match="the reference or the rubric"):
+        check_rules(Leaky(), PROBLEM)
