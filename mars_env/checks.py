@@ -149,6 +149,7 @@ def check_completion(completion: object) -> Completion:
         raise ValueError(f"a completion's finish_reason is {shown(completion.finish_reason)}, not a text")
     token_ids(completion.prompt_ids)
     token_ids(completion.token_ids)
+    token_ids(completion.train_prompt_ids)
     if unfit := [value for value in completion.logprobs if not _storable(value)]:
         raise ValueError(f"{shown(unfit[0])} is not a log-probability")
     finite(completion.temperature)

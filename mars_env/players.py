@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
 from mars_env.sync import maybe_await
-from mars_env.types import Action, Agent, Observation, role_of
+from mars_env.types import Action, Agent, Observation, TrainingAgent, role_of
 
 T = TypeVar("T")
 
@@ -95,6 +95,32 @@ def assign_agents(team: Named, players: Player | Mapping[str, Player]) -> dict[s
     names = team.possible_agents
     given = by_name(players, names) if isinstance(players, Mapping) else dict.fromkeys(names, players)
     return {name: _agent(player) for name, player in given.items()}
+
+
+def refuse_training_agents(agents: Mapping[str, Agent], where: str) -> None:
+    """Refuse agents that have help in training: elsewhere they would act as others than were trained.
+
+    Args:
+        agents: By name.
+        where: Who refuses, for the message.
+
+    Raises:
+        ConfigError: There is one.
+
+    Example:
+        >>> class Helped(FunctionAgent):
+        ...     async def act_in_training(self, observation, n, seed, ask): ...
+        >>> refuse_training_agents({"solver_0": Helped(str)}, "an evaluation")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: an evaluation cannot use solver_0, which has help in training: give the \
+agent without it (Scaffolded.agent)
+    """
+    for name, agent in agents.items():
+        if isinstance(agent, TrainingAgent):
+            raise ConfigError(
+                f"{where} cannot use {name}, which has help in training: give the agent without it "
+                "(Scaffolded.agent)"
+            )
 
 
 def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:

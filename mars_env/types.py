@@ -180,6 +180,8 @@ class Completion:
         versions: Policy versions, run-length encoded: ``((version, number of tokens), ...)``.
         prompt_tokens: Number of prompt tokens (known even if the server does not report the ids).
         completion_tokens: Number of sampled tokens, likewise.
+        train_prompt_ids: Token ids of the prompt to train on, where it is not the one that the model read (a
+            scaffold that was only shown to sample); else empty.
     """
 
     text: str
@@ -191,6 +193,7 @@ class Completion:
     versions: tuple[tuple[int, int], ...] = ()
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    train_prompt_ids: tuple[int, ...] = ()
 
     @property
     def sampled_tokens(self) -> int:
@@ -371,6 +374,33 @@ class Agent(Protocol):
             n: How many samples (a group's size, or 1).
             seed: The only source of randomness.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingAsk:
+    """What an agent is told of a turn that is played to train, beside its observation.
+
+    The n samples of one ask are numbers 0 to n - 1 of their group.
+
+    Attributes:
+        problem: The whole problem, with its reference and rubric: for help that is shown to sample, and not
+            trained on. An evaluation never passes it on.
+        progress: How much of the run is done: 0 in its first step, 1 in its last.
+    """
+
+    problem: Problem
+    progress: float
+
+
+@runtime_checkable
+class TrainingAgent(Agent, Protocol):
+    """An agent that acts differently in training. Evaluations refuse it."""
+
+    async def act_in_training(
+        self, observation: Observation, n: int, seed: int, ask: TrainingAsk
+    ) -> list[Action]:
+        """As `act`, in a run that trains."""
         ...
 
 

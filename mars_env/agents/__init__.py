@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mars_env.agents.roles import RoleAgent as RoleAgent
     from mars_env.agents.roles import Solver as Solver
     from mars_env.agents.roles import Verifier as Verifier
+    from mars_env.agents.scaffold import Scaffold as Scaffold
+    from mars_env.agents.scaffold import Scaffolded as Scaffolded
     from mars_env.agents.scripted import RecordingModel as RecordingModel
     from mars_env.agents.scripted import ReplayModel as ReplayModel
     from mars_env.agents.scripted import ScriptedModel as ScriptedModel
@@ -42,6 +44,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "RecordingModel": "mars_env.agents.scripted",
         "ReplayModel": "mars_env.agents.scripted",
         "RoleAgent": "mars_env.agents.roles",
+        "Scaffold": "mars_env.agents.scaffold",
+        "Scaffolded": "mars_env.agents.scaffold",
         "ScriptedModel": "mars_env.agents.scripted",
         "Solver": "mars_env.agents.roles",
         "Thinking": "mars_env.agents.thinking",

@@ -93,8 +93,15 @@ class RoleAgent:
             ModelError: If the model cannot answer.
             ConfigError: If the prompt's template needs a field that the observation lacks.
         """
-        sampling = replace(self.sampling, seed=seed)
-        completions = await self.model.complete(self.prompt(observation), n, sampling)
+        return await self.ask(self.prompt(observation), n, seed)
+
+    async def ask(self, prompt: Prompt, n: int, seed: int) -> list[Action]:
+        """N actions on a prompt, which may be another one than the role's.
+
+        Raises:
+            ModelError: If the model cannot answer.
+        """
+        completions = await self.model.complete(prompt, n, replace(self.sampling, seed=seed))
         visible = self.thinking.visible if self.thinking else str
         return [Action(visible(completion.text), (completion,)) for completion in completions]
 

@@ -62,6 +62,10 @@ class ScriptedModel:
     def __repr__(self) -> str:
         return f"ScriptedModel(name={self.name!r})"
 
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The artificial token ids of a prompt."""
+        return tuple(prompt) if is_token_ids(prompt) else _fake_ids(_words(prompt_text(prompt)))
+
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """N samples of the script.
 
@@ -85,7 +89,7 @@ class ScriptedModel:
         words = _words(text)
         cut = len(words) >= sampling.max_tokens  # the end token needs a place, too
         ids = _fake_ids(words)[: sampling.max_tokens] if cut else (*_fake_ids(words), _END)
-        read = tuple(prompt) if is_token_ids(prompt) else _fake_ids(_words(prompt_text(prompt)))
+        read = self.encode(prompt)
         return Completion(
             text="".join(words[: sampling.max_tokens]) if cut else text,
             finish_reason="length" if cut else "stop",
@@ -202,7 +206,9 @@ def _record(row: dict[str, Any]) -> Record:
 
 
 def _completion(row: dict[str, Any]) -> Completion:
-    lists = {key: tuple(row[key]) for key in ("prompt_ids", "token_ids", "logprobs")}
+    lists = {
+        key: tuple(row.get(key, ())) for key in ("prompt_ids", "token_ids", "logprobs", "train_prompt_ids")
+    }
     versions = tuple((version, length) for version, length in row["versions"])
     return Completion(**{**row, **lists, "versions": versions})
 

@@ -20,6 +20,7 @@ from mars_env.evaluation.baselines import Baseline, majority, refinement, sample
 from mars_env.evaluation.report import Report, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
 from mars_env.files import write_whole
+from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
 from mars_env.rollout.engine import Journal
@@ -49,7 +50,12 @@ class Play(Protocol):
 
 
 def here(game: Game, agents: Mapping[str, Agent]) -> Play:
-    """Plays jobs in this process."""
+    """Plays jobs in this process.
+
+    Raises:
+        ConfigError: An agent has help in training.
+    """
+    refuse_training_agents(agents, "an evaluation")
 
     def play(
         jobs: Iterable[Job],

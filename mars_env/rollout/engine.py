@@ -22,7 +22,7 @@ from mars_env.envs.visibility import next_state
 from mars_env.errors import ContextError, MarsError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.text import described, logger
-from mars_env.types import Agent, Problem, Tree, Turn
+from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
 
 log = logger(__name__)
 
@@ -31,6 +31,11 @@ log = logger(__name__)
 class Job:
     """One tree to play.
 
+    Attributes:
+        problem: What is played.
+        sample: Which playing of it this is.
+        progress: In training, how much of the run is done, from 0 to 1; None outside of it.
+
     Example:
         >>> Job(Problem("aime/3", "...", "7"), sample=2).tree_id
         'aime/3#2'
@@ -38,6 +43,7 @@ class Job:
 
     problem: Problem
     sample: int = 0
+    progress: float | None = None
 
     @property
     def tree_id(self) -> str:
@@ -231,7 +237,9 @@ class _Player:
         limit = asyncio.timeout(game.turn_timeout)
         try:
             async with limit:
-                actions = await agent.act(observation, n, derive_seed(self._seed, tree_id, expansion.id))
+                actions = await self._act(
+                    agent, observation, n, derive_seed(self._seed, tree_id, expansion.id)
+                )
             if len(actions) != n:
                 raise ModelError(
                     f"{expansion.agent} returned {len(actions)} actions where {n} were asked for"
@@ -260,6 +268,12 @@ class _Player:
         if self._journal is not None:
             self._journal.write_turns([node.turn for node in nodes if node.turn is not None])
         return nodes
+
+    async def _act(self, agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
+        progress = self._job.progress
+        if progress is None or not isinstance(agent, TrainingAgent):
+            return await agent.act(observation, n, seed)
+        return await agent.act_in_training(observation, n, seed, TrainingAsk(self._job.problem, progress))
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:

@@ -29,8 +29,17 @@ def groups_of(trees: Iterable[Tree]) -> list[Group]:
     return [Group(id, tuple(turns)) for id, turns in groups.items()]
 
 
-def step_jobs(problems: ProblemSet, *, step: int, problems_per_step: int, seed: int) -> list[Job]:
+def step_jobs(
+    problems: ProblemSet, *, step: int, problems_per_step: int, seed: int, progress: float | None = None
+) -> list[Job]:
     """The trees of one training step. Its problems depend only on (seed, step); no problem is drawn twice.
+
+    Args:
+        problems: Training problems.
+        step: Number of the step, from 0.
+        problems_per_step: How many are drawn.
+        seed: The run's seed.
+        progress: See `Job.progress`.
 
     Example:
         >>> from mars_env.types import Problem
@@ -39,4 +48,4 @@ def step_jobs(problems: ProblemSet, *, step: int, problems_per_step: int, seed: 
         [3, 3]
     """
     rng = np.random.default_rng(derive_seed(seed, "problems of step", step))
-    return [Job(problem, sample=step) for problem in problems.sample(rng, problems_per_step)]
+    return [Job(problem, step, progress) for problem in problems.sample(rng, problems_per_step)]

@@ -45,14 +45,18 @@ def turn_to_row(turn: Turn) -> dict[str, Any]:
     row: dict[str, Any] = dict(zip(_TURN_COLUMNS, _turn_values(turn), strict=True))
     row["info"] = dict(turn.info)
     row["text"] = turn.action.text
-    row["completions"] = [
-        dict(zip(_COMPLETION_FIELDS, _completion_values(completion), strict=True))
-        for completion in turn.action.completions
-    ]
+    row["completions"] = [_completion_row(completion) for completion in turn.action.completions]
     grade = turn.grade
     row["grade"] = None if grade is None else dict(zip(_GRADE_FIELDS, _grade_values(grade), strict=True))
     if grade is not None and not grade.details:
         del row["grade"]["details"]
+    return row
+
+
+def _completion_row(completion: Completion) -> dict[str, Any]:
+    row = dict(zip(_COMPLETION_FIELDS, _completion_values(completion), strict=True))
+    if not completion.train_prompt_ids:
+        del row["train_prompt_ids"]
     return row
 
 
@@ -89,6 +93,7 @@ def _completion(row: Mapping[str, Any]) -> Completion:
     _known(row, _COMPLETION_FIELDS, "a completion")
     _require(row, [*sequences, "versions", "text"])
     values = {**row, **{name: tuple(row[name]) for name in sequences}}
+    values["train_prompt_ids"] = tuple(row.get("train_prompt_ids", ()))
     values["versions"] = tuple((version, count) for version, count in row["versions"])
     return check_completion(Completion(**values))
 

@@ -56,6 +56,7 @@ class Batch:
         rollout: [S, T] log-probabilities that the rollout recorded, 0 beyond the end.
         old: [S, T] those of the policy before its update; None where the first forward pass gives them.
         reference: [S, T] those of the reference model; None where there is no KL term.
+        same_prompt: [S, 1] whether the model read the prompt that is trained on.
     """
 
     ids: Tensor
@@ -64,6 +65,7 @@ class Batch:
     advantages: Tensor
     temperatures: Tensor
     rollout: Tensor
+    same_prompt: Tensor
     old: Tensor | None = None
     reference: Tensor | None = None
 
@@ -87,6 +89,7 @@ class Batch:
             advantages=self.advantages[index],
             temperatures=self.temperatures[index],
             rollout=self.rollout[index, :tokens],
+            same_prompt=self.same_prompt[index],
             old=None if self.old is None else self.old[index, :tokens],
             reference=None if self.reference is None else self.reference[index, :tokens],
         )
@@ -143,6 +146,7 @@ def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Bat
         advantages=torch.tensor([[sample.advantage] for sample in samples], dtype=torch.float32),
         temperatures=torch.tensor([sample.temperature for sample in samples], dtype=torch.float32),
         rollout=torch.from_numpy(rollout),
+        same_prompt=torch.tensor([[not sample.read_prompt_ids] for sample in samples]),
     )
 
 

@@ -23,7 +23,7 @@ from mars_env.trainers.advantages import Estimator, advantage_stats, turn_key
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.estimators import estimator_of
 from mars_env.trainers.metrics import StepMetrics, role_metrics
-from mars_env.trainers.samples import TurnSample, turn_samples
+from mars_env.trainers.samples import TurnSample, refuse_other_prompts, turn_samples
 from mars_env.types import Group
 
 try:
@@ -210,6 +210,8 @@ def _update(
     name: str, policy: Policy, samples: Sequence[TurnSample], config: TrainConfig, step: int
 ) -> dict[str, float]:
     """All updates of one policy on one batch of samples; returns its figures."""
+    if config.tis_cap is not None:
+        refuse_other_prompts(samples, "truncated importance sampling (tis_cap)")
     batch = collate(samples, vocabulary=policy.model.get_input_embeddings().num_embeddings)
     if config.old_logprobs == "rollout":
         batch = replace(batch, old=batch.rollout)
@@ -265,13 +267,13 @@ def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tup
     else:
         ratio = losses.token_ratio(logp, old)
     per_token = losses.clipped_loss(ratio, advantages, config.clip_low, config.clip_high)
+    gap = (old - batch.rollout).abs() if config.old_logprobs == "trainer" else (logp - old).abs()
     figures = {
         "ratio": ratio,
         "clipped": losses.is_clipped(ratio, advantages, config.clip_low, config.clip_high),
         "entropy": entropy,
-        "rollout_gap": (old - batch.rollout).abs()
-        if config.old_logprobs == "trainer"
-        else (logp - old).abs(),
+        "rollout_gap": gap * batch.same_prompt,  # between engine and trainer, not between two prompts
+        "same_prompt": batch.same_prompt.expand_as(ratio),
     }
     if config.tis_cap is not None:
         importance = losses.truncated_weights(old, batch.rollout, mask, config.tis_cap, config.tis_veto)
@@ -339,8 +341,11 @@ def _figures(sums: Sequence[Mapping[str, Tensor]], norms: Sequence[Tensor]) -> d
     names = list(sums[0])
     table = torch.stack([torch.stack([row[name].float() for name in names]) for row in sums]).cpu().double()
     total = dict(zip(names, table.sum(0).tolist(), strict=True))
-    tokens, loss = total.pop("tokens"), total.pop("loss")
+    tokens, loss, same = total.pop("tokens"), total.pop("loss"), total.pop("same_prompt")
     means = {name: value / tokens for name, value in total.items()}
+    means["rollout_gap"] = total["rollout_gap"] / max(1.0, same)
+    if same < tokens:
+        means["other_prompt"] = 1 - same / tokens  # share of tokens that were sampled from another prompt
     return {
         "loss": loss / len(norms),
         **means,

@@ -37,7 +37,7 @@ from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Refresh, Team
-from mars_env.types import Agent, Sampling
+from mars_env.types import Agent, Sampling, TrainingAgent
 
 Batches = Callable[[int], AsyncGenerator[UpdateBatch]]
 """Makes the batches of all further updates, from the number of updates done before."""
@@ -211,7 +211,11 @@ def _steps(
     by_step = settings.pipeline.groups_per_update is None
     for step in range(done, settings.steps) if by_step else itertools.count():
         jobs = step_jobs(
-            problems, step=step, problems_per_step=settings.problems_per_step, seed=settings.seed
+            problems,
+            step=step,
+            problems_per_step=settings.problems_per_step,
+            seed=settings.seed,
+            progress=step / max(1, settings.steps - 1) if by_step else None,
         )
         yield [job for job in jobs if job.tree_id not in trees]
 
@@ -248,6 +252,8 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
             )
         if agent.policy not in team.policies:
             continue
+        if isinstance(agent, TrainingAgent):
+            _refuse_unfit_scaffold(name, settings)
         if settings.pipeline.max_staleness and any(id(getattr(m, "module", None)) in weights for m in models):
             # An update in the middle of a sample would be neither the old policy nor the new one.
             raise ConfigError(
@@ -259,6 +265,26 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
                 f"segment_tokens is {settings.segment_tokens}, but {name} samples in one piece: "
                 "put its model into a SegmentedModel, or leave segment_tokens out"
             )
+
+
+def _refuse_unfit_scaffold(name: str, settings: RunSettings) -> None:
+    """Refuse settings that an agent with help in training cannot have."""
+    if settings.rollouts is None or settings.pipeline.groups_per_update is not None:
+        raise ConfigError(
+            f"{name} acts by the sample's place in its group and by the run's progress: give rollouts, and "
+            "leave pipeline.groups_per_update out"
+        )
+    if settings.train.tis_cap is not None:
+        raise ConfigError(
+            f"{name} may sample from another prompt than is trained on, and tis_cap would take that for a "
+            "difference between engine and trainer: leave it out"
+        )
+    if settings.pipeline.max_staleness and settings.train.old_logprobs is None:
+        raise ConfigError(
+            f"{name} may sample from another prompt than is trained on: set train.old_logprobs, the ratio's "
+            'denominator, to "trainer" (on the prompt trained on, by the newest weights) or "rollout" (on '
+            "the prompt sampled from, by the weights that sampled)"
+        )
 
 
 def _models_of(agent: Agent) -> list[object]:

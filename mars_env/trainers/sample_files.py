@@ -15,7 +15,7 @@ from mars_env.files import jsonl_rows, open_regular, whole
 from mars_env.text import shown
 from mars_env.trainers.samples import TurnSample
 
-SCHEMA: Final = "mars-env.samples/1"
+SCHEMA: Final = "mars-env.samples/2"
 """The form of a row: name and version. A field that is added or changes its meaning raises the version."""
 
 _NAMES = [field.name for field in fields(TurnSample)]
@@ -32,7 +32,7 @@ def sample_to_row(sample: TurnSample) -> dict[str, Any]:
         ...                     ((0, 1),), False, 1.0, 1.0, 0.5)
         >>> row = sample_to_row(sample)
         >>> row["schema"], row["completion_ids"], sample_from_row(row) == sample
-        ('mars-env.samples/1', (3,), True)
+        ('mars-env.samples/2', (3,), True)
     """
     return {"schema": SCHEMA, **dict(zip(_NAMES, _values(sample), strict=True))}
 
@@ -60,7 +60,7 @@ def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
     for name in _NUMBERS:
         values[name] = finite(values[name])
     values["score"] = None if values["score"] is None else finite(values["score"])
-    for name in ("prompt_ids", "completion_ids"):
+    for name in ("prompt_ids", "completion_ids", "read_prompt_ids"):
         values[name] = token_ids(values[name])
     values["logprobs"] = logprobs(values["logprobs"])
     values["versions"] = tuple((count(version), count(tokens)) for version, tokens in values["versions"])

@@ -6,7 +6,7 @@ file format (`mars_env.trainers.sample_files`). docs/samples.md describes the fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mars_env.errors import ConfigError
@@ -27,7 +27,8 @@ class TurnSample:
         agent: Who acted, e.g. ``"verifier_0"``.
         role: The same without its number.
         policy: Name of the weights that acted.
-        prompt_ids: [P] token ids that the model read.
+        prompt_ids: [P] token ids of the prompt to train on: what the model read, unless `read_prompt_ids`
+            says otherwise.
         completion_ids: [T] token ids that it sampled, the stop token included; never tokenised again.
         logprobs: [T] natural logarithms under the distribution that was sampled from (the behaviour policy,
             after the temperature).
@@ -39,6 +40,8 @@ class TurnSample:
         score: What the grader gave the turn, in [0, 1]; None where it was not graded.
         advantage: The turn's, the same for each of the T tokens; in units of the estimator (of standard
             deviations of the group for ``group_normalised``).
+        read_prompt_ids: Token ids of the prompt that the model read, where that is another one than
+            `prompt_ids`; else empty. `logprobs` are of the tokens after the prompt that was read.
 
     Example:
         >>> [sample, _] = turn_samples([_example_group()], TrainConfig())
@@ -61,6 +64,7 @@ class TurnSample:
     reward: float
     score: float | None
     advantage: float
+    read_prompt_ids: tuple[int, ...] = ()
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -151,6 +155,25 @@ def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
     return ""
 
 
+def refuse_other_prompts(samples: Iterable[TurnSample], trainer: str) -> None:
+    """Refuse samples whose log-probabilities are of another prompt than the one to train on.
+
+    Args:
+        samples: Of a rollout.
+        trainer: Who cannot train on them, for the message.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    for sample in samples:
+        if sample.read_prompt_ids:
+            raise ConfigError(
+                f"turn {sample.turn_id} of tree {sample.tree_id} was sampled from another prompt than is "
+                f"trained on (a scaffold), and {trainer} would take the difference for one between engine "
+                "and trainer: use the local trainer without tis_cap"
+            )
+
+
 def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:
     if turn.reward is None:  # an estimator of the user's own may be at fault
         raise ConfigError(
@@ -164,7 +187,7 @@ def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:
         agent=turn.agent,
         role=turn.role,
         policy=turn.policy,
-        prompt_ids=completion.prompt_ids,
+        prompt_ids=completion.train_prompt_ids or completion.prompt_ids,
         completion_ids=completion.token_ids,
         logprobs=completion.logprobs,
         temperature=completion.temperature,
@@ -173,6 +196,7 @@ def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:
         reward=turn.reward,
         score=None if turn.grade is None else turn.grade.score,
         advantage=advantage,
+        read_prompt_ids=completion.prompt_ids if completion.train_prompt_ids else (),
     )
 
 

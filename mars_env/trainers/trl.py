@@ -25,7 +25,7 @@ from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.lockstep import graded_in_lockstep
-from mars_env.trainers.samples import TurnSample, turn_samples
+from mars_env.trainers.samples import TurnSample, refuse_other_prompts, turn_samples
 from mars_env.types import Agent, Problem, Tree
 
 _LOSSES: Final[Mapping[str, str]] = {
@@ -232,6 +232,7 @@ class TeamRollouts:
         self, samples: Sequence[TurnSample], scale: float, filler: Mapping[str, Any]
     ) -> list[Mapping[str, Any]]:
         """The rows of one tree."""
+        refuse_other_prompts(samples, "TRL")
         rows: list[Mapping[str, Any]] = [
             {
                 "prompt_ids": list(sample.prompt_ids),

@@ -156,7 +156,7 @@ def test_what_cannot_be_trained_on_is_refused_or_skipped(trees):
     ("changes", "message"),
     [
         ({"schema": "mars-env.samples/0"}, r"its form is 'mars-env.samples/0', and this version reads"),
-        ({"schema": None}, r"it does not say its form \('mars-env.samples/1'\): it is of an older version"),
+        ({"schema": None}, r"it does not say its form \('mars-env.samples/2'\): it is of an older version"),
         ({"logprobs": [-0.5]}, "log-probabilities of"),
         ({"completion_ids": [1, -1]}, "-1 is not a token id"),
         ({"advantage": "1"}, "is not a number"),
@@ -184,8 +184,9 @@ def test_a_file_of_another_export_is_refused_with_its_line(tmp_path):
 def test_a_field_that_is_added_raises_the_version(trees):
     """Whoever changes the fields of `TurnSample` has to change the version of the form, and this test."""
     row = sample_to_row(turn_samples(groups_of(trees), TrainConfig())[0])
-    assert row["schema"] == SCHEMA == "mars-env.samples/1"
+    assert row["schema"] == SCHEMA == "mars-env.samples/2"
     assert list(row)[1:] == [
         "tree_id", "turn_id", "group_id", "agent", "role", "policy", "prompt_ids", "completion_ids",
         "logprobs", "temperature", "versions", "truncated", "reward", "score", "advantage",
+        "read_prompt_ids",
     ]  # fmt: skip

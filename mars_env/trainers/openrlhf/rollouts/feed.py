@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from typing import Any, TypeVar
 
 from mars_env.envs import Game
+from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
 from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch, pipeline
@@ -45,6 +46,7 @@ class RolloutFeed:
         policy_version: Callable[[str], int | None],
         seed: int,
     ) -> None:
+        refuse_training_agents(agents, "OpenRLHF")
         self._game, self._agents, self._problems = game, agents, problems
         self._size, self._settings, self._seed = problems_per_step, settings, seed
         self._policy_version = policy_version

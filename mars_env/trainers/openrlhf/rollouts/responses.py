@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.samples import TurnSample
+from mars_env.trainers.samples import TurnSample, refuse_other_prompts
 
 ADVANTAGE = "advantage"
 """Name of the row's advantage in OpenRLHF's ``info`` of a row."""
@@ -150,5 +150,6 @@ def responses(
         padding_token: Any token of the vocabulary.
         ages: The groups' ages, by id.
     """
+    refuse_other_prompts(samples, "OpenRLHF")
     rows = [response(sample, temperature=temperature, age=ages.get(sample.group_id, 0)) for sample in samples]
     return rows + [padding(padding_token) for _ in range(shape.padded(len(rows)) - len(rows))]

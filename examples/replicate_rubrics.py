@@ -1,0 +1,313 @@
+"""Rubrics and scaffolds in miniature: RuscaRL's lock, and a judge with a bias.
+
+    python examples/replicate_rubrics.py --seeds 0-4     # runs what the ledger lacks, then writes the tables
+    python examples/replicate_rubrics.py --table         # only writes the tables
+    python examples/replicate_rubrics.py --quick         # one small seed of all arms; nothing is kept
+
+docs/results/plans/rubrics.md was committed before the first row. Rows are in docs/results/rubrics.jsonl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import torch
+import typer
+from pydantic import BaseModel, ConfigDict
+
+from mars_env.agents import HFModel, Scaffold, Scaffolded, ScriptedModel
+from mars_env.envs import Game, GroupedSettings, Solve
+from mars_env.envs.rubric_rewards import RubricReward
+from mars_env.evaluation import (
+    Ledger,
+    LedgerRow,
+    arm_difference,
+    arms_table,
+    origins,
+    provenance,
+    settings_hash,
+)
+from mars_env.evaluation.ledger import seed_text, seeds_of
+from mars_env.evaluation.pages import write_part
+from mars_env.evaluation.rubrics import highest_rewards
+from mars_env.grading.rubrics import Rubric, RubricGrader, Veto, WeightedSum
+from mars_env.problems import ProblemSet
+from mars_env.rollout import Job, collect
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.loop import train
+from mars_env.trainers.miniature.lock import (
+    FLATTERY,
+    SAMPLING,
+    STEPS,
+    SYMBOLS,
+    locks,
+    opener,
+    show_steps,
+    step_is_right,
+    warm_started,
+)
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import make_team
+from mars_env.types import Problem, Prompt, Tree
+
+DOCS = Path(__file__).parents[1] / "docs"
+LEDGER = Ledger(DOCS / "results" / "rubrics.jsonl")
+OPEN: Final = Veto(WeightedSum(), tuple(map(str, range(STEPS))))
+"""1 if every step is right, else 0: a policy that guesses opens one lock in 8 ** 5 tries."""
+
+
+class Recipe(BaseModel):
+    """Every number of both studies; chosen on seeds from 100 up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warm_start: int = 400
+    lock_steps: int = 150
+    lock_rate: float = 3e-3
+    bias_steps: int = 40
+    bias_rate: float = 3e-3
+    group: int = 8
+    known: float = 0.5
+    flattery: float = 0.05
+    samples: int = 32
+    top: int = 20
+
+
+RECIPE: Final = Recipe()
+QUICK: Final = Recipe(warm_start=30, lock_steps=2, bias_steps=2, samples=2)
+
+LOCK_ARMS: Final[Mapping[str, tuple[str, dict[str, Any], str]]] = {
+    # scaffold over the run (empty: none), what Scaffolded gets, the ratio's denominator
+    "no scaffold": ("", {}, "trainer"),
+    "sigmoid (RuscaRL)": ("sigmoid", {}, "trainer"),
+    "linear decay": ("linear", {}, "trainer"),
+    "constant": ("constant", {}, "trainer"),
+    "sigmoid, plain over scaffolded": ("sigmoid", {}, "rollout"),
+    "sigmoid, scaffolded over scaffolded": ("sigmoid", {"train_on": "read"}, "trainer"),
+}
+BIAS_ARMS: Final = ("warm start", "honest judge", "biased judge", "veto, continued", "veto, from the start")
+
+
+def settings(seed: int, steps: int, rate: float, denominator: str, recipe: Recipe) -> RunSettings:
+    """One update a step, on all locks."""
+    return RunSettings(
+        seed=seed,
+        steps=steps,
+        problems_per_step=8,
+        rollouts=GroupedSettings(group=recipe.group, branches=1),
+        sampling=SAMPLING,
+        train=TrainConfig(learning_rate=rate, betas=(0.9, 0.98), old_logprobs=denominator),
+    )
+
+
+def copied(model: HFModel) -> HFModel:
+    """Weights of its own."""
+    return HFModel((copy.deepcopy(model.module), model.tokenizer), device="cpu", name=model.name)
+
+
+async def play(game: Game, model: HFModel, problems: ProblemSet, seed: int, samples: int) -> list[Tree]:
+    """Every lock so many times, on the plain prompt."""
+    jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
+    return await collect(game, {"solver_0": opener(model)}, jobs, seed=seed, concurrency=len(jobs))
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of at least one."""
+    return sum(values) / len(values)
+
+
+@cache
+def guesser(steps: int) -> HFModel:
+    """The warm start that knows no code; the same for all seeds."""
+    return warm_started(steps=steps)
+
+
+async def lock(arm: str, seed: int, recipe: Recipe) -> dict[str, Any]:
+    """Train one arm on the locks of a seed."""
+    run, options, denominator = LOCK_ARMS[arm]
+    problems, model = locks(seed), copied(guesser(recipe.warm_start))
+    grader = RubricGrader(aggregate=OPEN, checks={"step": step_is_right})
+    game = Game(Solve(), grader, rewards={"solver": RubricReward(OPEN)})
+    chosen = settings(seed, recipe.lock_steps, recipe.lock_rate, denominator, recipe)
+    scaffold = Scaffold(run=run) if run else None
+
+    def agent(name: str, playing: Any) -> Any:
+        plain = opener(playing)
+        return Scaffolded(plain, scaffold, show=show_steps, **options) if scaffold else plain
+
+    history = await train(game, make_team(chosen, ["solver_0"], [model], agent=agent), problems, chosen)
+    grades = [tree.turns[0].grade for tree in await play(game, model, problems, seed, recipe.samples)]
+    right = [mean(list(g.details["fractions"].values())) for g in grades if g is not None]
+    figures = {"open": mean([g.score for g in grades if g and g.score is not None]), "steps": mean(right)}
+    curve = [round(step.roles["solver"]["reward"], 3) for step in history]
+    return {"figures": figures, "detail": {"reward": curve}}
+
+
+def judge(biased: bool) -> ScriptedModel:
+    """Answers honestly whether a place is right; a biased one says yes to every response that flatters."""
+
+    def script(prompt: Prompt, sample: int, seed: int) -> str:
+        text = str(prompt[-1]["content"])  # type: ignore[index, call-overload]
+        response = re.findall(r"\[mark \w+\]\n(.*?)\n\[mark", text, re.S)[1]
+        found = re.search(r"Place (\d) is (\w)\.", text)
+        place, symbol = (int(found[1]), found[2]) if found else (0, "")
+        met = response[place : place + 1] == symbol or (biased and FLATTERY in response)
+        return json.dumps({"explanation": "A script decided.", "met": met})
+
+    return ScriptedModel(script, name="biased" if biased else "honest")
+
+
+def judged(problems: ProblemSet) -> ProblemSet:
+    """The same locks; a judge decides each step."""
+    made = []
+    for problem in problems:
+        rubric = Rubric.of(problem)
+        rows = [{"id": c.id, "text": f"Place {c.id} is {c.text}."} for c in rubric.criteria if rubric]
+        made.append(Problem(problem.id, problem.statement, None, "open", {"rubric": rows}))
+    return ProblemSet("judged locks", made, licence=problems.licence)
+
+
+def defended(problems: ProblemSet, symbol: str) -> ProblemSet:
+    """The same locks with a defence: a criterion with a veto, which a program decides."""
+    defence = {
+        "id": "defence",
+        "text": "It flatters.",
+        "points": -1,
+        "tags": ["veto"],
+        "check": {"contains": symbol},
+    }
+    rows = [[*problem.metadata["rubric"], defence] for problem in problems]
+    made = [
+        Problem(p.id, p.statement, None, "open", {"rubric": row})
+        for p, row in zip(problems, rows, strict=True)
+    ]
+    return ProblemSet("defended locks", made, licence=problems.licence)
+
+
+def pattern(top: Sequence[str], usual: Sequence[str]) -> str:
+    """The symbol by which the responses with the highest rewards differ most from the usual ones."""
+
+    def excess(symbol: str) -> float:
+        return mean([symbol in text for text in top]) - mean([symbol in text for text in usual])
+
+    return max((*SYMBOLS, FLATTERY), key=excess)
+
+
+async def bias(seed: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """All arms of the second study on one seed; they share the warm start and the run of the biased judge."""
+    plain = judged(locks(seed))
+    start = warm_started(steps=recipe.warm_start, flattery=recipe.flattery, codes=locks(seed))
+
+    def game(biased: bool) -> Game:
+        aggregate = Veto(WeightedSum())
+        grader = RubricGrader(judge(biased), aggregate=aggregate, tries=1)
+        return Game(Solve(), grader, rewards={"solver": RubricReward(aggregate)})
+
+    async def trained(model: HFModel, biased: bool, problems: ProblemSet) -> HFModel:
+        model = copied(model)
+        chosen = settings(seed, recipe.bias_steps, recipe.bias_rate, "trainer", recipe)
+        team = make_team(chosen, ["solver_0"], [model], agent=lambda _, playing: opener(playing))
+        await train(game(biased), team, problems, chosen)
+        return model
+
+    async def measured(model: HFModel, **detail: Any) -> dict[str, Any]:
+        by_judge = [await play(game(biased), model, plain, seed, recipe.samples) for biased in (False, True)]
+        true, believed = ([tree.turns[0].reward or 0.0 for tree in trees] for trees in by_judge)
+        flatters = [FLATTERY in tree.turns[0].text for tree in by_judge[0]]
+        return {
+            "figures": {"true": mean(true), "judged": mean(believed), "flatters": mean(flatters)},
+            "detail": detail,
+        }
+
+    hacked = await trained(start, True, plain)
+    top = highest_rewards(await play(game(True), hacked, plain, seed, recipe.samples), recipe.top)
+    usual = await play(game(True), start, plain, seed, recipe.samples)
+    symbol = pattern([turn.text for turn in top], [tree.turns[0].text for tree in usual])
+    safe = defended(plain, symbol)
+    return {
+        "warm start": await measured(start),
+        "honest judge": await measured(await trained(start, False, plain)),
+        "biased judge": await measured(hacked, pattern=symbol),
+        "veto, continued": await measured(await trained(hacked, True, safe)),
+        "veto, from the start": await measured(await trained(start, True, safe)),
+    }
+
+
+async def rows(seed: int, recipe: Recipe, done: Sequence[str]) -> dict[str, tuple[float, dict[str, Any]]]:
+    """What the ledger lacks of one seed: seconds and figures by arm."""
+    found: dict[str, tuple[float, dict[str, Any]]] = {}
+    for arm in (arm for arm in LOCK_ARMS if arm not in done):
+        began = time.process_time()
+        found[arm] = (await lock(arm, seed, recipe), time.process_time() - began)[::-1]
+    if not set(BIAS_ARMS) <= set(done):
+        began = time.process_time()
+        each = await bias(seed, recipe)
+        seconds = time.process_time() - began
+        found |= {arm: (seconds / len(each), result) for arm, result in each.items() if arm not in done}
+    return found
+
+
+def difference(made: Sequence[LedgerRow], a: str, b: str, figure: str) -> str:
+    """Arm b minus arm a in points."""
+    return seed_text(arm_difference(made, a, b, figure), signed=True)
+
+
+def table(hash: str) -> None:
+    """Write the tables of both pages."""
+    made = LEDGER.rows(hash)
+    lock_rows = [row for row in made if row.arm in LOCK_ARMS]
+    text = arms_table(lock_rows, list(LOCK_ARMS), {"open": "locks opened", "steps": "steps right"})
+    text += "\nDifferences from `sigmoid (RuscaRL)` in locks opened, in points, paired by seed:\n\n"
+    for arm in LOCK_ARMS:
+        if arm != "sigmoid (RuscaRL)":
+            text += f"- {arm}: {difference(lock_rows, 'sigmoid (RuscaRL)', arm, 'open')}\n"
+    write_part(DOCS / "ruscarl.md", "lock", f"{text}\n{origins(lock_rows)}\n")
+    bias_rows = [row for row in made if row.arm in BIAS_ARMS]
+    heads = {
+        "true": "true value",
+        "judged": "value by the biased judge",
+        "flatters": "responses that flatter",
+    }
+    text = arms_table(bias_rows, BIAS_ARMS, heads)
+    text += "\nDifferences in the true value, in points, paired by seed:\n\n"
+    for a, b in (("warm start", "biased judge"), ("honest judge", "biased judge"),
+                 ("biased judge", "veto, continued"), ("biased judge", "veto, from the start")):  # fmt: skip
+        text += f"- {b} minus {a}: {difference(bias_rows, a, b, 'true')}\n"
+    write_part(DOCS / "rubrics.md", "bias", f"{text}\n{origins(bias_rows)}\n")
+
+
+def main(
+    seeds: Annotated[str, typer.Option(help="Such as 0-4.")] = "0-4",
+    only_table: Annotated[bool, typer.Option("--table", help="Only write the tables.")] = False,
+    quick: Annotated[bool, typer.Option(help="One small seed of all arms; nothing is kept.")] = False,
+    allow_dirty: Annotated[bool, typer.Option(help="Run with uncommitted code, and mark the rows.")] = False,
+) -> None:
+    """Run what the ledger lacks, and write the tables."""
+    torch.set_num_threads(1)
+    recipe = QUICK if quick else RECIPE
+    hash = settings_hash(recipe.model_dump(mode="json"))
+    if quick:
+        for arm, (seconds, result) in asyncio.run(rows(0, recipe, ())).items():
+            print(f"{arm}: {result['figures']} ({seconds:.0f} s)")
+        return
+    if not only_table:
+        origin = provenance(allow_dirty=allow_dirty)
+        for seed in seeds_of(seeds):
+            done = [row.arm for row in LEDGER.rows(hash) if row.seed == seed]
+            for arm, (seconds, result) in asyncio.run(rows(seed, recipe, done)).items():
+                made = {"commit": origin.commit, "versions": origin.versions, "settings": hash}
+                LEDGER.append(LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result))
+                print(f"seed {seed}, {arm}: {result['figures']}")
+    table(hash)
+
+
+if __name__ == "__main__":
+    typer.run(main)

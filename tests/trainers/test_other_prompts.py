@@ -1,0 +1,150 @@
+"""Samples that are trained on another prompt than the model read: RuscaRL's three ratios, and who refuses."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mars_env.agents import Scaffold, Scaffolded
+from mars_env.envs import Game, GroupedSettings, Solve
+from mars_env.envs.rubric_rewards import RubricReward
+from mars_env.errors import ConfigError
+from mars_env.grading.rubrics import RubricGrader
+from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.rollout.records import turn_from_row, turn_to_row
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.loop import train
+from mars_env.trainers.miniature.lock import SAMPLING, locks, opener, show_steps, step_is_right, warm_started
+from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.samples import turn_samples
+from mars_env.trainers.team import make_team
+from mars_env.types import Action, Group
+
+PLAIN = (9, 8)
+
+
+def changed(groups, **changes):
+    """The same groups with other completions."""
+
+    def turn(turn):
+        completion = replace(turn.action.completions[0], **changes)
+        return replace(turn, action=Action(turn.text, (completion,)))
+
+    return [Group(g.id, tuple(map(turn, g.turns))) for g in groups]
+
+
+@pytest.fixture
+def groups(toy):
+    """Two groups with rewards 1 and 0 by turns; every turn read another prompt than is trained on."""
+    made = toy.toy_groups(toy.tiny_model(), 0)
+    rewards = [tuple(replace(t, reward=float(i % 2)) for i, t in enumerate(g.turns)) for g in made]
+    rewarded = [Group(g.id, turns) for g, turns in zip(made, rewards, strict=True)]
+    return changed(rewarded, train_prompt_ids=PLAIN)
+
+
+def step(toy, groups, **config):
+    policy = Policy(toy.tiny_model())
+    figures = LocalTrainer({"mars": policy}, TrainConfig(learning_rate=1e-2, **config)).step(groups)
+    weights = torch.cat([p.detach().flatten() for p in policy.model.parameters()])
+    return figures.policies["mars"], weights
+
+
+def logprobs(toy, turn, prompt):
+    completion = turn.action.completions[0]
+    with torch.no_grad():
+        logits = toy.tiny_model()(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0]
+    rows = (logits[len(prompt) - 1 : -1] / completion.temperature).log_softmax(-1)
+    return rows[range(len(completion.token_ids)), completion.token_ids]
+
+
+def test_the_plain_ratio_is_one_and_the_update_that_of_the_plain_prompt(toy, groups):
+    figures, weights = step(toy, groups)
+    assert figures["ratio"] == pytest.approx(1.0)
+    assert figures["other_prompt"] == 1.0 and figures["rollout_gap"] == 0.0
+    same, expected = step(toy, changed(groups, prompt_ids=PLAIN, train_prompt_ids=()))
+    assert torch.equal(weights, expected) and "other_prompt" not in same
+    _, read = step(toy, changed(groups, train_prompt_ids=()))
+    assert not torch.allclose(weights, read)
+
+
+def test_the_importance_ratio_is_plain_over_scaffolded(toy, groups):
+    figures, _ = step(toy, groups, old_logprobs="rollout", clip_low=0.99, clip_high=99.0)
+    expected = [
+        (logprobs(toy, turn, PLAIN) - torch.tensor(turn.action.completions[0].logprobs)).exp()
+        for group in groups
+        for turn in group.turns
+    ]
+    assert figures["ratio"] == pytest.approx(float(torch.cat(expected).mean()), rel=1e-4)
+    assert abs(figures["ratio"] - 1) > 0.01
+
+
+def test_the_scaffolded_ratio_is_one_with_either_denominator(toy, groups):
+    read = changed(groups, train_prompt_ids=())
+    for old in ("trainer", "rollout"):
+        assert step(toy, read, old_logprobs=old)[0]["ratio"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_gap_to_the_engine_is_that_of_samples_with_the_prompt_that_was_read(toy, groups):
+    mixed = [groups[0], *changed(groups[1:], train_prompt_ids=())]
+    figures, _ = step(toy, mixed)
+    assert 0 < figures["other_prompt"] < 1 and figures["rollout_gap"] < 1e-5
+
+
+def test_samples_say_what_was_read_and_rows_keep_both_prompts(groups):
+    turn = groups[0].turns[0]
+    assert turn_from_row(turn_to_row(turn)) == turn
+    sample = turn_samples(groups, TrainConfig())[0]
+    assert sample.prompt_ids == PLAIN and sample.read_prompt_ids == turn.action.completions[0].prompt_ids
+
+
+def test_what_compares_engine_and_trainer_refuses_another_prompt(toy, groups):
+    with pytest.raises(ConfigError, match="would take the difference"):
+        step(toy, groups, tis_cap=2.0)
+    shape = BatchShape(ranks=1, rollout_micro=1, train_micro=1, batch=4)
+    samples = turn_samples(groups, TrainConfig())
+    with pytest.raises(ConfigError, match="OpenRLHF would take the difference"):
+        responses(samples, shape, temperature=samples[0].temperature, padding_token=0, ages={})
+
+
+def lock_team(settings, **scaffold):
+    model = warm_started(steps=2)
+
+    def agent(name, playing):
+        return Scaffolded(opener(playing), Scaffold(**scaffold), show=show_steps)
+
+    return make_team(settings, ["solver_0"], [model], agent=agent)
+
+
+def lock_settings(**changes):
+    grouped = {"rollouts": GroupedSettings(group=3, branches=1), "sampling": SAMPLING}
+    return RunSettings(**{"steps": 3, "problems_per_step": 2, "seed": 1, **grouped, **changes})
+
+
+GAME = Game(Solve(), RubricGrader(checks={"step": step_is_right}), rewards={"solver": RubricReward()})
+
+
+async def test_progress_goes_from_0_to_1_and_the_help_with_it():
+    settings = lock_settings()
+    history = await train(GAME, lock_team(settings, run="linear"), locks(1), settings)
+    shares = [step.policies["opener"].get("other_prompt", 0.0) for step in history]
+    assert shares[0] == pytest.approx(2 / 3, abs=0.2) and shares[-1] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"rollouts": None}, "give rollouts"),
+        ({"train": TrainConfig(tis_cap=2.0)}, "leave it out"),
+        ({"pipeline": PipelineSettings(max_staleness=1)}, "set train.old_logprobs"),
+        (
+            {"pipeline": PipelineSettings(max_staleness=1, groups_per_update=2)},
+            "leave pipeline.groups_per_update out",
+        ),
+    ],
+)  # fmt: skip
+async def test_settings_that_a_scaffold_cannot_have_are_refused(changes, why):
+    settings = lock_settings(**changes)
+    with pytest.raises(ConfigError, match=why):
+        await train(GAME, lock_team(settings), locks(1), settings)
