@@ -16,6 +16,7 @@ from mars_env.grading.rubrics.aggregators import Aggregator, WeightedSum
 from mars_env.grading.rubrics.checks import CHECKS, Check
 from mars_env.grading.rubrics.judging import question, read_verdict
 from mars_env.grading.rubrics.rubric import Criterion, Rubric
+from mars_env.grading.thinking import after_thinking
 from mars_env.seeds import derive_seed
 from mars_env.text import described, logger
 from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Sampling
@@ -62,8 +63,9 @@ class RubricGrader:
         passes_at: The least value that is CORRECT.
         checks: Programs by name, in addition to `mars_env.grading.rubrics.checks.CHECKS`.
         sampling: How the judge is sampled; the seed comes with each request.
-        most_characters: A longer response gets the worst verdicts without being judged. Otherwise an overlong
-            response could make its judge fail, and escape a low reward.
+        most_characters: A longer response gets the worst verdicts without being judged, as does one whose
+            thinking is not closed. Otherwise an overlong response could make its judge fail, and escape a low
+            reward.
         seed: With the texts, the only source of randomness: equal responses are judged alike.
         evaluation_judge: Judges in evaluations in place of `judge`; training may have learned to please that.
 
@@ -127,9 +129,11 @@ class RubricGrader:
             rubric = self._rubric_of(problem)
         except ConfigError as error:
             return Grade.unknown(str(error), backend=self.name)
-        if len(text) > self.most_characters:
+        answer = after_thinking(text)
+        if answer is None or len(answer) > self.most_characters:
             worst = {c.id: float(c.points < 0) for c in rubric.criteria}
-            return self._graded(rubric, worst, {}, backend="length")
+            return self._graded(rubric, worst, {}, backend="thinking" if answer is None else "length")
+        text = answer
         votes = await asyncio.gather(*(self._votes(c, problem, text) for c in rubric.criteria))
         by_id = {c.id: each for c, each in zip(rubric.criteria, votes, strict=True)}
         fractions = {c.id: _decided(by_id[c.id]) for c in rubric.criteria}

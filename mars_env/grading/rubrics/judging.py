@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mars_env.grading.rubrics.rubric import Criterion
+from mars_env.grading.thinking import after_thinking
 from mars_env.seeds import derive_seed
 from mars_env.types import Message, Problem
 
@@ -95,9 +96,7 @@ def read_verdict(criterion: Criterion, text: str) -> float | None:
         >>> print(read_verdict(criterion, '{"met": true}\n{"met": false}'), read_verdict(criterion, "Yes."))
         None None
     """
-    answer = _object(text)
-    if answer is None:
-        answer = _object(text.rpartition("</think>")[2])
+    answer = _object(text) or _object(after_thinking(text) or "")
     if answer is None:
         return None
     if not criterion.tiers:

@@ -160,6 +160,14 @@ async def test_an_overlong_response_gets_the_worst_and_costs_no_judgement():
     assert not judge.asked
 
 
+async def test_thinking_is_not_judged():
+    judge = Judge()
+    await graded(judge, "<think>Is it 5?</think>4")
+    assert "Is it 5?" not in judge.asked[0][-1]["content"]
+    assert (await graded(judge, "<think>Is it")).details["value"] == pytest.approx(-1 / 3)
+    assert len(judge.asked) == 2
+
+
 async def test_an_aggregator_that_fails_is_unknown():
     def broken(rubric, fractions):
         return float("nan")
