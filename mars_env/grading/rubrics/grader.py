@@ -39,7 +39,7 @@ class _Vote:
     why: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RubricGrader:
     r"""Judges a response by a rubric: one question to the judge for each criterion and repeat.
 
