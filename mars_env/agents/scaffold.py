@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from mars_env.agents.requests import is_messages
 from mars_env.agents.roles import RoleAgent
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import Criterion, Rubric
@@ -254,9 +255,10 @@ def with_criteria(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:
     text = "\n".join([*lines, "Do not mention the criteria in the response."])
     if isinstance(prompt, str):
         return f"{text}\n\n{prompt}"
-    messages = [dict(message) for message in prompt if isinstance(message, dict)]
-    if len(messages) < len(prompt):
+    if not is_messages(prompt):
         raise ConfigError("a scaffold needs a prompt of text or messages, not of token ids: give show=")
-    first: list[Message] = messages[:1] if messages and messages[0]["role"] == "system" else []
-    system = f"{first[0]['content']}\n\n{text}" if first else text
-    return [{"role": "system", "content": system}, *messages[len(first) :]]
+    first, *others = prompt
+    if first["role"] != "system":
+        return [{"role": "system", "content": text}, *prompt]
+    system: Message = {**first, "content": f"{first['content']}\n\n{text}"}
+    return [system, *others]
