@@ -1,8 +1,9 @@
 """Rubrics and scaffolds in miniature: RuscaRL's lock, and a judge with a bias.
 
-    python examples/replicate_rubrics.py --seeds 0-4     # runs what the ledger lacks, then writes the tables
-    python examples/replicate_rubrics.py --table         # only writes the tables
-    python examples/replicate_rubrics.py --quick         # one small seed of all arms; nothing is kept
+    python examples/replicate_rubrics.py --study lock --seeds 0-4     # runs what the ledger lacks
+    python examples/replicate_rubrics.py --study bias --seeds 0-4
+    python examples/replicate_rubrics.py --study lock --table         # only writes the table
+    python examples/replicate_rubrics.py --study lock --quick         # one small seed; nothing is kept
 
 docs/results/plans/rubrics.md was committed before the first row. Rows are in docs/results/rubrics.jsonl.
 """
@@ -65,30 +66,30 @@ OPEN: Final = Veto(WeightedSum(), tuple(map(str, range(STEPS))))
 
 
 class Recipe(BaseModel):
-    """Every number of both studies; chosen on seeds from 100 up."""
+    """Every number of a study; see the plan for how they were chosen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    warm_start: int = 400
-    lock_steps: int = 150
-    lock_rate: float = 3e-3
-    bias_steps: int = 40
-    bias_rate: float = 3e-3
+    study: str
+    steps: int
+    rate: float = 3e-3
+    warm_start: int = 300
+    locks: int = 4
     group: int = 8
-    known: float = 0.5
-    flattery: float = 0.05
-    samples: int = 32
+    flattery: float = 0.0
+    samples: int = 16
     top: int = 20
 
 
-RECIPE: Final = Recipe()
-QUICK: Final = Recipe(warm_start=30, lock_steps=2, bias_steps=2, samples=2)
+RECIPES: Final = {
+    "lock": Recipe(study="lock", steps=120),
+    "bias": Recipe(study="bias", steps=25, flattery=0.05),
+}
 
 LOCK_ARMS: Final[Mapping[str, tuple[str, dict[str, Any], str]]] = {
     # scaffold over the run (empty: none), what Scaffolded gets, the ratio's denominator
     "no scaffold": ("", {}, "trainer"),
     "sigmoid (RuscaRL)": ("sigmoid", {}, "trainer"),
-    "linear decay": ("linear", {}, "trainer"),
     "constant": ("constant", {}, "trainer"),
     "sigmoid, plain over scaffolded": ("sigmoid", {}, "rollout"),
     "sigmoid, scaffolded over scaffolded": ("sigmoid", {"train_on": "read"}, "trainer"),
@@ -96,15 +97,15 @@ LOCK_ARMS: Final[Mapping[str, tuple[str, dict[str, Any], str]]] = {
 BIAS_ARMS: Final = ("warm start", "honest judge", "biased judge", "veto, continued", "veto, from the start")
 
 
-def settings(seed: int, steps: int, rate: float, denominator: str, recipe: Recipe) -> RunSettings:
+def settings(seed: int, denominator: str, recipe: Recipe) -> RunSettings:
     """One update a step, on all locks."""
     return RunSettings(
         seed=seed,
-        steps=steps,
-        problems_per_step=8,
+        steps=recipe.steps,
+        problems_per_step=recipe.locks,
         rollouts=GroupedSettings(group=recipe.group, branches=1),
         sampling=SAMPLING,
-        train=TrainConfig(learning_rate=rate, betas=(0.9, 0.98), old_logprobs=denominator),
+        train=TrainConfig(learning_rate=recipe.rate, betas=(0.9, 0.98), old_logprobs=denominator),
     )
 
 
@@ -133,10 +134,10 @@ def guesser(steps: int) -> HFModel:
 async def lock(arm: str, seed: int, recipe: Recipe) -> dict[str, Any]:
     """Train one arm on the locks of a seed."""
     run, options, denominator = LOCK_ARMS[arm]
-    problems, model = locks(seed), copied(guesser(recipe.warm_start))
+    problems, model = locks(seed)[: recipe.locks], copied(guesser(recipe.warm_start))
     grader = RubricGrader(aggregate=OPEN, checks={"step": step_is_right})
     game = Game(Solve(), grader, rewards={"solver": RubricReward(OPEN)})
-    chosen = settings(seed, recipe.lock_steps, recipe.lock_rate, denominator, recipe)
+    chosen = settings(seed, denominator, recipe)
     scaffold = Scaffold(run=run) if run else None
 
     def agent(name: str, playing: Any) -> Any:
@@ -203,7 +204,7 @@ def pattern(top: Sequence[str], usual: Sequence[str]) -> str:
 
 async def bias(seed: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
     """All arms of the second study on one seed; they share the warm start and the run of the biased judge."""
-    plain = judged(locks(seed))
+    plain = judged(locks(seed)[: recipe.locks])
     start = warm_started(steps=recipe.warm_start, flattery=recipe.flattery, codes=locks(seed))
 
     def game(biased: bool) -> Game:
@@ -213,7 +214,7 @@ async def bias(seed: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
 
     async def trained(model: HFModel, biased: bool, problems: ProblemSet) -> HFModel:
         model = copied(model)
-        chosen = settings(seed, recipe.bias_steps, recipe.bias_rate, "trainer", recipe)
+        chosen = settings(seed, "trainer", recipe)
         team = make_team(chosen, ["solver_0"], [model], agent=lambda _, playing: opener(playing))
         await train(game(biased), team, problems, chosen)
         return model
@@ -242,12 +243,13 @@ async def bias(seed: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
 
 
 async def rows(seed: int, recipe: Recipe, done: Sequence[str]) -> dict[str, tuple[float, dict[str, Any]]]:
-    """What the ledger lacks of one seed: seconds and figures by arm."""
+    """What the ledger lacks of one seed of a study: seconds and figures by arm."""
     found: dict[str, tuple[float, dict[str, Any]]] = {}
-    for arm in (arm for arm in LOCK_ARMS if arm not in done):
-        began = time.process_time()
-        found[arm] = (await lock(arm, seed, recipe), time.process_time() - began)[::-1]
-    if not set(BIAS_ARMS) <= set(done):
+    if recipe.study == "lock":
+        for arm in (arm for arm in LOCK_ARMS if arm not in done):
+            began = time.process_time()
+            found[arm] = (await lock(arm, seed, recipe), time.process_time() - began)[::-1]
+    elif not set(BIAS_ARMS) <= set(done):
         began = time.process_time()
         each = await bias(seed, recipe)
         seconds = time.process_time() - began
@@ -260,53 +262,56 @@ def difference(made: Sequence[LedgerRow], a: str, b: str, figure: str) -> str:
     return seed_text(arm_difference(made, a, b, figure), signed=True)
 
 
-def table(hash: str) -> None:
-    """Write the tables of both pages."""
-    made = LEDGER.rows(hash)
-    lock_rows = [row for row in made if row.arm in LOCK_ARMS]
-    text = arms_table(lock_rows, list(LOCK_ARMS), {"open": "locks opened", "steps": "steps right"})
-    text += "\nDifferences from `sigmoid (RuscaRL)` in locks opened, in points, paired by seed:\n\n"
-    for arm in LOCK_ARMS:
-        if arm != "sigmoid (RuscaRL)":
-            text += f"- {arm}: {difference(lock_rows, 'sigmoid (RuscaRL)', arm, 'open')}\n"
-    write_part(DOCS / "ruscarl.md", "lock", f"{text}\n{origins(lock_rows)}\n")
-    bias_rows = [row for row in made if row.arm in BIAS_ARMS]
+def table(recipe: Recipe) -> None:
+    """Write the table of a study into its page."""
+    made = LEDGER.rows(settings_hash(recipe.model_dump(mode="json")))
+    if recipe.study == "lock":
+        text = arms_table(made, list(LOCK_ARMS), {"open": "locks opened", "steps": "steps right"})
+        text += "\nDifferences from `sigmoid (RuscaRL)` in locks opened, in points, paired by seed:\n\n"
+        for arm in LOCK_ARMS:
+            if arm != "sigmoid (RuscaRL)":
+                text += f"- {arm}: {difference(made, 'sigmoid (RuscaRL)', arm, 'open')}\n"
+        write_part(DOCS / "ruscarl.md", "lock", f"{text}\n{origins(made)}\n")
+        return
     heads = {
         "true": "true value",
         "judged": "value by the biased judge",
         "flatters": "responses that flatter",
     }
-    text = arms_table(bias_rows, BIAS_ARMS, heads)
+    text = arms_table(made, BIAS_ARMS, heads)
     text += "\nDifferences in the true value, in points, paired by seed:\n\n"
     for a, b in (("warm start", "biased judge"), ("honest judge", "biased judge"),
                  ("biased judge", "veto, continued"), ("biased judge", "veto, from the start")):  # fmt: skip
-        text += f"- {b} minus {a}: {difference(bias_rows, a, b, 'true')}\n"
-    write_part(DOCS / "rubrics.md", "bias", f"{text}\n{origins(bias_rows)}\n")
+        text += f"- {b} minus {a}: {difference(made, a, b, 'true')}\n"
+    found = [str(row.detail.get("pattern", "")) for row in made if row.arm == "biased judge"]
+    text += f"\nThe symbol that the program named, seed by seed: `{' '.join(found)}`.\n"
+    write_part(DOCS / "rubrics.md", "bias", f"{text}\n{origins(made)}\n")
 
 
 def main(
+    study: Annotated[str, typer.Option(help="lock or bias.")],
     seeds: Annotated[str, typer.Option(help="Such as 0-4.")] = "0-4",
-    only_table: Annotated[bool, typer.Option("--table", help="Only write the tables.")] = False,
+    only_table: Annotated[bool, typer.Option("--table", help="Only write the table.")] = False,
     quick: Annotated[bool, typer.Option(help="One small seed of all arms; nothing is kept.")] = False,
     allow_dirty: Annotated[bool, typer.Option(help="Run with uncommitted code, and mark the rows.")] = False,
 ) -> None:
-    """Run what the ledger lacks, and write the tables."""
+    """Run what the ledger lacks of a study, and write its table."""
     torch.set_num_threads(1)
-    recipe = QUICK if quick else RECIPE
-    hash = settings_hash(recipe.model_dump(mode="json"))
+    recipe = RECIPES[study]
     if quick:
-        for arm, (seconds, result) in asyncio.run(rows(0, recipe, ())).items():
+        small = recipe.model_copy(update={"warm_start": 30, "steps": 2, "samples": 2})
+        for arm, (seconds, result) in asyncio.run(rows(0, small, ())).items():
             print(f"{arm}: {result['figures']} ({seconds:.0f} s)")
         return
     if not only_table:
-        origin = provenance(allow_dirty=allow_dirty)
+        hash, origin = settings_hash(recipe.model_dump(mode="json")), provenance(allow_dirty=allow_dirty)
         for seed in seeds_of(seeds):
             done = [row.arm for row in LEDGER.rows(hash) if row.seed == seed]
             for arm, (seconds, result) in asyncio.run(rows(seed, recipe, done)).items():
                 made = {"commit": origin.commit, "versions": origin.versions, "settings": hash}
                 LEDGER.append(LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result))
                 print(f"seed {seed}, {arm}: {result['figures']}")
-    table(hash)
+    table(recipe)
 
 
 if __name__ == "__main__":
