@@ -38,6 +38,7 @@ from mars_env.evaluation import (
 )
 from mars_env.evaluation.ledger import seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
+from mars_env.evaluation.provenance import commit_of
 from mars_env.evaluation.rubrics import highest_rewards
 from mars_env.grading.rubrics import Rubric, RubricGrader, Veto, WeightedSum
 from mars_env.problems import ProblemSet
@@ -304,6 +305,7 @@ def main(
             print(f"{arm}: {result['figures']} ({seconds:.0f} s)")
         return
     if not only_table:
+        commit_of(DOCS / "results" / "plans" / "rubrics.md")  # refuses a plan that is not committed
         hash, origin = settings_hash(recipe.model_dump(mode="json")), provenance(allow_dirty=allow_dirty)
         for seed in seeds_of(seeds):
             done = [row.arm for row in LEDGER.rows(hash) if row.seed == seed]
