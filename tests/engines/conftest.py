@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+import real_model
 
 HERE = Path(__file__).parent
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}<|solve|>"
@@ -52,3 +53,11 @@ def checkpoint(tmp_path_factory):
     wide_miniature().save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    """SmolLM2-135M-Instruct, a real chat model, as a checkpoint in bfloat16."""
+    if not real_model.installed():
+        pytest.skip(real_model.MISSING)
+    return real_model.made()

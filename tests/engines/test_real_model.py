@@ -1,0 +1,225 @@
+"""SmolLM2-135M-Instruct, a real chat model, by transformers and by vLLM: template, ids, stops, prose."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from real_model import made, word_problems
+
+from mars_env.agents.hf import HFModel
+from mars_env.agents.roles import Corrector, Solver, Verifier
+from mars_env.envs import Game
+from mars_env.envs.solve_verify_correct import solve_verify_correct
+from mars_env.envs.verdicts import bug_report
+from mars_env.grading import grader_for
+from mars_env.problems import ProblemSet
+from mars_env.rollout import Job, SegmentedModel, collect
+from mars_env.sync import run_sync
+from mars_env.testing.model_suite import check_model
+from mars_env.types import Problem, Sampling, Verdict
+
+TOLERANCE = 5e-4
+"""The largest difference of a log-probability in float32 between vLLM and transformers (docs/engines.md)."""
+
+END = 2
+"""``<|im_end|>``, which ends a message of this model's template."""
+
+CHAT = [
+    {"role": "system", "content": "You are a helpful teacher."},
+    {"role": "user", "content": "Tom has 12 apples and eats 5. How many are left?"},
+    {"role": "assistant", "content": "Tom has 7 apples left."},
+    {"role": "user", "content": "Why? Write at most three sentences."},
+]
+TEMPLATED = (
+    "<|im_start|>system\nYou are a helpful teacher.<|im_end|>\n"
+    "<|im_start|>user\nTom has 12 apples and eats 5. How many are left?<|im_end|>\n"
+    "<|im_start|>assistant\nTom has 7 apples left.<|im_end|>\n"
+    "<|im_start|>user\nWhy? Write at most three sentences.<|im_end|>\n"
+    "<|im_start|>assistant\n"
+)
+QUESTIONS = (
+    "What is 17 + 25?",
+    "Are you sure? Add the tens and the units apart.",
+    "Write the same in Roman numerals: XVII and XXV.",
+    "Now give a Python function `add(a, b)`.",
+)
+
+
+@pytest.fixture(scope="module")
+def hf(smollm2):
+    return HFModel(smollm2, dtype="float32", name="hf")
+
+
+@pytest.fixture(scope="module")
+def vllm(smollm2):
+    from mars_env.agents.vllm import VLLMModel
+
+    options = {"max_model_len": 4096}
+    with VLLMModel(smollm2, engine="offline", dtype="float32", eager=True, options=options) as model:
+        yield model
+
+
+@pytest.fixture(params=["hf", "vllm"])
+def model(request):
+    return request.getfixturevalue(request.param)
+
+
+def gaps(completion, hf):
+    expected = hf.logprobs(completion.prompt_ids, completion.token_ids, completion.temperature)
+    return [abs(a - b) for a, b in zip(completion.logprobs, expected, strict=True)]
+
+
+def test_the_checkpoint_is_an_ordinary_one_and_is_made_once(smollm2):
+    config = json.loads((smollm2 / "config.json").read_text(encoding="utf-8"))
+    assert (config["model_type"], config["dtype"], config["num_hidden_layers"]) == ("llama", "bfloat16", 30)
+    assert "quantization_config" not in config
+    stamp = (smollm2 / "model.safetensors").stat().st_mtime_ns
+    assert made() == smollm2
+    assert (smollm2 / "model.safetensors").stat().st_mtime_ns == stamp
+
+
+def test_its_tokenizer_reads_digits_one_by_one_and_loses_nothing(hf):
+    tokenizer = hf.tokenizer
+    for text in ("12345 + 67 = 12412", "def f(x):\n\treturn x * 10", " Größe, 日本語: √2 ≤ ∑", "a\r\n b  c"):
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text
+        assert not [piece for piece in map(tokenizer.decode, ids) if len(re.findall(r"\d", piece)) > 1]
+
+
+def test_its_own_chat_template_makes_the_prompt(model):
+    assert model.encode(CHAT) == tuple(model.tokenizer.encode(TEMPLATED))
+    assert model.encode(CHAT[1:]) != model.encode(CHAT), "without a system message the template has its own"
+
+
+async def test_keeps_the_contract_of_models(model):
+    prompt, sampling = "Once upon a time", Sampling(max_tokens=8, seed=1)
+    [free] = await model.complete(prompt, 1, sampling)
+    await check_model(model, prompt, sampling=sampling, exact=True, stop=free.text[5:8])
+
+
+async def test_log_probabilities_of_vllm_are_those_of_transformers(hf, vllm, record_property):
+    prompts = [CHAT, *([{"role": "user", "content": text}] for text in QUESTIONS), "Once upon a time"]
+    found = []
+    for prompt in prompts:
+        for sampling in (Sampling(max_tokens=64, seed=3), Sampling(temperature=0.6, max_tokens=64, seed=4)):
+            for completion in await vllm.complete(prompt, 2, sampling):
+                assert completion.trainable
+                found += gaps(completion, hf)
+    record_property("tokens, largest difference, mean", (len(found), max(found), sum(found) / len(found)))
+    assert len(found) > 500
+    assert max(found) < TOLERANCE
+
+
+async def test_greedy_tokens_are_those_of_transformers(hf, vllm):
+    sampling = Sampling(temperature=0, max_tokens=40)
+    for prompt in (CHAT, "The capital of France is"):
+        [ours] = await vllm.complete(prompt, 1, sampling)
+        [theirs] = await hf.complete(prompt, 1, sampling)
+        assert ours.prompt_ids == theirs.prompt_ids
+        assert (ours.text, ours.token_ids) == (theirs.text, theirs.token_ids)
+
+
+async def test_a_message_ends_with_the_stop_token_of_the_template(model):
+    sampling = Sampling(temperature=0.7, max_tokens=120, seed=1)
+    prompt = [{"role": "user", "content": "Say hello in one short sentence."}]
+    completions = await model.complete(prompt, 6, sampling)
+    ended = [c for c in completions if c.finish_reason == "stop"]
+    assert len(ended) > 2
+    for completion in completions:
+        assert (completion.token_ids[-1] == END) == (completion.finish_reason == "stop")
+        assert END not in completion.token_ids[:-1]
+        assert "<|im" not in completion.text
+        assert len(completion.logprobs) == len(completion.token_ids), "the stop token is trained, too"
+    cut = await model.complete(prompt, 2, replace(sampling, max_tokens=3))
+    assert {c.finish_reason for c in cut} == {"length"}
+    [stopped] = await model.complete(prompt, 1, replace(sampling, stop=("!", ".")))
+    assert (stopped.finish_reason, stopped.text) == ("stop", re.split("[!.]", stopped.text)[0])
+
+
+async def test_ids_stay_exact_over_many_turns(hf, vllm):
+    """A dialogue by ids: each prompt is all ids before it. Log-probabilities of all turns agree with one pass
+    over the last dialogue; text that is tokenised again gives other ids."""
+    encode, decode = vllm.tokenizer.encode, vllm.tokenizer.decode
+    opening, closing = encode("\n<|im_start|>user\n"), encode("<|im_end|>\n<|im_start|>assistant\n")
+    sampling = Sampling(temperature=1.3, max_tokens=60, seed=5)
+    ids, spans, drift = vllm.encode([{"role": "user", "content": QUESTIONS[0]}]), [], 0
+    for turn in range(6):
+        [completion] = await vllm.complete(ids, 1, replace(sampling, seed=turn))
+        assert completion.prompt_ids == ids
+        spans.append((len(ids), completion))
+        drift += tuple(encode(decode(completion.token_ids))) != completion.token_ids
+        end = () if completion.token_ids[-1] == END else (END,)
+        question = encode(QUESTIONS[(turn + 1) % len(QUESTIONS)])
+        ids = (*ids, *completion.token_ids, *end, *opening, *question, *closing)
+    for begin, completion in spans:
+        assert ids[begin : begin + len(completion.token_ids)] == completion.token_ids
+    first = spans[0][0]
+    whole = hf.logprobs(ids[:first], ids[first:], sampling.temperature)
+    for begin, completion in spans:
+        seen = whole[begin - first :][: len(completion.token_ids)]
+        assert max(abs(a - b) for a, b in zip(completion.logprobs, seen, strict=True)) < TOLERANCE
+    assert drift, "no completion is tokenised otherwise: this shows nothing"
+
+
+async def test_segments_of_a_completion_are_its_ids(hf, vllm):
+    sampling = Sampling(temperature=0, max_tokens=60)
+    [whole] = await vllm.complete(CHAT, 1, sampling)
+    [parts] = await SegmentedModel(vllm, segment_tokens=13).complete(CHAT, 1, sampling)
+    assert (parts.prompt_ids, parts.token_ids, parts.text) == (whole.prompt_ids, whole.token_ids, whole.text)
+    assert max(gaps(parts, hf)) < TOLERANCE
+
+
+@pytest.fixture(scope="module")
+def trees(vllm):
+    """The team plays six problems in plain English, twice."""
+    sampling = Sampling(temperature=0.7, max_tokens=160)
+    agents = {
+        "solver_0": Solver(vllm, sampling=sampling),
+        "verifier_0": Verifier(vllm, sampling=sampling),
+        "corrector_0": Corrector(vllm, sampling=sampling),
+    }
+    stated = [Problem(f"w{i}", text, str(answer)) for i, (text, answer) in enumerate(word_problems(6))]
+    jobs = [Job(problem, sample) for problem in ProblemSet("words", stated) for sample in range(2)]
+    game = Game(solve_verify_correct("training", rounds=1), grader_for("math"))
+    return agents, run_sync(collect(game, agents, jobs, seed=1))
+
+
+async def test_every_turn_is_exact_in_play(trees, hf):
+    _, played = trees
+    turns = [turn for tree in played for turn in tree.turns]
+    assert not [tree.fault for tree in played if tree.fault]
+    assert {turn.role for turn in turns} == {"solver", "verifier", "corrector"}
+    for turn in turns:
+        [completion] = turn.action.completions
+        assert completion.trainable
+        assert hf.tokenizer.decode(completion.token_ids, skip_special_tokens=True) == completion.text
+        assert turn.grade is None or turn.grade.verdict is not Verdict.UNKNOWN
+    for turn in turns[:12]:
+        assert max(gaps(turn.action.completions[0], hf)) < TOLERANCE
+
+
+async def test_verdicts_are_read_from_its_prose_by_the_grammar_alone(trees, record_property):
+    """What the library reads is what the last line of the form says; everything else counts as Wrong."""
+    agents, played = trees
+    read = []
+    for tree in played:
+        for turn, after in zip(tree.turns, [*tree.turns[1:], None], strict=True):
+            if turn.role != "verifier":
+                continue
+            said = [line for line in turn.text.splitlines() if "correctness:" in line.lower()]
+            last = said[-1].lower().split("correctness:")[-1].strip(" *_`.!") if said else ""
+            assert turn.info["verdict"] == ("Correct" if last == "correct" else "Wrong"), turn.text
+            assert turn.info["malformed"] == (last not in ("correct", "wrong")), turn.text
+            read.append(turn.info)
+            if turn.info["verdict"] == "Correct":
+                assert after is None or after.role == "verifier"
+            elif after is not None and after.role == "corrector":
+                asked = agents["corrector_0"].model.tokenizer.decode(after.action.completions[0].prompt_ids)
+                assert bug_report(turn.text) in asked
+    readable = [info["verdict"] for info in read if not info["malformed"]]
+    record_property("reports, those with a verdict", (len(read), len(readable)))
+    assert len(read) >= 12
+    assert len(readable) < len(read), "this small model often forgets the last line: none did here"
