@@ -19,7 +19,7 @@ START_SECONDS = 600
 class Server:
     """One `vllm serve` process group."""
 
-    def __init__(self, checkpoint, log):
+    def __init__(self, checkpoint, log, *flags):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -29,7 +29,7 @@ class Server:
         command = [
             sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", checkpoint,
             "--served-model-name", "miniature", "--host", "127.0.0.1", "--port", str(self.port),
-            "--dtype", "float32", "--enforce-eager", "--logprobs-mode", "processed_logprobs",
+            "--dtype", "float32", "--enforce-eager", "--logprobs-mode", "processed_logprobs", *flags,
         ]  # fmt: skip
         with log.open("wb") as output:
             self.process = subprocess.Popen(
