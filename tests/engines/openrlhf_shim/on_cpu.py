@@ -92,6 +92,28 @@ def vllm_gemm(module):
     module.dispatch_cpu_unquantized_gemm = dispatch_cpu_unquantized_gemm
 
 
+def vllm_experts(module):
+    """The same for the experts of a mixture."""
+    import torch
+
+    linear, silu = torch.nn.functional.linear, torch.nn.functional.silu
+
+    def process_weights_after_loading(self, layer):
+        """Leave them as they were loaded."""
+
+    def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, *args, **kwargs):
+        total = torch.zeros_like(hidden_states, dtype=torch.float32)
+        for expert in topk_ids.unique().tolist():
+            rows, places = torch.where(topk_ids == expert)
+            gate, up = linear(hidden_states[rows], w1[expert]).chunk(2, -1)
+            made = linear(silu(gate) * up, w2[expert])
+            total.index_add_(0, rows, made.float() * topk_weights[rows, places, None])
+        output.copy_(total)
+
+    experts = module.CPUUnquantizedExperts
+    experts.process_weights_after_loading, experts.apply = process_weights_after_loading, apply
+
+
 def weights_in_float32(module):
     """OpenRLHF's trainer knows bfloat16 and float16 alone."""
     import torch
@@ -132,6 +154,7 @@ AFTER_IMPORT = {
     "openrlhf.utils.distributed_util": weight_sync_group,
     "openrlhf.trainer.ray.vllm_worker_wrap": engine_worker,
     "vllm.model_executor.layers.utils": vllm_gemm,
+    "vllm.model_executor.layers.fused_moe.experts.cpu_moe": vllm_experts,
 }
 
 FLOAT32 = {

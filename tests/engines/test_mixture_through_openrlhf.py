@@ -1,0 +1,110 @@
+"""A random Qwen3-MoE through OpenRLHF on a CPU: ZeRO-3 on two ranks, its experts sent to vLLM, in float32."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import openrlhf_on_cpu
+import pytest
+from real_model import word_problem_file
+from tiny_checkpoint import tiny_mixture
+
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES, read_lines
+
+pytest.importorskip("openrlhf")
+
+HELPERS = Path(openrlhf_on_cpu.__file__).parent
+PATIENCE = 800
+TEMPERATURE = 0.9
+ROLES = ("solver", "verifier", "corrector")
+
+FLAGS = {
+    **openrlhf_on_cpu.MINIATURE,
+    "--actor.num_gpus_per_node": "2",
+    "--ds.zero_stage": "3",
+    "--mars.env": "aime-solve-verify-correct",
+    "--mars.options": '{"schedule": "training", "rounds": 1}',
+    "--mars.problems": "3",
+    "--mars.group": "4",
+    "--mars.branches": "1",
+    "--mars.rewards": json.dumps(dict.fromkeys(ROLES, "tiny_checkpoint:varied")),
+    "--data.max_len": "2048",
+    "--rollout.max_new_tokens": "24",
+    "--rollout.temperature": str(TEMPERATURE),
+    "--rollout.batch_size": "1",
+    "--rollout.micro_batch_size": "2",
+    "--train.batch_size": "12",
+    "--train.micro_batch_size": "2",
+    "--actor.adam.lr": "1e-3",
+    "--actor.lr_scheduler": "constant",
+    "--actor.lr_warmup_ratio": "0",
+    "--ckpt.save_steps": "1",
+    "--ckpt.save_hf": None,
+    "--logger.wandb.run_name": "run",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run of three updates."""
+    folder = tmp_path_factory.mktemp("mixture")
+    own = {
+        "--actor.model_name_or_path": tiny_mixture(folder / "base"),
+        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 3),
+        "--mars.record": folder / "record",
+        "--ckpt.output_dir": folder / "model",
+        "--ckpt.path": folder / "checkpoints",
+        "--logger.tensorboard_dir": folder / "board",
+    }
+    command = openrlhf_on_cpu.command({**FLAGS, **own})
+    with openrlhf_on_cpu.ray_on_cpus(gpus=3, paths=(HELPERS,), float32=True) as environment:
+        done = subprocess.run(
+            command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:]
+    return folder
+
+
+def weights(path):
+    from safetensors.torch import load_file
+
+    return load_file(Path(path) / "model.safetensors")
+
+
+def test_engine_and_trainer_agree_before_and_after_updates(run, tolerance):
+    steps = openrlhf_on_cpu.logged(run / "board", "train")
+    assert [row["update"] for row in read_lines(run / "record" / UPDATES)] == [*steps] == [1, 2, 3]
+    for step, figures in steps.items():
+        assert figures["rollout/advantage_std"] > 0.5
+        assert abs(figures["vllm_kl"]) < tolerance, (step, figures["vllm_kl"])
+
+
+def test_each_token_was_sampled_from_the_weights_of_its_version(run, tolerance):
+    """The engine's log-probabilities are those of transformers with the checkpoint of that update."""
+    from mars_env.agents.hf import HFModel
+
+    checkpoints = {0: run / "base"} | {n: run / "checkpoints" / f"global_step{n}_hf" for n in (1, 2)}
+    models = {version: HFModel(path, dtype="float32") for version, path in checkpoints.items()}
+    seen = set()
+    for row in read_lines(run / "record" / SAMPLES):
+        [[version, length]] = row["versions"]
+        assert (version, length) == (row["update"] - 1, len(row["completion_ids"]))
+        for other, model in models.items():
+            scored = model.logprobs(tuple(row["prompt_ids"]), tuple(row["completion_ids"]), TEMPERATURE)
+            apart = max(abs(a - b) for a, b in zip(row["logprobs"], scored, strict=True))
+            assert apart < tolerance if other == version else apart > 10 * tolerance
+        seen.add(version)
+    assert seen == {0, 1, 2}
+
+
+def test_experts_and_routers_are_trained(run):
+    before, after = weights(run / "base"), weights(run / "model")
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not before[name].equal(after[name])}
+    experts = {name for name in before if ".experts." in name}
+    assert len(experts) == 3 * 16 * 3
+    assert len(experts & changed) > len(experts) / 2
+    assert {name for name in before if name.endswith("mlp.gate.weight")} <= changed
