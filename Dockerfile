@@ -1,7 +1,8 @@
 # Training with OpenRLHF on GPUs. Versions: requirements-gpu.txt. Order: scripts/install_gpu.sh.
 #
 #   docker build --tag mars-env-gpu .
-#   docker run --gpus all --shm-size 16g --ulimit memlock=-1 -it mars-env-gpu examples/openrlhf/marsrl_smoke_1gpu.sh
+#   docker run --gpus all --shm-size 16g --ulimit memlock=-1 -it mars-env-gpu \
+#       python -m mars_env.trainers.openrlhf --config examples/openrlhf/marsrl_smoke_1gpu.toml
 #
 # The host needs NVIDIA's driver 580 or newer (all of CUDA 13) and the NVIDIA Container Toolkit. The image has the
 # compiler (devel), since flash-attn is built here: from some minutes to hours, by the number of cores. For one sort of

@@ -3,7 +3,7 @@
 The Solver answers; the Assessor reads the answer and says how likely it is to be right. The Assessor is
 rewarded by the Brier score, which is highest for honest estimates, and the Solver for right
 answers. Importing this file registers the rules, so they can be played on any problem set: the id
-``calibration:gsm8k-assessed`` imports it. `custom_environment.sh` trains the two with one shared policy.
+``calibration:gsm8k-assessed`` imports it. `custom_environment.toml` trains the two with one shared policy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The python files beside the scripts of examples/openrlhf: rules, agents and rewards of one's own; roles."""
+"""Python files beside the settings files of examples/openrlhf: own rules, agents and rewards; roles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROBLEM = Problem("p", "What is 2 + 2?", "4")
 
 
 @pytest.fixture(autouse=True)
-def beside_the_scripts(monkeypatch):
+def beside_the_settings(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
 
 
@@ -69,7 +69,7 @@ def test_assessments_are_rewarded_by_briers_score(calibration, grade, stated, re
 
 
 async def test_a_team_on_one_model_plays_in_groups(calibration):
-    """As the script trains it: both rewards vary within groups, so both agents have something to learn."""
+    """As custom_environment.toml trains it: both rewards vary within groups, so both agents can learn."""
     answers = iter(range(10_000))
 
     def answer(prompt, sample, seed):
@@ -112,14 +112,12 @@ def test_one_model_in_several_roles():
     assert settings.rows_per_tree() == 8
 
 
-@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.sh")), ids=lambda script: script.stem)
-def test_evaluations_that_a_comment_names_are_good_commands(script, tmp_path, monkeypatch):
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
+def test_evaluations_that_a_comment_names_are_good_commands(file, tmp_path, monkeypatch):
     """The indented lines of the comment are run by bash; `mars-env` gets them with a small embedded set."""
-    comment = script.read_text(encoding="utf-8").partition("# Before and after")[2]
+    comment = file.read_text(encoding="utf-8").partition("# Before and after")[2]
     commands = [line.removeprefix("#") for line in comment.splitlines() if line.startswith("#   ")]
-    stub = (
-        'SOLVER=http://127.0.0.1:1/v1#m\nvllm() { :; }\nmars-env() { printf "%s\\0" "$@"; printf "\\n"; }\n'
-    )
+    stub = 'vllm() { :; }\nmars-env() { printf "%s\\0" "$@"; printf "\\n"; }\n'
     (tmp_path / "commands.sh").write_text(stub + "\n".join(commands) + "\n", encoding="utf-8")
     told = subprocess.run(
         ["bash", "-u", str(tmp_path / "commands.sh")], stdout=subprocess.PIPE, check=False

@@ -1,4 +1,4 @@
-"""The SLURM script with stand-ins: a head, workers that join it, the script on the head."""
+"""The SLURM script with stand-ins: a head, workers that join it, training on the head."""
 
 import os
 import subprocess
@@ -27,27 +27,29 @@ def run(tmp_path, *arguments, gpus_join=True):
     return ended, sorted(told.read_text(encoding="utf-8").splitlines()) if told.exists() else []
 
 
-def test_workers_join_the_head_and_the_script_runs_once(tmp_path):
-    ended, told = run(tmp_path, "marsrl_multinode.sh", "--ckpt.load_enable")
+def test_workers_join_the_head_and_training_starts_once(tmp_path):
+    ended, told = run(tmp_path, "marsrl_multinode.toml", "--ckpt.load_enable")
     assert ended.returncode == 0, ended.stderr
     [head] = [line for line in told if "--head" in line]
     assert "--nodelist=node1" in head
     assert "--port=6379" in head
     workers = [line for line in told if "--address=node1:6379" in line]
     assert [f"--nodelist=node{i}" in line for i, line in zip((2, 3), workers, strict=True)] == [True, True]
-    [script] = [line for line in told if "marsrl_multinode.sh" in line]
-    assert script.startswith("node1:6379 ")
-    assert script.endswith("bash marsrl_multinode.sh --ckpt.load_enable")
+    [trained] = [line for line in told if "marsrl_multinode.toml" in line]
+    assert trained.startswith("node1:6379 ")
+    assert trained.endswith(
+        "python -m mars_env.trainers.openrlhf --config marsrl_multinode.toml --ckpt.load_enable"
+    )
     assert len(told) == 4
 
 
 def test_nothing_is_trained_where_nodes_are_missing(tmp_path):
-    ended, told = run(tmp_path, "marsrl_multinode.sh", gpus_join=False)
+    ended, told = run(tmp_path, "marsrl_multinode.toml", gpus_join=False)
     assert ended.returncode != 0
-    assert not any("marsrl_multinode.sh" in line for line in told)
+    assert not any("marsrl_multinode.toml" in line for line in told)
 
 
-def test_without_a_script_it_says_how_it_is_used(tmp_path):
+def test_without_a_file_it_says_how_it_is_used(tmp_path):
     ended, told = run(tmp_path)
     assert (ended.returncode, told) == (2, [])
-    assert "usage: sbatch slurm.sbatch SCRIPT" in ended.stderr
+    assert "usage: sbatch slurm.sbatch FILE.toml" in ended.stderr

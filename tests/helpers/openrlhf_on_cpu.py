@@ -38,7 +38,7 @@ MARS2_LOSS = (
     "--actor.policy_loss_type", "gspo", "--actor.loss_agg_mode", "seq-mean-token-mean",
     "--actor.eps_clip_low_high", "3e-4", "4e-4",
 )  # fmt: skip
-"""The loss of MARS2, as the scripts of examples/openrlhf have it."""
+"""The loss of MARS2, as the settings files of examples/openrlhf have it."""
 
 
 def environment(address, paths=(), float32=False):

@@ -9,6 +9,7 @@ from mars_env.trainers.openrlhf.help import help_text, is_asked
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import asked, dry_run
 from mars_env.trainers.openrlhf.planning.resources import DoesNotFit
+from mars_env.trainers.openrlhf.settings_file import import_beside, with_file
 
 FITS_NOT = 3
 """Exit status of a dry run whose models do not fit."""
@@ -20,7 +21,10 @@ def main(arguments: Sequence[str]) -> int:
         if is_asked(arguments):
             sys.stdout.write(help_text() + "\n")
             return 0
-        gpu_gib, flags = asked(arguments)
+        words, file = with_file(arguments)
+        if file is not None:
+            import_beside(file)
+        gpu_gib, flags = asked(words)
         if gpu_gib is None:
             launch(flags)
             return 0

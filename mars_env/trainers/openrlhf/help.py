@@ -17,11 +17,14 @@ from mars_env.trainers.openrlhf.settings import PREFIX, TeamSettings
 WIDTH: Final = 100
 
 USAGE: Final = """\
-usage: python -m mars_env.trainers.openrlhf --mars.env ID [--mars.NAME VALUE ...] [OpenRLHF's flags]
+usage: python -m mars_env.trainers.openrlhf [--config FILE] [--mars.NAME VALUE ...] [OpenRLHF's flags]
 
-Trains a team with OpenRLHF (docs/openrlhf.md). Ready scripts: examples/openrlhf.
+Trains a team with OpenRLHF (docs/openrlhf.md). Ready settings files: examples/openrlhf.
 
   --help                print this
+  --config FILE         flags in a TOML file: adam.lr = 1e-6 in the table actor is --actor.adam.lr 1e-6,
+                        true is a flag without a value. Flags given here replace the file's;
+                        --NAME=false turns one off
   --dry-run[=GIB]       check all flags; print the plan, for GPUs of so many GiB (80); start nothing.
                         Exit status: 0 it fits, 1 a flag is refused, 3 it does not fit"""
 

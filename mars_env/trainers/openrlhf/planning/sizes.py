@@ -252,4 +252,4 @@ PRESETS: Final[Mapping[str, Architecture]] = {
     "inclusionAI/AReaL-boba-2-8B": _QWEN3_8B,
     "inclusionAI/AReaL-boba-2-14B": _QWEN3_14B,
 }
-"""Models of the example scripts, so that their memory can be estimated before they are downloaded."""
+"""Models of examples/openrlhf, so that their memory can be estimated before they are downloaded."""

@@ -1,10 +1,9 @@
-"""Every script of examples/openrlhf: what it would do, its flags checked by OpenRLHF's own parser."""
+"""Every settings file of examples/openrlhf: what it would do, its flags checked by OpenRLHF's own parser."""
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -17,50 +16,40 @@ from mars_env.trainers.openrlhf.arguments import parse
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
 from mars_env.trainers.openrlhf.planning.dry_run import GPU_GIB, asked, dry_run, without_downloads
 from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
+from mars_env.trainers.openrlhf.settings_file import with_file
 
 pytest.importorskip("openrlhf")
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "openrlhf"
-SCRIPTS = sorted(EXAMPLES.glob("*.sh"))
+FILES = sorted(EXAMPLES.glob("*.toml"))
 
 
 @pytest.fixture(autouse=True)
-def beside_the_scripts(monkeypatch):
+def beside_the_files(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "helpers"))
 
 
-def flags_of(script, tmp_path, *more):
-    """What the script hands to the launcher."""
-    echo = tmp_path / "python"
-    echo.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\"\n", encoding="utf-8")
-    echo.chmod(echo.stat().st_mode | stat.S_IXUSR)
-    told = subprocess.run(
-        ["bash", str(script), *more],
-        env=os.environ | {"PYTHON": str(echo)},
-        stdout=subprocess.PIPE,
-        check=True,
-    ).stdout.decode()
-    words = told.split("\0")[:-1]
-    assert words[:2] == ["-m", "mars_env.trainers.openrlhf"]
-    return words[2:]
+def flags_of(file, *more):
+    """The flags that the launcher reads from the file, and more."""
+    words, _ = with_file(["--config", str(file), *more])
+    return words
 
 
-def test_there_are_scripts_for_both_papers():
-    names = {script.stem for script in SCRIPTS}
+def test_there_are_files_for_both_papers():
+    names = {file.stem for file in FILES}
     assert names >= {
         "marsrl_smoke_1gpu", "marsrl_8gpus", "marsrl_multinode", "marsrl_frozen_solver", "mars2_one_model",
         "mars2_roles", "mars2_two_models", "heterogeneous_one_node", "custom_environment",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_dry_runs_and_fits_as_its_comment_says(script, tmp_path):
-    assert os.access(script, os.X_OK)
-    comment = script.read_text(encoding="utf-8").replace("\n#", " ")
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_dry_runs_and_fits_as_its_comment_says(file):
+    comment = file.read_text(encoding="utf-8").replace("\n#", " ")
     comment = re.sub(r"\s+", " ", comment)
     promised = re.search(r"--dry-run(=\d+)?\S* prints .*?about (\d+) GiB .*?(\d+) GiB while", comment)
-    gib, flags = asked(flags_of(script, tmp_path, f"--dry-run{(promised and promised[1]) or ''}"))
+    gib, flags = asked(flags_of(file, f"--dry-run{(promised and promised[1]) or ''}"))
     plan = dry_run(flags, gib)
     text = plan.text
     assert plan.fits
@@ -76,9 +65,8 @@ def test_dry_runs_and_fits_as_its_comment_says(script, tmp_path):
                 phases,
             )
     else:
-        assert (
-            "As mars2_one_model.sh" in comment or "as in marsrl_8gpus.sh" in comment or "--dry-run" in comment
-        )
+        same = ("As mars2_one_model.toml", "as in marsrl_8gpus.toml", "--dry-run")
+        assert any(words in comment for words in same)
     for promise in ("Hardware", "To change", "Before and after", "mars-env evaluate", "vllm serve"):
         assert promise in comment
 
@@ -102,7 +90,7 @@ def loss_of(args):
     return {name: getattr(args.actor, name) for name in names} | {"clip": clip} | correction
 
 
-def test_every_script_has_a_loss_that_the_tests_of_engines_verify(tmp_path):
+def test_every_file_has_a_loss_that_the_tests_of_engines_verify():
     env = ["--mars.env", "arithmetic-solve-verify-correct"]
     miniature = [word for pair in openrlhf_on_cpu.MINIATURE.items() for word in pair if word is not None]
     trained = [
@@ -112,15 +100,15 @@ def test_every_script_has_a_loss_that_the_tests_of_engines_verify(tmp_path):
             [*env, *openrlhf_on_cpu.MARS2_LOSS],  # "gspo" of test_same_numbers.py: loss and gradients
         )
     ]
-    for script in SCRIPTS:
-        settings, args = parsed(flags_of(script, tmp_path))
-        assert loss_of(args) in trained, script
-        assert settings.staleness == 0 or args.algo.advantage.is_correction_level != "off", script
+    for file in FILES:
+        settings, args = parsed(flags_of(file))
+        assert loss_of(args) in trained, file
+        assert settings.staleness == 0 or args.algo.advantage.is_correction_level != "off", file
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_a_script_has_limits_and_absolute_paths(script, tmp_path):
-    settings, args = parsed(flags_of(script, tmp_path))
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_has_limits_and_absolute_paths(file):
+    settings, args = parsed(flags_of(file))
     assert set(settings.engine_limits()) == {"max_num_seqs", "max_num_batched_tokens"}
     assert settings.segment_tokens is None or args.vllm.enable_prefix_caching
     for path in (args.ckpt.path, args.ckpt.output_dir, args.logger.tensorboard_dir, args.data.prompt_dataset):
@@ -133,22 +121,21 @@ def test_a_script_has_limits_and_absolute_paths(script, tmp_path):
         assert longest <= 16384
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_a_script_s_plan_is_the_stored_one(script, tmp_path, monkeypatch):
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_plan_of_a_file_is_the_stored_one(file, tmp_path, monkeypatch):
     """`STORE_PLANS=1` in the environment writes them anew; read the difference before you commit it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SOLVER", raising=False)
-    gib, flags = asked(flags_of(script, tmp_path, "--dry-run=24" if "smoke" in script.stem else "--dry-run"))
+    gib, flags = asked(flags_of(file, "--dry-run=24" if "smoke" in file.stem else "--dry-run"))
     text = dry_run(flags, gib).text.replace(f"{tmp_path}/", "") + "\n"
-    stored = EXAMPLES / "plans" / f"{script.stem}.txt"
+    stored = EXAMPLES / "plans" / f"{file.stem}.txt"
     if os.environ.get("STORE_PLANS"):
         stored.write_text(text, encoding="utf-8")
     assert stored.read_text(encoding="utf-8") == text
 
 
-def test_flags_given_to_a_script_win(tmp_path):
-    [script] = [s for s in SCRIPTS if s.stem == "marsrl_smoke_1gpu"]
-    flags = flags_of(script, tmp_path, "--actor.model_name_or_path", "Qwen/Qwen3-4B", "--mars.group", "2")
+def test_flags_of_the_command_line_win():
+    [file] = [found for found in FILES if found.stem == "marsrl_smoke_1gpu"]
+    flags = flags_of(file, "--actor.model_name_or_path", "Qwen/Qwen3-4B", "--mars.group", "2")
     plan = dry_run(flags, 24)
     text = plan.text
     assert not plan.fits
@@ -174,15 +161,15 @@ def test_flags_given_to_a_script_win(tmp_path):
         ),
     ],
 )
-def test_wrong_flags_are_refused_in_a_sentence(more, message, tmp_path):
-    [script] = [s for s in SCRIPTS if s.stem == "marsrl_smoke_1gpu"]
+def test_wrong_flags_are_refused_in_a_sentence(more, message):
+    [file] = [found for found in FILES if found.stem == "marsrl_smoke_1gpu"]
     with pytest.raises(ConfigError, match=message):
-        dry_run(flags_of(script, tmp_path, *more), GPU_GIB)
+        dry_run(flags_of(file, *more), GPU_GIB)
 
 
-def test_an_unknown_model_is_placed_without_an_estimate(tmp_path):
-    [script] = [s for s in SCRIPTS if s.stem == "marsrl_smoke_1gpu"]
-    text = dry_run(flags_of(script, tmp_path, "--actor.model_name_or_path", "nobody/nothing")).text
+def test_an_unknown_model_is_placed_without_an_estimate():
+    [file] = [found for found in FILES if found.stem == "marsrl_smoke_1gpu"]
+    text = dry_run(flags_of(file, "--actor.model_name_or_path", "nobody/nothing")).text
     assert (
         "1 GPUs (actor, engines); no estimate of the memory: the sizes of 'nobody/nothing' are not known"
         in text
@@ -190,19 +177,18 @@ def test_an_unknown_model_is_placed_without_an_estimate(tmp_path):
 
 
 def test_the_command_line_prints_it_and_starts_nothing(tmp_path):
-    [script] = [s for s in SCRIPTS if s.stem == "mars2_two_models"]
-    ended = subprocess.run(
-        ["bash", str(script), "--dry-run=141"], env=os.environ | {"PYTHON": sys.executable}, cwd=tmp_path,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    [file] = [found for found in FILES if found.stem == "mars2_two_models"]
+    command = [sys.executable, "-m", "mars_env.trainers.openrlhf", "--config", str(file)]
+
+    def run(*more):
+        return subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    ended = run("--dry-run=141")
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert "Policy two: inclusionAI/AReaL-boba-2-8B" in ended.stdout
     assert "of 141 GiB each" in ended.stdout
     assert not list(tmp_path.iterdir())
-    wrong = subprocess.run(
-        ["bash", str(script), "--dry-run", "--mars.plays", '{"coder_0": "three"}'], cwd=tmp_path,
-        env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    wrong = run("--dry-run", "--mars.plays", '{"coder_0": "three"}')
     assert wrong.returncode != 0
     assert "names the policy 'three', but there are one, two" in wrong.stderr
     assert "Traceback" not in wrong.stderr
@@ -232,9 +218,9 @@ def light(*arguments):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_a_light_install_is_enough_for_a_dry_run(script, tmp_path):
-    flags = flags_of(script, tmp_path)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_light_install_is_enough_for_a_dry_run(file):
+    flags = flags_of(file)
     fits, too_small = light(*flags, "--dry-run"), light(*flags, "--dry-run=16")
     assert fits.returncode == 0, fits.stderr[-2000:]
     assert "What OpenRLHF gets:" in fits.stdout

@@ -1,4 +1,4 @@
-"""Scripts of examples/openrlhf, run to their end on a CPU: sizes and placement alone differ from a GPU."""
+"""Settings files of examples/openrlhf, run to their end on a CPU: only sizes and placement differ."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ SMALL = {
     "--actor.lr_warmup_ratio": 0,
 }
 
+APART = [f"--{name}=false" for name in ("train.colocate_all", "vllm.enable_sleep", "ds.enable_sleep")]
+"""Engine and trainer do not share a GPU."""
+
 
 @pytest.fixture(scope="module")
 def cluster():
@@ -42,7 +45,7 @@ def cluster():
 
 
 @pytest.mark.parametrize(
-    ("script", "roles", "more"),
+    ("file", "roles", "more"),
     [
         ("marsrl_smoke_1gpu", ("solver", "verifier", "corrector"), {}),
         (
@@ -52,7 +55,7 @@ def cluster():
         ),
     ],
 )
-def test_a_script_trains_at_its_smallest(cluster, tmp_path, script, roles, more):
+def test_a_file_trains_at_its_smallest(cluster, tmp_path, file, roles, more):
     base = tiny_checkpoint(tmp_path / "base")
     rewards = ", ".join(f'"{role}": "tiny_checkpoint:varied"' for role in roles)
     flags = SMALL | more | {
@@ -63,13 +66,12 @@ def test_a_script_trains_at_its_smallest(cluster, tmp_path, script, roles, more)
         "--ckpt.path": tmp_path / "checkpoints",
         "--logger.tensorboard_dir": tmp_path / "board",
     }  # fmt: skip
-    words = [str(word) for pair in flags.items() for word in pair] + ["--vllm.enforce_eager"]
-    env = cluster | {"PYTHON": sys.executable, "PLACEMENT": ""}
+    words = [str(word) for pair in flags.items() for word in pair] + ["--vllm.enforce_eager", *APART]
     log = tmp_path / "log.txt"
     with log.open("wb") as output:
         ended = subprocess.run(
-            ["bash", EXAMPLES / f"{script}.sh", *words],
-            env=env, cwd=tmp_path, stdout=output, stderr=output, timeout=PATIENCE, check=False,
+            [sys.executable, "-m", "mars_env.trainers.openrlhf", f"--config={EXAMPLES / file}.toml", *words],
+            env=cluster, cwd=tmp_path, stdout=output, stderr=output, timeout=PATIENCE, check=False,
         )  # fmt: skip
     assert ended.returncode == 0, log.read_text(errors="replace")[-4000:]
 
