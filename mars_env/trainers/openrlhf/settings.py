@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -222,6 +223,12 @@ class TeamSettings(BaseModel):
     def groups_per_tree(self) -> int:
         """Most groups of one tree."""
         return 1 if self.grow == "own" else 1 + self.branches * (self.game().rules.max_turns - 1)
+
+    def most_updates(self, trees: int, step: int) -> int:
+        """The most updates of a run of so many trees, `step` of them drawn at a time."""
+        if self.groups_per_update is None:
+            return math.ceil(trees / step)
+        return math.ceil(trees * self.groups_per_tree() / self.groups_per_update)
 
     def _evaluated(self) -> ProblemSet:
         name = self.eval_set or self.problem_set or spec(self.env).problems

@@ -9,7 +9,8 @@ formulas, good enough to choose flags, but not to the last gigabyte:
   too, stage 3 the weights too (section 5). ``--ds.adam_offload`` keeps optimiser and gradients on the host
   (ZeRO-Offload, arXiv 2101.06840).
 - Activations: each layer's input, and one layer in full, with gradient checkpointing; all layers in full
-  without (`Architecture.layer_bytes`). Logits are kept in 16 and in 32 bits, with their gradients.
+  without (`Architecture.layer_bytes`). Logits are kept in 16 and in 32 bits, with their gradients. A mixture
+  of experts adds what its routers' balancing loss takes (`Architecture.router_bytes`).
 - vLLM takes ``--vllm.gpu_memory_utilization`` of a GPU, whether it needs it or not; the part that its weights
   do not use is the cache of keys and values.
 """
@@ -74,12 +75,14 @@ class PoolMemory:
         pool: Its GPUs.
         phases: One GPU's memory at each time.
         host: Bytes of the hosts' memory, for all GPUs of the pool together.
+        pinned: Bytes of it for each GPU that are locked in memory, so that they are copied faster.
         cache_tokens: Tokens that fit into the cache of one engine; None without engines.
     """
 
     pool: Pool
     phases: tuple[Phase, ...]
     host: float = 0.0
+    pinned: float = 0.0
     cache_tokens: int | None = None
 
     @property
@@ -192,7 +195,10 @@ def activations(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
         else layer * model.layers
     )
     share = args.ds.tensor_parallel_size
-    return {"activations": tokens * kept / share, "logits": tokens * model.vocabulary * 12.0 / share}
+    parts = {"activations": tokens * kept / share, "logits": tokens * model.vocabulary * 12.0 / share}
+    if model.experts:
+        parts["router"] = float(tokens * model.router_bytes(args.ds.packing_samples))
+    return parts
 
 
 def engine(args: SimpleNamespace, model: Architecture, gpu: float) -> tuple[dict[str, float], int]:
@@ -248,22 +254,32 @@ def describe(pools: Sequence[PoolMemory], args: SimpleNamespace, gpu: float, gpu
             )
         if entry.host:
             lines.append(f"    host     {entry.host / GIB:6.1f} GiB in all")
+        if entry.pinned:
+            there = min(gpus_per_node, entry.pool.gpus)
+            lines.append(
+                f"    pinned   {entry.pinned * there / GIB:6.1f} GiB of it locked on a node (ulimit -l), "
+                "up to twice that where torch rounds blocks up to powers of two"
+            )
     return "\n".join(lines)
 
 
 def _pool_memory(args: SimpleNamespace, model: Architecture, gpu: float, pool: Pool) -> PoolMemory:
     training: dict[str, float] = {"context": CONTEXT}
     rollout: dict[str, float] = {"context": CONTEXT}
-    host, tokens = 0.0, None
+    host, pinned, tokens = 0.0, 0.0, None
     if "actor" in pool.components:
         states, kept = actor_states(args, model.parameters)
         host += kept * pool.gpus
+        average = 2 * model.parameters / args.ds.tensor_parallel_size if args.train.enable_ema else 0.0
+        pinned += kept - average
         training |= states | activations(args, model)
         sleeps = args.ds.enable_sleep and not args.ds.adam_offload
         awake = ("weights",) if sleeps else ("weights", "gradients", "optimiser")
         rollout |= {name: size for name, size in states.items() if name in awake}
         if sleeps:
-            host += pool.gpus * sum(states.get(name, 0.0) for name in ("gradients", "optimiser"))
+            asleep = sum(states.get(name, 0.0) for name in ("gradients", "optimiser"))
+            host += pool.gpus * asleep
+            pinned += asleep
     if "reference" in pool.components:
         share = args.ds.tensor_parallel_size * (
             _gpus(args.ref) // args.ds.tensor_parallel_size if args.ds.zero_stage == 3 else 1
@@ -271,21 +287,23 @@ def _pool_memory(args: SimpleNamespace, model: Architecture, gpu: float, pool: P
         weights = 2.0 * model.parameters / share
         if args.ref.offload:
             host += weights * pool.gpus
+            pinned += weights
         else:
             training["reference"] = rollout["reference"] = weights
     if "engines" not in pool.components:
         if pool.components == ("reference",):
             training |= {"logits": _reference_logits(args, model)}
-        return PoolMemory(pool, (Phase("training", training),), host)
+        return PoolMemory(pool, (Phase("training", training),), host, pinned)
     taken, tokens = engine(args, model, gpu)
     rollout |= taken
     if pool.components == ("engines",):
-        return PoolMemory(pool, (Phase("rollout", rollout),), host, tokens)
+        return PoolMemory(pool, (Phase("rollout", rollout),), host, pinned, tokens)
     if args.vllm.enable_sleep:  # level 1: the weights go to the host, the cache is freed
         host += taken["engine: weights"] * pool.gpus
+        pinned += taken["engine: weights"]
     else:
         training |= taken
-    return PoolMemory(pool, (Phase("rollout", rollout), Phase("training", training)), host, tokens)
+    return PoolMemory(pool, (Phase("rollout", rollout), Phase("training", training)), host, pinned, tokens)
 
 
 def _reference_logits(args: SimpleNamespace, model: Architecture) -> float:

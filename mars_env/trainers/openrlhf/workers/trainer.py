@@ -6,7 +6,6 @@ own arguments.
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any, ClassVar
 
@@ -174,10 +173,9 @@ def scheduled_steps(settings: TeamSettings, args: Any, problems: int) -> int:
     """
     trees = problems * args.train.num_episodes
     if settings.groups_per_update is None:
-        updates = math.ceil(trees / args.rollout.batch_size)
         rows = min(trees, args.rollout.batch_size) * settings.rows_per_tree()
     else:
-        updates = math.ceil(trees * settings.groups_per_tree() / settings.groups_per_update)
         rows = settings.groups_per_update * settings.group
+    updates = settings.most_updates(trees, args.rollout.batch_size)
     steps: int = updates * optimizer_steps(rows, args.train.batch_size) * args.train.max_epochs
     return steps

@@ -36,7 +36,7 @@ BASE = S(
     algo=S(kl=S(init_coef=0.0)),
     ds=S(
         zero_stage=2, adam_offload=False, tensor_parallel_size=1, grad_accum_dtype=None, ring_attn_size=1,
-        attn_implementation="flash_attention_2", enable_sleep=False,
+        attn_implementation="flash_attention_2", enable_sleep=False, packing_samples=False,
     ),
     data=S(max_len=1000),
 )  # fmt: skip
@@ -156,6 +156,39 @@ def test_activations_by_micro_batch():
     assert activations(longer, TINY)["logits"] == 1000 * 120, "one sample is not cut"
     eager = activations(arguments(ds__attn_implementation="eager"), TINY)
     assert eager["activations"] == 1000 * (3 * 16 + 304 + 5 * 2 * 1000)
+
+
+def test_routers_take_memory_for_a_moment():
+    """transformers 5.15 marks each token's experts in each layer with 8 and 4 bytes, twice with a mask."""
+    sparse = Architecture(
+        8, 3, 2, 2, 4, 16, vocabulary=10, experts=6, expert_intermediate=5, experts_per_token=2,
+        dense_layers=1,
+    )  # fmt: skip
+    assert "router" not in activations(arguments(), TINY)
+    assert activations(arguments(), sparse)["router"] == 1000 * 2 * 2 * 6 * 24
+    assert activations(arguments(ds__packing_samples=True), sparse)["router"] == 1000 * 2 * 2 * 6 * 12
+    ring = arguments(ds__packing_samples=True, ds__ring_attn_size=4)
+    assert activations(ring, sparse)["router"] == 250 * 2 * 2 * 6 * 12
+
+
+def test_what_sleeps_is_locked_in_the_host_s_memory():
+    model = PRESETS["Qwen/Qwen3-8B"]
+    together = {"train__colocate_all": True, "vllm__gpu_memory_utilization": 0.6}
+    [awake] = memory(arguments(**together), model, 80 * GIB)
+    assert awake.pinned == 0
+    sleeping = arguments(**together, vllm__enable_sleep=True, ds__enable_sleep=True)
+    [asleep] = memory(sleeping, model, 80 * GIB)
+    assert asleep.pinned == (2 + 12) * model.parameters / 8 + 2 * model.parameters  # states, engine's weights
+    assert asleep.host == 8 * asleep.pinned
+    text = describe([asleep], sleeping, 80 * GIB, gpus_per_node=4)
+    assert f"pinned   {4 * asleep.pinned / GIB:6.1f} GiB of it locked on a node" in text
+    offloaded = arguments(ds__adam_offload=True, train__enable_ema=True)
+    actor, _ = memory(offloaded, model, 80 * GIB)
+    assert actor.pinned == (2 + 12) * model.parameters / 8
+    assert actor.host == 8 * (actor.pinned + 2 * model.parameters)  # the average is there, and not locked
+    shared = {"algo__kl__init_coef": 0.1, "train__colocate_actor_ref": True, "ref__offload": True}
+    actor, _ = memory(arguments(**shared), model, 80 * GIB)
+    assert actor.pinned == 2 * model.parameters
 
 
 def test_an_engine_takes_its_share_and_no_more():
