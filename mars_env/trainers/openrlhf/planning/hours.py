@@ -146,7 +146,7 @@ def sampling_seconds(
     sampled = step_seconds(args, model, together, held) * rows * longest / (engines * together)
     prompts = rows * max(0, args.data.max_len - longest) / engines
     read = 2.0 * model.active_parameters * prompts / (args.vllm.tensor_parallel_size * SHARE * PEAK)
-    return max(sampled + read, chain * longest * step_seconds(args, model, 1, held))
+    return float(max(sampled + read, chain * longest * step_seconds(args, model, 1, held)))
 
 
 def step_seconds(args: SimpleNamespace, model: Architecture, sequences: int, held: float) -> float:
@@ -158,7 +158,7 @@ def step_seconds(args: SimpleNamespace, model: Architecture, sequences: int, hel
     weights = min(model.parameters, model.active_parameters * sequences)
     read = 2.0 * weights / parallel + sequences * held * model.kv_bytes(parallel)
     computed = 2.0 * model.active_parameters * sequences / parallel
-    return max(read / (BANDWIDTH_SHARE * BANDWIDTH), computed / (SHARE * PEAK))
+    return float(max(read / (BANDWIDTH_SHARE * BANDWIDTH), computed / (SHARE * PEAK)))
 
 
 def describe_hours(told: Hours, work: Work) -> list[str]:

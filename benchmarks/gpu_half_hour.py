@@ -1,0 +1,317 @@
+"""What half an hour on one GPU runs, in the order of its worth; unattended, into one JSON file.
+
+    python benchmarks/gpu_half_hour.py --out gpu.json [--budget 1800] [--only trainer-100m] [--small]
+
+docs/gpu.md is the plan. Each step is a process of its own with its own time limit. Its result is written as
+soon as it is there; a step that fails or takes too long is noted, and the next one runs. The same command
+runs what is not done yet. `--small` takes tiny sizes, so that everything can be tried on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from mars_env.files import write_whole
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12}
+"""Dense operations a second in bfloat16, by a part of the card's name, from NVIDIA's data sheets (SXM)."""
+
+SIZES = {
+    "tiny": (64, 192, 3, 160),
+    "100m": (768, 2048, 12, 8_000),
+    "600m": (1536, 4096, 20, 16_000),
+}
+"""Width, feed-forward width, layers, vocabulary of the local trainer's models."""
+
+GROUPS, GROUP, PROMPT = 8, 8, 24
+FIRST = 0x4E00
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of the plan: its name, what it runs, its time limit in seconds, and what it is for."""
+
+    name: str
+    command: tuple[str, ...]
+    seconds: float
+    purpose: str
+
+
+def plan(small: bool = False) -> tuple[Step, ...]:
+    """The steps in the order of their worth."""
+    python = sys.executable
+
+    def own(name: str, *arguments: str) -> tuple[str, ...]:
+        return (python, str(Path(__file__).resolve()), "--run", name, *arguments)
+
+    marsrl = (python, str(ROOT / "examples" / "replicate_marsrl.py"))
+    study = ("--quick",) if small else ("--check", "0", "--jobs", str(os.cpu_count() or 1))
+    openrlhf = (python, "-m", "mars_env.trainers.openrlhf")
+    smoke = ("--config", str(ROOT / "examples" / "openrlhf" / "marsrl_smoke_1gpu.toml"))
+    sizes = ("tiny", "tiny") if small else ("100m", "600m")
+    return (
+        Step("machine", own("machine"), 60, "what is there: card, driver, torch, packages"),
+        Step("trainer-100m", own("trainer", sizes[0]), 300, "the local trainer's whole step"),
+        Step("trainer-600m", own("trainer", sizes[1]), 420, "the same, six times as large"),
+        Step("miniature", (*marsrl, *study), 600, "a seed of the miniature's study again, compared"),
+        Step("install", own("install"), 180, "what of requirements-gpu.txt can be installed there"),
+        Step("openrlhf", (*openrlhf, *smoke), 600, "MarsRL through OpenRLHF, where its stack is installed"),
+    )
+
+
+# --- the runner ---------------------------------------------------------------------------------------
+
+
+def run_all(steps: Sequence[Step], out: Path, budget: float, say: Callable[[str], None] = print) -> int:
+    """Run what is not done yet; returns how many steps have no result.
+
+    Args:
+        steps: The plan.
+        out: The JSON file: results by step. It is written after every step.
+        budget: Seconds in all; a step that would go beyond them gets what is left.
+        say: Gets a line for each step.
+    """
+    told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    until = time.monotonic() + budget
+    for step in steps:
+        if told.get(step.name, {}).get("status") == "done":
+            say(f"{step.name}: done before")
+            continue
+        left = until - time.monotonic()
+        if left < 1:
+            told[step.name] = {"status": "no time left"}
+        else:
+            told[step.name] = run_one(step, min(step.seconds, left))
+        write_whole(out, json.dumps(told, indent=2) + "\n")
+        say(f"{step.name}: {told[step.name]['status']}")
+    return sum(told[step.name]["status"] != "done" for step in steps)
+
+
+def run_one(step: Step, seconds: float) -> dict[str, Any]:
+    """Run a step in a process group of its own, which is killed at the limit."""
+    began = time.monotonic()
+    row: dict[str, Any] = {
+        "purpose": step.purpose,
+        "command": " ".join(step.command),
+        "limit": round(seconds),
+    }
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path[1:2]]))}
+    try:
+        process = subprocess.Popen(
+            step.command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return row | {"status": "failed", "output": str(error)}
+    try:
+        output, _ = process.communicate(timeout=seconds)
+        status = "done" if process.returncode == 0 else "failed"
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        status = "out of time"
+    row |= {"status": status, "seconds": round(time.monotonic() - began, 1), "exit": process.returncode}
+    result = last_json(output)
+    if status == "done" and result is not None:
+        return row | {"result": result}
+    return row | {"output": output[-2000:]}
+
+
+def last_json(output: str) -> Any:
+    """The JSON object on the last line of an output; None if there is none."""
+    *_, last = output.strip().splitlines() or [""]
+    try:
+        found = json.loads(last)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+# --- the steps that are our own -----------------------------------------------------------------------
+
+
+def machine() -> dict[str, Any]:
+    """The machine and the versions of what matters."""
+    import torch
+
+    told: dict[str, Any] = {"platform": platform.platform(), "python": platform.python_version()}
+    told |= {"cores": os.cpu_count(), "torch": torch.__version__, "cuda": torch.version.cuda}
+    if torch.cuda.is_available():
+        card = torch.cuda.get_device_properties(0)
+        told |= {"card": card.name, "card_bytes": card.total_memory}
+    return told | {"packages": installed()}
+
+
+def installed() -> dict[str, str | None]:
+    """The versions of OpenRLHF's stack that are installed."""
+    from mars_env.trainers.openrlhf.versions import GPU_STACK
+
+    found: dict[str, str | None] = {}
+    for name in GPU_STACK:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def install() -> dict[str, Any]:
+    """Whether pip finds everything of requirements-gpu.txt, as it stands and each line by itself."""
+    requirements = (ROOT / "requirements-gpu.txt").read_text(encoding="utf-8").splitlines()
+    lines = [line.strip() for line in requirements if line.strip() and not line.startswith("#")]
+    pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--no-input", "--no-deps")
+    found = {}
+    for line in lines:
+        ended = subprocess.run([*pip, line], capture_output=True, text=True, timeout=60, check=False)
+        *_, last = ended.stderr.strip().splitlines() or [""]
+        found[line] = "found" if ended.returncode == 0 else last[-300:]
+    return {"installed": installed(), "index": found}
+
+
+def trainer(size: str, steps: int = 4, longest: int = 64) -> dict[str, Any]:
+    """The local trainer's whole step with a new model: sampling, grading, update.
+
+    The first step is left out, since it warms up. Operations are 2 a weight for a sampled token and 6 for a
+    trained one; the share is theirs of the card's peak. `estimate` is what the memory should be: 16 bytes a
+    parameter (weights, gradients, AdamW), the activations of one micro-batch in 32 bits (twice
+    `Architecture.layer_bytes`), and its logits.
+    """
+    import torch
+
+    from mars_env.agents import HFModel
+    from mars_env.envs import Game, GroupedSettings, Solve
+    from mars_env.problems import ProblemSet
+    from mars_env.trainers import RunSettings, TrainConfig, train
+    from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
+    from mars_env.trainers.openrlhf.planning.sizes import architecture
+    from mars_env.trainers.team import make_team
+    from mars_env.types import Action, Grade, Problem, Sampling
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    hidden, feed_forward, layers, tokens = SIZES[size]
+    names = ["<|pad|>", "<|end|>", *(chr(FIRST + i) for i in range(tokens - 2))]
+    model = build_model(0, tokens, Shape(hidden, feed_forward, layers)).to(device)
+    tokenizer = build_tokenizer(names, names[:2], f"[{chr(FIRST)}-{chr(FIRST + tokens)}]")
+    sampled, rows = [0], []
+
+    class Solver:
+        policy = "model"
+
+        def __init__(self, model: Any) -> None:
+            self.model = model
+
+        async def act(self, observation: Any, n: int, seed: int) -> list[Action]:
+            sampling = Sampling(temperature=1.0, max_tokens=longest, seed=seed)
+            found = await self.model.complete(str(observation["problem"]), n, sampling)
+            sampled[0] += sum(len(completion.token_ids) for completion in found)
+            return [Action(completion.text, (completion,)) for completion in found]
+
+    class FirstCharacter:
+        async def grade(self, problem: Problem, text: str) -> Grade:
+            return Grade.correct() if text and ord(text[0]) % 2 == 0 else Grade.wrong("odd")
+
+    class Log:
+        def start(self, step: int) -> None:
+            self.mark = time.perf_counter()
+
+        def log(self, step: int, figures: Mapping[str, float]) -> None:
+            if device == "cuda":
+                torch.cuda.synchronize()
+            now = time.perf_counter()
+            rows.append((now - self.mark, figures["seconds/update"], sampled[0]))
+            self.mark, sampled[0] = now, 0
+
+        def close(self) -> None:
+            pass
+
+    game, texts = Game(Solve(), FirstCharacter()), range(GROUPS * (steps + 1))
+    problems = [
+        Problem(str(i), "".join(chr(FIRST + (17 * i + 31 * j) % (tokens - 2)) for j in range(PROMPT)), None)
+        for i in texts
+    ]
+    config = TrainConfig(learning_rate=1e-6, autocast=device == "cuda", token_budget=8192)
+    settings = RunSettings(
+        steps=steps + 1,
+        problems_per_step=GROUPS,
+        rollouts=GroupedSettings(group=GROUP, branches=1),
+        train=config,
+    )
+    playing = HFModel((model, tokenizer), name="model")
+    team = make_team(settings, game.rules.possible_agents, [playing], agent=lambda _, own: Solver(own))
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    asyncio.run(train(game, team, ProblemSet("characters", problems), settings, loggers=[Log()]))
+
+    parameters = sum(weight.numel() for weight in model.parameters())
+    whole, update, drawn = (sum(column) for column in zip(*rows[1:], strict=True))
+    trained = drawn + steps * GROUPS * GROUP * PROMPT
+    operations = 2.0 * parameters * drawn + 6.0 * parameters * trained
+    card = torch.cuda.get_device_name(0) if device == "cuda" else "CPU"
+    peak = next((found for part, found in PEAKS.items() if part in card), None)
+    sizes = architecture(model.config.to_dict())
+    micro = min(config.token_budget, GROUPS * GROUP * (PROMPT + longest))
+    estimate = 16 * parameters + micro * (2 * sizes.layer_bytes() * layers + 12 * tokens)
+    used = (
+        torch.cuda.max_memory_allocated()
+        if device == "cuda"
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    )
+    return {
+        "card": card,
+        "parameters": parameters,
+        "steps": steps,
+        "seconds_a_step": whole / steps,
+        "seconds_an_update": update / steps,
+        "sampled_tokens_a_second": drawn / whole,
+        "trained_tokens_a_second_of_update": trained / update,
+        "share_of_peak": None if peak is None else operations / whole / peak,
+        "memory_bytes": used,
+        "memory_is": "allocated on the card" if device == "cuda" else "of the process",
+        "estimate_bytes": estimate,
+    }
+
+
+OWN: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "machine": machine,
+    "trainer": trainer,
+    "install": install,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("gpu.json"))
+    parser.add_argument("--budget", type=float, default=1800, help="seconds in all")
+    parser.add_argument("--only", action="append", help="this step; repeatable")
+    parser.add_argument("--small", action="store_true", help="tiny sizes, for a CPU")
+    parser.add_argument("--run", nargs="+", metavar=("STEP", "ARGUMENT"), help="one step in this process")
+    told = parser.parse_args(argv)
+    if told.run:
+        name, *arguments = told.run
+        print(json.dumps(OWN[name](*arguments)))
+        return 0
+    steps = plan(told.small)
+    if unknown := sorted(set(told.only or ()) - {step.name for step in steps}):
+        parser.error(f"there is no step {unknown[0]}; there are: {', '.join(step.name for step in steps)}")
+    chosen = [step for step in steps if not told.only or step.name in told.only]
+    return 1 if run_all(chosen, told.out, told.budget) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
