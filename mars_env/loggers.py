@@ -61,6 +61,8 @@ class ConsoleLogger:
                 parts.append(f"{owner} {what.replace('_', ' ')} {value:.3f}")
             elif what == "interrupted" and value:
                 parts.append(f"{owner} {value:.0f} turns CUT OFF by the context or a filter")
+            elif what == "overlong_prompts" and value:
+                parts.append(f"{owner} {value:.0f} of them by a prompt that filled the context alone")
             elif what == "reward_faults" and value:
                 parts.append(f"{owner} {value:.0f} turns WITHOUT A REWARD because it failed")
         if "advantages/kept" in values:

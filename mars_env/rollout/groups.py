@@ -29,6 +29,19 @@ def groups_of(trees: Iterable[Tree]) -> list[Group]:
     return [Group(id, tuple(turns)) for id, turns in groups.items()]
 
 
+def is_uniform(group: Group) -> bool:
+    """Whether all known rewards of a group are equal, or none is known: no turn of it is better than another.
+
+    Example:
+        >>> from mars_env.types import Action
+        >>> def turn(i, reward):
+        ...     return Turn("p#0", str(i), None, "g", "solver_0", "", "p", Action("4"), reward=reward)
+        >>> [is_uniform(Group("g", (turn(0, 1.0), turn(1, r), turn(2, None)))) for r in (1.0, 0.0)]
+        [True, False]
+    """
+    return len({turn.reward for turn in group.turns if turn.reward is not None}) < 2
+
+
 def step_jobs(
     problems: ProblemSet, *, step: int, problems_per_step: int, seed: int, progress: float | None = None
 ) -> list[Job]:

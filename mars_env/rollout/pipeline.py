@@ -20,14 +20,15 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion
 from mars_env.errors import ConfigError, MarsError
 from mars_env.rollout.engine import Job, Journal, play
-from mars_env.rollout.groups import groups_of
+from mars_env.rollout.groups import groups_of, is_uniform
 from mars_env.rollout.slots import Claim, Slots, under
 from mars_env.rollout.staleness import age, oldest_version
 from mars_env.text import logger
@@ -55,8 +56,18 @@ class PipelineSettings(BaseModel):
     synchronous training. A number: an update trains this many groups in the order in which they were started,
     whichever trees they belong to (the agentic pipeline). It trains more if more would become too old."""
 
+    refill: float = Field(default=1.0, ge=1)
+    """Groups whose known rewards are all equal teach nothing: others are played in their place, so that
+    updates do not shrink as the team gets better, up to this many times ``groups_per_update`` groups."""
+
     concurrency: PositiveInt | None = None
     """Most groups under way at the same time; None: only the other bounds apply."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.refill > 1 and self.groups_per_update is None:
+            raise ValueError("refill is for updates of a number of groups: set groups_per_update")
+        return self
 
     @property
     def bound(self) -> int | None:
@@ -196,6 +207,7 @@ class _ReadyGroup:
     group: Group
     started: int
     tree: _OpenTree
+    uniform: bool = False
 
 
 class _Schedule:
@@ -212,6 +224,7 @@ class _Schedule:
         self.version = version
         self._size, self._staleness = settings.groups_per_update, settings.max_staleness
         self._bound, self._concurrency = settings.bound, settings.concurrency
+        self._extra = int((settings.refill - 1) * (self._size or 0))
         self._policy_version = policy_version or (lambda policy: self.version)
         self._slots, self._trained = slots, trained
         self._trees: dict[str, _OpenTree] = {}
@@ -308,7 +321,7 @@ class _Schedule:
 
     def _may_start_group(self) -> bool:
         under_way = len(self._under_way)
-        started = under_way + len(self._ready) + self._in_training
+        started = under_way + self._counted(self._ready.values()) + self._in_training
         return (self._bound is None or started < self._bound) and (
             self._concurrency is None or under_way < self._concurrency
         )
@@ -328,7 +341,7 @@ class _Schedule:
                 f"the group {group.id} grows with its tree and cannot be trained before the tree is "
                 "finished: leave groups_per_update out, or grow the trees in groups (mars_env.envs.grouped)"
             )
-        ready = _ReadyGroup(group, started, self._trees[turns[0].tree_id])
+        ready = _ReadyGroup(group, started, self._trees[turns[0].tree_id], is_uniform(group))
         if self._is_stale(ready):
             return
         ready.tree.untrained += 1
@@ -356,7 +369,7 @@ class _Schedule:
             tuple(self._trained_trees),
             self._dropped,
         )
-        self._in_training = len(chosen)
+        self._in_training = self._counted(chosen)
         self._trained_trees, self._dropped, self._lost_in_a_row = [], 0, 0
         return batch
 
@@ -378,7 +391,7 @@ class _Schedule:
         if self._is_over():
             return bool(self._ready)
         oldest = self.version - self._staleness
-        return len(self._ready) >= self._size and all(
+        return self._counted(self._ready.values()) >= self._size and all(
             started > oldest for started in self._under_way.values()
         )
 
@@ -400,13 +413,21 @@ class _Schedule:
         return chosen
 
     def _oldest(self, size: int) -> list[_ReadyGroup]:
-        """This many groups, in the order of their start; more if more would become too old."""
+        """This many groups that count, in the order of their start; more if more would become too old."""
         queue = sorted(self._ready.values(), key=lambda ready: (ready.started, ready.tree.number))
         last = self.version - self._staleness
-        chosen = queue[: max(size, sum(ready.started <= last for ready in queue))]
-        for ready in chosen:
+        chosen: list[_ReadyGroup] = []
+        for ready in queue:
+            if ready.started > last and self._counted(chosen) >= size:
+                break
+            chosen.append(ready)
             self._remove(ready)
         return chosen
+
+    def _counted(self, groups: Collection[_ReadyGroup]) -> int:
+        """How many groups fill an update; uniform ones only once there are too many of them."""
+        uniform = sum(ready.uniform for ready in groups) if self._extra else 0
+        return len(groups) - min(uniform, self._extra)
 
     def _remove(self, ready: _ReadyGroup) -> None:
         del self._ready[ready.group.id]

@@ -22,6 +22,8 @@ class StepMetrics:
         roles: By role: ``turns``, ``trained`` (turns that entered the loss), ``reward`` (mean of the known
             ones), ``truncated`` (fraction cut off by their own limit), ``tokens`` (sampled, a turn); where
             there are any, ``interrupted`` (turns cut off by the context or a filter, which are not trained),
+            of them ``overlong_prompts`` (the prompt alone filled the context) and ``little_room`` (it left
+            less than the completion needed),
             ``reward_faults`` (turns without a reward because the reward failed, which are not trained).
         policies: By policy: ``loss``, ``grad_norm``, ``learning_rate``, ``updates``, ``completions``,
             ``tokens``, and means over trained tokens: ``ratio``, ``clipped``, ``entropy``, ``rollout_gap``
@@ -77,8 +79,19 @@ def role_metrics(groups: Sequence[Group], trained: frozenset[TurnKey]) -> dict[s
         }
         if interrupted := sum(bool(turn.action.interrupted) for turn in own):
             table[role]["interrupted"] = float(interrupted)
+            table[role] |= {name: float(n) for name, n in _without_room(own).items() if n}
         if failed := sum(REWARD_FAULT in turn.info for turn in own):
             table[role]["reward_faults"] = float(failed)
         if rewards:
             table[role]["reward"] = sum(rewards) / len(rewards)
     return table
+
+
+def _without_room(turns: Sequence[Turn]) -> dict[str, int]:
+    """Turns that the context cut off: before the first token, or later."""
+    full = [
+        any(not completion.completion_tokens and not completion.token_ids for completion in ended)
+        for turn in turns
+        if (ended := [c for c in turn.action.completions if c.finish_reason == "context"])
+    ]
+    return {"overlong_prompts": sum(full), "little_room": len(full) - sum(full)}

@@ -12,6 +12,7 @@ from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Store, collect, groups_of
+from mars_env.rollout.groups import is_uniform
 from mars_env.rollout.pipeline import PipelineSettings, pipeline
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.simulator import SimulatedEngine, run_virtual
@@ -79,7 +80,7 @@ async def all_batches(actor, options, steps, *, train_time=2.0, game=GAME, late=
                     for version, _ in turn.action.completions[0].versions:
                         assert batch.version - options.max_staleness <= version <= batch.version
             if size is not None:
-                assert len(batch.groups) <= options.bound
+                assert len(batch.groups) <= options.bound + int((options.refill - 1) * size)
             batches.append(batch)
             await asyncio.sleep(train_time)
             if len(batches) not in late:
@@ -97,6 +98,12 @@ OPTIONS = st.builds(
     PipelineSettings,
     max_staleness=st.integers(0, 4),
     groups_per_update=st.none() | st.integers(1, 12),
+    concurrency=st.none() | st.integers(1, 9),
+) | st.builds(
+    PipelineSettings,
+    max_staleness=st.integers(0, 4),
+    groups_per_update=st.integers(1, 12),
+    refill=st.floats(1, 4),
     concurrency=st.none() | st.integers(1, 9),
 )
 
@@ -161,6 +168,54 @@ def test_a_group_is_trained_before_its_tree_is_finished():
     batch = run_virtual(first_batch())
     assert {turn.agent for group in batch.groups for turn in group.turns} == {"solver_0"}
     assert batch.trained_tree_ids == ()
+
+
+class Able(Actor):
+    """Solvers are nearly always right, as in a team that has learned: most of their groups are uniform."""
+
+    async def act(self, observation, n, seed):
+        if "solution" in observation:
+            return await super().act(observation, n, seed)
+        rng = random.Random(seed)
+        await asyncio.sleep(self.delays.lognormvariate(0, 1))
+        completion = Completion("", versions=((self.versions[-1], 3),))
+        return [Action("wrong" if rng.random() < 0.1 else "right", (completion,)) for _ in range(n)]
+
+
+def test_other_groups_are_played_in_the_place_of_uniform_ones():
+    def lessons(**more):
+        options = PipelineSettings(groups_per_update=6, max_staleness=1, **more)
+        batches = run_virtual(all_batches(Able([0], random.Random(8)), options, steps_of(12, 4)))
+        return [
+            (sum(not is_uniform(group) for group in batch.groups), len(batch.groups))
+            for batch in batches[:-1]
+        ]
+
+    plain_run, refilled = lessons(), lessons(refill=4)
+    assert min(lesson for lesson, _ in plain_run) < 6
+    assert {groups for _, groups in plain_run} == {6}
+    assert all(lesson >= 6 or groups >= 24 for lesson, groups in refilled)
+    assert sum(lesson for lesson, _ in refilled) / len(refilled) >= 6
+    assert all(groups <= 24 for _, groups in refilled)
+
+
+def test_a_team_that_teaches_nothing_more_still_gets_its_updates():
+    """Bounded: where all groups are uniform, an update has `refill` times as many, and nothing hangs."""
+
+    class Perfect(Actor):
+        async def act(self, observation, n, seed):
+            await asyncio.sleep(1)
+            completion = Completion("", versions=((self.versions[-1], 3),))
+            return [Action("right Correctness: Correct", (completion,)) for _ in range(n)]
+
+    options = PipelineSettings(groups_per_update=4, max_staleness=1, refill=2)
+    batches = run_virtual(all_batches(Perfect([0], random.Random(8)), options, steps_of(6, 4)))
+    assert {len(batch.groups) for batch in batches[:-1]} == {8}
+
+
+def test_refill_is_for_updates_of_a_number_of_groups():
+    with pytest.raises(ValueError, match="set groups_per_update"):
+        PipelineSettings(refill=2)
 
 
 def test_the_queue_is_bounded_however_slow_the_trainer_is():

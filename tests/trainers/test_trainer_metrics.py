@@ -68,3 +68,25 @@ def test_console_prints_one_line_a_step():
     assert stream.getvalue().count("\n") == 1
     for part in ("step 3", "solver reward 0.250", "mars loss -0.125", "kept 8 of 16 turns", "2.0 + 1.5 s"):
         assert part in stream.getvalue()
+
+
+def test_prompts_that_fill_the_context_are_counted_apart_from_those_that_leave_little_room():
+    def turn(i, role, completion):
+        action = Action(completion.text, (completion,))
+        return Turn("p#0", str(i), None, "g", f"{role}_0", "mars", "p", action)
+
+    empty = Completion("", "context", prompt_ids=(1, 2, 3))
+    some = Completion("So", "context", prompt_ids=(1, 2), token_ids=(7,), logprobs=(-0.1,))
+    filtered = Completion("", "content_filter", prompt_ids=(1,))
+    whole = Completion("So", "stop", prompt_ids=(1,), token_ids=(7,), logprobs=(-0.1,))
+    corrector = [turn(i, "corrector", c) for i, c in enumerate((empty, empty, some, filtered, whole))]
+    table = role_metrics([Group("g", (*corrector, turn(9, "solver", whole)))], frozenset())
+    assert table["corrector"]["interrupted"] == 4
+    assert table["corrector"]["overlong_prompts"] == 2
+    assert table["corrector"]["little_room"] == 1
+    assert not {"interrupted", "overlong_prompts", "little_room"} & table["solver"].keys()
+    log = ConsoleLogger(Console(file=io.StringIO(), width=1000))
+    log.log(1, StepMetrics(1, roles=table).flat())
+    printed = log.console.file.getvalue()
+    assert "corrector 4 turns CUT OFF" in printed
+    assert "corrector 2 of them by a prompt that filled the context alone" in printed

@@ -102,6 +102,9 @@ class TeamSettings(BaseModel):
     groups_per_update: PositiveInt | None = None
     """None: an update trains the groups of a step of ``--rollout.batch_size`` problems. A number: it trains
     this many finished groups, whichever problems they belong to (the agentic pipeline)."""
+    refill: float = Field(default=1.0, ge=1)
+    """Groups whose rewards are all equal do not count as groups of an update, and others are played in their
+    place, up to this many times ``groups_per_update``. 1: nothing is played in their place."""
     concurrency: PositiveInt | None = None
     """Most groups under way at the same time."""
     segment_tokens: PositiveInt | None = None
@@ -140,6 +143,8 @@ class TeamSettings(BaseModel):
                 "groups_per_update is for rollouts that continue while the policy is trained: "
                 "set staleness to 1 or more"
             )
+        if self.refill > 1 and self.groups_per_update is None:
+            raise ValueError("refill is for updates of a number of groups: set groups_per_update")
         return self
 
     @property
@@ -158,6 +163,7 @@ class TeamSettings(BaseModel):
         return PipelineSettings(
             max_staleness=self.staleness,
             groups_per_update=self.groups_per_update,
+            refill=self.refill,
             concurrency=self.concurrency,
         )
 

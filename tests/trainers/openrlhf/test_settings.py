@@ -21,6 +21,7 @@ def test_flags_and_settings_are_one_another():
         eval_set="aime",
         staleness=2,
         groups_per_update=16,
+        refill=2.5,
         record="run/record",
     )
     again, rest = read_flags(["--a", "1", *as_flags(settings), "--b"])
@@ -43,6 +44,7 @@ def test_names_are_given_with_commas_and_values_with_an_equals_sign():
         (["--mars.env", ENV, "--mars.group", "many"], "--mars.group: Input should be a valid integer"),
         (["--mars.env", ENV, "--mars.groups_per_update", "4"], "set staleness to 1 or more"),
         (["--mars.env", ENV, "--mars.others", "solver"], "--mars.others"),
+        (["--mars.env", ENV, "--mars.refill", "2"], "refill is for updates of a number of groups"),
     ],
 )
 def test_a_wrong_flag_is_refused_in_one_sentence(flags, sentence):
