@@ -24,6 +24,7 @@ _EMBEDDED = {
     "arithmetic": "mars_env.problems.arithmetic",
     "nibbles": "mars_env.problems.code_nibbles",
     "programs": "mars_env.problems.programs",
+    "subset-sum": "mars_env.problems.subset_sum",
     **dict.fromkeys(
         ("aime24", "aime25", "beyondaime", "math500", "gsm8k", "dapo-math-17k"), "mars_env.problems.hub"
     ),

@@ -7,6 +7,7 @@ import time
 from functools import lru_cache
 
 from mars_env.errors import ProblemError
+from mars_env.grading.math.checks import check_of
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.integers import read_integer
@@ -38,7 +39,8 @@ class MathGrader:
         workers: Worker processes; None means one per CPU. They start when first needed.
 
     A problem with ``"ordered": True`` in its metadata requires a list in the reference's order; without
-    it, order counts in ``(a, b)`` but not in ``a, b``.
+    it, order counts in ``(a, b)`` but not in ``a, b``. One with an ``"answer_check"`` has several right
+    answers, and each is accepted (`mars_env.grading.math.checks`).
 
     Example:
         >>> problem = Problem("p", "Half of 50?", "25")
@@ -95,8 +97,12 @@ class MathGrader:
         try:
             reference = _reference(problem)
             _ordered(problem)
+            check = check_of(problem)
         except ProblemError as error:
             return str(error)
+        if check is not None:
+            wrong = check(problem.metadata, reference)
+            return f"the reference is not a right answer: {wrong}" if wrong else None
         if read_integer(reference) is not None:
             return None
         outcome = self.pool.submit({"op": "check", "reference": reference}).result()
@@ -123,7 +129,7 @@ class MathGrader:
     def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, object]:
         """The grade if it needs no worker, otherwise the request for one."""
         try:
-            reference, ordered = _reference(problem), _ordered(problem)
+            reference, ordered, check = _reference(problem), _ordered(problem), check_of(problem)
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
         answer, how = extract_answer(text, strict=self.strict)
@@ -132,6 +138,11 @@ class MathGrader:
         if len(answer) > MAX_LENGTH:
             reason = f"the answer is longer than the limit of {MAX_LENGTH} characters"
             return Grade.wrong(reason, seconds=time.perf_counter() - started, backend="extraction")
+        if check is not None:
+            why, seconds = check(problem.metadata, answer), time.perf_counter() - started
+            if why:
+                return Grade.wrong(why, seconds=seconds, backend="check")
+            return Grade.correct(seconds=seconds, backend="check")
         integer = _integer_reference(reference)
         if integer is not None:
             found = read_integer(answer)

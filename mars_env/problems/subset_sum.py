@@ -1,0 +1,120 @@
+"""The embedded `subset-sum` set: which of some numbers add up to a target?
+
+Finding such numbers takes a search; checking them takes a few additions. There is no length limit in the task
+and often more than one right answer; the grader accepts each (`mars_env.grading.math.checks`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from itertools import combinations
+
+from mars_env.errors import ConfigError
+from mars_env.problems.generated import Accept, Draft, Generated, checked_split, first_accepted
+from mars_env.problems.problem_set import ProblemSet
+
+VERSION = 1
+
+
+def subset_sum_problems(
+    *,
+    seed: int = 0,
+    split: str | None = None,
+    count: int = 7,
+    largest: int = 15,
+    min_parts: int = 2,
+    max_parts: int = 4,
+) -> ProblemSet:
+    """The endless set of small subset sums.
+
+    `count` different numbers of 1 to `largest` are drawn; some of them, `min_parts` to `max_parts`, make the
+    target. Metadata: ``numbers``, ascending; ``target``; ``level``, how many numbers made the target;
+    ``answer_check``, the grader's rule. The reference is what made the target, one right answer among others.
+
+    Args:
+        seed: The set's seed.
+        split: ``"train"`` (the default) or ``"test"``; no statement is in both.
+        count: How many numbers a problem shows.
+        largest: The largest number that may be drawn.
+        min_parts: Fewest numbers that make the target.
+        max_parts: Most numbers that make the target.
+
+    Raises:
+        ConfigError: The limits are invalid, or the split is unknown.
+
+    Example:
+        >>> problem = subset_sum_problems(seed=0)[0]
+        >>> sum(map(int, problem.reference.split(", "))) == problem.metadata["target"]
+        True
+    """
+    if not (1 <= min_parts <= max_parts <= count <= largest <= 999_999):
+        raise ConfigError(
+            "subset-sum needs 1 <= min_parts <= max_parts <= count <= largest <= 999999, got "
+            f"min_parts={min_parts}, max_parts={max_parts}, count={count}, largest={largest}"
+        )
+    name = "subset-sum"
+    usual = (count, largest, min_parts, max_parts) == (7, 15, 2, 4)
+    label = name if usual else f"{name}-{count}of{largest}-{min_parts}to{max_parts}"
+    chosen = checked_split(name, split)
+    return ProblemSet(
+        name,
+        Generated(label, chosen, seed, partial(_make, count, largest, min_parts, max_parts)),
+        revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
+        licence="Apache-2.0",
+        generated=True,
+    )
+
+
+def statement(numbers: Sequence[int], target: int) -> str:
+    """The text of a problem.
+
+    Example:
+        >>> statement([2, 5, 12], 17)
+        'Choose some of the numbers 2, 5, 12, each at most once, so that they add up to 17. Which ones?'
+    """
+    listed = ", ".join(map(str, numbers))
+    rule = f"each at most once, so that they add up to {target}"
+    return f"Choose some of the numbers {listed}, {rule}. Which ones?"
+
+
+def answers(numbers: Sequence[int], target: int) -> list[tuple[int, ...]]:
+    """All right answers, those of fewer numbers first.
+
+    Example:
+        >>> answers([2, 5, 7, 9, 10, 12, 15], 27)[:3]
+        [(12, 15), (2, 10, 15), (5, 7, 15)]
+    """
+    return [
+        chosen
+        for size in range(1, len(numbers) + 1)
+        for chosen in combinations(numbers, size)
+        if sum(chosen) == target
+    ]
+
+
+def _make(
+    count: int, largest: int, min_parts: int, max_parts: int, rng: random.Random, accept: Accept
+) -> Draft:
+    parts = rng.randint(min_parts, max_parts)  # fixed before redrawing, so that it stays uniform
+    return first_accepted(partial(_draw, count, largest, parts, rng), accept, "subset-sum")
+
+
+def _draw(count: int, largest: int, parts: int, rng: random.Random) -> Draft:
+    numbers = sorted(rng.sample(range(1, largest + 1), count))
+    chosen = sorted(rng.sample(numbers, parts))
+    metadata = {
+        "source": "mars_env generated",
+        "licence": "Apache-2.0",
+        "generated": True,
+        "level": parts,
+        "answer_check": "subset-sum",
+        "numbers": numbers,
+        "target": sum(chosen),
+    }
+    return Draft(statement(numbers, sum(chosen)), ", ".join(map(str, chosen)), metadata)
+
+
+LOADERS = {"subset-sum": subset_sum_problems}
+"""The set's loader by name, for the registry."""
