@@ -1,0 +1,186 @@
+"""The study on a natural task: subset sums, with fresh retries at equal tokens as the bar.
+
+    python examples/replicate_sums.py --seeds 0-2      # runs what the ledger lacks, then prints the tables
+    python examples/replicate_sums.py --table          # only prints the tables
+    python examples/replicate_sums.py --check 0        # plays a seed's rows again and compares them exactly
+    python examples/replicate_sums.py --tuning --seeds 100 --arm all --steps 40
+    python examples/replicate_sums.py --quick          # a very small seed of everything; nothing is kept
+
+Plan: docs/results/plans/sums.md. Ledger: docs/results/sums.jsonl; runs on tuning seeds (100 and above) are
+kept apart, in docs/results/sums-tuning.jsonl. A row is written when it is done; a run may be interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+
+from mars_env.evaluation import (
+    Ledger,
+    LedgerRow,
+    Provenance,
+    arms_table,
+    provenance,
+    settings_hash,
+)
+from mars_env.evaluation.claims import Claim, claims_table
+from mars_env.evaluation.ledger import seeds_of
+from mars_env.trainers.miniature.sums_experiment import (
+    ARMS,
+    QUICK,
+    RECIPE,
+    SumsRecipe,
+    figures_of,
+    train_arm,
+)
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+LEDGER, TUNING = Ledger(RESULTS / "sums.jsonl"), Ledger(RESULTS / "sums-tuning.jsonl")
+FIRST_TUNING_SEED = 100
+ARM = {arm.name: arm for arm in ARMS}
+SYSTEM, SOLVER, FRESH = "system_accuracy", "solver_accuracy", "baseline_fresh"
+COLUMNS = {
+    SOLVER: "Solver",
+    SYSTEM: "System",
+    FRESH: "fresh retries",
+    "baseline_majority": "majority vote",
+    "baseline_weighted": "weighted vote",
+    "verifier_precision": "Verifier precision",
+    "verifier_recall": "Verifier recall",
+    "fix_rate": "fixes",
+    "break_rate": "breaks",
+}
+CLAIMS = (
+    Claim("the bar: after joint training, System above fresh retries", "all", SYSTEM, "all", FRESH),
+    Claim("before training, System above Solver", "none", SYSTEM, "none", SOLVER),
+    Claim("joint training improves the System", "all", SYSTEM, "none"),
+    Claim("joint training improves the Solver", "all", SOLVER, "none"),
+    Claim("System: joint above more supervised learning", "all", SYSTEM, "supervised"),
+    Claim("System: joint above majority vote", "all", SYSTEM, "all", "baseline_majority"),
+    Claim("System: joint above weighted vote", "all", SYSTEM, "all", "baseline_weighted"),
+    Claim("System: a reward for the report above one for the verdict", "all", SYSTEM, "all, verdict only"),
+)  # fmt: skip
+console = Console(width=160)
+
+
+async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: SumsRecipe) -> LedgerRow:
+    """Train one arm of a seed and evaluate it."""
+    began = time.process_time()
+    model, rewards = await train_arm(ARM[name], seed, recipe, cache)
+    trained = time.process_time()
+    figures = await figures_of(model, seed, recipe)
+    return LedgerRow(
+        arm=name,
+        seed=seed,
+        commit=origin.commit,
+        versions=origin.versions,
+        settings=settings_hash(recipe.model_dump(mode="json")),
+        seconds=round(time.process_time() - began, 1),
+        figures=figures,
+        detail={"rewards": rewards, "training_cpu_seconds": round(trained - began, 1)},
+    )
+
+
+def check(seed: int, names: Sequence[str], origin: Provenance, cache: Path, recipe: SumsRecipe) -> bool:
+    """Play the rows of a seed again and say whether they are the same."""
+    stored = {
+        row.arm: row for row in LEDGER.rows(settings_hash(recipe.model_dump(mode="json"))) if row.seed == seed
+    }
+    same = bool(stored)
+    for name in (name for name in names if name in stored):
+        now = asyncio.run(run(name, seed, origin, cache, recipe)).figures
+        equal = now == dict(stored[name].figures)
+        same &= equal
+        console.print(f"{name}, seed {seed}: {'the same' if equal else 'differs'}")
+    return same
+
+
+def main(
+    seeds: Annotated[str, typer.Option(help='E.g. "0-2"; rows in the ledger are not run again.')] = "0-2",
+    arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
+    table: Annotated[bool, typer.Option("--table", help="Only print the tables.")] = False,
+    check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed again, compare.")] = None,
+    tuning: Annotated[bool, typer.Option("--tuning", help="Write to the log of tuning seeds.")] = False,
+    steps: Annotated[int | None, typer.Option(help="Steps of rewards; only with --tuning.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of rewards; only with --tuning.")] = None,
+    solved: Annotated[int | None, typer.Option(help="Solved problems; only with --tuning.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Very small; nothing is kept.")] = False,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code.")
+    ] = False,
+    cache: Annotated[Path | None, typer.Option(help="Keeps warm starts between runs.")] = None,
+) -> None:
+    """Run the study on subset sums."""
+    torch.set_num_threads(1)
+    names, wanted = list(arm or ARM), seeds_of(seeds)
+    if unknown := set(names) - set(ARM):
+        raise typer.BadParameter(f"unknown: {', '.join(sorted(unknown))}; there are {'; '.join(ARM)}")
+    if not quick and not table and any((seed >= FIRST_TUNING_SEED) != tuning for seed in wanted):
+        raise typer.BadParameter(f"seeds from {FIRST_TUNING_SEED} on are for --tuning, and only they")
+    if not tuning and not (steps is learning_rate is solved is None):
+        raise typer.BadParameter(
+            "--steps, --learning-rate and --solved are for --tuning: the plan fixes them"
+        )
+    recipe = QUICK if quick else varied(RECIPE, steps, learning_rate, solved)
+    ledger = TUNING if tuning else LEDGER
+    settings = settings_hash(recipe.model_dump(mode="json"))
+    origin = provenance(allow_dirty=allow_dirty or quick or check_seed is not None or table)
+    with tempfile.TemporaryDirectory() as folder:
+        place = cache or Path(folder)
+        if check_seed is not None:
+            raise typer.Exit(0 if check(check_seed, names, origin, place, recipe) else 1)
+        if quick:
+            show([asyncio.run(run(name, wanted[0], origin, place, recipe)) for name in names], names)
+            return
+        for name, seed in (
+            () if table else sorted(ledger.missing(names, wanted, settings), key=lambda p: p[1])
+        ):
+            if solved is not None and cache is not None:
+                place = cache / f"solved-{solved}"
+            row = asyncio.run(run(name, seed, origin, place, recipe))
+            if tuning:
+                row = row.model_copy(
+                    update={"detail": {**row.detail, "recipe": recipe.model_dump(mode="json")}}
+                )
+            ledger.append(row)
+            found = ", ".join(
+                f"{title} {row.figures[key]:.3f}" for key, title in COLUMNS.items() if key in row.figures
+            )
+            console.print(f"{name}, seed {seed}: {found}", highlight=False)
+    if rows := ledger.rows(settings):
+        show(rows, names)
+
+
+def varied(
+    recipe: SumsRecipe, steps: int | None, learning_rate: float | None, solved: int | None
+) -> SumsRecipe:
+    """The recipe with other numbers, for tuning."""
+    rate = recipe.marsrl.train.learning_rate if learning_rate is None else learning_rate
+    marsrl = recipe.marsrl.model_copy(
+        update={
+            "steps": recipe.marsrl.steps if steps is None else steps,
+            "train": recipe.marsrl.train.model_copy(update={"learning_rate": rate}),
+        }
+    )
+    warm = recipe.warm_start if solved is None else recipe.warm_start.model_copy(update={"solved": solved})
+    return recipe.model_copy(update={"marsrl": marsrl, "warm_start": warm})
+
+
+def show(rows: Sequence[LedgerRow], names: Sequence[str]) -> None:
+    """Print the table of arms and, where all arms are there, the claims."""
+    present = [name for name in names if any(row.arm == name for row in rows)]
+    console.print(arms_table(rows, present, COLUMNS), markup=False, highlight=False)
+    if {claim.arm for claim in CLAIMS} | set(ARM) <= {row.arm for row in rows}:
+        console.print(claims_table(rows, CLAIMS), markup=False, highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)
