@@ -3,7 +3,7 @@
     import mars_env
     env = mars_env.make("aime-solve-verify-correct")
 
-Importing the package registers its environments with PettingZoo, which may be imported before or after it.
+Importing the package registers its environments with PettingZoo and Gymnasium, imported before or after it.
 Everything else is imported on first use.
 """
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mars_env.envs.registry import spec as spec
     from mars_env.envs.specs import EnvSpec as EnvSpec
     from mars_env.problems.registry import register_problem_set as register_problem_set
+    from mars_env.serving.answering import solve as solve
     from mars_env.types import Action as Action
     from mars_env.types import Completion as Completion
     from mars_env.types import Grade as Grade
@@ -49,6 +50,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "MarsEnv": "mars_env.envs.aec",
         "as_gymnasium": "mars_env.envs.gymnasium_view",
         "register_problem_set": "mars_env.problems.registry",
+        "solve": "mars_env.serving.answering",
     },
 )
 
@@ -59,4 +61,11 @@ def _register() -> None:
     register_with_pettingzoo(list_envs())
 
 
+def _register_views() -> None:
+    from mars_env.envs.registry import list_envs, register_with_gymnasium
+
+    register_with_gymnasium(list_envs())
+
+
 after_import("pettingzoo", _register)
+after_import("gymnasium", _register_views)

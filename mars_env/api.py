@@ -13,15 +13,17 @@ from mars_env.envs.aec import MarsEnv
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game, make_game
 from mars_env.envs.growers import MakeGrower
+from mars_env.envs.gymnasium_view import GymnasiumView, as_gymnasium
 from mars_env.envs.registry import rules_spec, spec
 from mars_env.envs.specs import EnvSpec
+from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
 from mars_env.players import Player
 from mars_env.problems import ProblemSet
 from mars_env.problems import load_problems as _load_problems
 from mars_env.rollout import read_run
 from mars_env.sync import run_sync
-from mars_env.text import logger
+from mars_env.text import logger, shown
 from mars_env.types import Agent, Grader, Model, Problem, Reward, TeamReward, Tree
 
 if TYPE_CHECKING:
@@ -64,7 +66,10 @@ def as_problem_set(problems: Problems) -> ProblemSet:
         return problems
     if isinstance(problems, str | Path):
         return load_problems(problems)
-    return ProblemSet("given", problems)
+    given = ProblemSet("given", problems)
+    if not given:
+        raise ConfigError("problems= has no problem: give at least one")
+    return given
 
 
 def make(
@@ -116,6 +121,34 @@ def make_env(
     if game.visibility is not None and not game.visibility.searched:
         game.visibility.refuse_unfit(chosen[:1] if chosen.endless else chosen)
     return MarsEnv(game, chosen, name=env_spec.id, render_mode=render_mode)
+
+
+def make_gymnasium(
+    env_id: str | EnvSpec,
+    *,
+    learner: str | None = None,
+    partners: Mapping[str, Player] | None = None,
+    **options: Any,
+) -> GymnasiumView:
+    """What ``gymnasium.make("mars_env/<id>-v0")`` makes: one agent learns, the others are fixed.
+
+    Args:
+        env_id: As for `make`.
+        learner: The agent that learns; by default the first one.
+        partners: The others, by agent or role.
+        **options: As for `make`.
+
+    Raises:
+        ConfigError: An argument is wrong, or a partner is missing.
+
+    Example:
+        >>> import gymnasium, mars_env
+        >>> env = gymnasium.make("mars_env/arithmetic-solve-v0")
+        >>> sorted(env.reset(seed=0)[0])
+        ['problem']
+    """
+    env = make(env_id, **options)
+    return as_gymnasium(env, learner=learner or env.possible_agents[0], partners=partners or {})
 
 
 def evaluate(  # public edge: friendly keywords, each with a default
@@ -172,6 +205,10 @@ def evaluate(  # public edge: friendly keywords, each with a default
     """
     from mars_env.evaluation.run import run  # brings scipy: not for those who only make environments
 
+    if out is not None and not isinstance(out, str | Path):
+        raise ConfigError(f"out is the directory to store the run in, not {shown(out)}")
+    if on_tree is not None and not callable(on_tree):
+        raise ConfigError(f"on_tree is a function of a tree, not {shown(on_tree)}")
     env_spec = _spec(env_id, settings, rewards, team_reward, grader, turn_timeout=turn_timeout)
     prepared = prepare(
         env_spec,
@@ -227,11 +264,13 @@ async def playing(
         address: Of the Ray to join; replaces that of the placement.
         monitor: Watches.
     """
+    from mars_env.agents.preflight import preflight
     from mars_env.evaluation.run import here
     from mars_env.rollout.monitor import Measured
 
     if workers is None:
         agents = prepared.make_agents()
+        await preflight(agents)
         await require_room(prepared.game.rules, agents, prepared.plan.problems)
         if monitor is not None:
             monitor.measure_models(agents)
@@ -286,7 +325,7 @@ def prepare(
         players = team()
         described = {name: player.policy for name, player in players.items()}
         team = team if elsewhere else lambda: players
-    config = {**_described_spec(env_spec), "agents": described}
+    config = {**described_spec(env_spec), "agents": described}
     plan = Plan(title=str(env), problems=limited(env.problems, limit), config=config, **repeats)
     return Prepared(plan, env.game, partial(made_game, env_spec, env.problems[0].kind), team)
 
@@ -310,7 +349,7 @@ def _spec(
     turn_timeout: float | None = None,
 ) -> EnvSpec:
     """The keywords of `make` and `evaluate` as one value; they replace those of a spec."""
-    env_spec = spec(env_id) if isinstance(env_id, str) else env_id
+    env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
     given = {
         "rewards": rewards,
         "team_reward": team_reward,
@@ -322,7 +361,7 @@ def _spec(
     return replace(env_spec, settings={**env_spec.settings, **settings}, **told)
 
 
-def _described_spec(env_spec: EnvSpec) -> dict[str, Any]:
+def described_spec(env_spec: EnvSpec) -> dict[str, Any]:
     """What a stored run records of its game besides its id, as plain data: the same in every process."""
     parts = {"team_reward": env_spec.team_reward, "grader": env_spec.grader}
     told: dict[str, Any] = {name: _described(part) for name, part in parts.items() if part is not None}
@@ -349,6 +388,9 @@ def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
     from mars_env.evaluation.compare import compare as compare_trees
     from mars_env.evaluation.trees import answers_of_grading
 
+    for run in (run_a, run_b):
+        if not isinstance(run, str | Path):
+            raise ConfigError(f"a run is given as its directory, not as {shown(run)}")
     a, b = read_run(run_a), read_run(run_b)
     code = any(tree.problem.kind == "code" for tree in a.trees)  # to vote, programs would have to be run
     answer_of = None if code else answers_of_grading()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
+from mars_env.errors import ConfigError
 from mars_env.text import shown
 from mars_env.types import Action, Completion
 
@@ -66,6 +67,22 @@ def count(value: object, most: int = MOST_TOKENS) -> int:
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError(f"{shown(value)} is not a count")
     return value
+
+
+def whole(value: object, name: str, least: int = 1) -> int:
+    """A user's whole number; numpy's count too, booleans, floats and texts do not.
+
+    Raises:
+        ConfigError: It is none, or is too small.
+
+    Example:
+        >>> whole("3", "limit")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: limit must be a whole number and at least 1, got '3'
+    """
+    if type(value) is not bool and isinstance(value, Integral) and int(value) >= least:
+        return int(value)
+    raise ConfigError(f"{name} must be a whole number and at least {least}, got {shown(value)}")
 
 
 def token_ids(values: object) -> tuple[int, ...]:

@@ -6,9 +6,11 @@ Texts from models, problem files, stored runs, servers and exceptions are foreig
 
 from __future__ import annotations
 
+import difflib
 import logging
 import traceback
 import unicodedata
+from collections.abc import Iterable
 
 MOST_OF_A_MESSAGE = 1_000
 """How many characters an error message may have: a foreign id or title can be longer than any screen."""
@@ -88,8 +90,23 @@ def described(error: BaseException) -> str:
     return f"{name}: {words}" if words else name
 
 
-def unfit(error: ValueError) -> str:
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """A hint at the known name that a wrong one was probably meant to be; empty if none is close.
+
+    Example:
+        >>> suggestion("solvr_0", ["solver_0", "verifier_0"]), suggestion("x", ["solver_0"])
+        ("; did you mean 'solver_0'?", '')
+    """
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7) if isinstance(name, str) else []
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def unfit(error: ValueError, known: Iterable[str] = ()) -> str:
     """What is wrong with some settings, on one line; from pydantic's report, only the place and the reason.
+
+    Args:
+        error: Pydantic's, or any other.
+        known: Names of all settings, of which the closest to an unknown one is suggested.
 
     Example:
         >>> unfit(ValueError("too many rounds"))
@@ -100,7 +117,14 @@ def unfit(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     faults = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in faults[:5])
+    told = []
+    for each in faults[:5]:
+        place = ".".join(map(str, each["loc"]))
+        if each["type"] == "extra_forbidden":
+            told.append(f"there is no setting {shown(place)}{suggestion(place, known)}")
+        else:
+            told.append(f"{place}: {each['msg']}")
+    return "; ".join(told)
 
 
 def shown(value: object) -> str:

@@ -53,7 +53,8 @@ class Problem:
         id: Unique within its set.
         statement: What the agents read.
         reference: What the grader compares with, as plain data: the answer's text for
-            mathematics, the tests for code. Never part of an observation or an info dict.
+            mathematics, the tests for code. Never part of an observation or an info dict. None for a
+            question whose answer nobody knows: the library's graders then judge nothing.
         kind: Which grader judges it; ``"open"`` problems have no single answer and need a grader of their own
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
@@ -66,7 +67,7 @@ class Problem:
 
     id: str
     statement: str
-    reference: Any = field(repr=False)
+    reference: Any = field(default=None, repr=False)
     kind: Literal["math", "code", "open"] = "math"
     metadata: Mapping[str, Any] = field(default_factory=dict)
 

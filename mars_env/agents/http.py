@@ -37,6 +37,9 @@ log = logger(__name__)
 _LIST_BYTES = 2**20
 """Most of a list of models that is read."""
 
+_PATIENCE = 30.0
+"""Seconds that a server may take to list its models before a run."""
+
 _NETWORK = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -93,6 +96,8 @@ class HTTPModel:
     Attributes:
         capacity: Most concurrent calls in one event loop, as given by `concurrency`.
         under_way: Calls that are running or waiting for a place.
+        model_name: The model's name on the server.
+        exact: Whether token ids and log-probabilities are asked for.
         context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
             not say.
 
@@ -146,10 +151,10 @@ class HTTPModel:
             raise ConfigError(f"logprobs is 'raw' or 'processed', got {logprobs!r}")
         self.name, self.version = name or model, version
         self._endpoints = [Endpoint(url) for url in urls]
-        self._api, self._exact, self._processed = api, exact, logprobs == "processed"
+        self._api, self._processed = api, logprobs == "processed"
         self.capacity, self.under_way = concurrency, 0
         self.context: int | None = None
-        self._model = model
+        self.model_name, self.exact = model, exact
         self._attempts, self._backoff = attempts, backoff
         self._timeout = timeout
         self._health_interval, self._health_checks = health_interval, set[asyncio.Task[None]]()
@@ -198,9 +203,22 @@ class HTTPModel:
                 _, body = await link.get(endpoint.models, self._health_interval, _LIST_BYTES)
             except (*_NETWORK, RuntimeError):
                 continue  # the first request will say what is wrong with it
-            told.append(context_of(body, self._model))
+            told.append(context_of(body, self.model_name))
         self.context = min((one for one in told if one is not None), default=None)
         return self.context
+
+    async def listed(self) -> list[tuple[str, int | None, bytes]]:
+        """What each endpoint says of its models: address, status, body; no status if it cannot be reached."""
+        link = self._links.open or await self._links.connect()
+        told: list[tuple[str, int | None, bytes]] = []
+        for endpoint in self._endpoints:
+            try:
+                status, body = await link.get(endpoint.models, _PATIENCE, _LIST_BYTES)
+                told.append((str(endpoint.base), status, body))
+            except (*_NETWORK, RuntimeError) as error:
+                words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
+                told.append((str(endpoint.base), None, words.encode()))
+        return told
 
     async def drain(self, url: str) -> None:
         """Send no more requests to an endpoint; returns when its running ones have ended.
@@ -291,7 +309,7 @@ class HTTPModel:
 
     async def _call(self, chat: bool, head: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
         """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
-        tail = sampling_fields(n, replace(sampling, seed=None), chat, self._exact, self._limit_field)
+        tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self._limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         body = f"{head}{tail}{seed}}}".encode()
         link = self._links.open or await self._links.connect()
@@ -325,6 +343,7 @@ class HTTPModel:
     def _pause(self, state: RetryCallState) -> float:
         fault = state.outcome.exception() if state.outcome else None
         told = fault.retry_after if isinstance(fault, _Fault) else 0.0
+        log.info("%s: attempt %d of %d failed: %s", self.name, state.attempt_number, self._attempts, fault)
         backoff: float = min(60.0, self._backoff * 2 ** (state.attempt_number - 1)) * self._jitter.uniform(
             0.5, 1.5
         )

@@ -24,6 +24,15 @@ from mars_env.agents.chat_stream import ChatStream, asked_for, event
 from mars_env.agents.conversations import digests
 from mars_env.agents.endpoint import Endpoint
 from mars_env.agents.openai_dialect import completions_of
+from mars_env.agents.openai_server import (
+    UNREADABLE,
+    Refusal,
+    error_response,
+    key_of,
+    listen,
+    plain_json,
+    read_json,
+)
 from mars_env.agents.recording import Call, Recording, Reply
 from mars_env.agents.secrets import Secrets, api_key
 from mars_env.errors import ConfigError, StoreError
@@ -55,7 +64,6 @@ _NOT_PASSED = frozenset(
     {"host", "content-length", "connection", "accept-encoding", "transfer-encoding", "keep-alive", "te",
      "trailer", "upgrade"}
 )  # fmt: skip
-_UNREADABLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 
 
 class Recorder:
@@ -136,15 +144,12 @@ class Recorder:
         app.router.add_get("/counts", self._tell)
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
         try:
-            await site.start()
-        except OSError as error:
+            address = await listen(self._runner, host, port)
+        except ConfigError:
             await self.close()
-            raise ConfigError(f"cannot serve on {host}:{port}: {error.strerror or error}") from error
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._runner.addresses[0][1]}/v1"
+            raise
+        self.url = f"{address}/v1"
 
     async def close(self) -> None:
         """Stop serving; calls under way get a minute to end."""
@@ -153,14 +158,12 @@ class Recorder:
         self._recording.close()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        if request.content_type != "application/json":  # what a web page can send without being asked
-            return self._refused(415, "the body of a request is JSON: send Content-Type: application/json")
         try:
-            body = _plain_json(await request.read())
+            body = await read_json(request)
             call, asked = self._call(request, body)
-        except web.HTTPRequestEntityTooLarge:
-            return self._refused(413, f"the request is longer than {self._most:,} bytes")
-        except _UNREADABLE as error:
+        except Refusal as refusal:
+            return self._refused(refusal.status, str(refusal))
+        except UNREADABLE as error:
             return self._refused(400, f"the request cannot be read: {described(error)}")
         begun = time.perf_counter()
         try:
@@ -186,7 +189,7 @@ class Recorder:
         model, messages = body["model"], body["messages"]
         if not isinstance(model, str) or not isinstance(messages, list) or not messages:
             raise ValueError("a model's name and a list of messages are needed")
-        key = _MARS_KEY.fullmatch(_key(request))
+        key = _MARS_KEY.fullmatch(key_of(request))
         served, mark, named = model.rpartition("@")
         agent = request.headers.get(AGENT_HEADER) or (key and key[1]) or (named if mark else "") or "agent_0"
         tree = request.headers.get(TREE_HEADER) or (key and key[2]) or None
@@ -209,7 +212,7 @@ class Recorder:
         }
         if self._key:
             passed["Authorization"] = f"Bearer {self._key}"
-        elif _MARS_KEY.fullmatch(_key(request)):
+        elif _MARS_KEY.fullmatch(key_of(request)):
             passed.pop("Authorization", None)
         return passed
 
@@ -236,11 +239,11 @@ class Recorder:
     def _stored(self, payload: bytes, call: Call, body: Mapping[str, Any], begun: float) -> bytes:
         """Store the turns of an answer; returns it as the program asked for it."""
         try:
-            answer = _plain_json(payload)
+            answer = plain_json(payload)
             check_plain(answer, MOST_DEPTH // 2)
             replies = self._replies(payload, answer, body)
             shown = json.dumps(asked_for(answer, **_wants(body))).encode()
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self.counts["unreadable"] += 1
             log.warning("an answer of the engine cannot be read, and is not stored: %s", described(error))
             return payload
@@ -286,7 +289,7 @@ class Recorder:
                 if data == "[DONE]":
                     done = True
                     break
-                chunk = _plain_json(data)
+                chunk = plain_json(data)
                 stream.add(chunk)
                 await response.write(event(asked_for(chunk, **wants)))
             if not done or not stream.whole:
@@ -299,7 +302,7 @@ class Recorder:
                 return response
         except ConnectionError:  # the program went away
             self.counts["abandoned"] += 1
-        except (aiohttp.ClientError, TimeoutError, *_UNREADABLE) as error:
+        except (aiohttp.ClientError, TimeoutError, *UNREADABLE) as error:
             self.counts["cut off"] += 1
             log.warning("a stream of the engine broke off: %s", self._secrets.mask(described(error)))
         except StoreError as error:
@@ -331,21 +334,7 @@ class Recorder:
 
     def _refused(self, status: int, sentence: str, reason: str = "") -> web.Response:
         self.counts[reason or "refused"] += 1
-        error = {"message": f"recorder: {sentence}", "type": "recorder_error", "code": status}
-        return web.json_response({"error": error}, status=status)
-
-
-def _plain_json(text: str | bytes) -> Any:
-    """JSON without NaN and infinities, which a run cannot store."""
-
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no JSON")
-
-    return json.loads(text, parse_constant=refuse)
-
-
-def _key(request: web.Request) -> str:
-    return request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        return error_response(Refusal(status, f"recorder: {sentence}", "recorder_error"))
 
 
 def _wants(body: Mapping[str, Any]) -> dict[str, bool]:

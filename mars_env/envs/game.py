@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -23,11 +23,11 @@ from mars_env.envs.rewards import (
 from mars_env.envs.rules import Rules
 from mars_env.envs.selection import Choice, candidates
 from mars_env.envs.specs import EnvSpec
-from mars_env.envs.visibility import Visibility, shown_problem, shown_turns
+from mars_env.envs.visibility import Visibility, has_reference, shown_problem, shown_turns
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import resolve
-from mars_env.text import described, shown
+from mars_env.text import described, shown, suggestion
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
 
@@ -47,6 +47,8 @@ class Game:
             verdict may have to wait behind thousands of others.
         turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault. None for no
             limit. Models behind servers have their own limits, and requests may have to wait.
+        needs_reference: Whether the grader compares with references, as the library's own do. Then a problem
+            without one is played, but nothing in it is graded.
     """
 
     rules: Rules[Any]
@@ -57,10 +59,14 @@ class Game:
     visibility: Visibility | None = None
     grading_timeout: float = 3600.0
     turn_timeout: float | None = None
+    needs_reference: bool = False
 
     def __post_init__(self) -> None:
-        if self.turn_timeout is not None and not self.turn_timeout > 0:
-            raise ConfigError(f"turn_timeout must be more than 0 seconds, got {self.turn_timeout:g}")
+        limit: Any = self.turn_timeout
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0
+        ):
+            raise ConfigError(f"turn_timeout must be more than 0 seconds, got {shown(limit)}")
         for role, reward in self.rewards.items():
             refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {role!r}")
         if self.team_reward is not None:
@@ -71,14 +77,23 @@ class Game:
                 "feedback that visibility= would give"
             )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles without the read-only view of the rewards, which cannot be pickled."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return _game_again, ({**values, "rewards": dict(self.rewards)},)
+
+    def can_grade(self, problem: Problem) -> bool:
+        """Whether turns on this problem can be graded: it has a reference, or the grader needs none."""
+        return has_reference(problem) or not self.needs_reference
+
     async def grade(self, problem: Problem, state: Any, action: Action) -> Grade | None:
-        """The grade of an action on a state; None where the rules submit nothing.
+        """The grade of an action on a state; None where the rules submit nothing, or nothing can be graded.
 
         A grader that raises, or does not answer, is a fault of the machinery: the grade is UNKNOWN and says
         why. So is the grade of a completion that the set-up cut off (`Action.interrupted`).
         """
         text = self.rules.submission(state, action)
-        if text is None:
+        if text is None or not self.can_grade(problem):
             return None
         if action.interrupted:
             return Grade.unknown(action.interrupted)
@@ -89,14 +104,13 @@ class Game:
         text = self.rules.submission(state, action)
         if text is None:
             return None, None
-        if action.interrupted:
-            unknown = Grade.unknown(action.interrupted)
-            return unknown, None if self.visibility is None else unknown
         if self.visibility is None or self.visibility.grader is None:
-            grade = await self._judged(self.grader, problem, text)
+            grade = await self.grade(problem, state, action)
             return grade, None if self.visibility is None else grade
+        if action.interrupted:
+            return await self.grade(problem, state, action), Grade.unknown(action.interrupted)
         return await asyncio.gather(
-            self._judged(self.grader, problem, text),
+            self.grade(problem, state, action),
             self._judged(self.visibility.grader, shown_problem(problem, action.truncated), text),
         )
 
@@ -172,6 +186,10 @@ class Game:
         return grade
 
 
+def _game_again(values: dict[str, Any]) -> Game:
+    return Game(**values)
+
+
 def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
     """The game of a spec: its rules, judged and rewarded as the rules say unless the spec says otherwise.
 
@@ -194,27 +212,44 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         raise ConfigError(
             f"the rules {env_spec.rules!r} have no setting {shown(unknown[0])}; they have "
             f"{', '.join(sorted(found.parameters - {'kind'})) or 'none'}"
+            f"{suggestion(unknown[0], found.parameters)}"
         )
     try:
         told = {"kind": kind} if "kind" in found.parameters else {}
         rules = found.make(**told, **env_spec.settings)
     except TypeError as error:
         raise ConfigError(f"these settings do not fit the rules {env_spec.rules!r}: {error}") from error
+    given: Any = env_spec.rewards
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"rewards are given by role, rewards={{'solver': my_reward}}, not as {shown(given)}; a reward of "
+            "the whole team is team_reward="
+        )
+    if env_spec.grower is not None and not callable(env_spec.grower):
+        raise ConfigError(
+            f"a grower is a function of rules, problem, tree and seed, not {shown(env_spec.grower)}"
+        )
     own = {role: _part(reward) for role, reward in env_spec.rewards.items()}
     roles = {role_of(agent) for agent in rules.possible_agents}
     if unknown := sorted(own.keys() - roles):
         raise ConfigError(
             f"rewards are given for {unknown}, but the roles of {env_spec.rules!r} are {sorted(roles)}"
+            f"{suggestion(unknown[0], roles)}"
         )
     grader = _part(env_spec.grader)
+    if isinstance(grader, type):
+        grader = grader()
+    if grader is not None and not isinstance(grader, Grader):
+        raise ConfigError(f"a grader has a method `async grade(problem, text)`, and {shown(grader)} has none")
     return Game(
         rules=rules,
-        grader=grader_for(kind) if grader is None else grader() if isinstance(grader, type) else grader,
+        grader=grader_for(kind) if grader is None else grader,
         rewards=MappingProxyType({**found.rewards, **own}),
         team_reward=_part(env_spec.team_reward),
         grower=env_spec.grower or found.grower or Linear,
         visibility=found.visibility(rules, kind) if found.visibility else None,
         turn_timeout=env_spec.turn_timeout,
+        needs_reference=grader is None,
     )
 
 

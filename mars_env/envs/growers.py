@@ -109,7 +109,7 @@ class Linear:
         self._rules = rules
         self._tree = tree
         self._leaf = Node(None, rules.start(problem))
-        self._graded: list[str] = []
+        self._submitted: list[str] = []
         self._waiting = False
 
     def ask(self, k: int) -> list[Expansion]:
@@ -126,15 +126,16 @@ class Linear:
             return
         self._waiting = False
         (self._leaf,) = nodes
-        if self._leaf.turn is not None and self._leaf.turn.grade is not None:
-            self._graded.append(self._leaf.id)
+        turn = self._leaf.turn
+        if turn and self._rules.submission(expansion.parent.state, turn.action) is not None:
+            self._submitted.append(turn.id)
 
     def final(self) -> str | None:
-        """The rules' choice among the graded turns, once the episode is over."""
+        """The rules' choice among the submissions, once the episode is over."""
         if self._waiting or self._rules.current_agent(self._leaf.state) is not None:
             return None
         index = self._rules.final(self._leaf.state)
-        return None if index is None else self._graded[index]
+        return None if index is None else self._submitted[index]
 
 
 class Chains:

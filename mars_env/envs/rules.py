@@ -58,7 +58,7 @@ class Rules(Protocol[S]):
         ...
 
     def final(self, state: S) -> int | None:
-        """Which of the graded turns so far, in their order, is the team's answer."""
+        """Which of the submissions so far, in their order, is the team's answer."""
         ...
 
 

@@ -56,6 +56,10 @@ _HOW_TO_RUN = frozenset(
 )
 """Fields of a code problem's reference that say how its tests are run; all others are secret."""
 
+EXAMPLES = "examples"
+"""Key of a problem's metadata: the tests of a question that has no reference, in the form of one. All are
+public."""
+
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
@@ -84,14 +88,24 @@ class Visibility:
         return self.selection is not None
 
     @property
+    def named(self) -> str:
+        """What is seen, in words.
+
+        Example:
+            >>> Visibility("verifier", AnswerGrader()).named
+            "a verifier's verdicts"
+        """
+        return _NAMES[self.sees]
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of a report must know."""
         if self.sees == "grade":
             return ("ORACLE: the search saw the grades of its nodes; this is no result at test time",)
         if not self.searched:
-            return (f"The agents read the results of {_NAMES[self.sees]}; grades only score it",)
+            return (f"The agents read the results of {self.named}; grades only score it",)
         final = type(self.selection).__name__.lower()
-        return (f"The search saw {_NAMES[self.sees]}; final choice: {final}; grades only score it",)
+        return (f"The search saw {self.named}; final choice: {final}; grades only score it",)
 
     def refuse_unfit(self, problems: Iterable[Problem]) -> None:
         """Refuse an evaluation in which agents would see the truth, or have nothing to see.
@@ -108,6 +122,11 @@ class Visibility:
             raise ConfigError(
                 "nothing tells this search how good an answer is: set final='vote', verifier=, "
                 "reward_model= or search_grader=, or oracle=True, which the report then says"
+            )
+        if self.sees == "grade" and not all(map(has_reference, problems)):
+            raise ConfigError(
+                "this search sees the grade of its nodes, and a problem without a reference has none: leave "
+                "out oracle=True, or choose problems with references"
             )
         if self.sees != "public":
             return
@@ -144,11 +163,21 @@ def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
     tests = public_tests(problem)
     reference = None
     if tests:
-        how = {name: value for name, value in problem.reference.items() if name in _HOW_TO_RUN}
+        how = {name: value for name, value in _tested(problem).items() if name in _HOW_TO_RUN}
         reference = {**how, "tests": tests, "solutions": []}
     return Problem(
         problem.id, problem.statement, reference, problem.kind, {"truncated": True} if truncated else {}
     )
+
+
+def has_reference(problem: Problem) -> bool:
+    """Whether there is something to compare answers with; a question has nothing.
+
+    Example:
+        >>> has_reference(Problem("p", "2 + 2?", "4")), has_reference(Problem("p", "2 + 2?"))
+        (True, False)
+    """
+    return problem.reference is not None
 
 
 def public_tests(problem: Problem) -> list[Mapping[str, object]]:
@@ -159,11 +188,16 @@ def public_tests(problem: Problem) -> list[Mapping[str, object]]:
         >>> len(public_tests(Problem("p", "...", {"tests": tests}, "code")))
         1
     """
-    reference = problem.reference
-    tests = reference.get("tests") if problem.kind == "code" and isinstance(reference, Mapping) else None
+    tests = _tested(problem).get("tests")
     if not isinstance(tests, list | tuple):
         return []
     return [test for test in tests if isinstance(test, Mapping) and test.get("public") is True]
+
+
+def _tested(problem: Problem) -> Mapping[str, Any]:
+    """The reference of a code problem, or the examples of one without; empty where there is neither."""
+    found = problem.reference if has_reference(problem) else problem.metadata.get(EXAMPLES)
+    return found if problem.kind == "code" and isinstance(found, Mapping) else {}
 
 
 def record(visibility: Visibility | None, search_grade: Grade | None) -> tuple[float | None, dict[str, Any]]:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from mars_env.checks import whole
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Linear
 from mars_env.envs.selection import answers
@@ -25,6 +26,7 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
 from mars_env.rollout.engine import Journal
 from mars_env.seeds import derive_seed
+from mars_env.text import shown
 from mars_env.types import Agent, Problem, Tree
 
 GENERATED_LIMIT = 100
@@ -93,10 +95,9 @@ class Plan:
     config: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        if self.samples < 1 or self.concurrency < 1:
-            raise ConfigError(
-                f"samples and concurrency must be at least 1, got {self.samples} and {self.concurrency}"
-            )
+        for name in ("samples", "concurrency"):
+            object.__setattr__(self, name, whole(getattr(self, name), name))
+        object.__setattr__(self, "seed", whole(self.seed, "seed", 0))
 
     @property
     def jobs(self) -> list[Job]:
@@ -139,8 +140,7 @@ def limited(problems: ProblemSet, limit: int | None) -> ProblemSet:
     """The first `limit` problems; by default all, or `GENERATED_LIMIT` of an endless set."""
     if limit is None:
         limit = GENERATED_LIMIT if problems.endless else len(problems)
-    if limit < 1:
-        raise ConfigError(f"the limit on problems must be at least 1, got {limit}")
+    limit = whole(limit, "limit")
     return problems[:limit] if limit < len(problems) else problems
 
 
@@ -172,6 +172,11 @@ async def run(
         StoreError: `out` holds a run of another configuration.
         ModelError: Not a single episode could be finished.
     """
+    if bare := [problem.id for problem in plan.problems if not game.can_grade(problem)]:
+        raise ConfigError(
+            f"{len(bare)} problems have no reference, such as {shown(bare[0])}, so no answer can be graded: "
+            "give a grader that needs none, or let the team answer them with mars_env.solve"
+        )
     if game.visibility is not None:
         game.visibility.refuse_unfit(plan.problems)
     trees = await _play(play, _evaluated, plan.jobs, plan.identity, plan, out, on_tree)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -63,6 +64,39 @@ class Run:
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
 
+GROWING = ("samples", "problems", "problems_hash")
+"""What a continued run may have more of, or less: the trees that both have are the same."""
+
+_ADDRESS = re.compile(r"https?://[^#,\s]*(?=#)")
+_TRANSPORT = re.compile(r"(?<=[?&])(concurrency|attempts|timeout|api_key_env)=[^&,]*&?")
+
+
+def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What makes two configurations two runs, in words; empty where one continues the other.
+
+    A run may grow, and its servers may move or take more requests at a time.
+
+    Example:
+        >>> one = {"agents": "http://a:8000/v1#m?concurrency=8&top_k=5", "samples": 2, "seed": 0}
+        >>> differences(one, {"agents": "http://b:9000/v1#m?top_k=5", "samples": 3, "seed": 0})
+        []
+        >>> differences(one, {**one, "seed": 1})
+        ['seed: 0 then, 1 now']
+    """
+    return [
+        f"{key}: {earlier.get(key)!r} then, {now.get(key)!r} now"
+        for key in sorted({*earlier, *now})
+        if key not in GROWING and _lasting(key, earlier.get(key)) != _lasting(key, now.get(key))
+    ]
+
+
+def _lasting(key: str, value: Any) -> Any:
+    """The part of a setting that may not change: of agents, all but where and how they are reached."""
+    if key != "agents" or not isinstance(value, str):
+        return value
+    return _TRANSPORT.sub("", _ADDRESS.sub("", value)).replace("?,", ",").rstrip("?&")
+
+
 class Store:
     """Writes a run, and finds what an interrupted run of the same configuration has written.
 
@@ -71,7 +105,7 @@ class Store:
     Args:
         path: The run's directory; created if it does not exist.
         config: What is run, as plain data. A directory with a run of another configuration is refused, with
-            the difference shown.
+            the difference shown; see `differences` for what may change.
         problems: The problems that are played.
 
     Raises:
@@ -84,6 +118,7 @@ class Store:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be made: {error}") from error
+        self._problems: IO[str] | None = None
         self._check_config(json.loads(_text(config, f"the configuration of {self.path}")), problems)
         trees = (_read(self.path / TREES, row, check_tree_row) for row in _recovered_rows(self.path / TREES))
         self.finished = {row["tree"] for row in trees if not row["fault"]}
@@ -94,7 +129,6 @@ class Store:
                 self._earlier.setdefault(turn.tree_id, {})[turn.id] = turn
         self._turns = _open(self.path / TURNS, "a")
         self._trees = _open(self.path / TREES, "a")
-        self._problems: IO[str] | None = None
 
     def __enter__(self) -> Store:
         return self
@@ -140,17 +174,18 @@ class Store:
     def _check_config(self, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
         manifest = self.path / MANIFEST
         if manifest.exists():
-            earlier = _manifest(manifest)["config"]
-            changed = [
-                f"{key}: {earlier.get(key)!r} then, {config.get(key)!r} now"
-                for key in sorted({*earlier, *config})
-                if earlier.get(key) != config.get(key)
-            ]
+            stored = _manifest(manifest)
+            earlier = stored["config"]
+            changed = differences(earlier, config)
             if changed:
                 raise StoreError(
                     f"{self.path} has a run of another configuration ({'; '.join(changed)}): "
                     "choose another directory, or the same configuration to resume it"
                 )
+            if earlier != config:
+                self._grow(problems)
+                text = json.dumps({**stored, "config": config}, indent=2, allow_nan=False)
+                _write_whole(manifest, text + "\n")
             return
         if any((self.path / name).exists() for name in (TURNS, TREES)):
             raise StoreError(
@@ -159,6 +194,21 @@ class Store:
         _write_whole(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
         text = json.dumps({"config": config, "versions": _versions()}, indent=2, allow_nan=False)
         _write_whole(manifest, text + "\n")
+
+    def _grow(self, problems: Sequence[Problem]) -> None:
+        """Add problems that a continued run has got; those that both have must be the same.
+
+        Raises:
+            StoreError: They are not, or the run has other problems.
+        """
+        stored, given = stored_problems(self.path), {problem.id: problem for problem in problems}
+        both = stored.keys() & given.keys()
+        others = [name for name in both if _problem_line(stored[name]) != _problem_line(given[name])]
+        if others or (stored and given and not both):
+            what = f"another problem {shown(min(others))}" if others else "other problems"
+            raise StoreError(f"{self.path} has a run of {what}: choose another directory")
+        for name in given.keys() - stored.keys():
+            self.write_problem(given[name])
 
 
 def finished_trees(path: str | Path) -> set[str]:
@@ -172,6 +222,17 @@ def finished_trees(path: str | Path) -> set[str]:
     return {row["tree"] for row in rows if not row["fault"]}
 
 
+def stored_problems(path: str | Path) -> dict[str, Problem]:
+    """The problems of a run by id, those without a tree too. The file is only read, and need not exist.
+
+    Raises:
+        StoreError: A row cannot be read.
+    """
+    file = Path(path) / PROBLEMS
+    listed = [_read(file, row, problem_from_row) for _, row in _rows(file)]
+    return {problem.id: problem for problem in listed}
+
+
 def read_run(path: str | Path) -> Run:
     """Read the finished trees of a run.
 
@@ -182,8 +243,7 @@ def read_run(path: str | Path) -> Run:
     if not (path / MANIFEST).exists():
         raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")
     manifest = _manifest(path / MANIFEST)
-    listed = [_read(path / PROBLEMS, row, problem_from_row) for _, row in _rows(path / PROBLEMS)]
-    problems = {problem.id: problem for problem in listed}
+    problems = stored_problems(path)
     rows = [_read(path / TREES, row, check_tree_row) for _, row in _rows(path / TREES)]
     finished = {row["tree"]: row for row in rows}  # the last row of a tree counts
     turns: dict[str, dict[str, Turn]] = {tree: {} for tree in finished}

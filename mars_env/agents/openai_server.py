@@ -1,0 +1,98 @@
+"""What the library's OpenAI-compatible servers share: an address, reading requests, keys, errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from mars_env.errors import ConfigError
+
+UNREADABLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+"""What reading malformed JSON, or JSON of another form, raises."""
+
+
+class Refusal(Exception):
+    """A request that is refused, in the words that its client reads.
+
+    Args:
+        status: Of the answer.
+        sentence: Why, and what to do.
+        kind: The error's type, by which programs tell errors apart.
+        code: The error's code; by default the status.
+        headers: Of the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        sentence: str,
+        kind: str = "invalid_request_error",
+        *,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(sentence)
+        self.status, self.headers = status, dict(headers or {})
+        self.body = {"error": {"message": sentence, "type": kind, "code": code or status}}
+
+
+def error_response(refusal: Refusal) -> web.Response:
+    """The answer of a refusal, as OpenAI's clients read it."""
+    return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
+
+
+def plain_json(text: str | bytes) -> Any:
+    """JSON without NaN and infinities, which a run cannot store.
+
+    Raises:
+        ValueError: It is not.
+
+    Example:
+        >>> plain_json('{"seed": NaN}')
+        Traceback (most recent call last):
+        ValueError: NaN is no JSON
+    """
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+async def read_json(request: web.Request) -> Any:
+    """The body of a request.
+
+    Raises:
+        Refusal: It is not announced as JSON (a web page could send it unasked), or is too long.
+        ValueError: It is not JSON; other exceptions of `UNREADABLE` mean the same.
+    """
+    if request.content_type != "application/json":
+        raise Refusal(415, "the body of a request is JSON: send Content-Type: application/json")
+    try:
+        return plain_json(await request.read())
+    except web.HTTPRequestEntityTooLarge as error:
+        raise Refusal(413, f"the request is longer than {request.client_max_size:,} bytes") from error
+
+
+def key_of(request: web.Request) -> str:
+    """The API key of a request; empty if there is none."""
+    return request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+
+
+async def listen(runner: web.AppRunner, host: str, port: int) -> str:
+    """Serve an application on one address; returns it, such as ``"http://127.0.0.1:8100"``.
+
+    Raises:
+        ConfigError: The address cannot be used.
+    """
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot serve on {host}:{port}: {why}") from error
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{runner.addresses[0][1]}"

@@ -1,0 +1,215 @@
+"""`mars-env solve`, `mars-env serve`, `mars-env play`: a team at work, and a person in one of its roles."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from mars_env.api import make_env
+from mars_env.cli.options import settings
+from mars_env.cli.person import Person, Stopped
+from mars_env.cli.screen import say
+from mars_env.cli.streams import STREAM, text_of
+from mars_env.envs import spec
+from mars_env.envs.game import Game
+from mars_env.errors import ConfigError
+from mars_env.rollout import Job, play
+from mars_env.seeds import derive_seed
+from mars_env.serving.answering import SOLVE_VERIFY_CORRECT, Answerer
+from mars_env.serving.answering import solve as solve_question
+from mars_env.serving.server import TeamServer
+from mars_env.serving.solution import progress
+from mars_env.text import shown
+from mars_env.types import Agent, Tree, Turn, role_of
+
+_AGENTS = "Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md)."
+_KIND = "Kind of the questions; by default that of the id's problems, mathematics for bare rules."
+
+Kind = Annotated[Literal["math", "code"] | None, typer.Option(help=_KIND)]
+TurnTimeout = Annotated[float | None, typer.Option(help="Seconds that an agent may take for a turn.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")]
+
+
+def solve(  # public edge: one parameter is one option of the command
+    question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
+    agents: Annotated[str, typer.Option(help=_AGENTS)],
+    env: Annotated[
+        str, typer.Option(help="The game: rules such as tree-search, or an environment's id.")
+    ] = SOLVE_VERIFY_CORRECT,
+    kind: Kind = None,
+    tests: Annotated[
+        Path | None,
+        typer.Option(help='Public tests of a program, JSON: [{"input": ..., "output": ...}], or asserts.'),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    turn_timeout: TurnTimeout = None,
+    out: Annotated[Path | None, typer.Option(help="Store the run here; resumes it if it is there.")] = None,
+    set_: Settings = None,
+    json_output: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+) -> None:
+    """Let a team answer a question whose answer nobody knows.
+
+    Progress goes to standard error, turn by turn; the answer to standard output.
+    """
+    statement = text_of(Path(question)) if question == STREAM else question
+    solution = solve_question(
+        statement,
+        agents=agents,
+        env_id=env,
+        kind=kind,
+        tests=() if tests is None else _tests(tests),
+        seed=seed,
+        out=out,
+        turn_timeout=turn_timeout,
+        on_turn=_tell,
+        **settings(set_ or []),
+    )
+    say(json.dumps(solution.as_dict()) if json_output else str(solution))
+
+
+def serve(  # public edge: one parameter is one option of the command
+    env_id: Annotated[
+        str, typer.Argument(help="E.g. aime-solve-verify-correct, programs-tree-search, or bare rules.")
+    ],
+    agents: Annotated[str, typer.Option(help=_AGENTS)],
+    port: Annotated[int, typer.Option(help="Port to serve on; 0 for any.")] = 8200,
+    host: Annotated[str, typer.Option(help="Address to serve on; others than this machine need a key.")] = (
+        "127.0.0.1"
+    ),
+    name: Annotated[str, typer.Option(help="The model's name for clients; by default the id.")] = "",
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable with the clients' keys, parted by commas.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(help="Answers played at the same time.")] = 64,
+    waiting: Annotated[int, typer.Option(help="Answers that may wait; more are refused (429).")] = 1024,
+    kind: Kind = None,
+    seed: Annotated[int, typer.Option(help="Seed of requests that have none.")] = 0,
+    turn_timeout: TurnTimeout = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Store all turns here; what a kill cuts off is continued.")
+    ] = None,
+    set_: Settings = None,
+) -> None:
+    """Serve a team, or a search, as one model behind an OpenAI-compatible API (docs/team.md)."""
+    answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings(set_ or []))
+    server = TeamServer(
+        answerer,
+        name=name,
+        keys=_keys(api_key_env),
+        concurrency=concurrency,
+        waiting=waiting,
+        seed=seed,
+        out=out,
+    )
+    asyncio.run(_serve(server, host, port))
+
+
+async def _serve(server: TeamServer, host: str, port: int) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await server.start(host, port)
+    try:
+        say(f"serving {server.name} at {server.url}; Ctrl-C ends it")
+        await stopped.wait()
+    finally:
+        await server.close()
+    figures = server.monitor.figures()
+    say(f"served: {figures['trees/finished']:,.0f} answers, {figures['turns/finished']:,.0f} turns")
+
+
+def play_game(
+    env_id: Annotated[str, typer.Argument(help="E.g. aime-solve-verify-correct.")],
+    role: Annotated[
+        list[str] | None, typer.Option(help="A role that you play; repeatable. By default all.")
+    ] = None,
+    agents: Annotated[
+        str | None, typer.Option(help="Who plays the other roles: a specification (docs/agents.md).")
+    ] = None,
+    problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
+    problem: Annotated[str | None, typer.Option(help="Id of the problem; by default the seed's.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the game.")] = 0,
+    set_: Settings = None,
+) -> None:
+    """Take a role in the terminal: read what the agent would read, and write its text.
+
+    A line with a single dot ends a text.
+    """
+    made = make_env(spec(env_id, **settings(set_ or [])), problems)
+    made.reset(seed=seed, options={"problem": problem} if problem else None)
+    team = _with_person(made.possible_agents, role or [], agents)
+    say(f"You play {', '.join(name for name, agent in team.items() if isinstance(agent, Person))}.")
+    try:
+        tree = _played(made.game, team, Job(made.problem), seed)
+    except Stopped as stopped:
+        say("\nYou stopped; nothing was stored.")
+        raise typer.Exit(1) from stopped
+    if tree.fault:
+        raise ConfigError(f"the game ended early: {tree.fault}")
+    for turn in tree.turns:
+        verdict = f" {turn.grade.verdict}" if turn.grade else ""
+        reward = "unknown" if turn.reward is None else f"{turn.reward:g}"
+        say(f"{turn.agent} (turn {turn.id}):{verdict} reward {reward}")
+    say("The team has no answer." if tree.final is None else f"The team's answer is turn {tree.final}.")
+
+
+def _played(game: Game, team: Mapping[str, Agent], job: Job, seed: int) -> Tree:
+    """The tree, played in this thread on a plain event loop, so that Ctrl-C interrupts the reading."""
+    loop = asyncio.new_event_loop()
+    try:
+        turns = play(game, team, job, seed=derive_seed(seed, "play"), width=1, on_turns=_tell_all)
+        return loop.run_until_complete(turns)
+    finally:
+        loop.close()
+
+
+def _with_person(names: Iterable[str], roles: list[str], agents: str | None) -> dict[str, Agent]:
+    """Agents for all places: the person in some, those of a specification in the others."""
+    from mars_env.agents import make_agents
+
+    names = list(names)
+    known = {*names, *map(role_of, names)}
+    if strange := next((role for role in roles if role not in known), None):
+        raise ConfigError(f"there is no role {shown(strange)}; the agents are {', '.join(names)}")
+    mine = [name for name in names if not roles or name in roles or role_of(name) in roles]
+    others = [name for name in names if name not in mine]
+    if others and agents is None:
+        raise ConfigError(f"say who plays {', '.join(others)}: --agents SPEC, or more --role")
+    if not others and agents is not None:
+        raise ConfigError("you play all roles: say which one is yours, --role ROLE, or leave out --agents")
+    person = Person()
+    made: Mapping[str, Agent] = make_agents(agents, others) if agents is not None else {}
+    return {name: made.get(name, person) for name in names}
+
+
+def _tell(turn: Turn) -> None:
+    say(progress(turn), err=True)
+
+
+def _tell_all(turns: Iterable[Turn]) -> None:
+    for turn in turns:
+        if turn.policy != Person.policy:
+            say(f"\n{turn.agent} (turn {turn.id}) writes:\n{turn.text}")
+
+
+def _tests(path: Path) -> Any:
+    try:
+        return json.loads(text_of(path))
+    except ValueError as error:
+        raise ConfigError(f"{path} is not a file of tests in JSON: {error}") from error
+
+
+def _keys(variable: str | None) -> list[str]:
+    if variable is None:
+        return []
+    keys = os.environ.get(variable, "").replace(",", " ").split()
+    if not keys:
+        raise ConfigError(f"the environment variable {variable} with the clients' keys is not set")
+    return keys

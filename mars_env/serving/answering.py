@@ -1,0 +1,277 @@
+"""`solve`: a team answers a question whose answer nobody knows. `Answerer` answers many."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from mars_env.agents import make_agents
+from mars_env.agents.registry import places
+from mars_env.api import Team, as_problem_set, described_spec, made_game
+from mars_env.envs.contexts import require_room
+from mars_env.envs.game import Game
+from mars_env.envs.registry import rules_names, rules_spec, spec
+from mars_env.envs.specs import EnvSpec
+from mars_env.envs.visibility import EXAMPLES
+from mars_env.errors import ConfigError, ModelError
+from mars_env.problems.code import code_problem_from_row
+from mars_env.rollout import Job, Store, play, read_run
+from mars_env.rollout.engine import Journal
+from mars_env.serving.solution import Solution, solution_of
+from mars_env.sync import run_sync
+from mars_env.text import described, shown
+from mars_env.types import Agent, Problem, Turn
+
+Kind = Literal["math", "code"]
+
+Tests = Sequence[Mapping[str, Any] | str] | Mapping[str, Any]
+"""Public tests of a program: ``{"input", "output"}`` texts, asserts, or a row as in docs/code-grading.md."""
+
+OnTurn = Callable[[Turn], None]
+
+SOLVE_VERIFY_CORRECT = "solve-verify-correct"
+
+
+def question(statement: str, *, kind: Kind | None = None, tests: Tests = (), salt: object = None) -> Problem:
+    """A problem without a reference: nothing that is answered to it is graded.
+
+    Args:
+        statement: What the agents read.
+        kind: By default ``"code"`` if there are tests, else ``"math"``.
+        tests: Public tests, which a search and a Verifier may see.
+        salt: Makes the question another one; its id is made of everything given here.
+
+    Raises:
+        ConfigError: The statement is empty, or the tests cannot be read.
+
+    Example:
+        >>> question("What is 2 + 2?").reference is None
+        True
+        >>> from mars_env.envs.visibility import public_tests
+        >>> echo = question("Echo a line.", tests=[{"input": "a", "output": "a"}])
+        >>> echo.kind, len(public_tests(echo))
+        ('code', 1)
+    """
+    if not isinstance(statement, str) or not statement.strip():
+        raise ConfigError(f"a question is a text that is not empty, got {shown(statement)}")
+    kind = kind or ("code" if tests else "math")
+    if kind not in ("math", "code"):
+        raise ConfigError(f"the kind of a question is 'math' or 'code', got {shown(kind)}")
+    metadata: dict[str, Any] = {}
+    if tests:
+        if kind != "code":
+            raise ConfigError("tests are for questions of code: leave them out, or say kind='code'")
+        statement, metadata[EXAMPLES] = _examples(statement, tests)
+    try:
+        text = json.dumps([statement, kind, metadata, salt], sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"the tests of a question are plain data: {error}") from error
+    name = hashlib.sha256(text.encode()).hexdigest()[:20]
+    return Problem(f"question/{name}", statement, None, kind, metadata)
+
+
+def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
+    """The statement as a program's author must read it, and the tests in the form of a reference."""
+    if isinstance(tests, Mapping):
+        row = dict(tests)
+    else:
+        inputs = all(isinstance(test, Mapping) for test in tests)
+        row = {"tests": list(tests), **({"mode": "stdin"} if inputs else {})}
+    try:
+        problem = code_problem_from_row({**row, "id": "question", "prompt": statement})
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise ConfigError(f"these tests cannot be read: {described(error)}") from error
+    public = [{**test, "public": True} for test in problem.reference["tests"]]
+    return problem.statement, {**problem.reference, "tests": public, "solutions": []}
+
+
+class Answerer:
+    r"""A team that answers questions: agents, and the game that they play.
+
+    Args:
+        env_id: Rules (``"solve-verify-correct"``, ``"tree-search"`` ...) or an environment's id, of which the
+            rules and the kind of problems are taken.
+        agents: As for `mars_env.evaluate`.
+        kind: Of the questions; by default that of the id's problems, ``"math"`` for bare rules.
+        turn_timeout: Seconds that an agent may take for a turn.
+        width: Most turns of one question at the same time.
+        **settings: Of the rules.
+
+    Attributes:
+        name: The id.
+        agents: By name; may be replaced by watched ones.
+        config: What a stored run records of it.
+
+    Raises:
+        ConfigError: An argument is wrong, or the rules need to see grades.
+
+    Example:
+        >>> team = {"solver": lambda seen: r"\boxed{4}", "verifier": lambda seen: "Correctness: Correct",
+        ...         "corrector": lambda seen: ""}
+        >>> answerer = Answerer("solve-verify-correct", team)
+        >>> run_sync(answerer.answer(question("What is 2 + 2?"))).grounds
+        '4 of 4 verdicts accept it'
+    """
+
+    def __init__(
+        self,
+        env_id: str | EnvSpec,
+        agents: Team,
+        *,
+        kind: Kind | None = None,
+        turn_timeout: float | None = None,
+        width: int = 64,
+        **settings: Any,
+    ) -> None:
+        env_spec = _spec(env_id)
+        if kind is None:  # of questions, open ones are played like those of mathematics
+            code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
+            kind = "code" if code else "math"
+        listed, size = places(agents), rules_spec(env_spec.rules).team_size
+        if size is not None and listed:
+            settings = {size: len(listed), **settings}
+        env_spec = replace(
+            env_spec, settings={**env_spec.settings, **settings}, turn_timeout=turn_timeout, grader=None
+        )
+        self.kind: Kind = kind
+        self.name = env_spec.id if env_spec.problems else env_spec.rules
+        # Rewards are for training: here there is nothing that they could be told.
+        self.game: Game = replace(made_game(env_spec, kind), rewards={}, team_reward=None)
+        self.agents: Mapping[str, Agent] = make_agents(agents, self.game.rules.possible_agents)
+        names = agents if isinstance(agents, str) else {n: a.policy for n, a in self.agents.items()}
+        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec), "agents": names}
+        self._width = width
+        if self.game.visibility is not None:
+            self.game.visibility.refuse_unfit([question("?")] if kind == "math" else [])
+
+    async def require_room(self, problem: Problem | None = None) -> None:
+        """Refuse contexts that are too small for the agents' limits, whatever is asked, or for one question.
+
+        Raises:
+            ConfigError: Says the numbers.
+        """
+        await require_room(self.game.rules, self.agents, [problem or question("?")])
+
+    async def answer(
+        self,
+        problem: Problem,
+        *,
+        sample: int = 0,
+        seed: int = 0,
+        journal: Journal | None = None,
+        on_turn: OnTurn | None = None,
+    ) -> Solution:
+        """Play one question to its end.
+
+        Args:
+            problem: A `question`.
+            sample: Which answer to it this is.
+            seed: Together with the question and the sample, the only source of randomness.
+            journal: Keeps turns as they are finished; those that it has are not played again.
+            on_turn: Called with each turn as soon as it is finished.
+
+        Raises:
+            ConfigError: The rules cannot play this question, for example a search of programs without tests.
+            ModelError: The team has no answer; says why.
+        """
+        if problem.kind != self.kind:
+            raise ConfigError(f"this team answers questions of {self.kind}, not of {problem.kind}")
+        if self.game.visibility is not None:
+            self.game.visibility.refuse_unfit([problem])
+
+        def told(turns: Sequence[Turn]) -> None:
+            for turn in turns:
+                if on_turn is not None:
+                    on_turn(turn)
+
+        job = Job(problem, sample)
+        tree = await play(
+            self.game, self.agents, job, seed=seed, width=self._width, journal=journal, on_turns=told
+        )
+        if tree.fault:
+            raise ModelError(f"the team could not answer: {tree.fault}")
+        if tree.final is None:
+            raise ModelError("the team could not answer: none of its turns could be judged")
+        return solution_of(tree, self.game.visibility)
+
+    def stored(self, out: str | Path, tree_id: str) -> Solution:
+        """The solution of a tree that a run has finished.
+
+        Raises:
+            StoreError: The run cannot be read.
+        """
+        tree = next(tree for tree in read_run(out).trees if tree.id == tree_id)
+        return solution_of(tree, self.game.visibility)
+
+
+def _spec(env_id: str | EnvSpec) -> EnvSpec:
+    """The spec of an id, or of bare rules, which name no problems."""
+    if isinstance(env_id, str):
+        return EnvSpec("", env_id) if env_id in rules_names() else spec(env_id)
+    return env_id
+
+
+def solve(  # public edge: friendly keywords, each with a default
+    statement: str,
+    *,
+    agents: Team,
+    env_id: str | EnvSpec = SOLVE_VERIFY_CORRECT,
+    kind: Kind | None = None,
+    tests: Tests = (),
+    seed: int = 0,
+    out: str | Path | None = None,
+    on_turn: OnTurn | None = None,
+    turn_timeout: float | None = None,
+    **settings: Any,
+) -> Solution:
+    r"""Let a team answer a question whose answer nobody knows.
+
+    Args:
+        statement: The question.
+        agents: As for `mars_env.evaluate`.
+        env_id: Which game the team plays: MarsRL's loop, ``"tree-search"``, your own rules, or an
+            environment's id.
+        kind: ``"math"`` or ``"code"``; by default that of the id's problems, or code where tests are given.
+        tests: Public tests of a program: ``{"input": ..., "output": ...}``, asserts, or a row of
+            docs/code-grading.md. A search of programs needs some.
+        seed: Together with a deterministic model, fixes everything but the timings.
+        out: Directory to store the run in; the same call continues an interrupted one.
+        on_turn: Called with each turn as soon as it is finished.
+        turn_timeout: Seconds that an agent may take for a turn.
+        **settings: Of the rules, e.g. ``rounds=3``.
+
+    Returns:
+        The answer, what speaks for it, its tokens and its tree.
+
+    Raises:
+        ConfigError: An argument is wrong.
+        ModelError: The team has no answer; says why.
+
+    Example:
+        >>> team = {"solver": lambda seen: r"It is \boxed{4}.", "corrector": lambda seen: "",
+        ...         "verifier": lambda seen: "All steps hold.\nCorrectness: Correct"}
+        >>> print(solve("What is 2 + 2?", agents=team))
+        4
+        [confidence 1.00 (4 of 4 verdicts accept it), 0 tokens in 5 turns]
+    """
+    if tests and kind is None:
+        kind = "code"
+    answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings)
+    problem = question(statement, kind=answerer.kind, tests=tests)
+    if out is None:
+        return run_sync(_solved(answerer, problem, seed, None, on_turn))
+    with Store(out, {**answerer.config, "seed": seed, "question": problem.id}, [problem]) as store:
+        if (tree_id := Job(problem).tree_id) in store.finished:
+            return answerer.stored(out, tree_id)
+        return run_sync(_solved(answerer, problem, seed, store, on_turn))
+
+
+async def _solved(
+    answerer: Answerer, problem: Problem, seed: int, journal: Journal | None, on_turn: OnTurn | None
+) -> Solution:
+    await answerer.require_room(problem)
+    return await answerer.answer(problem, seed=seed, journal=journal, on_turn=on_turn)

@@ -1,0 +1,352 @@
+"""`TeamServer`: a team or a search behind one OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import itertools
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from aiohttp import web
+
+from mars_env.agents.chat_stream import event
+from mars_env.agents.openai_server import (
+    UNREADABLE,
+    Refusal,
+    error_response,
+    key_of,
+    listen,
+    read_json,
+)
+from mars_env.agents.preflight import preflight
+from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
+from mars_env.rollout import Store
+from mars_env.rollout.monitor import Monitor, prometheus_text
+from mars_env.rollout.slots import Slots
+from mars_env.rollout.store import stored_problems
+from mars_env.serving.answering import Answerer
+from mars_env.serving.solution import Solution, progress
+from mars_env.serving.wire import Asked, asked, chunks, completion
+from mars_env.text import described, logger, one_line
+from mars_env.types import Problem, Tree, Turn
+
+log = logger(__name__)
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+_HEARTBEAT = 15.0
+"""Seconds after which a stream without progress says that it is alive."""
+
+_GRACE = 5.0
+"""Seconds that requests under way may take to end when the server stops."""
+
+
+class TeamServer:
+    """Serves the answers of a team as chat completions. Use it as an asynchronous context manager.
+
+    `docs/team.md` describes the protocol. A request is one question; its usage is the sum over all turns.
+    With `out`, each turn is stored as soon as it is finished: a request that was cut off by a kill, a lost
+    client or a lost model is continued when it comes again, and one with a seed that was answered before gets
+    the same answer without being played again.
+
+    Args:
+        answerer: The team.
+        name: The model's name; by default the id of the answerer.
+        keys: API keys of clients; without any, everybody who reaches the address is served.
+        concurrency: Answers played at the same time.
+        waiting: Answers that may wait; more are refused with status 429.
+        seed: Of requests that have none.
+        out: Directory of the run; one that exists is continued.
+        most: Longest body of a request, in bytes.
+
+    Attributes:
+        name: The model's name for clients.
+        url: What clients are given as their ``base_url``; after `start`.
+        monitor: Counts what is played.
+
+    Raises:
+        ConfigError: An argument is wrong.
+        StoreError: The directory holds another run.
+    """
+
+    def __init__(  # public edge: friendly keywords, each with a default
+        self,
+        answerer: Answerer,
+        *,
+        name: str = "",
+        keys: Sequence[str] = (),
+        concurrency: int = 64,
+        waiting: int = 1024,
+        seed: int = 0,
+        out: str | Path | None = None,
+        most: int = 4 * 2**20,
+    ) -> None:
+        if concurrency < 1 or waiting < 0:
+            raise ConfigError(
+                f"concurrency is at least 1 and waiting at least 0, got {concurrency} and {waiting}"
+            )
+        if not all(isinstance(key, str) and key.strip() for key in keys):
+            raise ConfigError("a key is a text that is not empty")
+        self._answerer, self.name = answerer, name or answerer.name
+        self._keys = [key.strip().encode() for key in keys]
+        self._slots, self._places = Slots(concurrency), concurrency + waiting
+        self._seed, self._most = seed, most
+        self._expected = 0
+        self._numbers = itertools.count()
+        self._playing: set[str] = set()
+        self._low: dict[str, int] = {}  # all smaller samples of a question are finished
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._out = None if out is None else Path(out)
+        self._known = set() if self._out is None else set(stored_problems(self._out))
+        config = {**answerer.config, "served": True, "seed": seed}
+        self._store = None if self._out is None else Store(self._out, config, [])
+        self._journal = None if self._store is None else _Journal(self._store)
+        self._finished = set() if self._store is None else set(self._store.finished)
+        self.monitor, self.url = Monitor(), ""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Serve, by default to this machine alone.
+
+        Raises:
+            ConfigError: The address cannot be used, is open to others without a key, or the agents' contexts
+                are too small for their limits.
+        """
+        if host not in LOOPBACK and not self._keys:
+            raise ConfigError(
+                f"whoever reaches {host} could spend your tokens: give clients a key (--api-key-env), or "
+                "serve on 127.0.0.1"
+            )
+        await preflight(self._answerer.agents)
+        await self._answerer.require_room()
+        self.monitor.measure_models(self._answerer.agents)
+        self.monitor.measure("questions", self._slots)
+        self._answerer.agents = self.monitor.watch(self._answerer.agents)
+        app = web.Application(client_max_size=self._most)
+        app.router.add_post("/v1/chat/completions", self._guarded(self._chat))
+        app.router.add_get("/v1/models", self._guarded(self._models))
+        app.router.add_get("/metrics", self._guarded(self._metrics))
+        app.router.add_get("/health", self._health)
+        app.router.add_route("*", "/{rest:.*}", self._elsewhere)
+        # A client that goes away stops its question: with a store, it can be continued.
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_GRACE)
+        try:
+            address = await listen(self._runner, host, port)
+        except ConfigError:
+            await self.close()
+            raise
+        self.url = f"{address}/v1"
+
+    async def close(self) -> None:
+        """Stop serving: questions under way get a few seconds to end."""
+        await self._runner.cleanup()
+        if self._store is not None:
+            self._store.close()
+
+    def _guarded(self, handler: Callable[[web.Request], Any]) -> Callable[[web.Request], Any]:
+        """The handler, for those with a key; its refusals as answers."""
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                self._check_key(request)
+                response: web.StreamResponse = await handler(request)
+            except Exception as error:
+                return error_response(_refusal(error))
+            return response
+
+        return guarded
+
+    def _check_key(self, request: web.Request) -> None:
+        given = key_of(request).encode("utf-8", "replace")
+        if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
+            raise Refusal(
+                401,
+                "the API key is missing or wrong: send Authorization: Bearer KEY",
+                "authentication_error",
+                code="invalid_api_key",
+            )
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        try:
+            body = await read_json(request)
+        except UNREADABLE as error:
+            raise Refusal(400, f"the request cannot be read: {described(error)}") from error
+        wanted = asked(body, self.name, self._answerer.kind)
+        if self._expected + wanted.n > self._places:
+            raise Refusal(
+                429,
+                "too many questions wait: ask again later",
+                "rate_limit_error",
+                headers={"Retry-After": "5"},
+            )
+        self._expected += wanted.n
+        try:
+            answer_id = f"chatcmpl-{secrets.token_hex(12)}"
+            if wanted.stream:
+                return await self._streamed(request, wanted, answer_id)
+            solutions = await self._solutions(wanted, lambda turn: None)
+            return web.json_response(completion(self.name, answer_id, solutions))
+        finally:
+            self._expected -= wanted.n
+
+    async def _streamed(self, request: web.Request, wanted: Asked, answer_id: str) -> web.StreamResponse:
+        """Progress as comments, turn by turn, then the answer."""
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+        )
+        await response.prepare(request)
+        lines: asyncio.Queue[str | None] = asyncio.Queue()
+        playing = asyncio.create_task(self._solutions(wanted, lambda turn: lines.put_nowait(progress(turn))))
+        playing.add_done_callback(lambda _: lines.put_nowait(None))
+        try:
+            while (line := await _next(lines)) is not None:
+                await response.write(f": {one_line(line, 300)}\n\n".encode())
+            try:
+                for chunk in chunks(self.name, answer_id, playing.result(), wanted.usage):
+                    await response.write(event(chunk))
+                await response.write(event("[DONE]"))
+            except ConnectionError:
+                raise
+            except Exception as error:  # the status has gone out already
+                await response.write(event(_refusal(error).body))
+            await response.write_eof()
+        except ConnectionError:
+            log.info("a client went away before its answer")
+        finally:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+        return response
+
+    async def _solutions(self, wanted: Asked, on_turn: Callable[[Turn], None]) -> list[Solution]:
+        """All answers of a request; the first fault stops the others."""
+        if self._store is not None and wanted.problem.id not in self._known:
+            self._store.write_problem(wanted.problem)
+            self._known.add(wanted.problem.id)
+        tasks = [asyncio.create_task(self._solution(wanted, index, on_turn)) for index in range(wanted.n)]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _solution(self, wanted: Asked, index: int, on_turn: Callable[[Turn], None]) -> Solution:
+        problem = wanted.problem
+        if wanted.seed is None:
+            sample = self._next_sample(problem)
+            return await self._play(problem, sample, self._seed, on_turn)
+        tree_id = f"{problem.id}#{index}"
+        lock = self._locks.setdefault(tree_id, asyncio.Lock())
+        async with lock:
+            if self._out is not None and tree_id in self._finished:
+                return await asyncio.to_thread(self._answerer.stored, self._out, tree_id)
+            return await self._play(problem, index, wanted.seed, on_turn)
+
+    def _next_sample(self, problem: Problem) -> int:
+        """The number of the next answer to a question; one that a kill has cut off is continued."""
+        if self._store is None:
+            return next(self._numbers)
+        low = self._low.get(problem.id, 0)
+        while f"{problem.id}#{low}" in self._finished:
+            low += 1
+        self._low[problem.id] = low
+        while f"{problem.id}#{low}" in self._playing or f"{problem.id}#{low}" in self._finished:
+            low += 1
+        return low
+
+    async def _play(
+        self, problem: Problem, sample: int, seed: int, on_turn: Callable[[Turn], None]
+    ) -> Solution:
+        tree_id = f"{problem.id}#{sample}"
+        self._playing.add(tree_id)
+        try:
+            async with self._slots.hold():
+                solution = await self._answerer.answer(
+                    problem, sample=sample, seed=seed, journal=self._journal, on_turn=on_turn
+                )
+        finally:
+            self._playing.discard(tree_id)
+        if self._store is not None:
+            self._finished.add(tree_id)
+        self.monitor.record_tree(solution.tree)
+        return solution
+
+    async def _models(self, request: web.Request) -> web.Response:
+        model = {"id": self.name, "object": "model", "created": 0, "owned_by": "mars_env"}
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        text = prometheus_text(self.monitor.figures())
+        return web.Response(text=text, content_type="text/plain", charset="utf-8")
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def _elsewhere(self, request: web.Request) -> web.Response:
+        return error_response(
+            Refusal(
+                404,
+                "a team answers POST /v1/chat/completions; there are GET /v1/models, /health, /metrics",
+            )
+        )
+
+
+class _Journal:
+    """A store that also continues what this process has left unfinished: after a fault, or a lost client."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._unfinished: dict[str, dict[str, Turn]] = {}
+
+    def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
+        return {**self._store.turns_of(tree_id), **self._unfinished.get(tree_id, {})}
+
+    def write_turns(self, turns: Sequence[Turn]) -> None:
+        self._store.write_turns(turns)
+        for turn in turns:
+            self._unfinished.setdefault(turn.tree_id, {})[turn.id] = turn
+
+    def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
+        # A fault leaves the turns in the store, and here.
+        before = self._unfinished.pop(tree.id, {}) | dict(self._store.turns_of(tree.id))
+        self._store.write_tree(tree, team_rewards)
+        if tree.fault:
+            self._unfinished[tree.id] = before
+
+
+async def _next(lines: asyncio.Queue[str | None]) -> str | None:
+    """The next line of progress; one that says so where there is none for a while."""
+    try:
+        return await asyncio.wait_for(lines.get(), _HEARTBEAT)
+    except TimeoutError:
+        return "playing"
+
+
+def _refusal(error: Exception) -> Refusal:
+    """What a client is told of an error."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ContextError):
+        return Refusal(400, str(error), code="context_length_exceeded")
+    if isinstance(error, ConfigError):
+        return Refusal(400, str(error))
+    if isinstance(error, ModelError):
+        return Refusal(502, str(error), "team_error")
+    if isinstance(error, StoreError):  # a client that goes on would lose turns
+        log.error("%s", error)
+        return Refusal(500, f"the answer cannot be stored: {error}", "store_error")
+    log.error("a request ended in an error", exc_info=error)
+    return Refusal(500, f"the server failed: {type(error).__name__}", "server_error")

@@ -1,0 +1,136 @@
+"""`Solution`: a team's answer to a question, how sure the team is of it, and what it cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mars_env.envs.selection import answer_key
+from mars_env.envs.visibility import Visibility
+from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
+from mars_env.grading.code.extract import extract_program
+from mars_env.grading.math.extract import extract_answer
+from mars_env.types import Tree, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A team's answer to a question. Nothing in it is graded: nobody knows the right answer.
+
+    Attributes:
+        text: The whole text of the turn that is the answer.
+        answer: What the text ends with: the final answer in mathematics, the program in code; None if there
+            is none to be read.
+        confidence: The share, in [0, 1], of what speaks for the answer: of the Verifier's verdicts on it, of
+            the public tests, of the nodes of a search that give the same answer. It is no probability: a
+            Verifier may be wrong every time. None if nothing judged the answer.
+        grounds: What the confidence is made of, in words: ``"4 of 4 verdicts accept it"``.
+        tree: The record of all turns.
+    """
+
+    text: str
+    answer: str | None
+    confidence: float | None
+    grounds: str
+    tree: Tree
+
+    @property
+    def final(self) -> Turn:
+        """The turn that is the answer."""
+        return next(turn for turn in self.tree.turns if turn.id == self.tree.final)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens sampled: by all turns, and for a search's scores and its choice."""
+        return sum(map(sampled_tokens, self.tree.turns)) + judging_tokens(self.tree)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that models read in all turns."""
+        return sum(map(prompt_tokens, self.tree.turns))
+
+    def __str__(self) -> str:
+        sure = "" if self.confidence is None else f"confidence {self.confidence:.2f} ({self.grounds}), "
+        turns = len(self.tree.turns)
+        return f"{self.answer or self.text}\n[{sure}{self.tokens:,} tokens in {turns} turns]"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data without the tree."""
+        return {
+            "text": self.text,
+            "answer": self.answer,
+            "confidence": self.confidence,
+            "grounds": self.grounds,
+            "tree": self.tree.id,
+            "turns": len(self.tree.turns),
+            "tokens": self.tokens,
+            "prompt_tokens": self.prompt_tokens,
+        }
+
+
+def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
+    r"""The solution that a finished tree ends with.
+
+    Args:
+        tree: With an answer and without a fault.
+        visibility: Of the game, which says where a search's scores come from.
+
+    Example:
+        >>> from mars_env.types import Action, Problem
+        >>> solved = Turn("q#0", "0", None, "", "solver_0", "", "q", Action(r"It is \boxed{4}."))
+        >>> said = [Turn("q#0", "0.0", "0", "", "verifier_0", "", "q", Action(""), info={"verdict": "Wrong"})]
+        >>> solution = solution_of(Tree("q#0", Problem("q", "2 + 2?"), (solved, *said), final="0"))
+        >>> solution.answer, solution.confidence, solution.grounds
+        ('4', 0.0, '0 of 1 verdicts accept it')
+    """
+    final = next(turn for turn in tree.turns if turn.id == tree.final)
+    if tree.problem.kind == "code":
+        answer, _ = extract_program(final.text)
+    else:
+        answer = extract_answer(final.text).answer
+    return Solution(final.text, answer, *_confidence(tree, final, visibility), tree)
+
+
+def progress(turn: Turn) -> str:
+    """A turn as one line of progress: who, what came out, how many tokens.
+
+    Example:
+        >>> from mars_env.types import Action
+        >>> said = {"verdict": "Wrong"}
+        >>> progress(Turn("q#0", "0.0", "0", "", "verifier_0", "", "q", Action(""), info=said))
+        'verifier_0 (turn 0.0): judges it wrong, 0 tokens'
+    """
+    done = "writes"
+    if "verdict" in turn.info:
+        done = f"judges it {str(turn.info['verdict']).lower()}"
+    if turn.search_score is not None:
+        done = f"writes, score {turn.search_score:.2f}"
+    return f"{turn.agent} (turn {turn.id}): {done}, {sampled_tokens(turn):,} tokens"
+
+
+def _confidence(tree: Tree, final: Turn, visibility: Visibility | None) -> tuple[float | None, str]:
+    by_id = {turn.id: turn for turn in tree.turns}
+    verdicts = [
+        turn.info["verdict"] == "Correct"
+        for turn in tree.turns
+        if "verdict" in turn.info and not turn.action.interrupted and _judged(turn, by_id) is final
+    ]
+    if verdicts:
+        return sum(verdicts) / len(verdicts), f"{sum(verdicts)} of {len(verdicts)} verdicts accept it"
+    if final.search_score is None or visibility is None:
+        return None, ""
+    if visibility.sees == "answers":
+        votes = Counter(answer_key(tree.problem.kind, turn.text) for turn in tree.turns)
+        same = votes[answer_key(tree.problem.kind, final.text)]
+        return same / len(tree.turns), f"{same} of {len(tree.turns)} nodes give this answer"
+    return final.search_score, f"its score by {visibility.named}"
+
+
+def _judged(turn: Turn, by_id: Mapping[str, Turn]) -> Turn | None:
+    """The nearest turn above that is not itself a verdict: what the verdict judges."""
+    above = by_id.get(turn.parent_id or "")
+    while above is not None and "verdict" in above.info:
+        above = by_id.get(above.parent_id or "")
+    return above

@@ -1,0 +1,193 @@
+"""The protocol of `TeamServer`: a chat's request as a question, a solution as a chat's answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mars_env.agents.openai_server import Refusal
+from mars_env.serving.answering import Kind, question
+from mars_env.serving.solution import Solution
+from mars_env.text import shown
+from mars_env.types import Problem
+
+MOST_ANSWERS = 64
+"""Answers that one request may ask for."""
+
+PIECE = 400
+"""Characters of an answer in one chunk of a stream."""
+
+_WITHOUT_MEANING = ("tools", "functions", "stop", "logprobs", "top_logprobs", "return_token_ids", "audio")
+"""Fields that ask for what a team's answer cannot have; all fields of sampling are the agents' own."""
+
+_CONVERSATION = "Answer the last message of this conversation."
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: the question, and how it is to be answered.
+
+    Attributes:
+        problem: The question.
+        n: How many answers.
+        seed: The request's own; None if it has none.
+        stream: Whether the answer is streamed.
+        usage: Whether a stream ends with its usage.
+    """
+
+    problem: Problem
+    n: int = 1
+    seed: int | None = None
+    stream: bool = False
+    usage: bool = False
+
+
+def asked(body: Any, name: str, kind: Kind) -> Asked:
+    """Read a request.
+
+    Args:
+        body: Its JSON.
+        name: The model's name that is served.
+        kind: Of the questions.
+
+    Raises:
+        Refusal: It cannot be answered; says why.
+        ConfigError: The tests of a question cannot be read.
+
+    Example:
+        >>> user = {"role": "user", "content": "What is 2 + 2?"}
+        >>> asked({"model": "team", "messages": [user]}, "team", "math").problem.statement
+        'What is 2 + 2?'
+    """
+    if not isinstance(body, Mapping):
+        raise Refusal(400, "the body of a request is an object of JSON")
+    if body.get("model") != name:
+        raise Refusal(
+            404, f"there is no model {shown(body.get('model'))}; this is {name!r}", code="model_not_found"
+        )
+    for field in _WITHOUT_MEANING:
+        if body.get(field):
+            raise Refusal(400, f"a team's answer knows no {field!r}: leave it out")
+    if body.get("response_format") not in (None, {"type": "text"}):
+        raise Refusal(400, "a team answers in plain text: leave out 'response_format'")
+    seed, n = body.get("seed"), body.get("n")
+    if seed is not None and type(seed) is not int:
+        raise Refusal(400, f"'seed' is a whole number, got {shown(seed)}")
+    n = 1 if n is None else n
+    if type(n) is not int or not 1 <= n <= MOST_ANSWERS:
+        raise Refusal(400, f"'n' is a whole number from 1 to {MOST_ANSWERS}, got {shown(n)}")
+    own = body.get("mars_env") or {}
+    if not isinstance(own, Mapping) or own.keys() - {"tests"}:
+        raise Refusal(400, "'mars_env' holds nothing but 'tests': the public tests of a program")
+    options = body.get("stream_options") or {}
+    usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
+    problem = question(statement(body.get("messages")), kind=kind, tests=own.get("tests") or (), salt=seed)
+    return Asked(problem, n, seed, bool(body.get("stream")), usage)
+
+
+def statement(messages: Any) -> str:
+    r"""The question that a chat asks: its one message, or the conversation.
+
+    System messages come before the question. An earlier exchange is written out.
+
+    Raises:
+        Refusal: A message is not one of text, or none asks.
+
+    Example:
+        >>> statement([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}])
+        'Be brief.\n\n2 + 2?'
+    """
+    if not isinstance(messages, list) or not messages:
+        raise Refusal(400, "'messages' is a list of at least one message")
+    parts = [_message(message) for message in messages]
+    if parts[-1][0] != "user":
+        raise Refusal(400, "the last message of a question is the user's")
+    preface = [text for role, text in parts if role == "system" and text.strip()]
+    spoken = [(role, text) for role, text in parts if role != "system"]
+    if len(spoken) == 1:
+        return "\n\n".join([*preface, spoken[0][1]])
+    lines = [f"{role.capitalize()}: {text}" for role, text in spoken]
+    return "\n\n".join([*preface, _CONVERSATION, *lines])
+
+
+def _message(message: Any) -> tuple[str, str]:
+    role = message.get("role") if isinstance(message, Mapping) else None
+    role = "system" if role == "developer" else role
+    if role not in ("system", "user", "assistant"):
+        raise Refusal(400, f"a message is the system's, the user's or the assistant's, not {shown(role)}")
+    content = message.get("content")
+    if isinstance(content, list):
+        if not all(isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content):
+            raise Refusal(400, "a team reads text alone: send messages without images, sounds or files")
+        content = "".join(part["text"] for part in content)
+    if not isinstance(content, str):
+        raise Refusal(400, f"the content of a message is a text, got {shown(content)}")
+    return role, content
+
+
+def finish_reason(solution: Solution) -> str:
+    """Why the answer ended.
+
+    Raises:
+        Refusal: The context of a model was too small for this question.
+    """
+    completions = solution.final.action.completions
+    reason = completions[-1].finish_reason if completions else "stop"
+    if reason == "context":
+        raise Refusal(
+            400,
+            "the question exceeds the context length of a model of the team",
+            code="context_length_exceeded",
+        )
+    return reason
+
+
+def usage(solutions: Sequence[Solution]) -> dict[str, int]:
+    """Tokens of all turns behind some answers."""
+    read = sum(solution.prompt_tokens for solution in solutions)
+    sampled = sum(solution.tokens for solution in solutions)
+    return {"prompt_tokens": read, "completion_tokens": sampled, "total_tokens": read + sampled}
+
+
+def completion(name: str, answer_id: str, solutions: Sequence[Solution]) -> dict[str, Any]:
+    """The answer of a request."""
+    choices = [
+        {
+            "index": index,
+            "message": {"role": "assistant", "content": solution.text},
+            "finish_reason": finish_reason(solution),
+            "logprobs": None,
+        }
+        for index, solution in enumerate(solutions)
+    ]
+    head = _head(name, answer_id, "chat.completion")
+    return {**head, "choices": choices, "usage": usage(solutions), "mars_env": _told(solutions)}
+
+
+def chunks(
+    name: str, answer_id: str, solutions: Sequence[Solution], with_usage: bool
+) -> Iterator[dict[str, Any]]:
+    """The answer of a request as the chunks of a stream."""
+    head = _head(name, answer_id, "chat.completion.chunk")
+    reasons = [finish_reason(solution) for solution in solutions]
+    for index, (solution, reason) in enumerate(zip(solutions, reasons, strict=True)):
+        text = solution.text
+        pieces = [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
+        deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in pieces)]
+        for delta in deltas:
+            yield {**head, "choices": [{"index": index, "delta": delta, "finish_reason": None}]}
+        last = {**head, "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
+        yield {**last, "mars_env": _told(solutions)} if index == len(solutions) - 1 else last
+    if with_usage:
+        yield {**head, "choices": [], "usage": usage(solutions)}
+
+
+def _head(name: str, answer_id: str, kind: str) -> dict[str, Any]:
+    return {"id": answer_id, "object": kind, "created": int(time.time()), "model": name}
+
+
+def _told(solutions: Sequence[Solution]) -> list[dict[str, Any]]:
+    """What a team tells of its answers, beside their texts."""
+    return [{name: value for name, value in s.as_dict().items() if name != "text"} for s in solutions]

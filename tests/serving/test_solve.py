@@ -1,0 +1,126 @@
+"""A team answers questions that have no reference: in Python, in the shell, and with a person in it."""
+
+import json
+import subprocess
+
+import pytest
+from command_line import command, run_cli, said
+
+import mars_env
+from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.rollout import read_run
+from mars_env.serving import question
+
+TEAM = r"solver=scripted:It is \boxed{4}.,verifier=scripted:Correctness: Correct,corrector=scripted:4"
+
+
+def test_a_question_is_played_and_nothing_is_graded(tmp_path):
+    seen = []
+    solution = mars_env.solve("What is 2 + 2?", agents=TEAM, out=tmp_path, on_turn=seen.append)
+    assert (solution.answer, solution.confidence, solution.tokens) == ("4", 1.0, 4 + 4 * 3)
+    assert [turn.agent for turn in seen] == ["solver_0", *["verifier_0"] * 4]
+    assert {(turn.grade, turn.reward) for turn in solution.tree.turns} == {(None, None)}
+    [stored] = read_run(tmp_path).trees
+    assert stored == solution.tree
+    assert mars_env.solve("What is 2 + 2?", agents=TEAM, out=tmp_path).tree.turns == stored.turns
+    with pytest.raises(StoreError, match="another configuration"):
+        mars_env.solve("What is 3 + 3?", agents=TEAM, out=tmp_path)
+
+
+def test_the_confidence_is_the_record_of_the_answer_alone():
+    """The first solution is judged wrong; its correction passes once more than it fails."""
+    verdicts = iter(["Wrong", "Correct", "Wrong", "Wrong"])
+    team = {
+        "solver": lambda seen: r"\boxed{5}",
+        "verifier": lambda seen: f"Look.\nCorrectness: {next(verdicts)}",
+        "corrector": lambda seen: r"\boxed{4}",
+    }
+    solution = mars_env.solve("2 + 2?", agents=team, rounds=2, accept_after=3)
+    assert (solution.answer, solution.confidence) == ("4", 0.5)
+    assert solution.grounds == "1 of 2 verdicts accept it"
+
+
+def test_a_search_of_mathematics_is_as_sure_as_its_votes():
+    answers = iter([r"\boxed{4}", r"\boxed{5}", r"\boxed{4}"])
+    solution = mars_env.solve(
+        "2 + 2?", agents=lambda seen: next(answers), env_id="tree-search", nodes=3, final="vote"
+    )
+    assert (solution.answer, solution.grounds) == ("4", "2 of 3 nodes give this answer")
+    assert solution.confidence == pytest.approx(2 / 3)
+
+
+def test_public_tests_are_shown_and_never_a_grade():
+    solution = mars_env.solve(
+        "Echo a line.",
+        agents=lambda seen: "print(input())",
+        env_id="tree-search",
+        tests=[{"input": "a", "output": "a"}],
+        nodes=1,
+    )
+    assert (solution.confidence, solution.answer.strip()) == (1.0, "print(input())")
+    assert solution.tree.turns[0].grade is None
+    with pytest.raises(ConfigError, match="these tests cannot be read"):
+        question("Echo.", tests=[{"input": "a"}])
+
+
+def test_what_needs_a_grade_is_refused():
+    with pytest.raises(ConfigError, match="a problem without a reference has none"):
+        mars_env.solve("2 + 2?", agents=TEAM.split(",")[0][7:], env_id="tree-search", oracle=True)
+    with pytest.raises(ConfigError, match="a question is a text that is not empty"):
+        mars_env.solve("  ", agents=TEAM)
+    with pytest.raises(ConfigError, match="is not of the form"):
+        mars_env.solve("2 + 2?", agents=TEAM, env_id="solve-verify-corect")
+
+
+def test_a_team_that_fails_gives_no_answer():
+    def lost(seen):
+        raise RuntimeError("the model is lost")
+
+    with pytest.raises(ModelError, match="could not answer: solver_0 at turn 0: RuntimeError"):
+        mars_env.solve("2 + 2?", agents=lost)
+
+
+def test_an_environment_plays_a_question_too():
+    env = mars_env.make("arithmetic-solve-verify-correct", schedule="training", rounds=1)
+    env.reset(options={"problem": mars_env.Problem("q", "2 + 2?")})
+    env.step(r"\boxed{4}")
+    assert env.infos["solver_0"]["reward_unknown"]
+    assert "grade" not in env.infos["solver_0"]
+    env.step("Correctness: Correct")
+    assert env.tree.final == "0"
+
+
+def test_the_command_answers_and_tells_of_its_turns(tmp_path):
+    out = said("solve", "What is 2 + 2?", "--agents", TEAM, "--out", tmp_path / "run")
+    assert out.startswith("4\n[confidence 1.00 (4 of 4 verdicts accept it), 16 tokens in 5 turns]\n")
+    assert "solver_0 (turn 0): writes, 4 tokens\n" in out
+    assert "verifier_0 (turn 0.0): judges it correct, 3 tokens\n" in out
+    done = subprocess.run(
+        command("solve", "-", "--agents", TEAM, "--json"), input="2 + 2?", capture_output=True, text=True
+    )
+    assert json.loads(done.stdout)["answer"] == "4", done.stderr
+    assert "wrote" in run_cli("view", tmp_path / "run")
+
+
+def test_a_person_plays_a_role():
+    def played(*arguments, typed):
+        return subprocess.run(
+            command("play", "arithmetic-solve-verify-correct", *arguments),
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    partners = ["--role", "solver", "--agents", "scripted:Correctness: Wrong", "--set", "rounds=1"]
+    done = played(*partners, typed="It is\n\\boxed{-1}\n.\n")
+    assert done.returncode == 0, done.stderr
+    assert "You play solver_0." in done.stdout
+    assert "[problem]\n" in done.stdout
+    assert "verifier_0 (turn 0.0) writes:\nCorrectness: Wrong" in done.stdout
+    assert "solver_0 (turn 0): WRONG reward 0" in done.stdout
+    assert "verifier_0 (turn 0.0): reward 1" in done.stdout
+    ended = played(*partners, typed="")
+    assert (ended.returncode, "You stopped" in ended.stdout) == (1, True)
+    assert "there is no role 'judge'" in played("--role", "judge", typed="").stderr
+    assert "say who plays verifier_0, corrector_0" in played("--role", "solver", typed="").stderr

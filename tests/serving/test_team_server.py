@@ -1,0 +1,313 @@
+"""A team behind one endpoint, talked to by the official client and by `mars-env evaluate`."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import aiohttp
+import openai_server
+import pytest
+from command_line import command, run_cli
+
+import mars_env
+from mars_env.agents import ScriptedModel
+from mars_env.errors import ConfigError
+from mars_env.rollout import read_run
+from mars_env.serving import Answerer, TeamServer
+
+openai = pytest.importorskip("openai", reason="the official client is not installed: pip install openai")
+
+GOOD = ScriptedModel(lambda prompt, sample, seed: f"Step {seed % 97}. \\boxed{{4}}\nCorrectness: Correct")
+QUESTION = {"role": "user", "content": "What is 2 + 2?"}
+
+
+@contextlib.asynccontextmanager
+async def serving(agents=GOOD, env_id="solve-verify-correct", kind=None, rules=None, **options):
+    async with TeamServer(Answerer(env_id, agents, kind=kind, **(rules or {})), **options) as server:
+        yield server
+
+
+def client(server, key="none"):
+    return openai.AsyncOpenAI(base_url=server.url, api_key=key, max_retries=0)
+
+
+async def ask(who, *messages, model="solve-verify-correct", **options):
+    return await who.chat.completions.create(
+        model=model, messages=list(messages) or [QUESTION], extra_body=options.pop("extra", None), **options
+    )
+
+
+def sampled(tree):
+    return sum(c.sampled_tokens for turn in tree.turns for c in turn.action.completions)
+
+
+def read(tree):
+    return sum(c.read_tokens for turn in tree.turns for c in turn.action.completions)
+
+
+async def test_sixty_four_questions_at_once_cost_what_their_turns_cost(tmp_path):
+    async with serving(out=tmp_path, concurrency=64) as server, client(server) as who:
+        assert [model.id async for model in who.models.list()] == ["solve-verify-correct"]
+        users = [{"role": "user", "content": f"What is {number} + 1?"} for number in range(64)]
+        answers = await asyncio.gather(*(ask(who, user) for user in users))
+    trees = {tree.id: tree for tree in read_run(tmp_path).trees}
+    assert len(trees) == 64
+    for answer in answers:
+        [told] = answer.model_extra["mars_env"]
+        tree = trees[told["tree"]]
+        assert answer.usage.completion_tokens == sampled(tree) > 0
+        assert answer.usage.prompt_tokens == read(tree) > 0
+        assert answer.choices[0].message.content == tree.turns[0].text
+        assert (told["answer"], told["confidence"]) == ("4", 1.0)
+        assert [turn.grade for turn in tree.turns] == [None] * 5
+        assert tree.problem.reference is None
+
+
+async def test_a_stream_tells_of_each_turn_in_comments_and_ends_with_the_answer():
+    body = {"model": "solve-verify-correct", "messages": [QUESTION], "stream": True}
+    async with serving() as server, client(server) as who:
+        stream = await ask(who, stream=True, stream_options={"include_usage": True})
+        chunks = [chunk async for chunk in stream]
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        assert "\\boxed{4}" in text
+        assert chunks[-1].usage.completion_tokens == chunks[-2].model_extra["mars_env"][0]["tokens"]
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{server.url}/chat/completions", json=body) as answer,
+        ):
+            lines = (await answer.text()).split("\n\n")
+    comments = [line for line in lines if line.startswith(":")]
+    assert len(comments) == 5
+    assert comments[1].startswith(": verifier_0 (turn 0.0): judges it correct, ")
+    assert lines[5].startswith("data: {")
+    assert lines[-2] == "data: [DONE]"
+
+
+async def test_the_same_seed_gives_the_same_answer_and_no_seed_gives_others():
+    async with serving() as server, client(server) as who:
+        seeded = [(await ask(who, seed=7, n=2)).choices for _ in range(2)]
+        free = {(await ask(who)).choices[0].message.content for _ in range(5)}
+    assert [c.message.content for c in seeded[0]] == [c.message.content for c in seeded[1]]
+    assert seeded[0][0].message.content != seeded[0][1].message.content
+    assert len(free) > 1
+
+
+async def test_a_repeated_request_with_a_seed_is_answered_from_the_store(tmp_path):
+    calls = []
+
+    def counted(observation):
+        calls.append(observation)
+        return "\\boxed{4}\nCorrectness: Correct"
+
+    async with serving(counted, out=tmp_path) as server, client(server) as who:
+        first = await ask(who, seed=1)
+    async with serving(counted, out=tmp_path) as server, client(server) as who:
+        second = await ask(who, seed=1)
+    assert first.choices == second.choices
+    assert len(calls) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"model": "gpt-5"}, openai.NotFoundError, "there is no model 'gpt-5'"),
+        ({"tools": [{"type": "function"}]}, openai.BadRequestError, "knows no 'tools'"),
+        ({"logprobs": True}, openai.BadRequestError, "knows no 'logprobs'"),
+        ({"n": 65}, openai.BadRequestError, "from 1 to 64, got 65"),
+        ({"extra": {"seed": "7"}}, openai.BadRequestError, "'seed' is a whole number, got '7'"),
+        ({"extra": {"mars_env": {"test": []}}}, openai.BadRequestError, "nothing but 'tests'"),
+    ],
+)
+async def test_what_a_team_cannot_do_is_refused_in_a_sentence(options, kind, words):
+    async with serving() as server, client(server) as who:
+        with pytest.raises(kind, match=words):
+            await ask(who, **options)
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([{"role": "user", "content": " "}], "a question is a text that is not empty"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "reads text alone"),
+        ([QUESTION, {"role": "assistant", "content": "4"}], "the last message of a question is the user's"),
+        ([{"role": "tool", "content": "4"}], "not 'tool'"),
+    ],
+)
+async def test_messages_that_ask_nothing_are_refused(messages, words):
+    async with serving() as server, client(server) as who:
+        with pytest.raises(openai.BadRequestError, match=words):
+            await ask(who, *messages)
+
+
+async def test_a_conversation_is_one_question():
+    seen = []
+
+    def noted(observation):
+        seen.append(observation["problem"])
+        return "Correctness: Correct \\boxed{9}"
+
+    said = [QUESTION, {"role": "assistant", "content": "4"}, {"role": "user", "content": "And 4 + 5?"}]
+    async with serving(noted) as server, client(server) as who:
+        await ask(who, {"role": "system", "content": "Be brief."}, *said)
+    assert seen[0].splitlines()[::2] == [
+        "Be brief.",
+        "Answer the last message of this conversation.",
+        "User: What is 2 + 2?",
+        "Assistant: 4",
+        "User: And 4 + 5?",
+    ]
+
+
+async def test_keys_are_asked_for_and_other_machines_need_one():
+    async with serving(keys=["first", "second"]) as server:
+        async with client(server, "second") as who:
+            assert (await ask(who)).choices
+        async with client(server, "third") as who:
+            with pytest.raises(openai.AuthenticationError, match="missing or wrong"):
+                await ask(who)
+        async with aiohttp.ClientSession() as session:
+            root = server.url.removesuffix("/v1")
+            for path, status in (("/health", 200), ("/metrics", 401), ("/v1/models", 401)):
+                async with session.get(root + path) as answer:
+                    assert answer.status == status
+            async with session.get(root + "/metrics", headers={"Authorization": "Bearer first"}) as answer:
+                assert 'mars_env_trees{of="finished"} 1.0' in await answer.text()
+    with pytest.raises(ConfigError, match="could spend your tokens"):
+        await TeamServer(Answerer("solve", GOOD)).start("0.0.0.0")
+
+
+async def test_too_many_questions_are_sent_away():
+    slow = ScriptedModel(["\\boxed{4}"], latency=0.2)
+    async with serving(slow, "solve", concurrency=1, waiting=1) as server, client(server) as who:
+        answers = await asyncio.gather(*(ask(who, model="solve") for _ in range(3)), return_exceptions=True)
+    refused = [answer for answer in answers if isinstance(answer, openai.RateLimitError)]
+    assert len(refused) == 1
+    assert refused[0].response.headers["retry-after"] == "5"
+
+
+async def test_a_fault_is_no_answer_and_the_next_request_continues(tmp_path):
+    """The Verifier fails once; the Solver's turn is kept, and the same request goes on from it."""
+    acts = []
+
+    def solver(observation):
+        acts.append("solver")
+        return "\\boxed{4}"
+
+    def verifier(observation):
+        acts.append("verifier")
+        if acts.count("verifier") == 2:
+            raise RuntimeError("lost")
+        return "Correctness: Correct"
+
+    team = {"solver": solver, "verifier": verifier, "corrector": lambda seen: ""}
+    async with serving(team, out=tmp_path) as server, client(server) as who:
+        with pytest.raises(openai.InternalServerError, match="could not answer: verifier_0 at turn"):
+            await ask(who)
+        stream = await ask(who, stream=True)
+        async for _ in stream:
+            pass
+    assert acts == ["solver", *["verifier"] * 5]
+    [tree] = read_run(tmp_path).trees
+    assert (len(tree.turns), tree.final) == (5, "0")
+
+
+async def test_a_search_with_public_tests_answers_programs():
+    def coder(observation):
+        return "```python\nprint(input()[::-1])\n```"
+
+    tests = [{"input": "ab", "output": "ba"}]
+    async with (
+        serving(coder, "tree-search", "code", {"nodes": 3}) as server,
+        client(server) as who,
+    ):
+        answer = await ask(who, model="tree-search", extra={"mars_env": {"tests": tests}})
+        with pytest.raises(openai.BadRequestError, match="may see public tests alone"):
+            await ask(who, model="tree-search")
+    [told] = answer.model_extra["mars_env"]
+    assert told["confidence"] == 1.0
+    assert told["grounds"] == "its score by the public tests"
+    assert "[::-1]" in answer.choices[0].message.content
+
+
+def started(*arguments):
+    """A server of the command line, and its address."""
+    process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, text=True)
+    said = process.stdout.readline()
+    assert said.startswith("serving "), said
+    return process, said.split(" at ")[1].split(";")[0]
+
+
+def test_mars_env_evaluate_plays_a_team_as_one_agent(tmp_path):
+    """64 episodes at once; what the evaluation counts is what the team's turns cost."""
+    with openai_server.Server(delay=0.002) as engine:
+        process, url = started(
+            *["serve", "arithmetic-solve-verify-correct", "--agents", f"{engine.url}#tiny"],
+            *["--port", 0, "--out", tmp_path / "served", "--name", "team"],
+        )
+        try:
+            run_cli(
+                *["evaluate", "arithmetic-solve", "--agents", f"{url}#team", "--limit", 16, "--n", 4],
+                *["--concurrency", 64, "--out", tmp_path / "run"],
+            )
+        finally:
+            process.send_signal(signal.SIGTERM)
+            rest, _ = process.communicate(timeout=30)
+    assert "served: 64 answers" in rest
+    assert process.returncode == 0
+    outer, served = read_run(tmp_path / "run").trees, read_run(tmp_path / "served").trees
+    assert len(outer) == len(served) == 64
+    assert sum(map(sampled, outer)) == sum(map(sampled, served)) == engine.completion_tokens
+    assert sum(map(read, outer)) == sum(map(read, served)) == engine.prompt_tokens
+    assert all(turn.grade is None for tree in served for turn in tree.turns)
+
+
+def test_a_killed_server_loses_nothing_that_was_stored(tmp_path):
+    """SIGKILL in the middle of a question; started again, the question goes on where it stopped."""
+    with openai_server.Server(delay=0.1) as engine:
+        arguments = ["serve", "solve-verify-correct", "--agents", f"{engine.url}#tiny", "--out", tmp_path]
+        arguments += ["--port", 0, "--set", "rounds=2", "--set", "accept_after=3"]
+        process, url = started(*arguments)
+        asking = [sys.executable, "-c", ASK, url]
+        asker = subprocess.Popen(asking, stdout=subprocess.PIPE, text=True)
+        turns, until = tmp_path / "turns.jsonl", time.monotonic() + 60
+        while turns.read_bytes().count(b"\n") < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        process.kill()
+        process.communicate(timeout=30)
+        assert asker.communicate(timeout=60)[0] == "gone\n"
+        before = [json.loads(line) for line in turns.read_text().splitlines()]
+        calls = engine.calls
+        process, url = started(*arguments)
+        try:
+            done = subprocess.run([*asking[:-1], url], capture_output=True, text=True, timeout=60)
+            assert done.stdout == "answered\n", done.stderr
+        finally:
+            os.kill(process.pid, signal.SIGTERM)
+            process.communicate(timeout=30)
+        after = [json.loads(line) for line in turns.read_text().splitlines()]
+    assert len(before) >= 2
+    assert after[: len(before)] == before
+    [tree] = read_run(tmp_path).trees
+    assert len(tree.turns) == len(after) <= calls + engine.calls
+    assert len(after) - len(before) == engine.calls - calls
+
+
+ASK = """
+import sys, openai
+who = openai.OpenAI(base_url=sys.argv[1], api_key="none", max_retries=0)
+try:
+    who.chat.completions.create(model="solve-verify-correct", messages=[{"role": "user", "content": "2?"}])
+    print("answered")
+except openai.APIConnectionError:
+    print("gone")
+"""
+
+
+def test_a_question_without_reference_is_no_evaluation():
+    with pytest.raises(ConfigError, match="1 problems have no reference"):
+        mars_env.evaluate("arithmetic-solve", agents=GOOD, problems=[mars_env.Problem("q", "2 + 2?")])
