@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
 from mars_env.sync import maybe_await
+from mars_env.text import suggestion
 from mars_env.types import Action, Agent, Observation, TrainingAgent, role_of
 
 T = TypeVar("T")
@@ -136,7 +137,9 @@ def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
     known = {*names, *map(role_of, names)}
     for name in given:
         if name not in known:
-            raise ConfigError(f"there is no agent {name!r}; the agents are {', '.join(names)}")
+            raise ConfigError(
+                f"there is no agent {name!r}; the agents are {', '.join(names)}{suggestion(name, known)}"
+            )
     for name in names:
         if name not in given and role_of(name) not in given:
             raise ConfigError(f"no agent is given for {name}: give one for {name!r} or {role_of(name)!r}")

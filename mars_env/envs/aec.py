@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import gymnasium
 import numpy as np
 from pettingzoo import AECEnv
 
+from mars_env.checks import whole
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Grower, Node
 from mars_env.envs.play import Act, conclude, judge
@@ -19,8 +21,20 @@ from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
-from mars_env.text import shown, visible
+from mars_env.text import shown, suggestion, visible
 from mars_env.types import Action, Problem, Tree, Turn, Verdict
+
+_AFTER_RESET = frozenset(
+    {
+        *("agent_selection", "infos", "problem", "rewards", "terminations", "tree_seed", "truncations"),
+        *("tree", "_cumulative_rewards", "_ended", "_grower", "_order", "_tree_id", "_turns"),
+    }
+)
+"""What an episode has: `MarsEnv.reset` sets it."""
+
+
+class _NotReset(ConfigError, AttributeError):
+    """Something of an episode was asked for before the first one."""
 
 
 class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untyped base
@@ -69,13 +83,25 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self._episode = -1
         self.agents: list[str] = []
 
+    def __getattr__(self, name: str) -> Any:
+        if name in _AFTER_RESET:
+            raise _NotReset("no episode has begun: call reset() first")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
     def observation_space(self, agent: str) -> gymnasium.Space[Any]:
         """The agent's observation space, the same object every time."""
-        return self.observation_spaces[agent]
+        return self.observation_spaces[self._known(agent)]
 
     def action_space(self, agent: str) -> gymnasium.Space[Any]:
         """The agent's action space: any text."""
-        return self.action_spaces[agent]
+        return self.action_spaces[self._known(agent)]
+
+    def _known(self, agent: str) -> str:
+        if agent not in self.possible_agents:
+            names = ", ".join(self.possible_agents)
+            hint = suggestion(agent, self.possible_agents)
+            raise ConfigError(f"there is no agent {shown(agent)}; the agents are {names}{hint}")
+        return agent
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Start an episode.
@@ -85,10 +111,15 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             options: ``{"problem": id or Problem}`` plays this problem instead of drawing one.
 
         Raises:
-            ConfigError: The problem asked for is not in the set.
+            ConfigError: The problem asked for is not in the set, or an argument is wrong.
         """
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(f"options are a dictionary such as {{'problem': id}}, not {shown(options)}")
+        for name in options or ():  # PettingZoo's own tests pass options that mean nothing
+            if name != "problem" and (hint := suggestion(name, ["problem"])):
+                raise ConfigError(f"there is no option {shown(name)}{hint}")
         if seed is not None:
-            self._rng, self._episode = np.random.default_rng(seed), -1
+            self._rng, self._episode = np.random.default_rng(whole(seed, "seed", 0)), -1
         self._episode += 1
         self.problem = self._pick((options or {}).get("problem"))
         self._tree_id = f"{self.problem.id}#{self._episode}"
@@ -108,7 +139,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
 
     def observe(self, agent: str) -> dict[str, Any]:
         """What the agent sees now; the reference is never in it."""
-        return dict(self.game.rules.observe(self._order.parent.state, agent))
+        return dict(self.game.rules.observe(self._order.parent.state, self._known(agent)))
 
     def step(self, action: str | Action | None) -> None:
         """Let the agent whose turn it is act.
@@ -176,6 +207,8 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             return self.problems[int(self._rng.integers(len(self.problems)))]
         if isinstance(wanted, Problem):
             return wanted
+        if not isinstance(wanted, str):
+            raise ConfigError(f"options['problem'] is an id or a Problem, not {shown(wanted)}")
         try:
             return self.problems.by_id(wanted)
         except KeyError:

@@ -12,6 +12,7 @@ from mars_env.errors import ConfigError
 from mars_env.players import Player, assign_agents
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
+from mars_env.text import shown, suggestion
 from mars_env.types import Action, role_of
 
 MAX_EPISODES_WITHOUT_A_TURN = 1000
@@ -30,8 +31,17 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
     """
 
     def __init__(self, env: MarsEnv, learner: str, partners: Mapping[str, Player]) -> None:
+        if not isinstance(env, MarsEnv):
+            raise ConfigError(
+                f"a Gymnasium view shows a MarsEnv, as mars_env.make gives it, not {shown(env)}"
+            )
+        if not isinstance(partners, Mapping):
+            raise ConfigError(f"partners are given by agent or role, not as {shown(partners)}")
         if learner not in env.possible_agents:
-            raise ConfigError(f"the learner {learner!r} is not one of the agents {env.possible_agents}")
+            raise ConfigError(
+                f"the learner {learner!r} is not one of the agents {env.possible_agents}"
+                f"{suggestion(learner, env.possible_agents)}"
+            )
         if partners.keys() & {learner, role_of(learner)}:
             raise ConfigError(f"{learner!r} is the learner and cannot be a partner too")
         stand_in = {learner: _no_action}

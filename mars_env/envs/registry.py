@@ -23,7 +23,7 @@ from mars_env.envs.specs import EnvSpec, RulesSpec
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import Loader, list_problem_sets, register_problem_set
-from mars_env.text import shown
+from mars_env.text import shown, suggestion
 from mars_env.types import Reward
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def register(
     rewards: Mapping[str, Reward] = PAPER_REWARDS,
     grower: MakeGrower | None = None,
 ) -> None:
-    """Register an environment under your own id, here and with PettingZoo.
+    """Register an environment under your own id, here, with PettingZoo and with Gymnasium.
 
     To combine its parts with others, use `register_rules` and
     `mars_env.problems.register_problem_set` instead.
@@ -108,6 +108,10 @@ def register(
         >>> spec("sums-alone").problems
         'arithmetic'
     """
+    if not isinstance(problems, str | ProblemSet) and not callable(problems):
+        raise ConfigError(f"problems= is the name of a set, a set, or a loader of one, not {shown(problems)}")
+    if not isinstance(rules, str) and not callable(rules):
+        raise ConfigError(f"rules= is the name of rules or a function that makes them, not {shown(rules)}")
     if isinstance(problems, ProblemSet):
         whole = problems
         problems = lambda *, seed=0, split=None: whole  # noqa: E731 (a loader of a set in hand)
@@ -120,6 +124,8 @@ def register(
     _IDS[env_id] = (problems, rules)
     if "pettingzoo" in sys.modules:  # otherwise all ids are registered once it is imported
         register_with_pettingzoo([env_id])
+    if "gymnasium" in sys.modules:
+        register_with_gymnasium([env_id])
 
 
 def register_with_pettingzoo(env_ids: Iterable[str]) -> None:
@@ -131,6 +137,16 @@ def register_with_pettingzoo(env_ids: Iterable[str]) -> None:
         name = f"mars_env/{env_id}-v0"
         aec_registry.pop(name, None)  # a reloaded module registers again
         pettingzoo.register("aec", name, "mars_env:make", kwargs={"env_id": env_id})
+
+
+def register_with_gymnasium(env_ids: Iterable[str]) -> None:
+    """Make ids known to Gymnasium: ``gymnasium.make("mars_env/<id>-v0", learner=..., partners=...)``."""
+    import gymnasium
+
+    for env_id in env_ids:
+        name = f"mars_env/{env_id}-v0"
+        gymnasium.registry.pop(name, None)
+        gymnasium.register(name, "mars_env.api:make_gymnasium", kwargs={"env_id": env_id})
 
 
 @cache
@@ -156,7 +172,10 @@ def rules_spec(name: str) -> RulesSpec:
         built_in: RulesSpec = importlib.import_module(_BUILT_IN[name]).RULES[name]
         return built_in
     if name not in _declared("mars_env.rules"):
-        raise ConfigError(f"there are no rules {shown(name)}; known are {', '.join(rules_names())}")
+        known = rules_names()
+        raise ConfigError(
+            f"there are no rules {shown(name)}; known are {', '.join(known)}{suggestion(name, known)}"
+        )
     found = _declared("mars_env.rules")[name].load()
     _RULES[name] = found if isinstance(found, RulesSpec) else RulesSpec(found)
     return _RULES[name]
@@ -172,6 +191,10 @@ def spec(env_id: str, **settings: Any) -> EnvSpec:
         >>> spec("aime-solve-verify-correct").rules
         'solve-verify-correct'
     """
+    if not isinstance(env_id, str):
+        raise ConfigError(
+            f"an environment's id is a text such as 'aime-solve-verify-correct', not {shown(env_id)}"
+        )
     module, _, name = env_id.rpartition(":")
     if module:
         try:
@@ -187,7 +210,7 @@ def spec(env_id: str, **settings: Any) -> EnvSpec:
     if not endings:
         raise ConfigError(
             f"the environment id {shown(env_id)} is not of the form <problem set>-<rules>; "
-            f"known rules are {', '.join(rules_names())}"
+            f"known rules are {', '.join(rules_names())}{suggestion(name, list_envs())}"
         )
     rules = max(endings, key=len)
     return EnvSpec(name[: -len(rules) - 1], rules, module, settings)

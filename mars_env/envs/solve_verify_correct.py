@@ -234,6 +234,9 @@ def public_feedback_visibility(rules: Rules[Any], kind: str) -> Visibility | Non
     return Visibility("public", public_grader("all"), selection=None)
 
 
+_SETTINGS = ("schedule", "public_feedback", *Schedule.model_fields)
+
+
 def solve_verify_correct(
     schedule: str | Mapping[str, Any] | Schedule = "inference",
     *,
@@ -269,7 +272,9 @@ def solve_verify_correct(
     try:
         return SolveVerifyCorrect(Schedule(**{**base, **numbers}), public_feedback)
     except ValueError as error:
-        raise ConfigError(f"these settings do not fit solve-verify-correct: {unfit(error)}") from error
+        raise ConfigError(
+            f"these settings do not fit solve-verify-correct: {unfit(error, _SETTINGS)}"
+        ) from error
 
 
 RULES = {

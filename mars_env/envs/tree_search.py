@@ -202,7 +202,8 @@ def tree_search(
     try:
         made = TreeSearchSettings(**{**base, **settings})
     except ValueError as error:
-        raise ConfigError(f"these settings do not fit tree-search: {unfit(error)}") from error
+        known = ("schedule", "agents", *TreeSearchSettings.model_fields)
+        raise ConfigError(f"these settings do not fit tree-search: {unfit(error, known)}") from error
     if type(agents) is not int or agents < 1:
         raise ConfigError(f"a tree search needs at least one agent, got agents={shown(agents)}")
     names = tuple(f"{_ROLES.get(kind, 'solver')}_{i}" for i in range(agents))

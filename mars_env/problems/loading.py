@@ -12,6 +12,7 @@ from mars_env.problems.code import is_code_row, load_code_file
 from mars_env.problems.files import SUFFIXES, load_file, read_rows
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import call_loader, find_loader, is_module_name, list_problem_sets
+from mars_env.text import shown
 from mars_env.types import Problem
 
 Check = Callable[[Problem], str | None]
@@ -53,6 +54,11 @@ def load_problems(
         >>> len(problems), problems[0] == load_problems("aime", level=[4, 5])[0]
         (100, True)
     """
+    if not isinstance(name_or_path, str | Path):
+        raise ConfigError(
+            f"load_problems takes a set's name or a file, not {shown(name_or_path)}; pass problems in hand "
+            "to make(problems=...)"
+        )
     name = str(name_or_path)
     if _is_path(name_or_path):
         if split is not None:

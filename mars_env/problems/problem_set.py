@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, overload, runtime_checkable
 
 import numpy as np
 
 from mars_env.errors import ConfigError, ProblemError
+from mars_env.text import shown
 from mars_env.types import Problem
 
 ENDLESS = 10**9
@@ -52,7 +53,7 @@ class Listed:
     """
 
     def __init__(self, problems: Iterable[Problem], places: Sequence[str] = ()) -> None:
-        self._problems = tuple(problems)
+        self._problems = _checked(problems)
         self._places = tuple(places)
         self._index: dict[str, int] = {}
         for index, problem in enumerate(self._problems):
@@ -76,6 +77,20 @@ class Listed:
     def place(self, index: int) -> str:
         """Where the problem was read."""
         return self._places[index] if self._places else f"problem {index} ({self._problems[index].id!r})"
+
+
+def _checked(problems: object) -> tuple[Problem, ...]:
+    """Problems in hand."""
+    if isinstance(problems, str | Mapping) or not isinstance(problems, Iterable):
+        raise ConfigError(f"problems are a list of Problem values, not {shown(problems)}")
+    listed = tuple(problems)
+    for index, each in enumerate(listed):
+        if not isinstance(each, Problem):
+            raise ConfigError(
+                f"problem {index} is {shown(each)}, not a Problem: make it one, "
+                "Problem(id, statement, reference), or load a file of rows with load_problems"
+            )
+    return listed
 
 
 class ProblemSet(Sequence[Problem]):

@@ -6,7 +6,8 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox.backends import Backend, Box, Spawner
@@ -93,6 +94,14 @@ class Pool:
         self.modules = dict(modules or {})
         self._wanted = backend
         self._reset()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled pool is made again, without its processes."""
+        return partial(Pool, slots=self.slots, modules=self.modules), (self._wanted,)
+
+    def __deepcopy__(self, memo: object) -> Pool:
+        """Copies share one pool: processes are machinery, not state."""
+        return self
 
     def _reset(self) -> None:
         self._owner = os.getpid()

@@ -32,6 +32,7 @@ from mars_env.rollout.groups import step_jobs
 from mars_env.rollout.pipeline import pipeline
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
+from mars_env.text import shown
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.metrics import StepMetrics
@@ -81,6 +82,12 @@ async def train(
             agent can get prompts that leave less room than its limit in the model's context.
     """
     _refuse_unfit(game, team, settings)
+    listed = () if getattr(problems, "generated", False) else problems
+    if bare := next((problem for problem in listed if not game.can_grade(problem)), None):
+        raise ConfigError(
+            f"the problem {shown(bare.id)} has no reference, so nothing rewards its turns: train on problems "
+            "with references, or give a grader that needs none"
+        )
     await require_room(game.rules, team.agents, problems)
     trainer = LocalTrainer(
         team.policies,

@@ -101,7 +101,7 @@ assert not missing, missing
         ("aime-solve-verify-correct", {"rounds": -1}, "rounds: Input should be greater than or equal to 0"),
         ("aime-solve-verify-correct", {"rounds": "3"}, "rounds: Input should be a valid integer"),
         ("aime-solve-verify-correct", {"schedule": 3}, "schedule must be 'inference', 'training' or"),
-        ("aime-solve-verify-correct", {"schedul": "training"}, "schedul: Extra inputs"),
+        ("aime-solve-verify-correct", {"schedul": "training"}, "did you mean 'schedule'"),
         ("aime-tree-search", {"nodes": "60"}, "nodes: Input should be a valid integer"),
         ("aime-tree-search", {"schedule": 3}, "schedule must be a name or settings"),
         ("aime-tree-search", {"agents": True}, "at least one agent"),

@@ -53,7 +53,7 @@ def test_an_own_algorithm_can_be_given_a_name():
     ("name", "options", "message"),
     [
         ("mcts", {}, "ab-mcts-a, uct"),
-        ("uct", {"sample": 1}, "sample: Extra inputs"),
+        ("uct", {"sample": 1}, "no setting 'sample'"),
         ("uct", {"samples": 0}, "samples: .*greater than 0"),
         ("ab-mcts-a", {"prior": {"kind": "cauchy"}}, "prior"),
         ("no_such_module:Mine", {}, "cannot be imported"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copyreg
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -94,6 +95,14 @@ class CodeGrader:
         self._feedback = feedback
         self._limits = limits or Limits()
         self._pool = Pool(backend, slots=slots, modules=_modules())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled grader is made again; of the shared one, each process has its own."""
+        from mars_env.grading import grader_for
+
+        if self is grader_for("code"):
+            return grader_for, ("code",)
+        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge a completion. See `mars_env.types.Grader`."""

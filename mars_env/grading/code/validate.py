@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.mutants import mutants
 from mars_env.seeds import derive_seed
+from mars_env.text import shown
 from mars_env.types import Grader, Problem, Verdict
 
 
@@ -53,6 +55,11 @@ async def validate_problem(
         True
         >>> asyncio.run(grader.aclose())
     """
+    if problem.kind != "code" or not isinstance(problem.reference, Mapping):
+        raise ConfigError(
+            f"validation runs the reference solutions of problems of code, and {shown(problem.id)} is one of "
+            f"{problem.kind}: give a set of programs"
+        )
     solutions = problem.reference.get("solutions") or []
     if not solutions:
         return Validation(problem.id, False, "there is no reference solution to try")

@@ -2,9 +2,11 @@ r"""`MathGrader` judges the final answer of a completion against a mathematical 
 
 from __future__ import annotations
 
+import copyreg
 import re
 import time
 from functools import lru_cache
+from typing import Any
 
 from mars_env.errors import ProblemError
 from mars_env.grading.math.checks import check_of
@@ -64,6 +66,14 @@ class MathGrader:
         self.strict = strict
         self.tolerance = tolerance
         self.pool = WorkerPool(workers, limits)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled grader is made again; of the shared one, each process has its own."""
+        from mars_env.grading import grader_for
+
+        if self is grader_for("math"):
+            return grader_for, ("math",)
+        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text, from any event loop."""

@@ -102,6 +102,14 @@ class WorkerPool:
         self._start()
         _POOLS.add(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled pool is made again, without its processes."""
+        return WorkerPool, (self.size, self.limits)
+
+    def __deepcopy__(self, memo: object) -> WorkerPool:
+        """Copies share one pool: processes are machinery, not state."""
+        return self
+
     def _start(self) -> None:
         self._shared = _Shared()
         self._finalizer = weakref.finalize(self, _release, self._shared)

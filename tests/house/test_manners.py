@@ -1,0 +1,194 @@
+"""Wrong values, names and orders of calls get one sentence that says what was wrong and what to do."""
+
+import copy
+import pickle
+
+import gymnasium
+import pytest
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+import mars_env
+from mars_env.errors import ConfigError
+
+TEAM = "arithmetic-solve-verify-correct"
+
+
+def say_one(observation):
+    return r"\boxed{1}"
+
+
+def evaluate(**options):
+    return mars_env.evaluate("arithmetic-solve", **{"agents": say_one, "limit": 1, **options})
+
+
+WRONG = {
+    "rounds=-1": (lambda: mars_env.make(TEAM, rounds=-1), "rounds: .*greater than or equal to 0"),
+    "rounds='3'": (lambda: mars_env.make(TEAM, rounds="3"), "rounds: .*a valid integer"),
+    "schedul=": (lambda: mars_env.make(TEAM, schedul="training"), "did you mean 'schedule'"),
+    "nodess=": (lambda: mars_env.make("aime-tree-search", nodess=3), "did you mean 'nodes'"),
+    "revision=": (lambda: mars_env.make("aime-self-refine", revision=3), "did you mean 'revisions'"),
+    "make(None)": (lambda: mars_env.make(None), "an environment's id is a text such as .*, not None"),
+    "spec(3)": (lambda: mars_env.spec(3), "an environment's id is a text such as .*, not 3"),
+    "a wrong id": (
+        lambda: mars_env.make("aime-solve-verify-corect"),
+        "did you mean 'aime-solve-verify-correct'",
+    ),
+    "a list to load": (lambda: mars_env.load_problems([{"id": "a"}]), "a set's name or a file, not a list"),
+    "rows": (lambda: mars_env.make(TEAM, problems=[{"id": "a"}]), "problem 0 is a dict, not a Problem"),
+    "a row": (lambda: mars_env.make(TEAM, problems={"id": "a"}), "a list of Problem values, not a dict"),
+    "no problems": (lambda: mars_env.make(TEAM, problems=[]), "has no problem: give at least one"),
+    "rewards=function": (
+        lambda: mars_env.make(TEAM, rewards=lambda turn, path, problem: 1.0),
+        r"by role, rewards=\{'solver': my_reward\}, not as a function",
+    ),
+    "a role of rewards": (
+        lambda: mars_env.make(TEAM, rewards={"solvr": lambda turn, path, problem: 1.0}),
+        "did you mean 'solver'",
+    ),
+    "grader=function": (lambda: mars_env.make(TEAM, grader=lambda p, t: 1), "a grader has a method"),
+    "grower=3": (lambda: mars_env.make(TEAM, grower=3), "a grower is a function of"),
+    "samples='3'": (lambda: evaluate(samples="3"), "samples must be a whole number and at least 1, got '3'"),
+    "limit=2.0": (lambda: evaluate(limit=2.0), "limit must be a whole number and at least 1, got 2.0"),
+    "seed='x'": (lambda: evaluate(seed="x"), "seed must be a whole number"),
+    "concurrency=True": (lambda: evaluate(concurrency=True), "concurrency must be a whole number"),
+    "turn_timeout='3'": (lambda: evaluate(turn_timeout="3"), "more than 0 seconds, got '3'"),
+    "out=3": (lambda: evaluate(out=3), "out is the directory to store the run in, not 3"),
+    "on_tree=3": (lambda: evaluate(on_tree=3), "on_tree is a function of a tree, not 3"),
+    "an agent's role": (lambda: evaluate(agents={"solvr": say_one}), "did you mean 'solver'"),
+    "compare(None)": (lambda: mars_env.compare(None, None), "given as its directory, not as None"),
+    "register": (lambda: mars_env.register("x-y", problems=3, rules="solve"), "problems= is the name of a"),
+    "a view of nothing": (
+        lambda: mars_env.as_gymnasium(None, learner="solver_0", partners={}),
+        "shows a MarsEnv, as mars_env.make gives it, not None",
+    ),
+    "partners=None": (
+        lambda: mars_env.as_gymnasium(mars_env.make(TEAM), learner="solver_0", partners=None),
+        "partners are given by agent or role, not as None",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_gets_a_sentence(name):
+    call, sentence = WRONG[name]
+    with pytest.raises(ConfigError, match=sentence) as raised:
+        call()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda env: env.observe("solver_0"),
+        lambda env: env.step("4"),
+        lambda env: env.last(),
+        lambda env: env.tree,
+        lambda env: env.render(),
+        lambda env: env.rewards,
+        lambda env: env.agent_selection,
+    ],
+)
+def test_calls_before_reset_are_told_to_reset(call):
+    with pytest.raises(ConfigError, match=r"call reset\(\) first"):
+        call(mars_env.make(TEAM, render_mode="ansi"))
+
+
+def test_what_is_not_there_is_an_ordinary_missing_attribute():
+    env = mars_env.make(TEAM)
+    assert not hasattr(env, "agent_selection")
+    assert not hasattr(env, "nonsense")
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        env.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda env: env.observe("solvr_0"), "there is no agent 'solvr_0'.*did you mean 'solver_0'"),
+        (lambda env: env.action_space("judge"), "there is no agent 'judge'"),
+        (lambda env: env.observation_space("judge"), "there is no agent 'judge'"),
+        (lambda env: env.reset(seed="3"), "seed must be a whole number"),
+        (lambda env: env.reset(seed=-1), "seed must be a whole number"),
+        (lambda env: env.reset(options=["problem"]), "options are a dictionary"),
+        (lambda env: env.reset(options={"problm": "x"}), "did you mean 'problem'"),
+        (lambda env: env.reset(options={"problem": 3}), "an id or a Problem, not 3"),
+    ],
+)
+def test_wrong_names_and_arguments_of_an_environment_are_told(call, sentence):
+    env = mars_env.make(TEAM)
+    env.reset(seed=0)
+    with pytest.raises(ConfigError, match=sentence):
+        call(env)
+
+
+def pickled(value):
+    return pickle.loads(pickle.dumps(value))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+@pytest.mark.parametrize("env_id", [TEAM, "aime-tree-search", "programs-solve"])
+def test_a_copy_of_an_environment_goes_on_by_itself(env_id, copied):
+    env = mars_env.make(env_id)
+    env.reset(seed=3)
+    if env_id != "programs-solve":
+        env.step(r"\boxed{4}")
+    twin = copied(env)
+    agent = env.agent_selection
+    twin.step(r"Correctness: Correct \boxed{4}")
+    assert env.agent_selection == agent
+    assert len(twin.tree.turns) == len(env.tree.turns) + 1
+    env.step(r"Correctness: Correct \boxed{4}")
+    assert [turn.grade and turn.grade.verdict for turn in env.tree.turns] == [
+        turn.grade and turn.grade.verdict for turn in twin.tree.turns
+    ]
+    for one in (env, twin):  # the same problems are drawn from here on
+        one.reset()
+    assert env.problem == twin.problem
+
+
+def one_view():
+    return mars_env.as_gymnasium(mars_env.make("arithmetic-solve"), learner="solver_0", partners={})
+
+
+def test_gymnasium_makes_environments_and_vectors_of_them():
+    env = gymnasium.make(
+        f"mars_env/{TEAM}-v0",
+        learner="solver_0",
+        partners={"verifier": lambda seen: "Correctness: Correct", "corrector": say_one},
+        rounds=1,
+    )
+    env.reset(seed=0)
+    assert env.step(r"\boxed{-1}")[1:3] == (0.0, True)
+    vector = gymnasium.make_vec("mars_env/arithmetic-solve-v0", num_envs=2)
+    observations, _ = vector.reset(seed=0)
+    assert len(set(observations["problem"])) == 2
+    vector.close()
+    with pytest.raises(ConfigError, match="no agent is given for verifier_0"):
+        gymnasium.make(f"mars_env/{TEAM}-v0")
+
+
+def test_vectors_in_processes_play_the_same_and_say_what_they_need():
+    with pytest.raises(ValueError, match="shared_memory=False"):
+        AsyncVectorEnv([one_view] * 2)
+    played = []
+    for vector in (SyncVectorEnv([one_view] * 2), AsyncVectorEnv([one_view] * 2, shared_memory=False)):
+        observations, _ = vector.reset(seed=0)
+        _, rewards, ended, _, _ = vector.step(("a", "b"))
+        played.append((observations["problem"], list(rewards), list(ended)))
+        vector.close()
+    assert played[0] == played[1]
+
+
+def test_problems_without_references_are_not_trained_on():
+    from mars_env.sync import run_sync
+    from mars_env.trainers import MARSRL, train
+
+    game = mars_env.make("arithmetic-solve", problems=[mars_env.Problem("q", "2 + 2?")]).game
+    with pytest.raises(ConfigError, match="the problem 'q' has no reference"):
+        run_sync(train(game, _Nobody(), [mars_env.Problem("q", "2 + 2?")], MARSRL))
+
+
+class _Nobody:
+    """A team without agents: what is refused is refused before it is looked at."""
+
+    agents, policies = {}, {}
