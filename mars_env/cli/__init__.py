@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mars_env.errors import MarsError
 from mars_env.lazy import resolve
+from mars_env.text import suggestion
 
 _COMMANDS = {
     "envs": ("mars_env.cli.problems:envs", "List the environment ids."),
@@ -21,6 +23,18 @@ _COMMANDS = {
     "evaluate": (
         "mars_env.cli.evaluate:evaluate",
         "Play every problem n times with a team and print the report, with 95% intervals.",
+    ),
+    "solve": (
+        "mars_env.cli.team:solve",
+        "Let a team answer a question whose answer nobody knows.",
+    ),
+    "serve": (
+        "mars_env.cli.team:serve",
+        "Serve a team, or a search, as one model behind an OpenAI-compatible API (docs/team.md).",
+    ),
+    "play": (
+        "mars_env.cli.team:play_game",
+        "Take a role in the terminal: read what the agent would read, and write its text.",
     ),
     "train": (
         "mars_env.cli.train:train",
@@ -68,34 +82,64 @@ class _Commands(TyperGroup):
         """Their names, in the order in which a newcomer needs them."""
         return list(_COMMANDS)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is called; an unknown name is told with the closest one."""
+        if args and args[0] not in _COMMANDS:
+            ctx.fail(f"there is no command {args[0]!r}{suggestion(args[0], _COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name; None if there is none."""
         return _Deferred(cmd_name, help=_COMMANDS[cmd_name][1]) if cmd_name in _COMMANDS else None
 
 
 def _command(name: str) -> Any:
-    one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    one.command(name)(resolve(_COMMANDS[name][0]))
-    return typer.main.get_command(one)
+    """The command of a name, with what every command has: -h and --config."""
+    from mars_env.cli.config import config_option
 
+    one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    one.command(name, context_settings=_HELP)(resolve(_COMMANDS[name][0]))
+    command = typer.main.get_command(one)
+    command.params.append(config_option(takes_more=name == "train"))
+    return command
+
+
+_HELP = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
     cls=_Commands,
     help="Multi-agent environments for mathematics and code reasoning.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings=_HELP,
     pretty_exceptions_enable=False,
 )
 
 
+def _version(shown: bool) -> None:
+    if shown:
+        from mars_env import __version__
+
+        typer.echo(f"mars_env {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Multi-agent environments for mathematics and code reasoning."""
 
 
 def main() -> None:
-    """Run the command line; a `MarsError` is one sentence and exit status 2, not a traceback."""
+    """Run the command line; a `MarsError` is one sentence and exit status 2, not a traceback.
+
+    Modules of the working folder can be named (``my_module:my_reward``); installed ones go before them.
+    """
     signal.signal(signal.SIGTERM, _terminated)
+    if "" not in sys.path and (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
     try:
         app()
     except MarsError as error:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.live import Live
 
 from mars_env import evaluation
 from mars_env.api import playing, prepare
-from mars_env.cli.options import pairs, settings
+from mars_env.cli.options import FIELDS_HELP, loaded, pairs, settings
+from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen, say
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
@@ -34,6 +34,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         typer.Option(help="Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md)."),
     ],
     problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
+    fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
     n: Annotated[int, typer.Option(help="Samples of each problem.")] = 1,
     limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
@@ -76,7 +77,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     prepared = prepare(
         env_spec,
         agents,
-        problems,
+        loaded(problems, fields),
         limit=limit,
         elsewhere=workers is not None and not dry_run,
         samples=n,
@@ -105,7 +106,7 @@ def evaluate(  # public edge: one parameter is one option of the command
 
         console = Screen(stderr=True)
         try:
-            with Live(get_renderable=monitor.__rich__, console=console, refresh_per_second=2):
+            with shown_progress(monitor, console):
                 report, trees = run_sync(watched())
         except (KeyboardInterrupt, SystemExit):
             kept = (

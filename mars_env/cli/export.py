@@ -17,6 +17,7 @@ from mars_env.agents.scripted import ScriptedModel
 from mars_env.api import made_game
 from mars_env.cli.options import settings
 from mars_env.cli.screen import say
+from mars_env.cli.streams import STREAM, write_to
 from mars_env.envs import Game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError, MissingExtra
@@ -28,7 +29,12 @@ from mars_env.types import Message, Observation, Turn, role_of
 
 def export(  # public edge: one parameter is one option of the command
     run: Annotated[Path, typer.Argument(help="Directory of a stored run.")],
-    out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, or .parquet for the flat table.")],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            help="The file to write: .jsonl, or .parquet for the flat table; - is standard output."
+        ),
+    ],
     format: Annotated[
         Literal["sft", "dpo", "samples", "parquet"],
         typer.Option(
@@ -67,26 +73,27 @@ def export(  # public edge: one parameter is one option of the command
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
     stored = read_run(run)
-    if format == "samples":
-        from mars_env.trainers.config import TrainConfig
-        from mars_env.trainers.sample_files import write_samples
-        from mars_env.trainers.samples import turn_samples
+    with write_to(out) as target:
+        if format == "samples":
+            from mars_env.trainers.config import TrainConfig
+            from mars_env.trainers.sample_files import write_samples
+            from mars_env.trainers.samples import turn_samples
 
-        config = TrainConfig(advantage=advantage, train_roles=tuple(role) if role else None)
-        samples = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
-        number = write_samples(out, samples)
-    elif format == "parquet":
-        number = write_parquet(turn_rows(stored.trees), out)
-    else:
-        rows = (sft_rows if format == "sft" else dpo_rows)(
-            stored.trees,
-            _game(stored, env_id, settings(set_ or [])),
-            _prompts(tokenizer, prompt),
-            roles=role,
-            least=least,
-        )
-        number = write_jsonl(rows, out)
-    say(f"wrote {number} rows to {out}")
+            config = TrainConfig(advantage=advantage, train_roles=tuple(role) if role else None)
+            samples = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
+            number = write_samples(target, samples)
+        elif format == "parquet":
+            number = write_parquet(turn_rows(stored.trees), target)
+        else:
+            rows = (sft_rows if format == "sft" else dpo_rows)(
+                stored.trees,
+                _game(stored, env_id, settings(set_ or [])),
+                _prompts(tokenizer, prompt),
+                roles=role,
+                least=least,
+            )
+            number = write_jsonl(rows, target)
+    say(f"wrote {number} rows to {out}", err=str(out) == STREAM)
 
 
 def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:

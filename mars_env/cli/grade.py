@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from mars_env.api import load_problems
-from mars_env.cli.options import progress_bar
+from mars_env.api import as_problem_set
+from mars_env.cli.options import FIELDS_HELP, loaded, progress_bar
 from mars_env.cli.screen import Screen
+from mars_env.cli.streams import read_from, write_to
 from mars_env.errors import ConfigError
 from mars_env.grading.bulk import grade_file
 from mars_env.types import Grader
@@ -21,8 +22,13 @@ OWN = "own"
 
 def grade(
     problems: Annotated[str, typer.Option(help="A problem set's name or file.")],
-    completions: Annotated[Path, typer.Option(help='Rows {"problem_id", "completion"}.')],
-    out: Annotated[Path, typer.Option(help="Verdicts, in the order of the completions.")],
+    completions: Annotated[
+        Path, typer.Option(help='Rows {"problem_id", "completion"}; - is standard input.')
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Verdicts, in the order of the completions; - is standard output.")
+    ],
+    fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
     rubric: Annotated[
         str | None,
         typer.Option(
@@ -39,13 +45,19 @@ def grade(
     if rubric is None and (judge is not None or repeats != 1):
         raise ConfigError("--judge and --repeats are for a --rubric: give a JSON file of criteria, or 'own'")
     grader = None if rubric is None else _rubric_grader(rubric, judge, repeats)
-    known = {problem.id: problem for problem in load_problems(problems)}
-    with progress_bar() as bar:
+    listed = as_problem_set(loaded(problems, fields) or problems)
+    if listed.endless:
+        raise ConfigError(
+            f"the set {problems!r} is endless: write the problems that were played with `mars-env problems "
+            f"{problems} --jsonl --limit N`, and give that file"
+        )
+    known = {problem.id: problem for problem in listed}
+    with read_from(completions) as source, write_to(out) as target, progress_bar() as bar:
         task = bar.add_task("grading", total=None)
         verdicts = grade_file(
             known,
-            completions,
-            out,
+            source,
+            target,
             grader=grader,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.progress import (
@@ -15,9 +16,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from mars_env.api import load_problems
 from mars_env.cli.screen import Screen, say
 from mars_env.errors import ConfigError
+from mars_env.problems import ProblemSet
 from mars_env.rollout.records import tagged
+from mars_env.text import suggestion
+
+FIELDS = ("id", "problem", "answer")
+FIELDS_HELP = "Fields of the file's rows: id=NAME,problem=NAME,answer=NAME, where they differ."
 
 
 def progress_bar() -> Progress:
@@ -54,6 +61,24 @@ def pairs(values: Sequence[str], what: str) -> dict[str, str]:
             raise ConfigError(f"{what} takes name=value, got {value!r}")
         result[name] = rest
     return result
+
+
+def loaded(problems: str | None, fields: str | None) -> str | ProblemSet | None:
+    """The problems of an option; a file's are loaded by the names of its fields, where these are given.
+
+    Raises:
+        ConfigError: Fields are given without a file, or are none.
+    """
+    if fields is None:
+        return problems
+    if problems is None:
+        raise ConfigError("--fields names the fields of a file: add --problems FILE")
+    told = pairs(fields.split(","), "--fields")
+    if strange := next((name for name in told if name not in FIELDS), None):
+        raise ConfigError(
+            f"--fields has no {strange!r}; it takes {', '.join(FIELDS)}{suggestion(strange, FIELDS)}"
+        )
+    return load_problems(Path(problems), fields=told)
 
 
 def settings(values: Sequence[str]) -> dict[str, Any]:

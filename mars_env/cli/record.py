@@ -12,6 +12,7 @@ import typer
 from mars_env.agents.recorder import Recorder
 from mars_env.api import load_problems
 from mars_env.cli.screen import say
+from mars_env.cli.streams import read_from
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.files import jsonl_rows
 from mars_env.grading import grader_for
@@ -79,7 +80,9 @@ def reward(
     run: Annotated[Path, typer.Argument(help="Directory of a recorded run; its recorder has ended.")],
     rewards: Annotated[
         Path | None,
-        typer.Option(help='Rows {"id", "reward"}; an id is an answer\'s, a tree\'s, or TREE/TURN.'),
+        typer.Option(
+            help='Rows {"id", "reward"}; an id is an answer\'s, a tree\'s, or TREE/TURN; - is standard input.'
+        ),
     ] = None,
     function: Annotated[
         str | None, typer.Option(help="my_module:my_reward, a function of turn, path and problem.")
@@ -105,7 +108,7 @@ def reward(
 
 def _rows(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
+        with read_from(path) as source, source.open("rb") as file:
             rows = list(jsonl_rows(path, file, ProblemError))
     except OSError as error:
         raise ProblemError(f"{path} cannot be read: {error.strerror}") from error

@@ -15,9 +15,14 @@ from mars_env.rollout import read_run
 def compare(
     run_a: Annotated[Path, typer.Argument(help="Directory of a run.")],
     run_b: Annotated[Path, typer.Argument(help="Directory of another run of the same problems.")],
+    json_output: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
 ) -> None:
     """Paired differences between two runs, B minus A, with 95% intervals."""
-    Screen().print(api.compare(run_a, run_b))
+    found = api.compare(run_a, run_b)
+    if json_output:
+        say(found.json_text())
+    else:
+        Screen().print(found)
 
 
 def view(

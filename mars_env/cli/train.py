@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from mars_env.api import make
+from mars_env.cli.config import REST
 from mars_env.cli.options import pairs, settings
 from mars_env.envs import MarsEnv, spec
 from mars_env.envs.registry import rules_spec
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 def train(  # public edge: one parameter is one option of the command
+    ctx: typer.Context,
     env_id: Annotated[
         str,
         typer.Argument(
@@ -66,7 +67,6 @@ def train(  # public edge: one parameter is one option of the command
         typer.Option(help="my_module:my_team, a function of a model that gives agents by role."),
     ] = None,
     problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
-    config: Annotated[Path | None, typer.Option(help="Settings (RunSettings) as TOML.")] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -86,7 +86,8 @@ def train(  # public edge: one parameter is one option of the command
     """Train a team: one model shared by all roles, one for each, or adapters.
 
     The settings start from the recipe of the environment's rules: MARSRL, or MARS2 for a tree search.
-    Checkpoints are ordinary ones; the same call continues from the newest.
+    Checkpoints are ordinary ones; the same call continues from the newest. The file of --config holds options
+    of the command, and settings of `RunSettings`.
     """
     from mars_env.loggers import ConsoleLogger, JsonlLogger, Logger, TensorBoardLogger
     from mars_env.trainers import make_team
@@ -107,7 +108,7 @@ def train(  # public edge: one parameter is one option of the command
         grader=grader,
         **{**rules.training, **number, **settings(set_ or [])},
     )
-    told = _overridden(tomllib.loads(config.read_text(encoding="utf-8")) if config else {}, option or [])
+    told = _overridden(ctx.meta.get(REST, {}), option or [])
     sampling = {"max_tokens": max_tokens, "overflow": overflow}
     told = _merged(told, {"sampling": {name: value for name, value in sampling.items() if value}})
     run_settings = _run_settings(env_id, told)
@@ -148,7 +149,7 @@ def _run_settings(env_id: str, told: Mapping[str, Any]) -> RunSettings:
     try:
         return RunSettings.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(f"these settings do not fit a training: {unfit(error)}") from error
+        raise ConfigError(f"these settings do not fit a training: {unfit(error, merged)}") from error
 
 
 def _assigned(given: Sequence[str], names: Sequence[str], *, apart: bool) -> dict[str, tuple[str, str]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.text import Text
 
 from mars_env.errors import ConfigError
@@ -18,6 +19,9 @@ from mars_env.evaluation.statistics import Estimate, difference
 from mars_env.evaluation.trees import AnswerOf, by_problem
 from mars_env.text import one_line
 from mars_env.types import Tree
+
+WIDE = 120
+"""Columns of a console that has room for all intervals."""
 
 
 class Row(BaseModel):
@@ -53,15 +57,17 @@ class Comparison(BaseModel):
     problems: int
     rows: dict[str, Row]
 
-    def __rich__(self) -> Group:
-        """For a console: `rich.print(comparison)`."""
-        heads = ("", *self.names, "Difference")
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """For a console: `rich.print(comparison)`. A narrow one shows no intervals of the two runs."""
+        of = shown if options.max_width >= WIDE else _plain
+        names = self.names if options.max_width >= WIDE else tuple(one_line(n, 12) for n in self.names)
+        heads = ("", *names, "Difference")
         rows = [
-            (r.title, shown(r.a), shown(r.b), difference_text(r) + (" *" if r.clear else "  "))
+            (r.title, of(r.a), of(r.b), difference_text(r) + (" *" if r.clear else "  "))
             for r in self.rows.values()
         ]
         note = "Paired by problem. * the interval excludes 0. Not corrected for multiple comparisons."
-        return Group(Text(one_line(self.headline, 200), style="bold"), table(heads, rows), Text(note))
+        yield Group(Text(one_line(self.headline, 200), style="bold"), table(heads, rows), Text(note))
 
     @property
     def headline(self) -> str:
@@ -77,6 +83,11 @@ class Comparison(BaseModel):
     def json_text(self) -> str:
         """The comparison as JSON; `Comparison.model_validate_json` reads it back."""
         return self.model_dump_json(indent=2) + "\n"
+
+
+def _plain(estimate: Estimate) -> str:
+    """The value without its interval."""
+    return shown(replace(estimate, low=None, high=None))
 
 
 def difference_text(row: Row) -> str:

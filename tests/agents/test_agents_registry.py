@@ -49,7 +49,7 @@ def test_one_specification_is_one_model_for_all():
     assert len({id(agent.model) for agent in team.values()}) == 1
     assert {agent.policy for agent in team.values()} == {"qwen"}
     assert team["solver_0"].sampling == Sampling(temperature=0.6)
-    assert team["solver_0"].model.capacity == 7 and team["solver_0"].model._exact
+    assert team["solver_0"].model.capacity == 7 and team["solver_0"].model.exact
 
 
 def test_roles_may_differ():

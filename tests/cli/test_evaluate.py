@@ -125,7 +125,7 @@ def test_a_server_that_is_not_there_is_said_in_one_sentence(tmp_path):
         *["--out", tmp_path / "run"],
         code=2,
     )
-    assert "no episode could be finished" in " ".join(said.split())
+    assert "no server of x can be reached" in " ".join(said.split())
     assert "Traceback" not in said
 
 

@@ -141,7 +141,7 @@ def test_a_team_of_another_size_is_refused_in_one_sentence(folder):
     assert "3 agents take one --model" in refused(*both, "--agents", 3)
     assert "got 2" in refused(*both, "--lora", 2)
     unknown = refused("--model", "one", "--out", "run", "--option", "step=3")
-    assert "do not fit a training: step: Extra inputs" in unknown and "pydantic" not in unknown
+    assert "there is no setting 'step'; did you mean 'steps'?" in unknown and "pydantic" not in unknown
     assert "has no parts" in refused("--model", "one", "--out", "run", "--option", "steps.more=3")
     assert not (folder / "run").exists()
     with pytest.raises(ConfigError, match="3 agents take one --model"):

@@ -1,0 +1,17 @@
+"""`python -m mars_env` is `mars-env`: the command line, which Ctrl-C ends without a traceback."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from mars_env.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

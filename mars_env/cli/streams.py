@@ -1,0 +1,53 @@
+"""Standard streams in the place of files: ``-`` reads standard input, or writes standard output."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mars_env.errors import ConfigError
+
+STREAM = "-"
+
+
+def text_of(path: Path) -> str:
+    """The text of a file; ``-`` is standard input.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return sys.stdin.read() if str(path) == STREAM else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+
+
+@contextmanager
+def read_from(path: Path) -> Iterator[Path]:
+    """A file to read, possibly several times: for ``-``, a copy of standard input, in rows of JSON."""
+    if str(path) != STREAM:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "stdin.jsonl"
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield copy
+
+
+@contextmanager
+def write_to(path: Path) -> Iterator[Path]:
+    """A file to write; what is written in the place of ``-`` goes to standard output at the end."""
+    if str(path) != STREAM:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / "stdout.jsonl"
+        yield draft
+        with draft.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.flush()

@@ -1,0 +1,268 @@
+"""What every command has, and how runs are started, watched, continued and compared."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from aiohttp import web
+from command_line import command, run_cli, said
+from rich.console import Console
+
+import mars_env
+from mars_env import cli
+from mars_env.agents import HTTPModel
+from mars_env.agents.preflight import preflight
+from mars_env.cli.options import loaded
+from mars_env.cli.progress import shown_progress
+from mars_env.cli.screen import Screen
+from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.rollout import Store, read_run
+from mars_env.rollout.monitor import Monitor
+from mars_env.text import logger
+from mars_env.types import Problem
+
+
+def asked(monkeypatch, capsys, *arguments):
+    """What a call in this process prints, and its exit status."""
+    monkeypatch.setattr(sys, "argv", ["mars-env", *map(str, arguments)])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr()
+    return printed.out + printed.err, ended.value.code
+
+
+@pytest.fixture
+def call(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: asked(monkeypatch, capsys, *arguments)
+
+
+def test_the_version_help_and_completion_are_there(call):
+    assert call("--version") == (f"mars_env {mars_env.__version__}\n", 0)
+    assert "evaluate" in call("-h")[0]
+    assert "--completions" in call("grade", "-h")[0]
+    assert "--install-completion" in call("--help")[0]
+
+
+def test_wrong_names_of_commands_options_and_roles_come_with_a_suggestion(call):
+    assert "did you mean 'evaluate'" in " ".join(call("evalute")[0].split())
+    assert "--concurrency" in call("evaluate", "arithmetic-solve", "--conurrency", 3)[0]
+    wrong = ["evaluate", "arithmetic-solve", "--agents", "solvr=scripted:4"]
+    assert "did you mean 'solver'" in " ".join(call(*wrong)[0].split())
+
+
+def test_a_file_gives_options_and_the_command_line_goes_first(call, tmp_path):
+    (tmp_path / "run.toml").write_text(
+        'agents = "scripted:4"\nn = 2\nlimit = 3\njson = true\n[set]\nrounds = 1\nschedule = "training"\n'
+    )
+    arguments = ["evaluate", "arithmetic-solve-verify-correct", "--config", "run.toml"]
+    printed, status = call(*arguments, "--limit", 1, "--out", "run")
+    assert (status, json.loads(printed[printed.index("{") : printed.rindex("}") + 1])["samples"]) == (
+        0,
+        [2, 2],
+    )
+    config = read_run("run").manifest["config"]
+    assert (config["problems"], config["settings"]) == (1, {"rounds": "1", "schedule": "training"})
+    (tmp_path / "wrong.toml").write_text("limt = 3\n")
+    printed, status = call("evaluate", "arithmetic-solve", "--config", "wrong.toml")
+    assert (status, "has no option 'limt'; did you mean 'limit'?" in " ".join(printed.split())) == (2, True)
+    (tmp_path / "not.toml").write_text("limit: 3\n")
+    assert "not.toml is not TOML" in call("grade", "--config", "not.toml")[0]
+
+
+def test_modules_of_the_working_folder_can_be_named(tmp_path):
+    (tmp_path / "my_agents.py").write_text("def four(observation):\n    return '4'\n")
+    arguments = ["evaluate", "arithmetic-solve", "--agents", "my_agents:four", "--limit", 1, "--json"]
+    script = "import sys; sys.path = [p for p in sys.path if p]; from mars_env.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script, *map(str, arguments)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["counts"]["episodes"] == 1
+
+
+def test_an_interrupt_at_the_first_moment_prints_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, "envs"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    printed, _ = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (130, "")
+
+
+INTERRUPTED = f"""
+import os, signal, sys
+from mars_env.__main__ import main
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":  # the first thing that the command line imports
+            os.kill(os.getpid(), {int(signal.SIGINT)})
+
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+
+
+def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call, monkeypatch):
+    for name, text in (("one", "4"), ("two", "5")):
+        agents = f"scripted:{text}"
+        call("evaluate", "arithmetic-solve", "--agents", agents, "--limit", 3, "--out", name, "--json")
+    comparison = mars_env.compare("one", "two")
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(comparison)
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    accuracy = next(line for line in lines if "Solver accuracy" in line)
+    assert accuracy.count("[") <= 1  # the interval of the difference alone
+    printed, _ = call("compare", "one", "two", "--json")
+    assert json.loads(printed)["names"] == ["one", "two"]
+
+
+def test_a_run_grows_moves_and_changes_its_concurrency(call):
+    arguments = ["evaluate", "arithmetic-solve", "--agents", "scripted:4", "--out", "run", "--json"]
+    call(*arguments, "--limit", 2)
+    before = read_run("run").trees
+    printed, status = call(*arguments, "--limit", 3, "--n", 2, "--concurrency", 3)
+    assert status == 0, printed
+    after = read_run("run").trees
+    assert [tree.id for tree in after if tree.id in {t.id for t in before}] == [t.id for t in before]
+    assert all(tree in after for tree in before)
+    assert len(after) == 6
+    call(*arguments[:-2], "whole", "--json", "--limit", 3, "--n", 2)
+    whole = read_run("whole").trees
+    assert [(t.id, [turn.text for turn in t.turns]) for t in whole] == [
+        (t.id, [turn.text for turn in t.turns]) for t in after
+    ]
+    other = ["evaluate", "arithmetic-solve", "--agents", "scripted:5", "--out", "run"]
+    assert "another configuration" in " ".join(call(*other)[0].split())
+
+
+def test_a_grown_run_has_the_same_problems_as_before(tmp_path):
+    first, changed = Problem("p", "1 + 1?", "2"), Problem("p", "1 + 2?", "3")
+    Store(tmp_path, {"problems_hash": "a"}, [first]).close()
+    with pytest.raises(StoreError, match="another problem 'p'"):
+        Store(tmp_path, {"problems_hash": "b"}, [changed])
+    with pytest.raises(StoreError, match="other problems"):
+        Store(tmp_path, {"problems_hash": "c"}, [Problem("q", "?", "1")])
+    Store(tmp_path, {"problems_hash": "d"}, [first, Problem("q", "?", "1")]).close()
+    assert sorted(read_run(tmp_path).problems) == ["p", "q"]
+
+
+def test_faults_of_one_kind_are_told_once_and_progress_in_lines():
+    told, monitor = io.StringIO(), Monitor(total=3)
+    log = logger("mars_env.agents.http")
+    with shown_progress(monitor, Screen(file=told, width=200)):
+        for number in range(240):
+            logger("mars_env.rollout").warning("tree p/%d#0 is discarded: no model %d", number, number)
+        log.info("m: attempt 1 of 6 failed: http://a: status 503: busy")
+    lines = told.getvalue().splitlines()
+    assert lines == [
+        "tree p/0#0 is discarded: no model 0",
+        "m: attempt 1 of 6 failed: http://a: status 503: busy",
+        lines[2],
+        "and 239 more like: tree p/0#0 is discarded: no model 0",
+    ]
+    assert lines[2].startswith("0/3 episodes, 0 turns/s")
+
+
+def test_fields_and_streams_stand_for_files(tmp_path):
+    rows = [{"key": "a", "text": "What is 1 + 1?", "solution": "2"}]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fields = "id=key,problem=text,answer=solution"
+    [problem] = loaded(str(tmp_path / "own.jsonl"), fields)
+    assert (problem.id, problem.reference) == ("a", "2")
+    with pytest.raises(ConfigError, match="did you mean 'answer'"):
+        loaded(str(tmp_path / "own.jsonl"), "answr=solution")
+    with pytest.raises(ConfigError, match="add --problems FILE"):
+        loaded(None, fields)
+    done = subprocess.run(
+        command(
+            *("grade", "--problems", tmp_path / "own.jsonl", "--fields", fields),
+            *("--completions", "-", "--out", "-"),
+        ),
+        input='{"problem_id": "a", "completion": "2"}\n',
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout)["verdict"] == "CORRECT", done.stderr
+    endless = said(
+        *("grade", "--problems", "arithmetic", "--completions", tmp_path / "own.jsonl", "--out", "-"), code=2
+    )
+    assert "is endless" in " ".join(endless.split())
+
+
+def test_a_run_is_exported_to_standard_output(tmp_path):
+    answer = mars_env.load_problems("arithmetic")[0].reference
+    agents = f"scripted:\\boxed{{{answer}}}"
+    run_cli("evaluate", "arithmetic-solve", "--agents", agents, "--limit", 1, "--out", tmp_path)
+    [row] = run_cli("export", tmp_path, "-").splitlines()
+    assert answer in str(json.loads(row))
+
+
+async def served(models, status=200):
+    """A server that lists models, and answers no question."""
+
+    async def listed(request):
+        if status != 200:
+            return web.json_response({"error": {"message": "invalid key"}}, status=status)
+        return web.json_response({"data": [{"id": name} for name in models]})
+
+    async def refuse(request):
+        return web.json_response({"error": {"message": "no such model"}}, status=404)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", listed)
+    app.router.add_post("/v1/chat/completions", refuse)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    return runner, f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+
+
+class Playing:
+    """An agent, as far as a check before a run looks at one."""
+
+    def __init__(self, model):
+        self.model = model
+
+
+@pytest.mark.parametrize(
+    ("models", "status", "error", "words"),
+    [
+        (["qwen3-8b"], 200, ConfigError, "has no model 'qwen3-8c'; it has qwen3-8b; did you mean 'qwen3-8b'"),
+        ([], 401, ConfigError, "refuses the API key .status 401: invalid key"),
+    ],
+)
+async def test_a_server_s_refusal_is_told_before_a_run(models, status, error, words):
+    runner, url = await served(models, status)
+    model = HTTPModel(url, "qwen3-8c", attempts=1)
+    try:
+        with pytest.raises(error, match=words):
+            await preflight({"solver_0": Playing(model), "verifier_0": Playing(model)})
+        if status == 200:
+            await preflight({"solver_0": Playing(HTTPModel(url, "qwen3-8b"))})
+    finally:
+        await model.aclose()
+        await runner.cleanup()
+
+
+async def test_a_server_that_is_not_there_is_told_before_a_run():
+    runner, url = await served(["m"])
+    await runner.cleanup()
+    model = HTTPModel(url, "m")
+    with pytest.raises(ModelError, match="no server of m can be reached"):
+        await preflight({"solver_0": Playing(model)})
+    await model.aclose()
