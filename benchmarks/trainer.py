@@ -325,7 +325,9 @@ def main() -> None:
     load = [os.getloadavg()[0]]
     for _ in range(chosen.rounds):
         for workload, contender in plan:
-            found[workload, contender].append(child(contender, chosen.size, workload, chosen.steps))
+            row = child(contender, chosen.size, workload, chosen.steps)
+            found[workload, contender].append(row)
+            print(workload, contender, json.dumps(row), file=sys.stderr)  # an interrupted run is not lost
             load.append(os.getloadavg()[0])
     print(
         f"{chosen.rounds} rounds of {chosen.steps} steps, {platform.processor() or platform.machine()}, "
