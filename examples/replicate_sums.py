@@ -1,6 +1,6 @@
 """The study on a natural task: subset sums, with fresh retries at equal tokens as the bar.
 
-    python examples/replicate_sums.py --seeds 0-2      # runs what the ledger lacks, then prints the tables
+    python examples/replicate_sums.py --seeds 0-4      # runs what the ledger lacks, then prints the tables
     python examples/replicate_sums.py --table          # only prints the tables
     python examples/replicate_sums.py --check 0        # plays a seed's rows again and compares them exactly
     python examples/replicate_sums.py --tuning --seeds 100 --arm all --steps 40
@@ -104,7 +104,7 @@ def check(seed: int, names: Sequence[str], origin: Provenance, cache: Path, reci
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help='E.g. "0-2"; rows in the ledger are not run again.')] = "0-2",
+    seeds: Annotated[str, typer.Option(help='E.g. "0-4"; rows in the ledger are not run again.')] = "0-4",
     arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
     table: Annotated[bool, typer.Option("--table", help="Only print the tables.")] = False,
     check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed again, compare.")] = None,
