@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 
 from mars_env.agents.http import HTTPModel
-from mars_env.agents.openai_dialect import error_text
 from mars_env.errors import ConfigError, ModelError
 from mars_env.text import logger, one_line, shown, suggestion
 from mars_env.types import Agent, Sampling
@@ -46,8 +45,8 @@ async def _check(model: HTTPModel) -> None:
     for url, status, body in answers:
         if status in (401, 403):
             raise ConfigError(
-                f"{url} refuses the API key (status {status}: {error_text(body)}): name the environment "
-                "variable that holds the right one with ?api_key_env=NAME"
+                f"{url} refuses the API key (status {status}): name the environment variable that holds the "
+                "right one with ?api_key_env=NAME"
             )
         names = model_names(body) if status == 200 else []
         unsure |= bool(names) and model.model_name not in names

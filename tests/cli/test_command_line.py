@@ -243,7 +243,7 @@ class Playing:
     ("models", "status", "error", "words"),
     [
         (["qwen3-8b"], 200, ConfigError, "has no model 'qwen3-8c'; it has qwen3-8b; did you mean 'qwen3-8b'"),
-        ([], 401, ConfigError, "refuses the API key .status 401: invalid key"),
+        ([], 401, ConfigError, "refuses the API key .status 401.: name the environment"),
     ],
 )
 async def test_a_server_s_refusal_is_told_before_a_run(models, status, error, words):
