@@ -18,10 +18,8 @@ from mars_env.grading.rubrics.judging import question, read_verdict
 from mars_env.grading.rubrics.rubric import Criterion, Rubric
 from mars_env.grading.thinking import after_thinking
 from mars_env.seeds import derive_seed
-from mars_env.text import described, logger
+from mars_env.text import described
 from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Sampling
-
-log = logger(__name__)
 
 VOTES = "votes"
 """Key of a grade's details: by criterion, the fraction that each repeat gave, None where it gave none."""
@@ -148,7 +146,7 @@ class RubricGrader:
             why = next((vote.why for vote in by_id[unknown[0]] if vote.why), "the repeats have no majority")
             details = {FRACTIONS: fractions, VOTES: stored}
             return Grade.unknown(
-                f"{len(unknown)} of {len(fractions)} criteria are UNKNOWN; {unknown[0]}: {why}",
+                f"{len(unknown)} of {len(fractions)} criteria are UNKNOWN: {why}",
                 details=details,
                 **told,
             )
@@ -166,8 +164,8 @@ class RubricGrader:
         score = min(1.0, max(0.0, value))
         if value >= self.passes_at:
             return replace(Grade.correct(details=details, **told), score=score)
-        failed = [c.id for c in rubric.criteria if (fractions[c.id] < 1) == (c.points > 0)]
-        reason = f"the value is {value:.3g}; points are missing for {', '.join(failed) or 'nothing'}"
+        failed = sum((fractions[c.id] < 1) == (c.points > 0) for c in rubric.criteria)
+        reason = f"the value is {value:.3g}: {failed} of {len(rubric.criteria)} criteria failed"
         return Grade.wrong(reason, score=score, details=details, **told)
 
     def _rubric_of(self, problem: Problem) -> Rubric:
@@ -208,7 +206,6 @@ class RubricGrader:
             except Exception as error:  # a model has retried already; a user's may raise anything
                 late = isinstance(error, TimeoutError)
                 why = f"no answer within {self.timeout:g} s" if late else described(error)
-                log.warning("the judge %s failed on a criterion: %s", _name(judge), why)
                 return _Vote(None, tokens, f"the judge failed: {why}")
             tokens += completion.sampled_tokens
             fraction = None

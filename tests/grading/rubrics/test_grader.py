@@ -56,6 +56,7 @@ async def test_the_score_is_cut_to_what_a_score_may_be_and_the_value_is_kept():
     assert (bad.verdict, bad.score) == (Verdict.WRONG, 0.0)
     assert bad.details["value"] == pytest.approx(-1 / 3)
     assert bad.details["fractions"] == {"c1": 0.0, "c2": 1.0} and bad.feedback == ""
+    assert bad.reason == "the value is -0.333: 2 of 2 criteria failed"  # infos show it: nothing of the rubric
 
 
 FAULTS = {
