@@ -18,7 +18,7 @@ from mars_env.envs.registry import rules_spec, spec
 from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
-from mars_env.players import Player
+from mars_env.players import Player, refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.problems import load_problems as _load_problems
 from mars_env.rollout import read_run
@@ -270,6 +270,7 @@ async def playing(
 
     if workers is None:
         agents = prepared.make_agents()
+        refuse_training_agents(agents, "an evaluation")
         await preflight(agents)
         await require_room(prepared.game.rules, agents, prepared.plan.problems)
         if monitor is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
+from mars_env.players import refuse_training_agents
 from mars_env.rollout.engine import Job, play
 from mars_env.types import Action, Agent, Observation, Problem, Tree, Turn
 
@@ -114,6 +115,7 @@ class Worker(Host):
     async def setup(self, make_game: MakeGame, make_agents: MakeAgents) -> None:
         """Make the game and the agents, here in the worker's own process."""
         self._game, self._players = make_game(), make_agents()
+        refuse_training_agents(self._players, "a worker")
         self._agents = {
             name: _CountedAgent(name, agent, self._acting) for name, agent in self._players.items()
         }

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from mars_env.envs import Game, GroupedSettings, grouped
 from mars_env.errors import ConfigError
+from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
@@ -80,6 +81,7 @@ class TeamRollouts:
         self._config = config or TrainConfig()
         _refuse(self._config)
         self._game = graded_in_lockstep(game if rollouts is None else replace(game, grower=grouped(rollouts)))
+        refuse_training_agents(agents, "TRL")
         self._agents, self._seed, self._refresh = dict(agents), seed, refresh
         self._concurrency = concurrency
         self._problems: dict[str, Problem] = {problem.id: problem for problem in problems}

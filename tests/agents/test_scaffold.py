@@ -131,3 +131,14 @@ def test_a_model_that_tells_no_token_ids_is_refused():
         Scaffolded(Solver(HTTPModel("http://localhost:1/v1", "m")))
     with pytest.raises(ConfigError, match="train_on"):
         agent(train_on="both")
+
+
+async def test_workers_and_trl_refuse_a_scaffold():
+    from mars_env.distributed.worker import Worker
+    from mars_env.trainers.trl import TeamRollouts
+
+    game = Game(Solve(), RubricGrader())
+    with pytest.raises(ConfigError, match="a worker cannot use solver_0"):
+        await Worker().setup(lambda: game, lambda: {"solver_0": agent()})
+    with pytest.raises(ConfigError, match="TRL cannot use solver_0"):
+        TeamRollouts(game, {"solver_0": agent()}, mars_env.load_problems("aime", n=1))

@@ -16,6 +16,7 @@ from typing import Any
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
+from mars_env.players import refuse_training_agents
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
@@ -121,6 +122,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         """Who plays; refused where a prompt could leave less room than an agent's limit."""
         rules = self._games[label].rules
         team = make_team(self._settings, rules.possible_agents, model, sampling)
+        refuse_training_agents(team, "OpenRLHF's agent file")
         await require_room(rules, team, list(self._problems[label].values()))
         return team
 
