@@ -1,0 +1,120 @@
+"""Three updates of SmolLM2-135M-Instruct through OpenRLHF, on a CPU: Ray, DeepSpeed and vLLM, one launch."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import openrlhf_on_cpu
+import pytest
+from real_model import word_problem_file
+
+from mars_env.trainers.openrlhf.rollouts.record import SAMPLES, UPDATES, read_lines
+
+pytest.importorskip("openrlhf")
+
+HELPERS = Path(openrlhf_on_cpu.__file__).parent
+PATIENCE = 800
+END = 2
+VLLM_KL = 0.05
+"""Largest mean difference of a log-probability between engine and trainer, which both compute in bfloat16."""
+
+LIMIT = 40
+FLAGS = {
+    **openrlhf_on_cpu.MINIATURE,
+    "--mars.env": "aime-solve",
+    "--mars.problems": "3",
+    "--mars.group": "6",
+    # It solves almost nothing by chance, and groups of equal rewards train nothing: these rewards differ.
+    "--mars.rewards": '{"solver": "tiny_checkpoint:varied"}',
+    "--data.max_len": "256",
+    "--rollout.max_new_tokens": str(LIMIT),
+    "--rollout.temperature": "0.9",
+    "--rollout.batch_size": "1",
+    "--rollout.micro_batch_size": "2",
+    "--train.batch_size": "6",
+    "--train.micro_batch_size": "2",
+    "--actor.adam.lr": "1e-5",
+    "--actor.lr_scheduler": "constant",
+    "--actor.lr_warmup_ratio": "0",
+    "--logger.wandb.run_name": "run",
+}
+
+
+@pytest.fixture(scope="module")
+def run(smollm2, tmp_path_factory):
+    """The folder of a run of three updates, one problem each."""
+    folder = tmp_path_factory.mktemp("real")
+    own = {
+        "--actor.model_name_or_path": smollm2,
+        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 3),
+        "--mars.record": folder / "record",
+        "--ckpt.output_dir": folder / "model",
+        "--ckpt.path": folder / "checkpoints",
+        "--logger.tensorboard_dir": folder / "board",
+    }
+    command = openrlhf_on_cpu.command({**FLAGS, **own})
+    with openrlhf_on_cpu.ray_on_cpus(gpus=2, paths=(HELPERS,)) as environment:
+        done = subprocess.run(
+            command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:]
+    return folder
+
+
+def test_three_updates_are_trained(run):
+    rows = read_lines(run / "record" / UPDATES)
+    steps = openrlhf_on_cpu.logged(run / "board", "train")
+    assert [row["update"] for row in rows] == [*steps] == [1, 2, 3]
+    for figures in steps.values():
+        assert figures["rollout/num_samples"] == 6
+        assert figures["rollout/advantage_std"] > 0.5
+
+
+def test_engine_and_trainer_agree_after_each_sending_of_weights(run):
+    for step, figures in openrlhf_on_cpu.logged(run / "board", "train").items():
+        assert abs(figures["vllm_kl"]) < VLLM_KL, (step, figures["vllm_kl"])
+
+
+def test_prompts_are_rendered_by_the_model_s_own_template(run, smollm2):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(smollm2)
+    for row in read_lines(run / "record" / SAMPLES):
+        prompt = tokenizer.decode(row["prompt_ids"])
+        assert prompt.startswith("<|im_start|>system\nYou ")
+        assert prompt.endswith("<|im_end|>\n<|im_start|>assistant\n")
+        assert "How many" in prompt
+        assert len(row["completion_ids"]) <= LIMIT
+        assert END not in row["completion_ids"][:-1]
+        assert len(row["completion_ids"]) == LIMIT or row["completion_ids"][-1] == END
+
+
+def test_the_behaviour_s_log_probabilities_are_the_first_model_s(run, smollm2, record_property):
+    """The samples of the first update are of the checkpoint itself: bfloat16 there, float32 here."""
+    import numpy as np
+
+    from mars_env.agents.hf import HFModel
+
+    model = HFModel(smollm2, dtype="float32")
+    found = []
+    for row in [row for row in read_lines(run / "record" / SAMPLES) if row["update"] == 1]:
+        expected = model.logprobs(tuple(row["prompt_ids"]), tuple(row["completion_ids"]), 0.9)
+        found += [abs(a - b) for a, b in zip(row["logprobs"], expected, strict=True)]
+    record_property("mean difference in bfloat16", float(np.mean(found)))
+    assert np.mean(found) < 2 * VLLM_KL
+
+
+def test_the_trained_model_is_an_ordinary_checkpoint(run, smollm2):
+    from safetensors.torch import load_file
+    from transformers import AutoTokenizer
+
+    before, after = (load_file(path / "model.safetensors") for path in (smollm2, run / "model"))
+    after.pop("lm_head.weight", None)  # the embedding once more: they are tied
+    assert {name: tensor.shape for name, tensor in before.items()} == {
+        name: tensor.shape for name, tensor in after.items()
+    }
+    assert not all(before[name].equal(after[name].to(before[name].dtype)) for name in before)
+    ours, theirs = (AutoTokenizer.from_pretrained(path) for path in (run / "model", smollm2))
+    assert ours.chat_template == theirs.chat_template
