@@ -51,6 +51,7 @@ def test_a_study_runs_from_its_warm_start_to_its_figures(study, name):
 @pytest.mark.parametrize(
     ("name", "page", "figures"),
     [
+        ("lock", "ruscarl", {"open": "locks opened", "steps": "steps right"}),
         (
             "bias",
             "rubrics",
