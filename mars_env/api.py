@@ -29,6 +29,7 @@ from mars_env.types import Agent, Grader, Model, Problem, Reward, TeamReward, Tr
 if TYPE_CHECKING:
     from mars_env.distributed import Placement
     from mars_env.evaluation.compare import Comparison
+    from mars_env.evaluation.costs import Prices
     from mars_env.evaluation.report import Report
     from mars_env.evaluation.run import Plan, Play
     from mars_env.rollout.monitor import Monitor
@@ -161,6 +162,7 @@ def evaluate(  # public edge: friendly keywords, each with a default
     seed: int = 0,
     concurrency: int = 64,
     baselines: bool = False,
+    prices: Prices | None = None,
     out: str | Path | None = None,
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
@@ -182,7 +184,11 @@ def evaluate(  # public edge: friendly keywords, each with a default
         samples: Episodes per problem (the n of avg@n).
         seed: Together with a deterministic model, fixes everything but the timings.
         concurrency: Episodes played at the same time.
-        baselines: Also give the System's tokens to the Solver alone: majority vote, self-refinement.
+        baselines: Also spend the System's tokens without the team: one sample, a majority vote,
+            self-refinement and going on by the Solver alone; a vote weighted by the team's Verifier, and
+            fresh retries until it accepts.
+        prices: Of a million tokens read and sampled, by policy (the empty name: any other); with them
+            the report says what the run costs.
         out: Directory to store the run in; the same call continues an interrupted one.
         rewards: As for `make`.
         team_reward: As for `make`.
@@ -220,6 +226,7 @@ def evaluate(  # public edge: friendly keywords, each with a default
         seed=seed,
         concurrency=concurrency,
         baselines=baselines,
+        prices=prices,
     )
     out_path = Path(out) if out is not None else None
 
@@ -265,7 +272,7 @@ async def playing(
         monitor: Watches.
     """
     from mars_env.agents.preflight import preflight
-    from mars_env.evaluation.run import here
+    from mars_env.evaluation.run import Here
     from mars_env.rollout.monitor import Measured
 
     if workers is None:
@@ -277,8 +284,9 @@ async def playing(
             monitor.measure_models(agents)
             if isinstance(pool := getattr(prepared.game.grader, "pool", None), Measured):
                 monitor.measure("grading", pool)
-            agents = monitor.watch(agents)
-        yield here(prepared.game, agents)
+            yield Here(prepared.game, monitor.watch(agents), plain=agents)
+        else:
+            yield Here(prepared.game, agents)
         return
     from mars_env.distributed import Fleet, placement
 
@@ -310,7 +318,7 @@ def prepare(
         problems: As for `make`.
         limit: As for `evaluate`.
         elsewhere: Whether other processes play.
-        **repeats: ``samples``, ``seed``, ``concurrency`` and ``baselines`` of the `Plan`.
+        **repeats: ``samples``, ``seed``, ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
     """
     from mars_env.agents import make_agents
     from mars_env.agents.registry import places

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from rich.progress import (
 from mars_env.api import load_problems
 from mars_env.cli.screen import Screen, say
 from mars_env.errors import ConfigError
+from mars_env.lazy import resolve
 from mars_env.problems import ProblemSet
 from mars_env.rollout.records import tagged
 from mars_env.text import suggestion
@@ -95,3 +97,40 @@ def settings(values: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             result[name] = value
     return result
+
+
+def prices(values: Sequence[str]) -> dict[str, tuple[float, float]] | None:
+    """Prices of a million tokens, read and sampled: ``0.5,2`` for every policy, or ``policy=0.5,2``.
+
+    Raises:
+        ConfigError: One is not two amounts of money.
+
+    Example:
+        >>> prices(["0.5,2", "large=3,15"])
+        {'': (0.5, 2.0), 'large': (3.0, 15.0)}
+    """
+    result: dict[str, tuple[float, float]] = {}
+    for value in values:
+        policy, _, amounts = value.rpartition("=")
+        try:
+            read, sampled = map(float, amounts.split(","))
+        except ValueError:
+            read = sampled = -1.0
+        if not (0 <= read < math.inf and 0 <= sampled < math.inf):
+            raise ConfigError(
+                f"--price takes READ,SAMPLED or POLICY=READ,SAMPLED, for a million tokens, got {value!r}"
+            )
+        result[policy] = (read, sampled)
+    return result or None
+
+
+def own_metrics(values: Sequence[str]) -> None:
+    """Register metrics of the form ``my_module:my_metric`` under the function's own name.
+
+    Raises:
+        ConfigError: There is no such function.
+    """
+    from mars_env.evaluation import register_metric
+
+    for value in values:
+        register_metric(value.rpartition(":")[2], resolve(value))

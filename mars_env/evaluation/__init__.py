@@ -2,6 +2,7 @@
 
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
 from mars_env.evaluation.compare import Comparison, compare
+from mars_env.evaluation.costs import cost, policies
 from mars_env.evaluation.counts import Counts, count
 from mars_env.evaluation.ledger import (
     Ledger,
@@ -15,10 +16,12 @@ from mars_env.evaluation.ledger import (
     settings_hash,
 )
 from mars_env.evaluation.metrics import Metric, estimates, measure
+from mars_env.evaluation.own_metrics import register_metric, remove_metric
 from mars_env.evaluation.provenance import Provenance, provenance
 from mars_env.evaluation.report import Figure, Report, build_report
 from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean, pass_at_k, ratio
 from mars_env.evaluation.trees import answers_of_grading
+from mars_env.evaluation.verified_baselines import oracle, retries, weighted_vote
 from mars_env.evaluation.viewer import render_page, write_page
 
 __all__ = [
@@ -39,6 +42,7 @@ __all__ = [
     "arms_table",
     "build_report",
     "compare",
+    "cost",
     "count",
     "difference",
     "estimates",
@@ -46,16 +50,22 @@ __all__ = [
     "majority",
     "mean",
     "measure",
+    "oracle",
     "origins",
     "over_seeds",
     "pass_at_k",
+    "policies",
     "provenance",
     "ratio",
     "refinement",
+    "register_metric",
+    "remove_metric",
     "render_page",
+    "retries",
     "samples_for",
     "settings_hash",
     "single",
     "token_budget",
+    "weighted_vote",
     "write_page",
 ]

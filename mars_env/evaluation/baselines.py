@@ -93,7 +93,7 @@ def _system_against(system: Sequence[Tree], accuracy: dict[str, float]) -> Estim
     return difference([accuracy[p] for p in pairs], [1.0] * len(pairs), x, [w for _, w in pairs.values()])
 
 
-def _baseline(
+def baseline_of(
     name: str,
     detail: str,
     system: Sequence[Tree],
@@ -101,6 +101,7 @@ def _baseline(
     tokens: float,
     short: bool = False,
 ) -> Baseline:
+    """A baseline from its accuracy by problem and its tokens a problem, set against the System."""
     against = _system_against(system, accuracy)
     return Baseline(name, detail, mean(list(accuracy.values())), tokens, against, short)
 
@@ -120,7 +121,7 @@ def single(
     Raises:
         ConfigError: If the two were played on different problems, or nothing was graded.
     """
-    first = _first(_shared(system, samples, "the baseline's run"))
+    first = _first(shared_trees(system, samples, "the baseline's run"))
     accuracy = {}
     for problem, turns in first.items():
         judged = [r for t in turns if (r := is_right(t)) is not None]
@@ -129,10 +130,10 @@ def single(
     if not accuracy:
         raise ConfigError(f"no attempt of the baseline {name!r} has a known grade")
     tokens = _mean_tokens(first)
-    return _baseline(name, "1 sample", system, accuracy, tokens, short=tokens < 0.99 * token_budget(system))
+    return baseline_of(name, "1 sample", system, accuracy, tokens, short=tokens < 0.99 * token_budget(system))
 
 
-def _shared(system: Sequence[Tree], trees: Sequence[Tree], name: str) -> list[Tree]:
+def shared_trees(system: Sequence[Tree], trees: Sequence[Tree], name: str) -> list[Tree]:
     """The baseline's trees on the System's problems; it must have all of them."""
     problems = {tree.problem.id for tree in system}
     shared = [tree for tree in trees if tree.problem.id in problems]
@@ -167,7 +168,7 @@ def majority(
             how many it needs. A problem with too few known grades is left out.
     """
     budget = token_budget(system)
-    first = _first(_shared(system, pool, "the pool of samples"))
+    first = _first(shared_trees(system, pool, "the pool of samples"))
     a_sample = _mean_tokens(first)
     k = samples_for(budget, a_sample)
     accuracy = {}
@@ -186,7 +187,7 @@ def majority(
         + (f" by {voted_by}" if voted_by else "")
         + (f", problems left out for lack of samples: {left_out}" if left_out else "")
     )
-    return _baseline(name, detail, system, accuracy, k * a_sample)
+    return baseline_of(name, detail, system, accuracy, k * a_sample)
 
 
 def refinement(
@@ -206,7 +207,7 @@ def refinement(
         ConfigError: If the problems differ, a tree branches, or nothing was graded.
     """
     budget = token_budget(system)
-    played = by_problem(_shared(system, refined, "the refinements' run"))
+    played = by_problem(shared_trees(system, refined, "the refinements' run"))
     groups = {p: [_chain(x) for x in group if not x.fault] for p, group in played.items()}
     groups = {p: chains for p, chains in groups.items() if chains}
     longest = max((len(chain) for chains in groups.values() for chain in chains), default=0)
@@ -230,7 +231,7 @@ def refinement(
             accuracy[problem] = sum(judged) / len(judged)
     if not accuracy:
         raise ConfigError("no refinement has a known grade")
-    return _baseline(name, f"{turns} turns", system, accuracy, cost, short=cost < 0.99 * budget)
+    return baseline_of(name, f"{turns} turns", system, accuracy, cost, short=cost < 0.99 * budget)
 
 
 def _chain(tree: Tree) -> list[Turn]:

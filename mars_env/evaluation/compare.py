@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -12,10 +13,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.text import Text
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.metrics import Metric, estimates, measure
+from mars_env.evaluation.metrics import Metric, estimates, measure, telling
 from mars_env.evaluation.problems import require_same_problems
-from mars_env.evaluation.report import interval, markdown_table, number, shown, table
+from mars_env.evaluation.report import console_text, interval, markdown_table, number, shown, table
 from mars_env.evaluation.statistics import Estimate, difference
+from mars_env.evaluation.tables import html_table, latex_table
 from mars_env.evaluation.trees import AnswerOf, by_problem
 from mars_env.text import one_line
 from mars_env.types import Tree
@@ -74,11 +76,28 @@ class Comparison(BaseModel):
         """One line: which runs, how many problems."""
         return f"{self.names[1]} against {self.names[0]}, {self.problems} problems"
 
+    def __str__(self) -> str:
+        """The table as plain text, 100 characters wide."""
+        return console_text(self, 100).rstrip()
+
+    def _repr_html_(self) -> str:
+        """The table as HTML, for notebooks."""
+        return f"<p>{escape(one_line(self.headline, 200))}</p>" + html_table(*self._cells())
+
+    def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        heads: tuple[str, ...] = ("Figure", *self.names, "Difference", "95% interval")
+        rows: list[tuple[str, ...]] = [
+            (r.title, shown(r.a), shown(r.b), _number(r), _interval(r)) for r in self.rows.values()
+        ]
+        return heads, rows
+
     def markdown(self) -> str:
         """The comparison as a Markdown table."""
-        heads = ("Figure", *self.names, "Difference", "95% interval")
-        rows = [(r.title, shown(r.a), shown(r.b), _number(r), _interval(r)) for r in self.rows.values()]
-        return markdown_table(heads, rows) + "\n"
+        return markdown_table(*self._cells()) + "\n"
+
+    def latex(self) -> str:
+        """The comparison as a LaTeX table; it needs the package booktabs."""
+        return latex_table(*self._cells(), f"{self.headline}, paired by problem.")
 
     def json_text(self) -> str:
         """The comparison as JSON; `Comparison.model_validate_json` reads it back."""
@@ -96,20 +115,24 @@ def difference_text(row: Row) -> str:
 
 
 def _number(row: Row) -> str:
-    if row.scale != "amount" or row.difference.value is None:
+    if row.scale not in _PLAIN or row.difference.value is None:
         return number(row.difference.value, "difference")
-    return _signed(row.difference.value)
+    return _signed(row.difference.value, row.scale)
 
 
 def _interval(row: Row) -> str:
     low, high = row.difference.low, row.difference.high
-    if row.scale != "amount" or low is None or high is None:
+    if row.scale not in _PLAIN or low is None or high is None:
         return interval(row.difference)
-    return f"[{_signed(low)}, {_signed(high)}]"
+    return f"[{_signed(low, row.scale)}, {_signed(high, row.scale)}]"
 
 
-def _signed(value: float) -> str:
-    return f"{'+' if value >= 0 else '-'}{number(abs(value), 'amount')}"
+_PLAIN = ("amount", "value")
+"""Scales whose differences are in the figure's own unit, not in percentage points."""
+
+
+def _signed(value: float, scale: str) -> str:
+    return f"{'+' if value >= 0 else '-'}{number(abs(value), scale)}"
 
 
 def compare(
@@ -145,6 +168,7 @@ def compare(
     problems = list(by_problem(a))
     left, right = measure(a, answer_of), measure(b, answer_of)
     values = estimates(left, problems), estimates(right, problems)
+    told = {*telling(left), *telling(right)}
     rows = {
         name: Row(
             title=metric.title,
@@ -154,15 +178,15 @@ def compare(
             scale=metric.scale,
         )
         for name, metric in left.items()
-        if name in right
+        if name in right and name in told
     }
     return Comparison(names=names, problems=len(problems), rows=rows)
 
 
-_BOUNDS = {"rate": (-1.0, 1.0), "difference": (-2.0, 2.0), "amount": (-math.inf, math.inf)}
+_BOUNDS = {"rate": (-1.0, 1.0), "difference": (-2.0, 2.0)}
 
 
 def _difference(a: Metric, b: Metric, problems: Sequence[str]) -> Estimate:
     pairs = np.array([[*a.pairs.get(p, (0, 0)), *b.pairs.get(p, (0, 0))] for p in problems], dtype=np.float64)
     xa, wa, xb, wb = pairs.T
-    return difference(xa, wa, xb, wb, _BOUNDS[a.scale])
+    return difference(xa, wa, xb, wb, _BOUNDS.get(a.scale, (-math.inf, math.inf)))

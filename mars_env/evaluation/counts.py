@@ -24,6 +24,7 @@ class Counts:
         interrupted: Turns that the set-up cut off (context, content filter), by role; their grade is UNKNOWN.
         unknown: Turns with an UNKNOWN grade, by reason.
         reward_faults: Turns whose reward function failed, by role and reason.
+        verdicts: Verifications that were not cut off from outside.
         malformed: Verifications whose verdict could not be read.
         false_accepts: Wrong solutions that a Verifier called Correct.
         false_rejects: Right solutions that a Verifier called Wrong.
@@ -40,6 +41,7 @@ class Counts:
     interrupted: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
     reward_faults: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    verdicts: int = 0
     malformed: int = 0
     false_accepts: int = 0
     false_rejects: int = 0
@@ -60,7 +62,7 @@ def count(trees: Sequence[Tree]) -> Counts:
     interrupted: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     rewardless: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    malformed = accepts = rejects = 0
+    verdicts = malformed = accepts = rejects = 0
     for tree in trees:
         by_id = {t.id: t for t in tree.turns}
         for turn in tree.turns:
@@ -75,6 +77,7 @@ def count(trees: Sequence[Tree]) -> Counts:
             if why := turn.info.get("search_unknown"):
                 unknown[f"search score: {why}"] += 1
             if "verdict" in turn.info and not cut:
+                verdicts += 1
                 malformed += bool(turn.info.get("malformed"))
                 judged = judged_turn(turn, by_id)
                 right = None if judged is None else is_right(judged)
@@ -90,6 +93,7 @@ def count(trees: Sequence[Tree]) -> Counts:
         interrupted={role: n for role, n in interrupted.items() if n},
         unknown=dict(unknown),
         reward_faults={role: dict(reasons) for role, reasons in rewardless.items()},
+        verdicts=verdicts,
         malformed=malformed,
         false_accepts=accepts,
         false_rejects=rejects,

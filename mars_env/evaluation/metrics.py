@@ -18,6 +18,9 @@ of two runs. Definitions, over trees (one playing of a problem each) and their t
 * **Search**: Pass@1 is the System: the node that the search chose without seeing grades.
   Pass@N is whether any node is right. The nodes' accuracy and each agent's share of nodes and of final
   answers are shown too. A search has no first attempts: it chooses which problems get several.
+* **Every role**: its mean reward, whatever function gave it, and the accuracy of its graded turns where that
+  is not said above. A run of single turns has no gain: the System is the first attempt.
+* **Your own**: what `register_metric` has registered.
 * **Cost**: verifications, model calls and tokens of one playing of a problem. Tokens are those that
   were sampled, by agents or by models that judged for a search; prompt tokens are shown separately.
 
@@ -27,12 +30,13 @@ A grade UNKNOWN is left out of every rate and counted by its reason.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
 
+from mars_env.evaluation.own_metrics import own_values, registered_metrics
 from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, pass_at_k
 from mars_env.evaluation.trees import (
     AnswerOf,
@@ -51,6 +55,7 @@ from mars_env.evaluation.trees import (
     sampled_tokens,
     system_right,
 )
+from mars_env.text import one_line
 from mars_env.types import Tree
 
 Pair = tuple[float, float]
@@ -124,19 +129,30 @@ _TITLES: dict[str, tuple[str, Scale]] = {
     "prompt_tokens": ("Prompt tokens an episode", "amount"),
 }
 
-_AGENT_TITLES = {
-    "share": "Share of nodes, {}",
-    "right": "Nodes right, {}",
-    "answers": "Share of final answers, {}",
+_NAMED_TITLES: dict[str, tuple[str, Scale]] = {
+    "share": ("Share of nodes, {}", "rate"),
+    "right": ("Nodes right, {}", "rate"),
+    "answers": ("Share of final answers, {}", "rate"),
+    "accuracy": ("Turns right, {}", "rate"),
+    "reward": ("Mean reward, {}", "value"),
 }
+"""Of an agent or a role, whose name stands after a colon in the metric's name."""
+
+
+def is_taken(name: str) -> bool:
+    """Whether a metric of the library has this name."""
+    return name in _TITLES
 
 
 def _title(name: str) -> tuple[str, Scale]:
     if name in _TITLES:
         return _TITLES[name]
+    if (own := registered_metrics().get(name)) is not None:
+        return own.title, own.scale
     kind, mark, agent = name.partition(":")
     if mark:
-        return _AGENT_TITLES[kind].replace("{}", agent), "rate"
+        title, scale = _NAMED_TITLES[kind]
+        return title.replace("{}", one_line(agent, 60)), scale
     who, _, kind = name.partition("_")
     return f"{who.capitalize()} {kind}", "rate"
 
@@ -184,6 +200,8 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     read: AnswerOf = answer_of or (lambda turn: None)
     solvers: dict[str, list[tuple[bool, Hashable | None]]] = {}
     systems: dict[str, list[tuple[bool, Hashable | None]]] = {}
+    graded = _graded_later(trees)
+    single_turns = all(len(tree.turns) < 2 for tree in trees)
     for problem, group in by_problem(trees).items():
         first = [t for tree in group if not is_search(tree) for t in first_attempts(tree)]
         solvers[problem] = [(r, read(t)) for t in first if (r := is_right(t)) is not None]
@@ -195,7 +213,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
         gains = []
         for tree, right in system:
             attempts = [r for t in first_attempts(tree) if (r := is_right(t)) is not None]
-            if attempts and not is_search(tree):
+            if attempts and not is_search(tree) and not single_turns:
                 gains.append(right - sum(attempts) / len(attempts))
         sums.average("gain", problem, gains)
         for tree in group:
@@ -209,6 +227,9 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
         sums.average("tokens", problem, [a + b for a, b in zip(sampled, judging, strict=True)])
         sums.average("judging_tokens", problem, judging)
         _searches(sums, problem, [tree for tree in finished if is_search(tree)])
+        _rewards(sums, problem, finished, graded)
+        for name, values in own_values(group).items():
+            sums.average(name, problem, values)
         sums.average("prompt_tokens", problem, [sum(map(prompt_tokens, x.turns)) for x in finished])
     _at_k(sums, "solver", solvers, answer_of is not None)
     _at_k(sums, "system", systems, answer_of is not None)
@@ -219,7 +240,52 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     metrics = {name: Metric(name, *_title(name), sums.pairs[name]) for name in order if sums.pairs[name]}
     if "system_accuracy" in metrics and "search_pass@n" in metrics and not metrics.keys() & {"gain"}:
         metrics["system_accuracy"] = replace(metrics["system_accuracy"], title="Search Pass@1, chosen node")
-    return metrics
+    return _named_after(trees, metrics)
+
+
+def telling(metrics: Mapping[str, Metric]) -> list[str]:
+    """Names of the metrics that say something: an amount that is 0 everywhere applies to nothing here.
+
+    Example:
+        >>> telling({"tokens": Metric("tokens", "Tokens", "amount", {"p": (0.0, 1.0)})})
+        []
+    """
+    return [name for name, m in metrics.items() if m.scale != "amount" or any(x for x, _ in m.pairs.values())]
+
+
+def _named_after(trees: Sequence[Tree], metrics: dict[str, Metric]) -> dict[str, Metric]:
+    """The metrics, with another role in place of the Solver where another makes the first attempts."""
+    roles = {turn.role for tree in trees for turn in first_attempts(tree)}
+    if len(roles) != 1 or roles & {"solver", "coder"}:
+        return metrics
+    role = one_line(roles.pop().capitalize(), 60)
+    return {name: replace(m, title=m.title.replace("Solver", role)) for name, m in metrics.items()}
+
+
+def _graded_later(trees: Sequence[Tree]) -> set[str]:
+    """Roles whose turns are graded elsewhere than at the root, searches apart."""
+    return {
+        turn.role
+        for tree in trees
+        for turn in tree.turns
+        if turn.parent_id is not None and turn.grade is not None and not is_search(tree)
+    }
+
+
+def _rewards(sums: _Sums, problem: str, trees: Sequence[Tree], graded: Collection[str]) -> None:
+    """The mean reward of each role, and the accuracy of all turns of those roles."""
+    rewards: defaultdict[str, list[float]] = defaultdict(list)
+    right: defaultdict[str, list[bool]] = defaultdict(list)
+    for tree in trees:
+        for turn in tree.turns:
+            if turn.reward is not None:
+                rewards[turn.role].append(turn.reward)
+            if turn.role in graded:
+                right[turn.role] += known_verdicts([turn])
+    for role, values in rewards.items():
+        sums.average(f"reward:{role}", problem, values)
+    for role, verdicts in right.items():
+        sums.average(f"accuracy:{role}", problem, verdicts)
 
 
 def _searches(sums: _Sums, problem: str, trees: Sequence[Tree]) -> None:
@@ -269,7 +335,7 @@ def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[st
         problems: Ids of all problems of the run, including those without data for a metric.
     """
     found: dict[str, Estimate] = {}
-    for scale in ("rate", "difference", "amount"):
+    for scale in ("rate", "difference", "amount", "value"):
         chosen = [m for m in metrics.values() if m.scale == scale]
         if not chosen:
             continue

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -15,9 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from mars_env.evaluation.baselines import Baseline
+from mars_env.evaluation.costs import Prices, cost, policies
 from mars_env.evaluation.counts import Counts, count
-from mars_env.evaluation.metrics import estimates, measure
+from mars_env.evaluation.metrics import estimates, measure, telling
+from mars_env.evaluation.provenance import Provenance
 from mars_env.evaluation.statistics import Estimate
+from mars_env.evaluation.tables import html_table, latex_table
 from mars_env.evaluation.trees import AnswerOf, by_problem
 from mars_env.text import one_line
 from mars_env.types import Tree
@@ -51,6 +55,11 @@ class Report(BaseModel):
         counts: What the figures rest on.
         baselines: What a single agent reaches with the System's tokens.
         notes: Sentences that a reader must know, for example what was left out.
+        agents: Who played: the model or policy of each agent, as its turns name it.
+        rewards: The reward functions that replaced those of the rules, by role.
+        commit: Of the code that played; None outside of a git checkout.
+        versions: Of the libraries that decide the figures.
+        cost: Of the run's tokens, baselines apart, in the currency of the prices; None without prices.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +74,11 @@ class Report(BaseModel):
     counts: Counts
     baselines: tuple[Baseline, ...] = ()
     notes: tuple[str, ...] = ()
+    agents: dict[str, str] = {}
+    rewards: dict[str, str] = {}
+    commit: str | None = None
+    versions: dict[str, str] = {}
+    cost: float | None = None
 
     @property
     def set_name(self) -> str:
@@ -74,15 +88,45 @@ class Report(BaseModel):
 
     @property
     def headline(self) -> str:
-        """One line: set, problems, samples and seed."""
+        """One line: set, problems, samples and seed, and the main figures."""
         low, high = self.samples
         samples = f"{low}" if low == high else f"{low} to {high}"
         seed = "" if self.seed is None else f", seed {self.seed}"
-        return f"{self.set_name}: {self.counts.problems} problems x {samples} samples{seed}"
+        what = f"{self.set_name}: {self.counts.problems} problems x {samples} samples{seed}"
+        return "; ".join([what, *self._main_figures()])
+
+    def _main_figures(self) -> list[str]:
+        found = [
+            f"{words} {shown(self.figures[name].estimate)}"
+            for name, words in _HEADLINE.items()
+            if name in self.figures and self.figures[name].estimate.value is not None
+        ]
+        tokens = self.figures.get("tokens")
+        if tokens is not None:
+            found.append(f"{number(tokens.estimate.value, 'amount')} tokens an episode")
+        return found
 
     def __rich__(self) -> Group:
         """For a console: `rich.print(report)`."""
         return _rich(self)
+
+    def __str__(self) -> str:
+        """The tables as plain text, 100 characters wide."""
+        return console_text(self, 100).rstrip()
+
+    def _repr_html_(self) -> str:
+        """The tables as HTML, for notebooks."""
+        return _html(self)
+
+    def latex(self) -> str:
+        r"""The figures, and the baselines if there are any, as LaTeX tables; they need the package booktabs.
+
+        Example:
+            >>> report = build_report([], title="nothing", problem_set="none_1", generated=False)
+            >>> r"none\_1" in report.latex()
+            True
+        """
+        return _latex(self)
 
     def markdown(self) -> str:
         """The report as GitHub-flavoured Markdown.
@@ -98,6 +142,9 @@ class Report(BaseModel):
         return json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"  # ASCII
 
 
+_HEADLINE = {"system_accuracy": "System", "solver_accuracy": "first attempt", "gain": "difference"}
+
+
 def build_report(  # public edge: friendly keywords, each with a default
     trees: Sequence[Tree],
     *,
@@ -109,6 +156,9 @@ def build_report(  # public edge: friendly keywords, each with a default
     answer_of: AnswerOf | None = None,
     baselines: Sequence[Baseline] = (),
     notes: Sequence[str] = (),
+    rewards: Mapping[str, str] | None = None,
+    made_by: Provenance | None = None,
+    prices: Prices | None = None,
 ) -> Report:
     """The report of a run's trees.
 
@@ -122,6 +172,9 @@ def build_report(  # public edge: friendly keywords, each with a default
         answer_of: What a turn votes for; without it there is no maj@k.
         baselines: From `mars_env.evaluation.baselines`.
         notes: Sentences that a reader must know, shown before those about what was left out.
+        rewards: Names of the reward functions that replaced those of the rules, by role.
+        made_by: The code that played, from `mars_env.evaluation.provenance`.
+        prices: Of a million tokens read and sampled, by policy, from `mars_env.evaluation.costs`.
 
     Example:
         >>> r = build_report([], title="t", problem_set="aime", generated=True, style="AIME-style")
@@ -140,10 +193,15 @@ def build_report(  # public edge: friendly keywords, each with a default
         style=style,
         samples=(min(sizes), max(sizes)),
         seed=seed,
-        figures={name: Figure(title=m.title, estimate=found[name]) for name, m in metrics.items()},
+        figures={name: Figure(title=metrics[name].title, estimate=found[name]) for name in telling(metrics)},
         counts=counts,
         baselines=tuple(baselines),
         notes=(*notes, *_notes(counts, baselines)),
+        agents=policies(trees),
+        rewards=dict(rewards or {}),
+        commit=made_by.commit if made_by else None,
+        versions=made_by.versions if made_by else {},
+        cost=None if prices is None else cost(trees, prices),
     )
 
 
@@ -194,6 +252,8 @@ def number(value: float | None, scale: str) -> str:
         return f"{100 * value:.1f}%"
     if scale == "difference":
         return f"{100 * value:+.1f}"
+    if scale == "value":
+        return f"{value:,.3f}" if abs(value) < 100 else f"{value:,.0f}"
     return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
@@ -221,24 +281,49 @@ def shown(estimate: Estimate) -> str:
 
 
 def count_rows(counts: Counts) -> list[tuple[str, str]]:
-    """The counts of a run as (what, how many) for a table."""
+    """The counts of a run as (what, how many) for a table; what does not apply to the run is left out."""
     turns = ", ".join(f"{one_line(role)} {n:,}" for role, n in counts.turns.items())
     failed = {role: sum(reasons.values()) for role, reasons in counts.reward_faults.items()}
-    return [
+    rows = [
         ("Episodes", f"{counts.episodes:,}"),
         ("Episodes not finished", f"{sum(counts.faults.values()):,}"),
         ("Turns", f"{sum(counts.turns.values()):,} ({turns})" if turns else "0"),
         ("Turns cut off by their own limit", _by_role(counts.truncated, counts.turns) or "0"),
-        ("Turns cut off by context or filter", _by_role(counts.interrupted, counts.turns) or "0"),
+        ("Turns cut off by context or filter", _by_role(counts.interrupted, counts.turns)),
         ("Grades UNKNOWN", f"{sum(counts.unknown.values()):,}"),
-        ("Rewards that failed", _by_role(failed, counts.turns) or "0"),
-        ("Verdicts malformed", f"{counts.malformed:,}"),
-        ("Wrong solutions accepted", f"{counts.false_accepts:,}"),
-        ("Right solutions rejected", f"{counts.false_rejects:,}"),
-        ("Model calls", f"{counts.calls:,}"),
-        ("Tokens sampled", f"{counts.completion_tokens:,}"),
-        ("Tokens read", f"{counts.prompt_tokens:,}"),
+        ("Rewards that failed", _by_role(failed, counts.turns)),
     ]
+    if counts.verdicts or counts.malformed or counts.false_accepts or counts.false_rejects:
+        of_all = f" of {counts.verdicts:,}" if counts.verdicts else ""  # older reports do not say
+        rows += [
+            ("Verdicts malformed", f"{counts.malformed:,}{of_all}"),
+            ("Wrong solutions accepted", f"{counts.false_accepts:,}"),
+            ("Right solutions rejected", f"{counts.false_rejects:,}"),
+        ]
+    amounts = {
+        "Model calls": counts.calls,
+        "Tokens sampled": counts.completion_tokens,
+        "Tokens read": counts.prompt_tokens,
+    }
+    rows += [(what, f"{n:,}") for what, n in amounts.items() if n]
+    return [(what, how_many) for what, how_many in rows if how_many]
+
+
+def origin_rows(report: Report) -> list[tuple[str, str]]:
+    """Who played, with what code, at what cost, as (what, which) for a table; without what is unknown."""
+    agents = dict.fromkeys(report.agents.values())
+    if len(agents) == 1:
+        who = f"{next(iter(agents))} ({', '.join(report.agents)})"
+    else:
+        who = ", ".join(f"{agent}: {policy}" for agent, policy in report.agents.items())
+    rows = [
+        ("Agents", who if report.agents else ""),
+        ("Own rewards", ", ".join(f"{role}: {name}" for role, name in report.rewards.items())),
+        ("Commit", report.commit or ""),
+        ("Versions", ", ".join(f"{name} {number}" for name, number in report.versions.items())),
+        ("Cost", "" if report.cost is None else f"{report.cost:,.2f}"),
+    ]
+    return [(what, one_line(which, 300)) for what, which in rows if which]
 
 
 def _by_role(numbers: Mapping[str, int], turns: Mapping[str, int]) -> str:
@@ -252,7 +337,13 @@ def baseline_rows(report: Report) -> list[tuple[str, str, str, str, str]]:
         return []
     rows = [("System", "", shown(system.estimate), number(tokens.estimate.value, "amount"), "")]
     rows += [
-        (b.name, b.detail, shown(b.accuracy), number(b.tokens, "amount"), shown(b.system_minus))
+        (
+            one_line(b.name),
+            one_line(b.detail),
+            shown(b.accuracy),
+            number(b.tokens, "amount"),
+            shown(b.system_minus),
+        )
         for b in report.baselines
     ]
     return rows
@@ -279,35 +370,43 @@ def table(
     for i, head in enumerate(heads):
         # On a narrow console names wrap and numbers stay whole.
         result.add_column(
-            Text(one_line(head, 200)), justify="left" if i == 0 else align, no_wrap=i > 0 and align == "right"
+            Text(one_line(head, 200)),
+            justify="left" if i == 0 else align,
+            no_wrap=i > 0 and align == "right",
+            overflow="fold" if i == 0 else "ellipsis",
         )
     for row in rows:
         result.add_row(*(Text(one_line(cell, 200)) for cell in row))
     return result
 
 
+FIGURE_HEADS = ("", "Value", "95% interval", "Problems")
+
+
+def figure_rows(report: Report) -> list[tuple[str, str, str, str]]:
+    """The figures of a report for a table: title, value, interval, problems."""
+    return [
+        (
+            one_line(f.title, 100),
+            number(f.estimate.value, f.estimate.scale),
+            interval(f.estimate),
+            str(f.estimate.problems),
+        )
+        for f in report.figures.values()
+    ]
+
+
 def _rich(report: Report) -> Group:
     parts: list[Table | Text] = [
         Text(one_line(report.title, 200), style="bold"),
-        Text(one_line(report.headline, 200)),
+        Text(one_line(report.headline, 500)),
     ]
-    parts.append(
-        table(
-            ("", "Value", "95% interval", "Problems"),
-            [
-                (
-                    f.title,
-                    number(f.estimate.value, f.estimate.scale),
-                    interval(f.estimate),
-                    str(f.estimate.problems),
-                )
-                for f in report.figures.values()
-            ],
-        )
-    )
+    parts.append(table(FIGURE_HEADS, figure_rows(report)))
     if rows := baseline_rows(report):
         parts.append(table(BASELINE_HEADS, rows))
     parts.append(table(("Counts", ""), count_rows(report.counts), align="left"))
+    if origin := origin_rows(report):
+        parts.append(table(("Made with", ""), origin, align="left"))
     parts += [Text(f"Note: {note}", style="yellow") for note in report.notes]
     return Group(*parts)
 
@@ -344,15 +443,13 @@ def _cell(text: str) -> str:
 
 
 def _markdown(report: Report) -> str:
-    figures = [
-        (f.title, number(f.estimate.value, f.estimate.scale), interval(f.estimate), str(f.estimate.problems))
-        for f in report.figures.values()
-    ]
     parts = [f"# {_cell(report.title)}", _cell(report.headline)]
-    parts.append(markdown_table(("Figure", "Value", "95% interval", "Problems"), figures))
+    parts.append(markdown_table(("Figure", *FIGURE_HEADS[1:]), figure_rows(report)))
     if rows := baseline_rows(report):
         parts += ["## Baselines", markdown_table(BASELINE_HEADS, rows)]
     parts += ["## Counts", markdown_table(("Count", ""), count_rows(report.counts))]
+    if origin := origin_rows(report):
+        parts += ["## Made with", markdown_table(("What", ""), origin)]
     if report.notes:
         parts += ["## Notes", "\n".join(f"- {_cell(note)}" for note in report.notes)]
     parts.append(
@@ -360,6 +457,26 @@ def _markdown(report: Report) -> str:
         "percentage points, paired by problem."
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _html(report: Report) -> str:
+    parts = [f"<h3>{escape(one_line(report.title, 200))}</h3><p>{escape(one_line(report.headline, 600))}</p>"]
+    parts.append(html_table(FIGURE_HEADS, figure_rows(report)))
+    if rows := baseline_rows(report):
+        parts.append(html_table(BASELINE_HEADS, rows))
+    parts.append(html_table(("Counts", ""), count_rows(report.counts)))
+    if origin := origin_rows(report):
+        parts.append(html_table(("Made with", ""), origin))
+    parts += [f"<p>Note: {escape(note)}</p>" for note in report.notes]
+    return "\n".join(parts)
+
+
+def _latex(report: Report) -> str:
+    caption = f"{report.title}, {report.headline}. Intervals are 95%, the problem is the unit."
+    parts = [latex_table(("", *FIGURE_HEADS[1:]), figure_rows(report), caption)]
+    if rows := baseline_rows(report):
+        parts.append(latex_table(BASELINE_HEADS, rows, f"{report.title}: equal-token baselines."))
+    return "\n".join(parts)
 
 
 def console_text(renderable: object, width: int = 120) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,28 +16,35 @@ from mars_env.envs.game import Game
 from mars_env.envs.growers import Linear
 from mars_env.envs.selection import answers
 from mars_env.envs.solve import Solve
-from mars_env.envs.solve_verify_correct import SOLVER
+from mars_env.envs.solve_verify_correct import SOLVER, VERIFIER, Schedule, SolveVerifyCorrect
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
+from mars_env.evaluation.costs import Prices
+from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import Report, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
+from mars_env.evaluation.verified_baselines import oracle, retries, weighted_vote
 from mars_env.files import write_whole
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
 from mars_env.rollout.engine import Journal
 from mars_env.seeds import derive_seed
-from mars_env.text import shown
-from mars_env.types import Agent, Problem, Tree
+from mars_env.text import logger, shown
+from mars_env.types import Agent, Problem, Sampling, Tree
+
+log = logger(__name__)
 
 GENERATED_LIMIT = 100
 """How many problems of an endless set are played when no limit is given."""
+
+GOING_ON = "Single agent, going on writing"
 
 OnTree = Callable[[Tree], None]
 
 
 class Play(Protocol):
-    """Plays jobs: in this process (`here`), or on a cluster (`mars_env.distributed.Fleet.play_all`)."""
+    """Plays jobs: in this process (`Here`), or on a cluster (`mars_env.distributed.Fleet.play_all`)."""
 
     def __call__(
         self,
@@ -51,15 +59,28 @@ class Play(Protocol):
         ...
 
 
-def here(game: Game, agents: Mapping[str, Agent]) -> Play:
+@dataclass(frozen=True, slots=True)
+class Here:
     """Plays jobs in this process.
+
+    Attributes:
+        game: What is played.
+        agents: Who plays.
+        plain: The same agents, where `agents` are wrapped to watch them.
 
     Raises:
         ConfigError: An agent has help in training.
     """
-    refuse_training_agents(agents, "an evaluation")
 
-    def play(
+    game: Game
+    agents: Mapping[str, Agent]
+    plain: Mapping[str, Agent] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        refuse_training_agents(self.agents, "an evaluation")
+
+    def __call__(
+        self,
         jobs: Iterable[Job],
         *,
         seed: int,
@@ -67,9 +88,20 @@ def here(game: Game, agents: Mapping[str, Agent]) -> Play:
         journal: Journal | None,
         change: Callable[[Game], Game],
     ) -> AsyncGenerator[Tree]:
-        return play_all(change(game), agents, jobs, seed=seed, concurrency=concurrency, journal=journal)
+        """Yields each tree as soon as it is finished."""
+        return play_all(
+            change(self.game), self.agents, jobs, seed=seed, concurrency=concurrency, journal=journal
+        )
 
-    return play
+    def longer(self, agent: str, limit: int) -> Here | None:
+        """The same, with another limit on an agent's completions; None if it has none to change."""
+        player = self.plain.get(agent, self.agents[agent])
+        sampling = getattr(player, "sampling", None)
+        if not isinstance(sampling, Sampling):
+            return None
+        changed: Any = copy.copy(player)
+        changed.sampling = replace(sampling, max_tokens=limit, overflow="unknown")
+        return Here(self.game, {**self.agents, agent: changed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +116,7 @@ class Plan:
         concurrency: Episodes at once; has no influence on what comes out.
         baselines: Whether one agent alone is given the System's tokens too.
         config: What else identifies the run (settings, agents), as plain data.
+        prices: Of a million tokens, by policy; with them the report says what the run costs.
     """
 
     title: str
@@ -93,6 +126,7 @@ class Plan:
     concurrency: int
     baselines: bool
     config: Mapping[str, Any]
+    prices: Prices | None = None
 
     def __post_init__(self) -> None:
         for name in ("samples", "concurrency"):
@@ -128,7 +162,7 @@ class Estimate:
 
 
 def estimate(plan: Plan, game: Game, agents: Mapping[str, Agent]) -> Estimate:
-    """Upper bounds for calls and sampled tokens; the baselines, which double both, left out."""
+    """Upper bounds for calls and sampled tokens; the baselines, which about triple both, left out."""
     episodes, turns = len(plan.jobs), game.rules.max_turns
     limits = [getattr(getattr(agent, "sampling", None), "max_tokens", None) for agent in agents.values()]
     known = [limit for limit in limits if limit is not None]
@@ -190,6 +224,9 @@ async def run(
         generated=plan.problems.generated,
         style="AIME-style" if plan.problems.name == "aime" else "",
         seed=plan.seed,
+        rewards=plan.config.get("rewards"),
+        made_by=_made_by(),
+        prices=plan.prices,
         answer_of=answers_of_grading() if plan.problems[0].kind == "math" else None,
         baselines=baselines,
         notes=(
@@ -200,6 +237,7 @@ async def run(
     if out is not None:
         write_whole(out / "report.json", report.json_text())
         write_whole(out / "report.md", report.markdown() + "\n")
+        write_whole(out / "report.tex", report.latex())
     return report, trees
 
 
@@ -211,7 +249,11 @@ async def _baselines(
     out: Path | None,
     on_tree: OnTree | None,
 ) -> tuple[Baseline, ...]:
-    """The Solver alone, at the System's mean tokens a problem: one sample, a vote, self-refinement."""
+    """What the System's mean tokens a problem buy without the team.
+
+    The Solver alone: one sample, a vote, self-refinement, going on where it was cut off, and beside them what
+    a perfect choice would reach. With the team's Verifier: a vote weighted by it, fresh retries.
+    """
     if game.visibility is not None and game.visibility.searched:
         raise ConfigError(
             "the baselines of a search are searches: compare with runs of algorithm='best-of-n' and "
@@ -227,21 +269,37 @@ async def _baselines(
     pool = max(plan.samples, math.ceil(1.25 * affordable) + 1)  # lengths vary: some spare
     revisions = math.ceil(1.5 * affordable)  # revisions tend to be shorter than first attempts
 
-    async def alone(name: str, revised: int, samples: int) -> list[Tree]:
+    async def played(
+        name: str, change: Callable[[Game], Game], samples: int, rules: str, play: Play = play
+    ) -> list[Tree]:
         part = replace(plan, samples=samples, seed=derive_seed(plan.seed, name))
-        identity = {**part.identity, "rules": f"solve, {revised} revisions"}
+        identity = {**part.identity, "rules": rules}
         folder = out / name if out is not None else None
-        change = partial(_solver_alone, revisions=revised)
         return await _play(play, change, part.jobs, identity, part, folder, on_tree)
+
+    async def alone(name: str, revised: int, samples: int, play: Play = play) -> list[Tree]:
+        change = partial(_solver_alone, revisions=revised)
+        return await played(name, change, samples, f"solve, {revised} revisions", play)
 
     votes = await alone("baseline-vote", 0, pool)
     refined = await alone("baseline-refine", revisions, plan.samples)
     answer_of = await _answers_of(plan.problems, votes)
-    return (
+    voted_by = _voted_by(plan.problems)
+    found = [
         single(finished, votes),
-        majority(finished, votes, answer_of, _voted_by(plan.problems)),
+        majority(finished, votes, answer_of, voted_by),
         refinement(finished, refined),
-    )
+    ]
+    if any(turn.action.truncated for turn in attempts) and isinstance(play, Here):
+        limit = math.ceil(token_budget(finished))
+        if (longer := play.longer(SOLVER, limit)) is not None:
+            written = await alone("baseline-go-on", 0, plan.samples, longer)
+            found.append(replace(single(finished, written, GOING_ON), detail=f"1 sample, {limit} tokens"))
+    if VERIFIER in game.rules.possible_agents:
+        checked = await played("baseline-verified", _solver_and_verifier, pool, "solve, verify once")
+        read = await _answers_of(plan.problems, checked)
+        found += [weighted_vote(finished, checked, read, voted_by), retries(finished, checked)]
+    return (*found, oracle(finished, votes))
 
 
 async def _answers_of(problems: Iterable[Problem], trees: Sequence[Tree]) -> AnswerOf:
@@ -273,6 +331,22 @@ def _solver_alone(game: Game, revisions: int) -> Game:
     """The game that the Solver plays alone."""
     alone = replace(game, rules=Solve(revisions), team_reward=None, grower=Linear, visibility=None)
     return _evaluated(alone)
+
+
+def _solver_and_verifier(game: Game) -> Game:
+    """The game in which the Solver answers and the Verifier judges once."""
+    feedback = bool(getattr(game.rules, "public_feedback", False))
+    rules = SolveVerifyCorrect(Schedule(rounds=0), feedback)
+    return _evaluated(replace(game, rules=rules, team_reward=None, grower=Linear))
+
+
+def _made_by() -> Provenance:
+    """The code that plays; without its commit where git cannot tell it."""
+    try:
+        return provenance(allow_dirty=True)
+    except ConfigError as error:
+        log.warning("the report names no commit: %s", error)
+        return Provenance(None, versions())
 
 
 async def _play(

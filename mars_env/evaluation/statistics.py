@@ -12,6 +12,7 @@ error; the interval is then
   (Franco, Little, Louis & Slud 2019, Journal of Survey Statistics and Methodology 7(3)), with
   Student's quantile in place of the normal one;
 * for a difference, value ± Student's quantile × standard error;
+* for a value that may be negative (a reward), the same;
 * for an amount (tokens, rounds), the same on the scale of logarithms.
 
 Measured over 2,000 simulated runs (`tests/evaluation/test_statistics.py`, `docs/evaluation.md`),
@@ -21,7 +22,7 @@ bootstrap is too narrow (mostly 89 to 95%) and the bootstrap-t too wide near 0 a
 Where all problems agree the bootstrap sees no error at all. Then the interval is what Wilson's
 gives for so many problems without a counter-example: up to a share u = t²/(n + t²) of the problems
 may behave in any way, so all zeros give [0, u], all ones [1 - u, 1] and no difference ±u.
-An amount has no bounds to fall back to: one that is the same everywhere gets that value as interval.
+An amount or a value has no bounds to fall back to: one that is the same everywhere gets itself as interval.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from scipy import stats
 from mars_env.seeds import derive_seed
 
 Array = NDArray[np.float64]
-Scale = Literal["rate", "difference", "amount"]
+Scale = Literal["rate", "difference", "amount", "value"]
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -55,7 +56,8 @@ class Estimate:
         low: Lower end of the interval; None where one problem alone leaves it open.
         high: Upper end, likewise.
         problems: Number of problems that the figure rests on.
-        scale: ``"rate"`` (in [0, 1]), ``"difference"`` (of rates), or ``"amount"``.
+        scale: ``"rate"`` (in [0, 1]), ``"difference"`` (of rates), ``"amount"`` (never negative) or
+            ``"value"`` (any number).
 
     Example:
         >>> Estimate(0.25, 0.1, 0.4, 30, "rate").value
@@ -146,7 +148,7 @@ def intervals(
     sums = _resampled(np.concatenate([x, w], axis=1))
     draws = _ratio(sums[:, : x.shape[1]], sums[:, x.shape[1] :])
     problems = (w > 0).sum(axis=0)
-    bounds = {"rate": (0.0, 1.0), "difference": (-1.0, 1.0), "amount": (-math.inf, math.inf)}[scale]
+    bounds = {"rate": (0.0, 1.0), "difference": (-1.0, 1.0)}.get(scale, (-math.inf, math.inf))
     low, high = _interval(value, _spread(draws), problems, scale, bounds)
     return value, low, high
 
@@ -208,7 +210,7 @@ def _interval(
         radicand = np.maximum(value * (1 - value), 0) / effective + t**2 / (4 * effective**2)
         half = t / (1 + t**2 / effective) * np.sqrt(radicand)
         low, high = middle - half, middle + half
-    elif scale == "difference":
+    elif scale in ("difference", "value"):
         low, high = value - t * safe, value + t * safe
     else:
         factor = np.exp(np.minimum(t * safe / np.where(value > 0, value, 1.0), 50.0))

@@ -1,10 +1,14 @@
 """Reports: every figure, what it rests on, and the problem set's true name."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from mars_env.errors import ConfigError
 from mars_env.evaluation.baselines import refinement, single
+from mars_env.evaluation.compare import compare, difference_text
+from mars_env.evaluation.provenance import Provenance
 from mars_env.evaluation.report import (
     Report,
     build_report,
@@ -101,3 +105,83 @@ def test_numbers(value, scale, text):
 
 def test_an_open_interval_is_not_shown():
     assert interval(Estimate(1.0, None, None, 1, "amount")) == ""
+
+
+def test_the_headline_holds_the_main_figures(report):
+    assert report.headline.startswith(
+        "aime (generated, AIME-style): 3 problems x 2 samples, seed 7; System 66.7% ["
+    )
+    assert "; first attempt 50.0% [" in report.headline and "; difference +16.7 [" in report.headline
+    assert report.headline.endswith(" tokens an episode")
+
+
+def test_a_report_prints_as_tables_and_shows_in_notebooks(report, run):
+    assert str(report).splitlines()[0] == "aime-solve-verify-correct"
+    assert "Corrector fix rate" in str(report) and "Report(" not in str(report)
+    assert max(map(len, str(report).splitlines())) <= 100
+    html = report._repr_html_()
+    assert "<td>System accuracy, avg@n</td>" in html and html.count("<table>") == 4
+    compared = compare(run, run, names=("<a>", "b"))
+    assert "&lt;a&gt;" in compared._repr_html_() and "<a>" not in compared._repr_html_()
+    assert "System accuracy" in str(compared) and "Row(" not in str(compared)
+
+
+def test_tables_for_a_paper(report, run):
+    latex = report.latex()
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
+    assert r"System accuracy, avg@n & 66.7\% & [" in latex and r"\\" in latex
+    special = build_report(run, title=r"a_b & \c $d$ {e} #f ~^", problem_set="50%", generated=False).latex()
+    assert r"a\_b \& \textbackslash{}c \$d\$ \{e\} \#f \textasciitilde{}\textasciicircum{}" in special
+    assert r"50\%" in special
+    assert r"\begin{tabular}" in compare(run, run).latex()
+
+
+def test_every_role_has_its_mean_reward_and_graded_ones_their_accuracy(run):
+    report = build_report(run, title="t", problem_set="s", generated=False)
+    figures = report.figures
+    assert figures["reward:solver"].estimate.value == pytest.approx((0.5 + 0 + 1) / 3)
+    assert figures["accuracy:corrector"].estimate.value == pytest.approx((1 + 0.5 + 0) / 3)
+    assert "accuracy:solver" not in figures  # that is the Solver's accuracy
+    assert "Mean reward, corrector" in str(report)
+
+
+def test_negative_rewards_keep_their_sign_and_their_unit(run):
+    fined = [replace(x, turns=tuple(replace(t, reward=-2.5) for t in x.turns)) for x in run]
+    estimate = (
+        build_report(fined, title="t", problem_set="s", generated=False).figures["reward:solver"].estimate
+    )
+    assert (estimate.value, estimate.low, estimate.high) == (-2.5, -2.5, -2.5)
+    assert number(-2.5, "value") == "-2.500"
+    row = compare(run, fined).rows["reward:solver"]
+    assert difference_text(row).startswith("-3.000 [-")
+
+
+def test_what_does_not_apply_is_left_out(episode):
+    alone = [episode("p", i, "S+", tokens=0) for i in range(2)]
+    report = build_report(alone, title="t", problem_set="s", generated=False)
+    assert not report.figures.keys() & {"gain", "tokens", "solver_tokens", "rounds", "malformed"}
+    for nothing in ("Verdicts", "accepted", "Rewards that failed", "by context", "Tokens sampled"):
+        assert nothing not in str(report)
+    assert "Grades UNKNOWN" in str(report)  # it applies, and is 0
+
+
+def test_another_role_that_answers_first_has_its_own_name(episode):
+    tree = episode("p", 0, "S+ Vc")
+    tree = replace(tree, turns=(replace(tree.turns[0], agent="debater_0"), tree.turns[1]))
+    report = build_report([tree], title="t", problem_set="s", generated=False)
+    assert report.figures["solver_accuracy"].title == "Debater accuracy, avg@n"
+    assert report.figures["gain"].title == "System minus Debater, paired"
+
+
+def test_agents_code_and_cost_are_named(run):
+    made_by = Provenance("abc123", {"mars_env": "0.1.0"})
+    report = build_report(
+        run, title="t", problem_set="s", generated=False, made_by=made_by, prices={"": (1.0, 2.0)},
+        rewards={"solver": "my_module:brevity"},
+    )  # fmt: skip
+    for text in (str(report), report.markdown(), report._repr_html_()):
+        assert "policy (solver" in text.replace("\\_", "_") and "abc123" in text
+        assert "mars_env 0.1.0" in text and "solver: my_module:brevity" in text
+    assert report.cost == pytest.approx((5 * 20 + 10 * 20 * 2) / 1e6)
+    with pytest.raises(ConfigError, match="the policy 'policy' has no price"):
+        build_report(run, title="t", problem_set="s", generated=False, prices={"other": (1, 2)})

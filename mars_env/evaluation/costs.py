@@ -1,0 +1,63 @@
+"""Who played a run, and what its tokens cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mars_env.errors import ConfigError
+from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
+from mars_env.types import Tree
+
+Prices = Mapping[str, tuple[float, float]]
+"""What a million tokens cost, read and sampled, by policy; the empty name is for all that are not named."""
+
+
+def policies(trees: Sequence[Tree]) -> dict[str, str]:
+    """The policy or model of each agent, as its turns name it; several, if it changed.
+
+    Example:
+        >>> from mars_env.types import Action, Problem, Turn
+        >>> turn = Turn("p#0", "0", None, "", "solver_0", "qwen", "p", Action("4"))
+        >>> policies([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))])
+        {'solver_0': 'qwen'}
+    """
+    found: dict[str, dict[str, None]] = {}
+    for tree in trees:
+        for turn in tree.turns:
+            if turn.policy:
+                found.setdefault(turn.agent, {})[turn.policy] = None
+    return {agent: " and ".join(names) for agent, names in found.items()}
+
+
+def cost(trees: Sequence[Tree], prices: Prices) -> float:
+    """What the tokens of a run cost.
+
+    Tokens that a model sampled to judge for a search are priced as those of the unnamed policy.
+
+    Raises:
+        ConfigError: A policy has no price.
+
+    Example:
+        >>> from mars_env.types import Action, Completion, Problem, Turn
+        >>> action = Action("4", (Completion("4", prompt_tokens=1000, completion_tokens=500),))
+        >>> turn = Turn("p#0", "0", None, "", "solver_0", "qwen", "p", action)
+        >>> cost([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))], {"qwen": (1.0, 4.0)})
+        0.003
+    """
+    total = 0.0
+    for tree in trees:
+        for turn in tree.turns:
+            read, sampled = _price(turn.policy, prices)
+            total += read * prompt_tokens(turn) + sampled * sampled_tokens(turn)
+        if judging := judging_tokens(tree):
+            total += _price("", prices)[1] * judging
+    return total / 1e6
+
+
+def _price(policy: str, prices: Prices) -> tuple[float, float]:
+    found = prices.get(policy, prices.get(""))
+    if found is None:
+        raise ConfigError(
+            f"the policy {policy or 'that judges'!r} has no price: there are prices for {', '.join(prices)}"
+        )
+    return found

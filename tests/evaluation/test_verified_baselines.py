@@ -1,0 +1,141 @@
+"""Baselines with the team's Verifier: figures counted by hand, its tokens counted, the budget matched."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+
+import mars_env
+from mars_env.agents import Corrector, ScriptedModel, Solver, Verifier
+from mars_env.errors import ConfigError
+from mars_env.evaluation.verified_baselines import checked_attempts, oracle, retries, weighted_vote
+from mars_env.rollout import read_run
+from mars_env.types import Action, Completion, Sampling
+
+
+def answer(turn):
+    return turn.text
+
+
+@pytest.fixture
+def team(episode):
+    """Two problems, each played once at 60 tokens."""
+    return [episode(p, 0, "S- Vw C+ Vc", tokens=15) for p in ("p", "q")]
+
+
+@pytest.fixture
+def pool(episode):
+    """Four attempts a problem, each of 20 tokens with its verdict."""
+    return [
+        episode("p", i, script, answers=[text])
+        for i, (script, text) in enumerate([("S+ Vc", "4"), ("S- Vw", "5"), ("S- Vw", "5"), ("S- Vw", "5")])
+    ] + [
+        episode("q", i, script, answers=[text])
+        for i, (script, text) in enumerate([("S- Vc", "8"), ("S+ Vw", "7"), ("S+ Vw", "7"), ("S+ Vw", "7")])
+    ]
+
+
+def test_attempts_are_read_with_their_verdicts(pool):
+    found = checked_attempts(pool, answer)
+    assert [(each.right, each.accepted, each.answer, each.tokens) for each in found["p"]] == [
+        (True, True, "4", 20), (False, False, "5", 20), (False, False, "5", 20), (False, False, "5", 20),
+    ]  # fmt: skip
+
+
+def test_accepted_attempts_decide_a_weighted_vote(team, pool):
+    """60 tokens buy three attempts of 20. One of four is accepted: three of the four subsets hold it."""
+    vote = weighted_vote(team, pool, answer)
+    assert vote.detail == "3 votes" and vote.tokens == 60
+    assert vote.accuracy.value == pytest.approx((3 / 4 + 1 / 4) / 2)
+    assert vote.system_minus.value == pytest.approx(0.5)
+
+
+def test_retries_end_when_the_verifier_accepts(team, pool):
+    """At most four of 20 tokens: the one that is accepted comes, on average, after 1.5 others."""
+    found = retries(team, pool)
+    assert found.detail == "up to 4 tries" and found.short and found.tokens == pytest.approx(50)
+    assert found.accuracy.value == pytest.approx(0.5)  # p always right, q never
+
+
+def test_retries_are_exact_over_all_orders(team, pool):
+    """The formula against every order of the pool, one by one."""
+    from mars_env.evaluation.verified_baselines import _retried
+
+    samples = checked_attempts(pool, answer)["p"]
+    samples = [replace(each, tokens=10 * i) for i, each in enumerate(samples, 1)]
+    for most in range(1, 5):
+        results = []
+        for order in itertools.permutations(samples):
+            tried = list(order[:most])
+            stop = next((i for i, each in enumerate(tried) if each.accepted), most - 1)
+            results.append((tried[stop].right, sum(each.tokens for each in tried[: stop + 1])))
+        right, tokens = (sum(column) / len(results) for column in zip(*results, strict=True))
+        assert _retried(samples, most) == pytest.approx((right, tokens))
+
+
+def test_the_oracle_is_pass_at_k(team, pool):
+    """60 tokens buy six attempts of 10, so a pool of four is too small; three are enough for 30."""
+    with pytest.raises(ConfigError, match="pass@6 needs 6 samples"):
+        oracle(team, pool)
+    cheap = [replace(tree, turns=tree.turns[:2], final="0") for tree in team]
+    assert oracle(cheap, pool).detail == "3 samples"
+    assert oracle(cheap, pool).accuracy.value == pytest.approx((3 / 4 + 1) / 2)
+
+
+def test_unknown_and_interrupted_verdicts_are_left_out(team, pool, episode):
+    broken = episode("p", 9, "S? Vc", answers=["9"])
+    cut = episode("p", 10, "S+ Vc", answers=["9"])
+    verdict = replace(cut.turns[1], action=Action("", (Completion("", "context"),)))
+    cut = replace(cut, turns=(cut.turns[0], verdict))
+    assert checked_attempts([broken, cut], answer) == {"p": []}
+    assert weighted_vote(team, [*pool, broken, cut], answer).accuracy.value == pytest.approx(0.5)
+
+
+def test_a_pool_that_is_too_small_says_how_many_it_needs(team, pool):
+    with pytest.raises(ConfigError, match="takes 3 verified attempts, but for 2 of 2 problems"):
+        weighted_vote(team, [tree for tree in pool if tree.id.endswith(("#0", "#1"))], answer)
+    with pytest.raises(ConfigError, match="no attempt of the pool"):
+        retries(team, [replace(tree, turns=tree.turns[:1]) for tree in pool])
+
+
+def test_large_pools_are_sampled_with_a_fixed_seed(team, episode):
+    many = [
+        episode(p, i, "S+ Vc" if i % 3 else "S- Vw", answers=[str(i % 3 > 0)], tokens=1)
+        for p in ("p", "q")
+        for i in range(60)
+    ]
+    one, two = (weighted_vote(team, many, answer) for _ in range(2))
+    assert one == two and one.accuracy.value > 0.99
+
+
+class Slow:
+    """Needs forty tokens for an answer, and is cut off before if its limit is lower."""
+
+    name = "slow"
+
+    async def complete(self, prompt, n, sampling):
+        cut = sampling.max_tokens < 40
+        text, reason = ("so far", "length") if cut else (r"\boxed{5}", "stop")
+        tokens = min(40, sampling.max_tokens)
+        return [Completion(text, reason, prompt_tokens=5, completion_tokens=tokens)] * n
+
+
+def test_going_on_has_the_systems_tokens_as_its_limit(tmp_path):
+    short = Sampling(max_tokens=10)
+    agents = {
+        "solver": Solver(Slow(), sampling=short),
+        "verifier": Verifier(ScriptedModel(["Correctness: Wrong"])),
+        "corrector": Corrector(Slow(), sampling=short),
+    }
+    settings = {"limit": 2, "rounds": 5, "baselines": True, "out": tmp_path}
+    report = mars_env.evaluate("arithmetic-solve-verify-correct", agents=agents, **settings)
+    found = {baseline.name: baseline for baseline in report.baselines}
+    tokens = math.ceil(report.figures["tokens"].estimate.value)
+    written = found["Single agent, going on writing"]
+    assert tokens >= 40 and written.detail == f"1 sample, {tokens} tokens" and written.tokens == 40
+    for tree in read_run(tmp_path / "baseline-go-on").trees:
+        assert not tree.turns[0].action.truncated
+    for tree in read_run(tmp_path / "baseline-verified").trees:  # played with the team's own limits
+        assert [turn.role for turn in tree.turns] == ["solver", "verifier"]
+        assert tree.turns[0].action.truncated
