@@ -2,15 +2,19 @@
 
     python examples/demo.py [--seed 0] [--out runs/demo]
     python examples/demo.py --steps 8 --problems 150    # quick: by then the Verifier has learnt to check
+    python examples/demo.py --resume --steps 200        # train the team of the last call further
 
 Evaluates the warm-started miniature on held-out problems, trains Solver, Verifier and Corrector together
-with MarsRL, evaluates again on the same problems, and prints one table. The recipe, the number of steps and
-the problems are fixed beforehand (trainers/miniature/recipe.py); the seed here was not used in tuning.
+with MarsRL, evaluates again on the same problems, and prints one table. Both evaluations are stored as
+runs, training leaves a checkpoint, and the last lines say what can be done with them. The recipe, the number
+of steps and the problems are fixed beforehand (trainers/miniature/recipe.py); the seed here was not used in
+tuning.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from pathlib import Path
 from typing import Annotated
@@ -22,9 +26,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mars_env.agents.asked import prompts_of
+from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.evaluation import Comparison, compare, write_page
 from mars_env.evaluation.plots import before_after, training_curves
 from mars_env.evaluation.report import interval, number
+from mars_env.grading import grader_for
+from mars_env.rollout import write_run
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.miniature.experiment import ARMS, Trained, evaluate_team, figures_of, train_arm
 from mars_env.trainers.miniature.recipe import RECIPE, Recipe
@@ -47,6 +55,7 @@ BARS = {
     "fix_rate": "fixes",
     "break_rate": "breaks",
 }
+ENVIRONMENT = "arithmetic-solve-verify-correct"
 console = Console(width=110)
 
 
@@ -70,14 +79,15 @@ class Bar:
 
 
 async def play(
-    seed: int, progress: Progress, recipe: Recipe = RECIPE
+    seed: int, progress: Progress, recipe: Recipe = RECIPE, checkpoints: Path | None = None
 ) -> tuple[list[Tree], Trained, list[Tree]]:
-    """Evaluate, train, evaluate again."""
+    """Evaluate, train (from the newest checkpoint, if there is one), evaluate again."""
     untrained, trained_arm = ARMS[0], next(arm for arm in ARMS if arm.name == "all")
     task = progress.add_task("evaluating the warm-started team", total=1)
     before = await evaluate_team(await train_arm(untrained, seed, recipe), seed, recipe)
     progress.update(task, completed=1)
-    trained = await train_arm(trained_arm, seed, recipe, loggers=[Bar(progress, recipe.marsrl.steps)])
+    bar = Bar(progress, recipe.marsrl.steps)
+    trained = await train_arm(trained_arm, seed, recipe, loggers=[bar], directory=checkpoints)
     task = progress.add_task("evaluating the trained team", total=1)
     after = await evaluate_team(trained, seed, recipe)
     progress.update(task, completed=1)
@@ -119,15 +129,18 @@ def show(seed: int, before: list[Tree], trained: Trained, after: list[Tree], out
     (out / "before-after.svg").write_bytes(bars)
     page = write_page(
         out / "demo.html",
-        after[:200],
+        after,
         title="MarsRL in miniature",
         comparison=comparison,
         figures=[("Before and after training", bars), ("Mean reward by role in training", rewards)],
         notes=[
             f"{len(before)} held-out problems of the generated set arithmetic, seed {seed}.",
             "The warm start was made poor on purpose: docs/miniature.md says how.",
-            "The first 200 of the trained team's episodes are shown.",
+            "The episodes are those of the trained team.",
         ],
+        prompts=prompts_of(
+            Game(SolveVerifyCorrect(RECIPE.inference), grader_for("math")), trained.agents(RECIPE)
+        ),
     )
     console.print(f"The page with plots and episodes: {page}", highlight=False)
     return comparison
@@ -136,6 +149,9 @@ def show(seed: int, before: list[Tree], trained: Trained, after: list[Tree], out
 def main(
     seed: Annotated[int, typer.Option(help="Seed of training and of the held-out problems.")] = 0,
     out: Annotated[Path, typer.Option(help="Where to write the page and the plots.")] = Path("runs/demo"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the last call's checkpoint.")
+    ] = False,
     steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = RECIPE.marsrl.steps,
     problems: Annotated[int, typer.Option(min=2, help="Held-out problems.")] = RECIPE.evaluation_problems,
 ) -> None:
@@ -143,11 +159,41 @@ def main(
     transformers.utils.logging.disable_progress_bar()  # the demo's own two bars are enough
     torch.set_num_threads(1)  # busy threads on shared cores slow each other down
     began = time.perf_counter()
+    checkpoints = out / "checkpoints"
+    for folder in (out / "before", out / "after", *(() if resume else (checkpoints,))):
+        if any(folder.glob("manifest.json")) or any(folder.glob("step-*")):  # of the last call
+            shutil.rmtree(folder)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        before, trained, after = asyncio.run(play(seed, progress, shorter(steps, problems)))
+        before, trained, after = asyncio.run(play(seed, progress, shorter(steps, problems), checkpoints))
     show(seed, before, trained, after, out)
+    store(seed, before, after, out)
     console.print(f"{time.perf_counter() - began:.0f} s", highlight=False)
+    further = f"python examples/demo.py --resume --seed {seed} --steps {2 * steps} --out {out}"
+    for line in [*commands(out), f"Train further: {further}"]:
+        console.print(line, highlight=False, soft_wrap=True)
+    console.print(f"The trained team's checkpoint: {newest(checkpoints)}", highlight=False, soft_wrap=True)
+
+
+def store(seed: int, before: list[Tree], after: list[Tree], out: Path) -> None:
+    """Store the two evaluations as runs."""
+    for name, trees in (("before", before), ("after", after)):
+        write_run(out / name, trees, {"title": ENVIRONMENT, "problem_set": "arithmetic", "seed": seed})
+
+
+def commands(out: Path) -> list[str]:
+    """What can be done with the stored runs."""
+    before, after = out / "before", out / "after"
+    return [
+        f"Read the episodes: mars-env view {after}",
+        f"Compare the two runs: mars-env compare {before} {after}",
+        f"Export what was right: mars-env export {after} {out / 'right.jsonl'}",
+    ]
+
+
+def newest(checkpoints: Path) -> Path:
+    """The model of the newest checkpoint."""
+    return max(checkpoints.glob("step-*/*/model.safetensors")).parent
 
 
 def shorter(steps: int, problems: int) -> Recipe:

@@ -10,7 +10,7 @@ from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
 from mars_env.rollout.regrade import regrade
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
-from mars_env.rollout.store import Run, Store, read_run
+from mars_env.rollout.store import Run, Store, read_run, write_run
 
 __all__ = [
     "Job",
@@ -27,4 +27,5 @@ __all__ = [
     "read_run",
     "regrade",
     "turn_order",
+    "write_run",
 ]

@@ -211,6 +211,37 @@ class Store:
             self.write_problem(given[name])
 
 
+def write_run(path: str | Path, trees: Sequence[Tree], config: Mapping[str, Any]) -> Path:
+    """Store trees that were played without a store, as a run that can be viewed, compared and exported.
+
+    A run that is there already is continued: its finished trees stay as they are.
+
+    Args:
+        path: The run's directory.
+        trees: Finished trees.
+        config: What was played, as plain data; its ``title`` is the environment's id.
+
+    Raises:
+        StoreError: The directory has a run of another configuration, or cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from mars_env.types import Action
+        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
+        >>> tree = Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,), final="0")
+        >>> path = write_run(tempfile.mkdtemp(), [tree], {"title": "sums-solve"})
+        >>> read_run(path).trees == (tree,)
+        True
+    """
+    problems = {tree.problem.id: tree.problem for tree in trees}
+    with Store(path, config, list(problems.values())) as store:
+        for tree in trees:
+            if tree.id not in store.finished:
+                store.write_turns(tree.turns)
+                store.write_tree(tree, {})
+    return Path(path)
+
+
 def finished_trees(path: str | Path) -> set[str]:
     """Ids of the trees that a run has finished without a fault. The files are only read, and need not exist.
 

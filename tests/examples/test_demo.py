@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from command_line import run_cli
 from rich.progress import Progress
+
+from mars_env.agents.hf import HFModel
 
 PATH = Path(__file__).parents[2] / "examples" / "demo.py"
 
@@ -25,7 +28,8 @@ def test_a_few_steps_teach_the_verifier_to_check(demo, tmp_path):
     """Reports that check a solution start with another token, which is what training finds first."""
     torch.set_num_threads(1)
     with Progress(disable=True) as progress:
-        before, trained, after = asyncio.run(demo.play(0, progress, demo.shorter(steps=8, problems=150)))
+        recipe, checkpoints = demo.shorter(steps=8, problems=150), tmp_path / "checkpoints"
+        before, trained, after = asyncio.run(demo.play(0, progress, recipe, checkpoints))
     assert (len(before), len(after), len(trained.history)) == (150, 150, 8)
     assert [tree.problem.id for tree in before] == [tree.problem.id for tree in after]
     with demo.console.capture() as printed:
@@ -35,6 +39,17 @@ def test_a_few_steps_teach_the_verifier_to_check(demo, tmp_path):
     assert all(title.split()[0] in printed.get() for title in demo.FIGURES.values())
     for name in ("demo.html", "rewards.svg", "before-after.svg"):
         assert (tmp_path / name).stat().st_size > 1000
+    demo.store(0, before, after, tmp_path)
+    for line in demo.commands(tmp_path):
+        run_cli(*line.partition("mars-env ")[2].split())
+    assert (tmp_path / "after" / "report.html").stat().st_size > 100_000
+    assert (tmp_path / "right.jsonl").read_text().count("\n") > 100
+    assert HFModel(demo.newest(checkpoints), device="cpu").module.num_parameters() > 100_000
+
+    # A second call continues from the checkpoint: nothing is left to train.
+    with Progress(disable=True) as progress:
+        _, again, _ = asyncio.run(demo.play(0, progress, recipe, checkpoints))
+    assert again.history == ()
 
 
 def test_the_demo_plays_the_recipe_of_the_study(demo):

@@ -116,8 +116,12 @@ async def train_arm(
     *,
     start: Path = CHECKPOINT,
     loggers: Sequence[Logger] = (),
+    directory: Path | None = None,
 ) -> Trained:
-    """Train a warm-started miniature, by default the shipped one, as the arm says."""
+    """Train a warm-started miniature, by default the shipped one, as the arm says.
+
+    With a directory, training continues from its newest checkpoint and leaves its own there.
+    """
     shared = load(start)
     models = {role: load(start, name=role) if arm.separate else shared for role in LIMITS}
     trained = Trained(models, ())
@@ -131,7 +135,7 @@ async def train_arm(
         agent=lambda name, model: _agent(role_of(name), model, recipe),
     )
     problems = load_problems("arithmetic", seed=seed, split="train")
-    history = await train(game, team, problems, settings, loggers=loggers)
+    history = await train(game, team, problems, settings, loggers=loggers, directory=directory)
     return replace(trained, history=tuple(history))
 
 
