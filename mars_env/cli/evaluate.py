@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from mars_env import evaluation
+from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.api import playing, prepare
-from mars_env.cli.options import FIELDS_HELP, loaded, pairs, settings
+from mars_env.cli.options import FIELDS_HELP, loaded, own_metrics, pairs, prices, settings
 from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen, say
 from mars_env.envs import spec
@@ -50,8 +51,15 @@ def evaluate(  # public edge: one parameter is one option of the command
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Store the run here; resumes it if it is there.")] = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Also give the System's tokens to the Solver alone.")
+        bool, typer.Option("--baselines", help="Also spend the System's tokens without the team.")
     ] = False,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Metric of your own, my_module:my_metric; repeatable.")
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(help="Of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable."),
+    ] = None,
     reward: Annotated[list[str] | None, typer.Option(help="role=my_module:my_reward; repeatable.")] = None,
     grader: Annotated[str | None, typer.Option(help="my_module:my_grader.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")] = None,
@@ -68,6 +76,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     """Play every problem n times with a team and print the report, with 95% intervals."""
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
+    own_metrics(metric or [])
     env_spec = replace(
         spec(env_id, **settings(set_ or [])),
         rewards=pairs(reward or [], "--reward"),
@@ -84,6 +93,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         seed=seed,
         concurrency=concurrency,
         baselines=baselines,
+        prices=prices(price or []),
     )
     plan = prepared.plan
     if dry_run:
@@ -117,7 +127,14 @@ def evaluate(  # public edge: one parameter is one option of the command
             console.print(f"mars-env: stopped: {kept}")
             raise
     if out is not None:
-        evaluation.write_page(out / "report.html", trees, title=plan.title, report=report)
+        evaluation.write_page(
+            out / "report.html",
+            trees,
+            title=plan.title,
+            report=report,
+            prompts=prompts_of(prepared.game),
+            notes=[MADE_AGAIN],
+        )
     if json_output:
         say(report.json_text())
     else:

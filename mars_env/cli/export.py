@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,15 +13,13 @@ from mars_env.agents.registry import role_agent
 from mars_env.agents.requests import is_messages
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.scripted import ScriptedModel
-from mars_env.api import made_game
 from mars_env.cli.options import settings
 from mars_env.cli.screen import say
+from mars_env.cli.stored import stored_game as _game
 from mars_env.cli.streams import STREAM, write_to
-from mars_env.envs import Game, spec
-from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.lazy import resolve
-from mars_env.rollout import Run, groups_of, read_run
+from mars_env.rollout import groups_of, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
 from mars_env.types import Message, Observation, Turn, role_of
 
@@ -94,45 +91,6 @@ def export(  # public edge: one parameter is one option of the command
             )
             number = write_jsonl(rows, target)
     say(f"wrote {number} rows to {out}", err=str(out) == STREAM)
-
-
-def _game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
-    """The game that was played: the user's, or that of the run's manifest if it names nothing to import."""
-    config = run.manifest["config"]
-    name = env_id or config.get("title")
-    if not isinstance(name, str) or not name or not run.trees:
-        raise ConfigError("the run does not name its environment, or is empty: give --env")
-    if env_id is None and ":" in name:  # a stored run is data: it does not decide what is imported
-        raise ConfigError(
-            f"the run says that it is of {name!r}, but no module is imported because a stored run names it: "
-            "say yourself which environment it is of, --env my_module:my-set-my-rules"
-        )
-    settings = config.get("settings", {}) if env_id is None else {}
-    told = {key: _read(value) for key, value in settings.items()} if isinstance(settings, dict) else {}
-    if "env_id" in told:  # the name of the environment itself, and of no setting
-        raise ConfigError(
-            "the run's settings name an 'env_id', which is not a setting: give --env, and --set"
-        )
-    try:
-        named = rules_spec(spec(name).rules).parts.keys() & told.keys() - given.keys()
-        if named:  # a model's name, say: it would be loaded
-            raise ConfigError(f"a stored run does not decide what is loaded as {', '.join(sorted(named))}")
-        return made_game(spec(name, **{**told, **given}), run.trees[0].problem.kind)
-    except ConfigError as error:
-        raise ConfigError(
-            f"the run's environment {name!r} cannot be made again ({error}): give --env, and --set for its "
-            "settings"
-        ) from error
-
-
-def _read(value: Any) -> Any:
-    """A setting from its text in the manifest."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return {"True": True, "False": False, "None": None}.get(value, value)
 
 
 def _prompts(tokenizer: str | None, function: str | None) -> PromptOf:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
 from mars_env import api, evaluation
+from mars_env.agents.asked import MADE_AGAIN, prompts_of
+from mars_env.cli.options import settings
 from mars_env.cli.screen import Screen, say
-from mars_env.rollout import read_run
+from mars_env.cli.stored import stored_game, stored_report
+from mars_env.errors import ConfigError
+from mars_env.evaluation.view.turns import Prompts
+from mars_env.rollout import Run, groups_of, read_run
 
 
 def compare(
@@ -25,11 +31,49 @@ def compare(
         Screen().print(found)
 
 
-def view(
+def view(  # public edge: one parameter is one option of the command
     run: Annotated[Path, typer.Argument(help="Directory of a run.")],
     out: Annotated[Path | None, typer.Option(help="Where to write the page.")] = None,
+    env_id: Annotated[
+        str | None,
+        typer.Option("--env", help="The environment, where the run does not say: its rules make prompts."),
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of its rules, name=value.")] = None,
+    advantage: Annotated[
+        Literal["group_normalised", "mean_centred", "leave_one_out"] | None,
+        typer.Option(help="Show each turn's advantage, its samples compared in their groups like this."),
+    ] = None,
 ) -> None:
     """Write a run as one HTML page that needs no network."""
     page = out or run / "report.html"
-    evaluation.write_page(page, read_run(run).trees, title=run.name)
+    stored = read_run(run)
+    prompts = _prompts(stored, env_id, settings(set_ or []))
+    evaluation.write_page(
+        page,
+        stored.trees,
+        title=run.resolve().name,
+        report=stored_report(run, stored),
+        prompts=prompts,
+        notes=[MADE_AGAIN] if prompts else [],
+        advantages=_advantages(stored, advantage) if advantage else None,
+    )
     say(f"wrote {page}")
+
+
+def _prompts(stored: Run, env_id: str | None, given: Mapping[str, Any]) -> Prompts | None:
+    """The prompts of a stored run, made again; None, and a sentence, if its game is not known."""
+    try:
+        return prompts_of(stored_game(stored, env_id, given))
+    except ConfigError as error:
+        if env_id is not None:
+            raise
+        Screen(stderr=True).print(f"mars-env: the page shows no prompts: {error}")
+        return None
+
+
+def _advantages(stored: Run, estimator: str) -> Mapping[tuple[str, str], float]:
+    from mars_env.trainers.config import TrainConfig
+    from mars_env.trainers.estimators import estimator_of
+
+    config = TrainConfig.model_validate({"advantage": estimator})
+    return estimator_of(config)(groups_of(stored.trees))

@@ -36,9 +36,9 @@ def latex_table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: st
         \caption{A run.}
         \begin{tabular}{lr}
         \toprule
-         & Value \\\\
+         & Value \\
         \midrule
-        Solver & 50\% \\\\
+        Solver & 50\% \\
         \bottomrule
         \end{tabular}
         \end{table}

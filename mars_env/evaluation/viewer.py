@@ -3,6 +3,10 @@
 Model output is hostile, and a browser renders it here. So everything is escaped, control and bidirectional
 characters are made visible, and the page's content policy allows no script but the one in the template (by
 its hash) and no network requests.
+
+A page holds all trees of a run. A tree's turns stand in a ``<noscript>``: with scripts, the browser reads it
+as plain text and the page's script makes it a part of the page when the tree is opened, so that ten thousand
+turns open at once; without scripts it is a part of the page from the start.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 
@@ -22,20 +27,33 @@ from mars_env.errors import StoreError
 from mars_env.evaluation.compare import Comparison, difference_text
 from mars_env.evaluation.report import (
     BASELINE_HEADS,
+    FIGURE_HEADS,
     Report,
     baseline_rows,
     count_rows,
-    interval,
-    number,
+    figure_rows,
+    origin_rows,
     shown,
 )
-from mars_env.evaluation.trees import first_attempts, is_right, judged_turn, sampled_tokens, system_right
+from mars_env.evaluation.trees import first_attempts, is_right, sampled_tokens, system_right
+from mars_env.evaluation.view.drawing import picture
+from mars_env.evaluation.view.mathml import limited
+from mars_env.evaluation.view.programs import limited_colours
+from mars_env.evaluation.view.turns import Prompts, Shown, cut, turn_view
 from mars_env.files import write_whole
 from mars_env.text import one_line, visible
-from mars_env.types import INTERRUPTIONS, Tree, Turn, Verdict
+from mars_env.types import Tree, Turn, Verdict
 
-MAX_TURNS = 4000
+MAX_TURNS = 100_000
 MAX_CHARACTERS = 20_000
+PAGE_CHARACTERS = 60_000_000
+"""About how many characters of texts a page holds: of a large run, each text is cut shorter."""
+
+FORMULA_CHARACTERS = 500_000
+"""How many characters of different formulas a page parses; further formulas stay LaTeX."""
+
+PROGRAM_CHARACTERS = 5_000_000
+"""How many characters of programs a page colours; further programs are plain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +85,15 @@ def render_page(  # public edge: friendly keywords, each with a default
     comparison: Comparison | None = None,
     figures: Sequence[tuple[str, bytes]] = (),
     notes: Sequence[str] = (),
+    prompts: Prompts | None = None,
+    advantages: Mapping[tuple[str, str], float] | None = None,
     max_turns: int = MAX_TURNS,
     max_characters: int = MAX_CHARACTERS,
 ) -> str:
     """One self-contained HTML page of a run.
 
-    Episodes are shown turn under turn; grouped rollouts and searches as nested branches.
+    Episodes are shown turn under turn; grouped rollouts and searches as nested branches, with a picture of
+    the tree. Formulas and programs are drawn (with the extra ``viewer``).
 
     Args:
         trees: What to show; whole trees, in order, until `max_turns` is reached.
@@ -81,8 +102,10 @@ def render_page(  # public edge: friendly keywords, each with a default
         comparison: Likewise, for instance before and after training.
         figures: (caption, SVG or PNG bytes), from `mars_env.evaluation.plots`.
         notes: Sentences to put on top.
+        prompts: What each turn was asked, see `mars_env.api.prompts_of`; without it no prompt is shown.
+        advantages: By tree and turn id, as an estimator of `mars_env.trainers.advantages` gives them.
         max_turns: How many turns the page holds; a note says what was left out.
-        max_characters: How much of one text is shown.
+        max_characters: How much of one text is shown; less in a run of very many turns.
 
     Returns:
         The page's HTML.
@@ -93,20 +116,26 @@ def render_page(  # public edge: friendly keywords, each with a default
         (True, False)
     """
     template, style, script = _template()
-    chosen: list[Mapping[str, Any]] = []
-    shown_turns = 0
+    chosen: list[Tree] = []
+    held = 0
     for tree in trees:
-        if chosen and shown_turns + len(tree.turns) > max_turns:
+        if chosen and held + len(tree.turns) > max_turns:
             break
-        chosen.append(_tree(tree, max_characters, max_turns))
-        shown_turns += min(len(tree.turns), max_turns)
-    left_out = len(trees) - len(chosen)
+        chosen.append(tree)
+        held += min(len(tree.turns), max_turns)
+    most = _most_characters(chosen, max_characters)
+    how = Shown(
+        most, prompts, advantages or {}, limited(FORMULA_CHARACTERS), limited_colours(PROGRAM_CHARACTERS)
+    )
+    views = [_tree(tree, number, how, max_turns) for number, tree in enumerate(chosen)]
     lines = list(notes)
-    if left_out:
+    if len(chosen) < len(trees):
         lines.append(
-            f"This page shows the first {len(chosen)} of {len(trees)} trees ({shown_turns} turns); the "
+            f"This page shows the first {len(chosen)} of {len(trees)} trees ({held} turns); the "
             "tables cover all of them."
         )
+    if most < max_characters:
+        lines.append(f"The run is large: of each text this page shows {most:,} characters.")
     # Text in a script or style element must not end it; these are files of the package.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template.render(
@@ -115,11 +144,42 @@ def render_page(  # public edge: friendly keywords, each with a default
         tables=_tables(report, comparison),
         headline=visible(report.headline) if report else "",
         figures=[(visible(caption), _data_uri(data)) for caption, data in figures],
-        trees=chosen,
+        trees=views,
+        kinds=[(tag, words, n) for tag, words in _KINDS.items() if (n := _count(views, tag))],
         style=style,
         script=script,
         script_hash=digest,
     )
+
+
+_KINDS = {
+    "right": "right",
+    "wrong": "wrong",
+    "fixed": "fixed: first wrong, then right",
+    "broken": "broken: first right, then wrong",
+    "unknown": "UNKNOWN",
+    "graded-unknown": "with a turn graded UNKNOWN",
+    "cut": "with a turn cut off",
+    "misjudged": "with a verdict that is wrong",
+    "fault": "not finished",
+}
+"""What trees are filtered by: the tag, and what a reader sees."""
+
+
+def _count(views: Sequence[Mapping[str, Any]], tag: str) -> int:
+    return sum(tag in view["tags"] or tag in view["more"] for view in views)
+
+
+def _most_characters(trees: Sequence[Tree], most: int) -> int:
+    """How many characters of one text are shown, so that all texts together fit into the page."""
+    texts = [
+        sum(len(c.text) for c in turn.action.completions) + len(turn.text)
+        for tree in trees
+        for turn in tree.turns
+    ]
+    while most > 1000 and sum(min(size, 2 * most) for size in texts) > PAGE_CHARACTERS:
+        most = max(1000, most // 2)
+    return most
 
 
 def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
@@ -156,39 +216,63 @@ def _tables(report: Report | None, comparison: Comparison | None) -> list[Mappin
     if report is not None:
         if baselines := baseline_rows(report):
             tables.append({"title": "Baselines", "wide": True, "heads": BASELINE_HEADS, "rows": baselines})
-        figures = [
-            (f.title, number(f.estimate.value, f.estimate.scale), interval(f.estimate), f.estimate.problems)
-            for f in report.figures.values()
-        ]
-        heads = ("", "Value", "95% interval", "Problems")
-        tables.append({"title": "Figures", "wide": False, "heads": heads, "rows": figures})
+        figures = figure_rows(report)
+        tables.append({"title": "Figures", "wide": False, "heads": FIGURE_HEADS, "rows": figures})
         counts = count_rows(report.counts)
         tables.append({"title": "Counts", "wide": False, "heads": ("", ""), "rows": counts})
+        if origin := origin_rows(report):
+            tables.append({"title": "Made with", "wide": False, "heads": ("", ""), "rows": origin})
     return tables
 
 
-def _tree(tree: Tree, max_characters: int, max_turns: int) -> Mapping[str, Any]:
+def _tree(tree: Tree, number: int, how: Shown, max_turns: int) -> Mapping[str, Any]:
     first = [r for t in first_attempts(tree) if (r := is_right(t)) is not None]
     system = system_right(tree)
     verdict = "fault" if tree.fault else _word(system)
     if tree.final is None and not tree.fault and system is None:
         verdict = ""  # a training rollout: it has no answer of its own
+    anchors = _anchors(tree, number)
+    steps = list(_steps(tree, how, max_turns, anchors))
+    turns = [step.turn for step in steps if step.turn is not None]
+    labels = [badge for turn in turns for badge in turn["badges"]]
+    tags = {
+        verdict: bool(verdict),
+        "fixed": len(first) == 1 and not first[0] and system is True,
+        "broken": len(first) == 1 and first[0] and system is False,
+        "cut": any(t.action.truncated for t in tree.turns),
+    }
+    more = {
+        "graded-unknown": any(t.grade is not None and t.grade.verdict is Verdict.UNKNOWN for t in tree.turns),
+        "misjudged": any(kind == "wrong" and words.startswith("says") for kind, words in labels),
+    }
     return {
         "id": visible(tree.id),
-        "statement": _cut(tree.problem.statement, max_characters),
+        "anchor": anchors[""],
+        "statement": how.text(tree.problem.statement),
         "summary": one_line(tree.problem.statement, 140),
-        "reference": _cut(_reference(tree.problem.reference), 2000),
+        "reference": cut(_reference(tree.problem.reference), 2000),
         "first": _word(bool(first[0])) if len(first) == 1 else f"{sum(first)}/{len(first)}" if first else "",
         "verdict": verdict,
         "fault": visible(tree.fault),
         "turns": len(tree.turns),
         "tokens": sum(map(sampled_tokens, tree.turns)),
-        "fixed": len(first) == 1 and not first[0] and system is True,
-        "broken": len(first) == 1 and first[0] and system is False,
-        "cut": any(t.action.truncated for t in tree.turns),
+        "tags": [tag for tag, holds in tags.items() if holds],
+        "more": [tag for tag, holds in more.items() if holds],
         "left_out": max(0, len(tree.turns) - max_turns),
-        "steps": list(_steps(tree, max_characters, max_turns)),
+        "picture": picture(tree, anchors) if len(tree.turns) <= max_turns else None,
+        "steps": steps,
     }
+
+
+def _anchors(tree: Tree, number: int) -> dict[str, str]:
+    """The ids of the page's elements for a tree (under the empty text) and its turns, by turn id.
+
+    They stay the same when a page is written again, so that a link to a turn can be kept. What cannot stand
+    in an address is escaped; a very long id is replaced by its number.
+    """
+    name = quote(visible(tree.id), safe="")
+    name = f"tree-{name}" if len(name) <= 200 else f"tree-{number}-"
+    return {"": name, **{turn.id: f"{name}/{quote(visible(turn.id)[:2000], safe='')}" for turn in tree.turns}}
 
 
 def _reference(reference: object) -> str:
@@ -199,12 +283,13 @@ def _word(right: bool | None) -> str:
     return "unknown" if right is None else "right" if right else "wrong"
 
 
-def _steps(tree: Tree, max_characters: int, max_turns: int) -> Iterator[_Step]:
+def _steps(tree: Tree, how: Shown, max_turns: int, anchors: Mapping[str, str]) -> Iterator[_Step]:
     """The tree in depth-first order. A turn's only child stands under it; several open a branch each.
 
     An explicit stack: a search's tree may be deeper than the interpreter's.
     """
     by_id = {turn.id: turn for turn in tree.turns}
+    asked = how.prompts(tree) if how.prompts is not None else {}
     children: dict[str | None, list[Turn]] = {}
     for turn in tree.turns:
         children.setdefault(turn.parent_id, []).append(turn)
@@ -214,7 +299,8 @@ def _steps(tree: Tree, max_characters: int, max_turns: int) -> Iterator[_Step]:
         for i, turn in reversed(list(enumerate(turns))):
             if len(turns) > 1:
                 size = f"{i + 1} of {len(turns)}"
-                stack.extend((_Step("close"), turn, _Step("open", label=f"{turn.agent}, branch {size}")))
+                label = f"{visible(turn.agent)}, branch {size}"
+                stack.extend((_Step("close"), turn, _Step("open", label=label)))
             else:
                 stack.append(turn)
 
@@ -230,7 +316,8 @@ def _steps(tree: Tree, max_characters: int, max_turns: int) -> Iterator[_Step]:
                 _skip_branch(stack)
             continue
         if written < max_turns:
-            yield _Step("turn", _turn(item, by_id, tree.final, max_characters))
+            view = turn_view(item, tree, by_id, how, asked.get(item.id, ()))
+            yield _Step("turn", {**view, "anchor": anchors[item.id]})
             written += 1
             push(children.get(item.id, []))
 
@@ -239,56 +326,3 @@ def _skip_branch(stack: list[_Step | Turn]) -> None:
     """Skip a branch that is not opened: its turn and its end."""
     stack.pop()
     stack.pop()
-
-
-def _turn(turn: Turn, by_id: Mapping[str, Turn], final: str | None, max_characters: int) -> Mapping[str, Any]:
-    grade = turn.grade
-    verdict = turn.info.get("verdict")
-    badges: list[tuple[str, str]] = []
-    if grade is not None:
-        badges.append((grade.verdict.value.lower(), grade.verdict.value))
-    if verdict is not None:
-        badges.append(_judgement(verdict, judged_turn(turn, by_id)))
-    if turn.info.get("malformed"):
-        badges.append(("warn", "malformed"))
-    reasons = {completion.finish_reason for completion in turn.action.completions}
-    if cut := sorted(reasons & INTERRUPTIONS.keys()):
-        badges += [("warn", f"cut off by the {reason.replace('_', ' ')}") for reason in cut]
-    elif turn.action.truncated:
-        badges.append(("warn", "cut off"))
-    if turn.id == final:
-        badges.append(("final", "team's answer"))
-    notes = {k: v for k, v in turn.info.items() if k not in ("verdict", "malformed", "truncated")}
-    return {
-        "id": visible(turn.id),
-        "agent": visible(turn.agent),
-        "role": _ROLE_CLASSES.get(turn.role, "other"),
-        "badges": badges,
-        "reward": None if turn.reward is None else f"{turn.reward:.3g}",
-        "search_score": None if turn.search_score is None else f"{turn.search_score:.3g}",
-        "unknown_reward": turn.reward is None and grade is not None and grade.verdict is Verdict.UNKNOWN,
-        "tokens": sampled_tokens(turn),
-        "text": _cut(turn.text, max_characters),
-        "reason": _cut(grade.reason, 2000) if grade else "",
-        "notes": _cut(", ".join(f"{k}: {v}" for k, v in notes.items()), 2000),
-    }
-
-
-def _judgement(verdict: Any, judged: Turn | None) -> tuple[str, str]:
-    """What a Verifier says, and whether it is right."""
-    says = f"says {one_line(str(verdict), 20)}"
-    truth = None if judged is None else is_right(judged)
-    if truth is None:
-        return "says", says
-    return ("right", f"{says}, rightly") if truth == (verdict == "Correct") else ("wrong", f"{says}, wrongly")
-
-
-_ROLE_CLASSES = {"solver": "solver", "verifier": "verifier", "corrector": "corrector", "coder": "solver"}
-
-
-def _cut(text: str, limit: int) -> str:
-    text = visible(text)
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"

@@ -1,0 +1,68 @@
+"""What the agents of a stored tree were asked: prompts are not stored, they follow from rules and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mars_env.agents.registry import role_agent
+from mars_env.agents.roles import ROLES
+from mars_env.agents.scripted import ScriptedModel
+from mars_env.envs.game import Game
+from mars_env.evaluation.view.turns import Prompts
+from mars_env.rollout.exports import observed
+from mars_env.text import described, logger
+from mars_env.types import Agent, Observation, Prompt, Tree, role_of
+
+log = logger(__name__)
+
+
+MADE_AGAIN = (
+    "Prompts are not stored: they were made again from the rules, in the words of the library's own agents."
+)
+
+
+def prompts_of(game: Game, agents: Mapping[str, Agent] | None = None) -> Prompts:
+    """The prompts of a game's turns, for `mars_env.evaluation.render_page`.
+
+    A place without an agent here is shown with the prompt of the library's agent of its role. An agent
+    without a method ``prompt``, and a role that the library has no agent for, are shown with the fields of
+    the observation.
+
+    Args:
+        game: The game that was played.
+        agents: Who played, by name, where they are at hand.
+
+    Example:
+        >>> from mars_env.envs import Solve
+        >>> from mars_env.grading import grader_for
+        >>> from mars_env.types import Action, Problem, Turn
+        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
+        >>> tree = Tree("p#0", Problem("p", "What is 2 + 2?", "4"), (turn,))
+        >>> asked = prompts_of(Game(Solve(), grader_for("math")))(tree)
+        >>> [role for role, _ in asked["0"]], "What is 2 + 2?" in asked["0"][-1][1]
+        (['system', 'user'], True)
+    """
+    places = dict(agents or {})
+
+    def prompts(tree: Tree) -> Mapping[str, Sequence[tuple[str, str]]]:
+        found: dict[str, Sequence[tuple[str, str]]] = {}
+        try:
+            for turn, observation in observed(tree, game):
+                if turn.agent not in places and role_of(turn.agent) in ROLES:
+                    places[turn.agent] = role_agent(ScriptedModel([""]), turn.agent)
+                found[turn.id] = _messages(places.get(turn.agent), observation)
+        except Exception as error:  # rules of a user, or a stored tree that other rules have made
+            log.warning("the prompts of tree %s cannot be made again: %s", tree.id, described(error))
+        return found
+
+    return prompts
+
+
+def _messages(agent: Agent | None, observation: Observation) -> Sequence[tuple[str, str]]:
+    make = getattr(agent, "prompt", None)
+    prompt: Prompt | None = make(observation) if callable(make) else None
+    if isinstance(prompt, str):
+        return [("prompt", prompt)]
+    if prompt is None or not all(isinstance(message, Mapping) for message in prompt):
+        return [(name, str(value)) for name, value in observation.items()]
+    return [(message["role"], message["content"]) for message in prompt if isinstance(message, Mapping)]

@@ -1,0 +1,88 @@
+"""What the commands make of a stored run: the game that was played, and its report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mars_env.api import made_game
+from mars_env.envs import Game, spec
+from mars_env.envs.registry import rules_spec
+from mars_env.errors import ConfigError
+from mars_env.evaluation.report import Report, build_report
+from mars_env.evaluation.trees import answers_of_grading
+from mars_env.rollout import Run
+from mars_env.text import logger, unfit
+
+log = logger(__name__)
+
+_MOST_REPORT = 1 << 24
+
+
+def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
+    """The game that was played: the user's, or that of the run's manifest if it names nothing to import."""
+    config = run.manifest["config"]
+    name = env_id or config.get("title")
+    if not isinstance(name, str) or not name or not run.trees:
+        raise ConfigError("the run does not name its environment, or is empty: give --env")
+    if env_id is None and ":" in name:  # a stored run is data: it does not decide what is imported
+        raise ConfigError(
+            f"the run says that it is of {name!r}, but no module is imported because a stored run names it: "
+            "say yourself which environment it is of, --env my_module:my-set-my-rules"
+        )
+    settings = config.get("settings", {}) if env_id is None else {}
+    told = {key: _read(value) for key, value in settings.items()} if isinstance(settings, dict) else {}
+    if "env_id" in told:  # the name of the environment itself, and of no setting
+        raise ConfigError(
+            "the run's settings name an 'env_id', which is not a setting: give --env, and --set"
+        )
+    try:
+        named = rules_spec(spec(name).rules).parts.keys() & told.keys() - given.keys()
+        if named:  # a model's name, say: it would be loaded
+            raise ConfigError(f"a stored run does not decide what is loaded as {', '.join(sorted(named))}")
+        return made_game(spec(name, **{**told, **given}), run.trees[0].problem.kind)
+    except ConfigError as error:
+        raise ConfigError(
+            f"the run's environment {name!r} cannot be made again ({error}): give --env, and --set for its "
+            "settings"
+        ) from error
+
+
+def _read(value: Any) -> Any:
+    """A setting from its text in the manifest."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return {"True": True, "False": False, "None": None}.get(value, value)
+
+
+def stored_report(folder: Path, run: Run) -> Report | None:
+    """The report of a stored run: the one that was written with it, else one of its trees."""
+    written = folder / "report.json"
+    if written.is_file() and not written.is_symlink() and written.stat().st_size < _MOST_REPORT:
+        try:
+            return Report.model_validate_json(written.read_bytes())
+        except ValueError as error:
+            log.warning("%s is not a report and is left out: %s", written, unfit(error))
+    if not run.trees:
+        return None
+    config = run.manifest["config"]
+    seed = config.get("seed")
+    problem_set = str(config.get("problem_set") or "its problems")
+    try:
+        return build_report(
+            run.trees,
+            title=str(config.get("title") or folder.name),
+            problem_set=problem_set,
+            generated=any(problem.metadata.get("generated") for problem in run.problems.values()),
+            style="AIME-style" if problem_set == "aime" else "",
+            seed=seed if isinstance(seed, int) else None,
+            answer_of=answers_of_grading() if run.trees[0].problem.kind == "math" else None,
+        )
+    except ConfigError as error:  # a recorded run, say, may have problems that cannot be told apart
+        log.warning("%s is shown without a report: %s", folder, error)
+        return None

@@ -1,0 +1,1 @@
+"""Parts of the page that shows a run: prose with formulas, programs, differences, pictures of trees."""

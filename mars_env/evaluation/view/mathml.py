@@ -1,0 +1,143 @@
+"""LaTeX as MathML, which browsers draw by themselves: no script and no network.
+
+A formula comes from a model and is hostile. So it is bounded before it is parsed (its length, how deep it
+nests, no definitions of macros), and of the parser's result only known elements with known attributes are
+written, every text escaped. A formula that does not fit stays LaTeX.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from html import unescape
+from xml.etree.ElementTree import Element
+
+from markupsafe import Markup, escape
+
+from mars_env.text import visible
+
+MOST_CHARACTERS = 800
+MOST_DEPTH = 16
+MOST_ELEMENTS = 2_000
+
+Formulas = Callable[[str, bool], Markup | None]
+"""From a formula, and whether it stands in a line of its own, to MathML; None where it stays LaTeX."""
+
+_ELEMENTS = frozenset(
+    ("math", "mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "msup", "msub", "msubsup", "munder", "mover",
+     "munderover", "mfrac", "msqrt", "mroot", "mtable", "mtr", "mtd", "mstyle", "mpadded", "mphantom",
+     "menclose", "mfenced", "mmultiscripts", "mprescripts", "none")
+)  # fmt: skip
+_ATTRIBUTES = frozenset(
+    ("display", "displaystyle", "scriptlevel", "mathvariant", "stretchy", "fence", "separator", "form",
+     "accent", "accentunder", "largeop", "movablelimits", "symmetric", "notation", "columnalign", "rowlines",
+     "columnlines")
+)  # fmt: skip
+_LENGTHS = frozenset(
+    ("width", "height", "depth", "lspace", "rspace", "linethickness", "rowspacing", "columnspacing")
+)
+_BRACKETS = frozenset("()[]{}|")
+_WORDS = re.compile(r"(true|false|[+-]?\d|[a-z -]{1,40})\Z")
+_LENGTH = re.compile(r"[+-]?(0|[01]?\.\d{1,4}|[012](\.\d{1,4})?)(em|ex)?\Z")  # nothing moves far away
+
+# Definitions multiply a text at will; \sideset writes its operator twice, so that nested ones double.
+_REFUSED = re.compile(
+    r"\\(?:(?:re|provide)?newcommand|def|let|DeclareMathOperator|newenvironment|sideset|mathchoice"
+    r"|href|style|class|verb)(?![a-zA-Z])|'{5}"
+)
+
+
+@lru_cache(maxsize=20_000)
+def mathml(latex: str, display: bool = False) -> Markup | None:
+    r"""A formula as a MathML element; None where it cannot be shown as one and must stay LaTeX.
+
+    Args:
+        latex: Without its dollars or brackets.
+        display: Whether it stands in a line of its own.
+
+    Example:
+        >>> mathml("x^2")
+        Markup('<math display="inline"><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow></math>')
+        >>> mathml(r"\def\a{x}") is None
+        True
+    """
+    if len(latex) > MOST_CHARACTERS or _REFUSED.search(latex) or _depth(latex) > MOST_DEPTH:
+        return None
+    try:
+        from latex2mathml.converter import Converter
+    except ImportError:  # the extra `viewer` is not installed
+        return None
+    try:
+        element = Converter(display="block" if display else "inline").convert_to_element(latex)
+        return _written(element)
+    except Exception:  # a foreign parser may raise anything on a foreign text: StopIteration, IndexError ...
+        return None
+
+
+def limited(most_characters: int) -> Formulas:
+    """`mathml`, until the formulas that were parsed have so many characters; further ones stay LaTeX.
+
+    So the time that a page takes is bounded, whatever a model has written.
+
+    Example:
+        >>> formulas = limited(3)
+        >>> formulas("x+1", False) is None, formulas("y+1", False) is None, formulas("x+1", False) is None
+        (False, True, False)
+    """
+    left, known = most_characters, set[tuple[str, bool]]()
+
+    def formulas(latex: str, display: bool) -> Markup | None:
+        nonlocal left
+        if (latex, display) not in known:
+            if len(latex) > left:
+                return None
+            left -= len(latex)
+            known.add((latex, display))
+        return mathml(latex, display)
+
+    return formulas
+
+
+def _depth(latex: str) -> int:
+    """How deep its braces nest."""
+    deepest = depth = 0
+    for character in latex:
+        depth += (character == "{") - (character == "}")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _written(root: Element) -> Markup | None:
+    """The element as HTML; None if it holds an element that is not known."""
+    if sum(1 for _ in root.iter()) > MOST_ELEMENTS:
+        return None
+    pieces: list[str] = []
+    if not _write(root, pieces):
+        return None
+    return Markup("".join(pieces))  # every text and value in it was escaped
+
+
+def _write(element: Element, pieces: list[str], attributes: Mapping[str, str] | None = None) -> bool:
+    if element.tag not in _ELEMENTS:
+        return False
+    known = [(name, value) for name, value in element.attrib.items() if _is_known(name, value)]
+    written = "".join(f' {name}="{escape(value)}"' for name, value in [*known, *(attributes or {}).items()])
+    # Its texts are written with entities, such as &#x02211;.
+    pieces.append(f"<{element.tag}{written}>{escape(visible(unescape(element.text or '')))}")
+    children = list(element)
+    stacked = [child.attrib.get("linethickness") == "0" for child in children]
+    for i, child in enumerate(children):
+        # In LaTeX brackets grow by \left and \right, and around a binomial; in MathML by themselves.
+        plain = child.tag == "mo" and child.text in _BRACKETS and not child.attrib
+        flat = plain and not any(stacked[max(0, i - 1) : i + 2])
+        if not _write(child, pieces, {"stretchy": "false"} if flat else None):
+            return False
+    pieces.append(f"</{element.tag}>")
+    return True
+
+
+def _is_known(name: str, value: str) -> bool:
+    if name in _LENGTHS:
+        return _LENGTH.match(value) is not None
+    return name in _ATTRIBUTES and _WORDS.match(value) is not None

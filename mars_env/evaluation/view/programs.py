@@ -1,0 +1,118 @@
+"""Programs with colours, and what changed from one text to the next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+from functools import cache
+from typing import Any
+
+from markupsafe import Markup, escape
+
+MOST_COLOURED = 6_000
+MOST_LINES = 600
+CONTEXT = 2
+
+Colours = Callable[[str, str], Markup]
+"""From a program and its language to HTML."""
+
+_LEXERS = {
+    "": "python", "py": "python", "python": "python", "python3": "python", "c": "c", "cpp": "cpp",
+    "c++": "cpp", "java": "java", "javascript": "javascript", "js": "javascript", "rust": "rust", "go": "go",
+    "bash": "bash", "sh": "bash", "json": "json",
+}  # fmt: skip
+_WIDE = re.compile(r"\s{200}")  # Pygments takes quadratic time for it
+_SENTENCES = re.compile(r"(?<=[.!?:])[ \t]+|(?<=\n)")
+
+
+def coloured(program: str, language: str = "") -> Markup:
+    """A program as HTML, a span for each word that has a colour; without Pygments or if too long, plain.
+
+    Args:
+        program: The text; shown as it is.
+        language: As in a Markdown fence; Python if it is not said.
+
+    Example:
+        >>> print(coloured("return 1 < 2"))  # doctest: +ELLIPSIS
+        <span class="k">return</span> <span class="mi">1</span> <span class="o">&lt;</span> ...
+    """
+    name = _LEXERS.get(language.lower())
+    if name is None or len(program) > MOST_COLOURED or _WIDE.search(program):
+        return escape(program)
+    tools = _tools(name)
+    if tools is None:
+        return escape(program)
+    lexer, formatter, highlight = tools
+    html: str = highlight(program, lexer, formatter)
+    return Markup(html.rstrip("\n"))  # Pygments has escaped every token
+
+
+def limited_colours(most_characters: int) -> Colours:
+    """`coloured`, until the programs have so many characters together; further ones are plain.
+
+    Example:
+        >>> colours = limited_colours(6)
+        >>> "<span" in colours("return", ""), "<span" in colours("return", "")
+        (True, False)
+    """
+    left = most_characters
+
+    def colours(program: str, language: str) -> Markup:
+        nonlocal left
+        left -= len(program)
+        return coloured(program, language) if left >= 0 else escape(program)
+
+    return colours
+
+
+@cache
+def _tools(name: str) -> tuple[Any, Any, Any] | None:
+    try:
+        from pygments import highlight
+        from pygments.formatters import HtmlFormatter
+        from pygments.lexers import get_lexer_by_name
+    except ImportError:  # rich brings it
+        return None
+    return get_lexer_by_name(name, stripnl=False), HtmlFormatter(nowrap=True), highlight
+
+
+def changes(before: str, after: str) -> Markup | None:
+    r"""What changed, line by line, as HTML: deleted and inserted pieces, and some lines around them.
+
+    Texts with few lines are compared sentence by sentence.
+
+    Returns:
+        None if nothing changed, or if the texts are too long to compare.
+
+    Example:
+        >>> print(changes("a = 1\nb = 2\n", "a = 1\nb = 3\n"))
+        <span>  a = 1</span>
+        <del>- b = 2</del>
+        <ins>+ b = 3</ins>
+    """
+    old, new = _pieces(before), _pieces(after)
+    if old == new or max(len(old), len(new)) > MOST_LINES:
+        return None
+    rows: list[Markup] = []
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for number, group in enumerate(matcher.get_grouped_opcodes(CONTEXT)):
+        if number:
+            rows.append(Markup("<span>  …</span>"))
+        for kind, i, j, k, m in group:
+            if kind == "equal":
+                rows += _rows("span", "  ", old[i:j])
+            else:
+                rows += [*_rows("del", "- ", old[i:j]), *_rows("ins", "+ ", new[k:m])]
+    return Markup("\n").join(rows)
+
+
+def _pieces(text: str) -> list[str]:
+    lines = text.strip("\n").split("\n")
+    if len(lines) < 4 and len(text) > 200:
+        lines = [piece.rstrip("\n") for piece in _SENTENCES.split(text) if piece.strip()]
+    return lines
+
+
+def _rows(tag: str, sign: str, lines: Sequence[str]) -> list[Markup]:
+    return [Markup("<{0}>{1}{2}</{0}>").format(Markup(tag), sign, line) for line in lines]

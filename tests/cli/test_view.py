@@ -1,0 +1,74 @@
+"""`mars-env view`: a stored run as a page, with the prompts that its rules give, and advantages."""
+
+import html
+from dataclasses import replace
+
+import pytest
+from command_line import run_cli, said
+from shown_run import shown_run
+
+import mars_env
+from mars_env.errors import StoreError
+from mars_env.rollout import read_run, write_run
+
+
+@pytest.fixture
+def played(tmp_path):
+    said = {
+        "solver": r"<think>2 + 2</think>It is \boxed{5}.",
+        "verifier": "Correctness: Wrong",
+        "corrector": "?",
+    }
+    agents = {role: mars_env.agents.ScriptedModel([text]) for role, text in said.items()}
+    settings = {"schedule": "training", "rounds": 1, "limit": 2, "seed": 3}
+    mars_env.evaluate("arithmetic-solve-verify-correct", agents=agents, out=tmp_path / "run", **settings)
+    return tmp_path / "run"
+
+
+def test_a_stored_run_is_shown_with_its_report_and_its_prompts(played):
+    assert "wrote" in run_cli("view", played)
+    page = html.unescape((played / "report.html").read_text(encoding="utf-8"))
+    assert (
+        "<h1>run</h1>" in page and "arithmetic (generated): 2 problems x 1 samples, seed 3; System " in page
+    )
+    assert page.count("<summary>Prompt, ") == 6 and page.count("<summary>Thinking, 5 characters") == 2
+    assert "in the words of the library's own agents" in page
+    assert read_run(played).trees[0].problem.statement in page
+
+
+def test_without_a_report_one_is_made_of_the_trees(played, tmp_path):
+    (played / "report.json").write_text("{}")  # of another version, say
+    run_cli("view", played, "--out", tmp_path / "page.html")
+    assert "arithmetic (generated): 2 problems x 1 samples, seed 3" in (tmp_path / "page.html").read_text(
+        "utf-8"
+    )
+
+
+def test_a_run_of_an_unknown_game_is_shown_without_prompts(tmp_path):
+    trees = shown_run(20)
+    write_run(tmp_path / "run", trees, {"title": "no_such_module:sums-solve"})
+    assert read_run(tmp_path / "run").trees == tuple(trees)
+    told = said("view", tmp_path / "run", "--advantage", "mean_centred")
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "the page shows no prompts" in told and "--env" in told
+    assert "<summary>Prompt, " not in page and "code-0#0" in page
+
+
+def test_advantages_stand_beside_the_turns(played, tmp_path):
+    first, *_ = read_run(played).trees
+    turns = [replace(turn, group_id="g", reward=float(i)) for i, turn in enumerate(first.turns)]
+    write_run(
+        tmp_path / "other", [replace(first, turns=tuple(turns))], {"title": "arithmetic-solve-verify-correct"}
+    )
+    run_cli("view", tmp_path / "other", "--advantage", "mean_centred")
+    page = (tmp_path / "other" / "report.html").read_text(encoding="utf-8")
+    assert "advantage -1" in page and "advantage +1" in page
+
+
+def test_a_run_that_is_written_twice_is_the_same_run(tmp_path):
+    trees = shown_run(20)
+    for _ in range(2):
+        write_run(tmp_path, trees, {"title": "t"})
+    assert len((tmp_path / "trees.jsonl").read_text().splitlines()) == len(trees)
+    with pytest.raises(StoreError, match="another configuration"):
+        write_run(tmp_path, trees, {"title": "other"})

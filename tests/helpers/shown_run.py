@@ -1,0 +1,99 @@
+"""A run that has everything a page shows: formulas, programs, thinking, searches, cut and UNKNOWN turns."""
+
+from random import Random
+
+from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
+
+STATEMENT = (
+    "Find the number of pairs $(a,b)$ of positive integers with $a+b=1000$ where neither has a zero digit.\n"
+    "\\[\\sum_{i=1}^n \\binom{n}{i} \\equiv 0 \\pmod{7}\\]"
+)
+
+
+def solution(number):
+    return (
+        f"We count the complement. Let $x = \\frac{{{number}}}{{2}}$ and note that $x^2+1$ is odd.\n"
+        "There are $10^{2}$ cases with a zero in the tens place.\nSo the number of pairs is\n"
+        f"\\[ 999 - 99 - 162 = 738. \\]\nTherefore \\boxed{{{number}}}."
+    )
+
+
+def completion(rng, text, thinking="", reason="stop"):
+    n = rng.randrange(60, 200)
+    written = f"<think>{thinking}</think>\n\n{text}" if thinking else text
+    logprobs = tuple(-round(rng.expovariate(3), 3) for _ in range(n))
+    return Completion(
+        written, reason, (1, 2), tuple(range(n)), logprobs, prompt_tokens=20, completion_tokens=n
+    )
+
+
+def made_turn(rng, tree, id, agent, text, grade=None, *, thinking="", reason="stop", **known):
+    return Turn(
+        tree, id, id.rpartition(".")[0] or None, f"{tree}/{id}", agent, "model", tree.rpartition("#")[0],
+        Action(text, (completion(rng, text, thinking, reason),)), grade,
+        reward=None if grade is None or grade.score is None else grade.score, **known,
+    )  # fmt: skip
+
+
+def episode(rng, number):
+    """A solution, a verification, and if it was rejected a correction and its verification."""
+    problem = Problem(f"sum-{number}", STATEMENT, "738")
+    tree, right, accepted = f"sum-{number}#0", rng.random() < 0.5, rng.random() < 0.5
+    wrong = Grade.wrong("731 is not 738")
+    grade = (
+        Grade.unknown("the worker was lost") if rng.random() < 0.03 else Grade.correct() if right else wrong
+    )
+    reason = "length" if rng.random() < 0.05 else "stop"
+    text = solution(738 if right else 731)
+    thinking = "Let me think about $a$ and $b$. " * 20
+    turns = [made_turn(rng, tree, "0", "solver_0", text, grade, thinking=thinking, reason=reason)]
+    told = {"verdict": "Correct" if accepted else "Wrong", "malformed": False}
+    said = f"The count of $10^2$ looks fine.\nCorrectness: {told['verdict']}"
+    turns.append(made_turn(rng, tree, "0.0", "verifier_0", said, info=told))
+    if not accepted:
+        fixed = rng.random() < 0.6
+        better = text.replace("zero in the tens", "zero in the units").replace(
+            "731", "738" if fixed else "730"
+        )
+        grade = Grade.correct() if fixed else wrong
+        turns.append(made_turn(rng, tree, "0.0.0", "corrector_0", better, grade))
+        told = {"verdict": "Correct", "malformed": False}
+        turns.append(made_turn(rng, tree, "0.0.0.0", "verifier_0", "Correctness: Correct", info=told))
+    final = [turn.id for turn in turns if turn.grade is not None][-1]
+    return Tree(tree, problem, tuple(turns), final=final)
+
+
+def search(rng, number):
+    """A search for a program; its last node is right."""
+    problem = Problem(f"code-{number}", "Read n, print the sum of 1..n.", {"tests": [1]}, kind="code")
+    tree = f"code-{number}#0"
+    turns = []
+    for id in ("0", "0.0", "0.1", "0.1.0", "0.1.0.0", "1", "1.0", "1.1", "2"):
+        right = id == "0.1.0.0"
+        failed = Grade.wrong("test 2 failed", score=0.5, feedback="Test 2: expected 55, got 45")
+        program = (
+            "def main():\n    n = int(input())  # read\n    total = 0\n"
+            f"    for i in range(n{' + 1' if right else ''}):\n        total += i * {len(id)}\n"
+            "    print('sum', total)\n\nmain()\n"
+        )
+        turns.append(made_turn(
+            rng, tree, id, f"coder_{len(id) % 2}", f"Here:\n```python\n{program}```\nIt loops.",
+            Grade.correct() if right else failed, search_score=1.0 if right else 0.5,
+            info={"call": len(turns)},
+        ))  # fmt: skip
+    return Tree(tree, problem, tuple(turns), final="0.1.0.0")
+
+
+def shown_run(turns, seed=0):
+    """Two searches, then episodes until there are so many turns."""
+    rng = Random(seed)
+    trees = [search(rng, 0), search(rng, 1)]
+    while sum(len(tree.turns) for tree in trees) < turns:
+        trees.append(episode(rng, len(trees)))
+    return trees
+
+
+def prompts(tree):
+    """What every turn of a tree was asked."""
+    asked = f"{tree.problem.statement}\nEnd with \\boxed{{}}."
+    return {turn.id: [("system", "You solve problems."), ("user", asked)] for turn in tree.turns}
