@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--in-flight", type=int, default=1000)
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--completions", type=int, default=4000)
-    parser.add_argument("--seconds", type=float, default=4.0, help="mean time of an engine for a request")
+    parser.add_argument("--seconds", type=float, default=60.0, help="mean time of an engine for a request")
     told = parser.parse_args(argv)
     from transformers import AutoTokenizer
 
