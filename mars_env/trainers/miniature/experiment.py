@@ -235,6 +235,13 @@ async def continuing_baselines(
     return found
 
 
+async def play_held_out(
+    game: Game, agents: Mapping[str, Agent], seed: int, recipe: Recipe = RECIPE, samples: int = 1
+) -> list[Tree]:
+    """Play every held-out problem so many times with these agents."""
+    return await _play(game, agents, held_out(seed, recipe), seed, samples)
+
+
 def _solver(model: HFModel, recipe: Recipe, limit: int | None = None) -> dict[str, Agent]:
     return {SOLVER: MiniatureAgent("solver", model, temperature=recipe.temperature, max_tokens=limit)}
 

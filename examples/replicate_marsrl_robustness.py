@@ -1,0 +1,398 @@
+"""MarsRL in miniature from several warm starts, with chains, several updates a step, and more controls.
+
+    python examples/replicate_marsrl_robustness.py              # runs what the ledger lacks (hours)
+    python examples/replicate_marsrl_robustness.py --table      # writes the part of docs/results.md
+    python examples/replicate_marsrl_robustness.py --check 10 --row "poor, chains"
+    python examples/replicate_marsrl_robustness.py --quick      # a few steps of each row; nothing is kept
+
+The plan was committed before the first row: docs/results/plans/marsrl-robustness.md. It is resumable: each
+row goes to docs/results/marsrl-robustness.jsonl when it is finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Final
+
+import torch
+import typer
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from replicate_marsrl import COLUMNS, baseline_figures, team_figures
+from rich.console import Console
+
+from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import Schedule
+from mars_env.errors import ConfigError
+from mars_env.evaluation import (
+    Ledger,
+    LedgerRow,
+    Provenance,
+    arm_estimate,
+    arms_table,
+    origins,
+    provenance,
+    settings_hash,
+)
+from mars_env.evaluation.baselines import Baseline, samples_for, token_budget
+from mars_env.evaluation.claims import Claim, claims_table
+from mars_env.evaluation.ledger import seed_text, seeds_of
+from mars_env.evaluation.pages import write_part
+from mars_env.evaluation.provenance import commit_of
+from mars_env.evaluation.report import markdown_table
+from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
+from mars_env.evaluation.verified_baselines import checked_attempts, retries, weighted_vote
+from mars_env.grading import grader_for
+from mars_env.trainers.miniature import CHECKPOINT, load
+from mars_env.trainers.miniature.experiment import (
+    ARMS,
+    Arm,
+    Trained,
+    equal_token_baselines,
+    evaluate_team,
+    play_held_out,
+    train_arm,
+    warm_started,
+)
+from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
+from mars_env.trainers.miniature.warm_start import STAGES, Stage
+from mars_env.types import Tree
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+DOCS = ROOT / "docs"
+PLAN = DOCS / "results" / "plans" / "marsrl-robustness.md"
+LEDGER = Ledger(DOCS / "results" / "marsrl-robustness.jsonl")
+NOTES = DOCS / "results" / "marsrl-robustness-notes.md"
+"""What a reader must know about the outcome, written by hand."""
+ROLES = ("solver", "verifier", "corrector")
+SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
+console = Console(width=110)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A warm start.
+
+    Attributes:
+        name: Its name in the ledger.
+        seed: Of its weights and demonstrations.
+        stages: What it is taught.
+    """
+
+    name: str
+    seed: int
+    stages: tuple[Stage, ...]
+
+
+POOR: Final = Start("poor", 0, STAGES)
+STARTS = (POOR, Start("poor 1", 1, STAGES), Start("poor 2", 2, STAGES), Start("good", 0, STAGES[:-1]))
+UPDATES: Final = {"minibatches": 4, "epochs": 2}
+GSPO: Final = {"ratio": "sequence", "aggregation": "sequence-mean", "clip_low": 3e-4, "clip_high": 4e-4}
+_OLD = {arm.name: arm for arm in ARMS}
+EVERYWHERE = (_OLD["none"], _OLD["all"], _OLD["verifier+corrector"])
+POOR_ONLY = (
+    _OLD["shared"],
+    Arm("chains", "all three, independent chains", None, chains=14),
+    Arm("shared chains", "independent chains, one shared team reward", None, shared_reward=True, chains=14),
+)
+SEVERAL_UPDATES = (
+    Arm("4x2", "4 minibatches, 2 epochs", None, changes=UPDATES),
+    Arm("4x2, gspo", "the same, GSPO", None, changes={**UPDATES, **GSPO}),
+    Arm("4x2, kl", "the same, KL 0.01", None, changes={**UPDATES, "kl_coefficient": 0.01}),
+)
+FEW, MANY = range(10, 15), range(10, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A start and an arm.
+
+    Attributes:
+        start: Where training starts.
+        arm: How it trains.
+        seeds: The plan's.
+    """
+
+    start: Start
+    arm: Arm
+    seeds: range
+
+    @property
+    def name(self) -> str:
+        """Its name in the ledger.
+
+        Example: ``"poor 1, all"``.
+        """
+        return f"{self.start.name}, {self.arm.name}"
+
+
+ROWS: Final[Mapping[str, Row]] = {
+    row.name: row
+    for row in (
+        *(Row(POOR, arm, MANY) for arm in (*EVERYWHERE, *POOR_ONLY)),
+        *(Row(start, arm, FEW) for start in STARTS[1:] for arm in EVERYWHERE),
+        *(Row(POOR, arm, FEW) for arm in SEVERAL_UPDATES),
+    )
+}
+RETRIES, WEIGHTED = "baseline_retries", "baseline_weighted"
+
+
+def _claims() -> Iterator[Claim]:
+    for start in STARTS:
+        yield Claim(
+            f"{start.name}: RL adds to the System", f"{start.name}, all", SYSTEM, f"{start.name}, none"
+        )
+        yield Claim(
+            f"{start.name}: RL adds to the Solver", f"{start.name}, all", SOLVER, f"{start.name}, none"
+        )
+    for start in STARTS:
+        both, part = f"{start.name}, all", f"{start.name}, verifier+corrector"
+        yield Claim(f"{start.name}: joint training above Verifier and Corrector only", both, SYSTEM, part)
+    yield Claim("own rewards above one shared reward, grouped", "poor, all", SYSTEM, "poor, shared")
+    yield Claim("own rewards above one shared reward, chains", "poor, chains", SYSTEM, "poor, shared chains")
+    yield Claim("grouped rollouts above chains, own rewards", "poor, all", SYSTEM, "poor, chains")
+    for arm in SEVERAL_UPDATES:
+        yield Claim(f"{arm.name} above one update a step", f"poor, {arm.name}", SYSTEM, "poor, all")
+    for title, figure in (
+        ("a majority vote", "baseline_majority"),
+        ("a vote weighted by its Verifier", WEIGHTED),
+        ("fresh retries until its Verifier accepts", RETRIES),
+    ):
+        for start in STARTS:
+            name = f"{start.name}, all"
+            yield Claim(f"{start.name}: System above {title}, equal tokens", name, SYSTEM, name, figure)
+    for start in STARTS:
+        for other in STARTS:
+            if other is not start:
+                name = f"{start.name}, all"
+                text = f"{start.name}: its Verifier and Corrector help the untrained Solver of {other.name}"
+                yield Claim(text, name, f"{SYSTEM} with {other.name}", name, f"{SOLVER} with {other.name}")
+
+
+CLAIMS = tuple(_claims())
+PRIMARY = (
+    "good: RL adds to the System",
+    "poor: joint training above Verifier and Corrector only",
+    "own rewards above one shared reward, grouped",
+    "own rewards above one shared reward, chains",
+    "poor: System above fresh retries until its Verifier accepts, equal tokens",
+)
+
+
+def settings(recipe: Recipe = RECIPE) -> str:
+    """The hash of everything that decides a result except row and seed."""
+    return settings_hash(
+        {
+            "recipe": recipe.model_dump(mode="json"),
+            "starts": {
+                s.name: [s.seed, [stage.model_dump(mode="json") for stage in s.stages]] for s in STARTS
+            },
+            "arms": {
+                arm.name: [arm.chains, arm.shared_reward, dict(arm.changes)]
+                for arm in (*EVERYWHERE, *POOR_ONLY, *SEVERAL_UPDATES)
+            },
+        }
+    )
+
+
+def checkpoint(start: Start, cache: Path, quick: bool = False) -> Path:
+    """The checkpoint of a warm start; the shipped one is there already."""
+    if start is POOR:
+        return CHECKPOINT
+    stages = [stage.model_copy(update={"steps": 2}) for stage in start.stages] if quick else start.stages
+    return warm_started(cache, start.name.replace(" ", "-"), stages, start.seed)
+
+
+async def run(row: Row, seed: int, origin: Provenance, cache: Path, recipe: Recipe) -> LedgerRow:
+    """Train from a start as the arm says, and evaluate."""
+    began, plan = time.perf_counter(), commit_of(PLAN)
+    trained = await train_arm(row.arm, seed, recipe, start=checkpoint(row.start, cache, recipe is QUICK))
+    trees = await evaluate_team(trained, seed, recipe)
+    figures = team_figures(trees)
+    if row.arm.name == "all":
+        baselines = await equal_token_baselines(trained, trees, seed, recipe)
+        figures |= baseline_figures({"majority": baselines["majority"]})
+        figures |= baseline_figures(await verified_baselines(trained, trees, seed, recipe))
+        figures |= await transferred(row, trained, seed, cache, recipe)
+    rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
+    return LedgerRow(
+        arm=row.name,
+        seed=seed,
+        commit=origin.commit,
+        versions=origin.versions,
+        settings=settings(recipe),
+        seconds=round(time.perf_counter() - began, 1),
+        figures={name: value for name, value in figures.items() if value is not None},
+        detail={"plan": plan, "problems": len(trees), "rewards": rewards},
+    )
+
+
+async def verified_baselines(
+    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe
+) -> dict[str, Baseline]:
+    """What the trained Solver and Verifier reach without a Corrector at the System's tokens."""
+    game = Game(SolveVerifyCorrect(Schedule(rounds=0)), grader_for("math"))
+    attempts = [turn for tree in trees for turn in first_attempts(tree)]
+    cheapest = sum(map(sampled_tokens, attempts)) / len(attempts)
+    samples = math.ceil(1.25 * samples_for(token_budget(trees), cheapest)) + 1
+    pool = await play_held_out(game, trained.agents(recipe), seed, recipe, samples)
+    answer_of = answers_of_grading()
+    if not any(checked_attempts(pool, answer_of).values()):
+        return {}
+    return {"weighted": weighted_vote(trees, pool, answer_of), "retries": retries(trees, pool)}
+
+
+async def transferred(
+    row: Row, trained: Trained, seed: int, cache: Path, recipe: Recipe
+) -> dict[str, float | None]:
+    """The System with the untrained Solvers of the other starts, and those Solvers alone."""
+    found: dict[str, float | None] = {}
+    for other in STARTS:
+        if other is not row.start:
+            stranger = load(checkpoint(other, cache, recipe is QUICK), name=f"solver of {other.name}")
+            mixed = Trained({**trained.models, "solver": stranger}, ())
+            figures = team_figures(await evaluate_team(mixed, seed, recipe))
+            found |= {f"{name} with {other.name}": figures[name] for name in (SYSTEM, SOLVER)}
+    return found
+
+
+def play(name: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
+    """`run` in a separate process."""
+    torch.set_num_threads(1)
+    return asyncio.run(run(ROWS[name], seed, origin, cache, QUICK if quick else RECIPE))
+
+
+def page(rows: Sequence[LedgerRow]) -> str:
+    """The part of docs/results.md that is made of rows."""
+    names = [name for name in ROWS if any(row.arm == name for row in rows)]
+    primary = [claim for claim in CLAIMS if claim.text in PRIMARY]
+    templates = Environment(
+        loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
+    )  # Markdown, so nothing is escaped
+    joint = [name for name in names if name.endswith(", all")]
+    alone = [
+        (
+            name,
+            *(
+                f"{seed_text(arm_estimate(rows, name, figure))}; "
+                f"{arm_estimate(rows, name, tokens).mean:.0f} tokens"
+                for figure, tokens in (
+                    (SYSTEM, "tokens"),
+                    *((key, f"{key}_tokens") for key in ("baseline_majority", WEIGHTED, RETRIES)),
+                )
+            ),
+        )
+        for name in joint
+    ]
+    owed = sum(len(row.seeds) for row in ROWS.values()) - len(rows)
+    return templates.get_template("marsrl_robustness_results.md.jinja").render(
+        arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
+        titles={row.arm.name: row.arm.title for row in ROWS.values()},
+        primary=claims_table(rows, primary),
+        secondary=claims_table(rows, [claim for claim in CLAIMS if claim not in primary]),
+        baselines=markdown_table(
+            ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries"),
+            alone,
+            markup=True,
+        )
+        + "\n",
+        notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
+        owed=owed,
+        minutes=sorted(round(row.seconds / 60) for row in rows),
+        problems=rows[0].detail["problems"],
+        plans=sorted({row.detail["plan"][:8] for row in rows}),
+        origins=origins(rows),
+    )
+
+
+def write_page() -> None:
+    """Make the part of docs/results.md from the ledger's rows of the present settings."""
+    rows = LEDGER.rows(settings())
+    if not rows:
+        raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
+    write_part(DOCS / "results.md", "marsrl-robustness", page(rows))
+    console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
+
+
+def check(seed: int, names: Sequence[str], cache: Path) -> bool:
+    """Play rows again and say which figures differ."""
+    stored = {row.arm: row for row in LEDGER.rows(settings()) if row.seed == seed}
+    same = True
+    for name in names:
+        if name not in stored:
+            raise ConfigError(f"the ledger holds no row of {name!r}, seed {seed}")
+        then, now = stored[name].figures, play(name, seed, provenance(allow_dirty=True), cache).figures
+        differs = sorted(figure for figure in {*then, *now} if then.get(figure) != now.get(figure))
+        same &= not differs
+        shown = f"differs in {', '.join(differs)}" if differs else "the same"
+        console.print(f"{name}, seed {seed}: {shown}", highlight=False)
+    return same
+
+
+def owed_rows(names: Sequence[str], seeds: Sequence[int] | None) -> list[tuple[str, int]]:
+    """What the plan holds and the ledger lacks, seed by seed."""
+    done = {(row.arm, row.seed) for row in LEDGER.rows(settings())}
+    every = [(name, seed) for name in names for seed in ROWS[name].seeds if seeds is None or seed in seeds]
+    return sorted((each for each in every if each not in done), key=lambda each: each[1])
+
+
+def main(
+    seeds: Annotated[str | None, typer.Option(help='E.g. "10-14"; by default all of the plan.')] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Only these rows; repeatable.")] = None,
+    jobs: Annotated[int, typer.Option(help="How many rows are played at once.")] = 1,
+    cache: Annotated[Path | None, typer.Option(help="Where warm starts are kept.")] = None,
+    table: Annotated[bool, typer.Option("--table", help="Only write the part of docs/results.md.")] = False,
+    check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed's rows again.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few steps; nothing is kept.")] = False,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
+    ] = False,
+) -> None:
+    """MarsRL in miniature from several warm starts."""
+    torch.set_num_threads(1)
+    unknown = sorted(set(row or ()) - set(ROWS))
+    if unknown:
+        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(ROWS)}")
+    names = [name for name in ROWS if not row or name in row]
+    with tempfile.TemporaryDirectory() as folder:
+        place = (cache or Path(folder)).absolute() / settings(QUICK if quick else RECIPE)
+        if check_seed is not None:
+            raise typer.Exit(0 if check(check_seed, names, place) else 1)
+        if not table:
+            _play_rows(names, seeds, jobs, place, quick, allow_dirty)
+    if not quick:
+        write_page()
+
+
+def _play_rows(
+    names: Sequence[str], seeds: str | None, jobs: int, cache: Path, quick: bool, allow_dirty: bool
+) -> None:
+    origin = provenance(allow_dirty=allow_dirty or quick)
+    owed = [(name, 10) for name in names] if quick else owed_rows(names, seeds_of(seeds) if seeds else None)
+    for start in {ROWS[name].start.name: ROWS[name].start for name, _ in owed}.values():
+        checkpoint(start, cache, quick)  # before several processes want it
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(play, name, seed, origin, cache, quick) for name, seed in owed]
+        for done in as_completed(waiting):
+            found = done.result()
+            if not quick:
+                LEDGER.append(found)
+            _show(found)
+
+
+def _show(row: LedgerRow) -> None:
+    solver, system = (100 * row.figures[name] for name in (SOLVER, SYSTEM))
+    shown = f"{row.arm}, seed {row.seed}: Solver {solver:.1f}, System {system:.1f}"
+    console.print(f"{shown}, {row.seconds:.0f} s", highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)
