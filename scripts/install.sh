@@ -4,16 +4,22 @@ set -euo pipefail
 python=$1 venv=$2 torch=$3
 cd "$(dirname "$0")/.."
 
-# System packages: bubblewrap isolates programs that models write.
-packages=(bubblewrap)
-if ! command -v bwrap >/dev/null; then
+install_packages() {
     if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
     elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then
-        sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${packages[@]}" >/dev/null
+        sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
     else
-        echo "Please install ${packages[*]} with your system's package manager; without it, programs run under Landlock or not at all." >&2
+        return 1
     fi
+}
+
+# System packages: bubblewrap isolates programs that models write, and tests open pages in Chromium.
+if ! command -v bwrap >/dev/null && ! install_packages bubblewrap; then
+    echo "Please install bubblewrap with your system's package manager; without it, programs run under Landlock or not at all." >&2
+fi
+if ! command -v chromium >/dev/null && ! install_packages chromium 2>/dev/null; then
+    echo "There is no Chromium, so the tests of pages are skipped." >&2
 fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
