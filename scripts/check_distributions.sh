@@ -74,7 +74,8 @@ share_packages "$place/installed"
 must_import_from "$place/installed" "$site"
 # An installed package can lack modules (all doctests), data (templates, checkpoint) and entry points; it can find
 # things beside itself that only a repository has. The tests are read where they are; the package is the wheel's.
-wheel_tests=("$site/mars_env" "$repository/tests/docs/test_pages.py" "$repository/tests/house/test_package.py"
+wheel_tests=("$site/mars_env" "$repository/tests/docs/test_pages.py" "$repository/tests/docs/test_journeys.py"
+    "$repository/tests/house/test_package.py"
     "$repository/tests/house/test_lazy_names.py" "$repository/tests/house/test_own_package.py"
     "$repository/tests/evaluation/test_viewer.py" "$repository/tests/trainers/test_miniature_checkpoint.py")
 # Training is left out: it takes long, and needs nothing of the package that the others do not load.

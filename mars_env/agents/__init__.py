@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mars_env.agents.scripted import ReplayModel as ReplayModel
     from mars_env.agents.scripted import ScriptedModel as ScriptedModel
     from mars_env.agents.thinking import Thinking as Thinking
+    from mars_env.agents.tiny import tiny_model as tiny_model
     from mars_env.agents.vllm import VLLMModel as VLLMModel
     from mars_env.players import FunctionAgent as FunctionAgent
     from mars_env.players import assign_agents as assign_agents
@@ -55,5 +56,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "assign_agents": "mars_env.players",
         "make_agents": "mars_env.agents.registry",
         "make_reward_model": "mars_env.agents.reward_model",
+        "tiny_model": "mars_env.agents.tiny",
     },
 )

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/how-to").glob("*.md")),
+]
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
 
 def examples(page):
@@ -30,12 +34,15 @@ def offline(monkeypatch):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.stem)
-def test_examples_run(page, offline, tmp_path, monkeypatch):
+def test_examples_run_and_print_what_the_page_shows(page, offline, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__example__"}
-    for number, source in enumerate(examples(page), start=1):
+    for number, (source, shown) in enumerate(examples(page), start=1):
         code = compile(source, f"{page.name}, example {number}", "exec", dont_inherit=True)
+        capsys.readouterr()
         exec(code, namespace)  # noqa: S102 (our own pages)
+        if shown:
+            assert capsys.readouterr().out == shown, f"{page.name}, example {number}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -1,0 +1,65 @@
+"""The tutorial and the how-to pages: every file and command on them, in order, from an empty folder.
+
+Set-up that only a reader can do (a key, a server) is an indented block: here a small server of the same
+protocol stands in for models, and a generated set for a downloaded one.
+"""
+
+import json
+from pathlib import Path
+
+import openai_server
+import pytest
+from journeys import blocks, walk
+from made_by_make import needed
+
+import mars_env
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "docs" / "first-game.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+ELSEWHERE = {"train-with-openrlhf"}  # tests/engines, since it needs OpenRLHF
+TORCH = {"first-game", "own-reward"}
+SET_UP = {"evaluate-an-api-model": ("AGENTS", "PROBLEMS"), "search-with-two-models": ("AGENTS",)}
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory):
+    """Problems in the style of AIME, in a file of the form that the page names."""
+    path = tmp_path_factory.mktemp("problems") / "aime.jsonl"
+    rows = [
+        {"id": problem.id, "problem": problem.statement, "answer": problem.reference}
+        for problem in mars_env.load_problems("aime", n=3, seed=5)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem not in ELSEWHERE], ids=lambda page: page.stem
+)
+def test_a_journey_from_an_empty_folder(page, problems, tmp_path):
+    if page.stem in TORCH:
+        needed("torch", "hf")
+    with openai_server.Server() as one, openai_server.Server() as two:
+        agents = f"{one.url}#tiny?api_key_env=MY_KEY&max_tokens=64"
+        if page.stem == "search-with-two-models":
+            agents = f"{one.url}#tiny,{two.url}#tiny"
+        assert walk(page, tmp_path, AGENTS=agents, PROBLEMS=str(problems), MY_KEY="not-a-real-key")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_the_tests_set_in_place_of_a_reader_stands_on_the_page(page):
+    text = page.read_text(encoding="utf-8")
+    commands = "".join(body for kind, _, body in blocks(page) if kind == "bash")
+    for name in ("AGENTS", "PROBLEMS"):
+        used = name in SET_UP.get(page.stem, ())
+        assert (f'"${name}"' in commands) == used and (f"    export {name}=" in text) == used
+
+
+def test_the_tutorial_writes_the_game_of_the_examples():
+    def lines(text):
+        return [line for line in text.splitlines() if line.strip()]
+
+    told = "".join(body for _, title, body in blocks(PAGES[0]) if title == "debate.py")
+    assert lines(told) == lines((ROOT / "examples" / "games" / "debate.py").read_text(encoding="utf-8"))
