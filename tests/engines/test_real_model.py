@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import replace
@@ -102,12 +103,11 @@ async def test_keeps_the_contract_of_models(model):
 
 async def test_log_probabilities_of_vllm_are_those_of_transformers(hf, vllm, record_property):
     prompts = [CHAT, *([{"role": "user", "content": text}] for text in QUESTIONS), "Once upon a time"]
-    found = []
-    for prompt in prompts:
-        for sampling in (Sampling(max_tokens=64, seed=3), Sampling(temperature=0.6, max_tokens=64, seed=4)):
-            for completion in await vllm.complete(prompt, 2, sampling):
-                assert completion.trainable
-                found += gaps(completion, hf)
+    samplings = (Sampling(max_tokens=64, seed=3), Sampling(temperature=0.6, max_tokens=64, seed=4))
+    asked = (vllm.complete(prompt, 2, sampling) for prompt in prompts for sampling in samplings)
+    completions = [each for answer in await asyncio.gather(*asked) for each in answer]
+    assert all(completion.trainable for completion in completions)
+    found = [gap for completion in completions for gap in gaps(completion, hf)]
     record_property("tokens, largest difference, mean", (len(found), max(found), sum(found) / len(found)))
     assert len(found) > 500
     assert max(found) < TOLERANCE
