@@ -118,8 +118,9 @@ app = typer.Typer(
 def _version(shown: bool) -> None:
     if shown:
         from mars_env import __version__
+        from mars_env.cli.screen import say
 
-        typer.echo(f"mars_env {__version__}")
+        say(f"mars_env {__version__}")
         raise typer.Exit
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from mars_env.api import make
 from mars_env.cli.config import REST
@@ -149,7 +149,9 @@ def _run_settings(env_id: str, told: Mapping[str, Any]) -> RunSettings:
     try:
         return RunSettings.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(f"these settings do not fit a training: {unfit(error, merged)}") from error
+        raise ConfigError(
+            f"these settings do not fit a training: {unfit(error, _names(RunSettings))}"
+        ) from error
 
 
 def _assigned(given: Sequence[str], names: Sequence[str], *, apart: bool) -> dict[str, tuple[str, str]]:
@@ -221,6 +223,20 @@ def _members(env: MarsEnv, make_members: Callable[[Any], Any]) -> Callable[[str,
         return made[id(model)][name]
 
     return member
+
+
+def _names(settings: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """The dotted names of settings and of those inside them.
+
+    Example:
+        >>> from mars_env.trainers.recipes import RunSettings
+        >>> {"steps", "train.epochs"} <= set(_names(RunSettings))
+        True
+    """
+    for name, field in settings.model_fields.items():
+        yield prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _names(field.annotation, f"{prefix}{name}.")
 
 
 def _own(told: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

@@ -128,6 +128,8 @@ def deepspeed_in_float32(module):
         def configured(*args, **kwargs):
             config = configure(*args, **kwargs)
             config["bf16"]["enabled"] = False
+            # On CPUs two ranks under load read weights that were gathered ahead before they had arrived.
+            config["zero_optimization"] |= {"overlap_comm": False, "stage3_prefetch_bucket_size": 0}
             return config
 
         return configured
