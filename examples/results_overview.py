@@ -2,8 +2,8 @@
 
     python examples/results_overview.py     # or `make results`, which writes the studies' parts, too
 
-It runs nothing. Which claims are in the table was decided after the MarsRL and MARS2 studies were run; their
-pages hold all others.
+It runs nothing. For the two older studies, MarsRL and MARS2, which claims are in the table was decided after
+they were run; their pages hold all others. A study whose ledger is empty has no line.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from dataclasses import dataclass
 
 import replicate_mars2
 import replicate_marsrl
+import replicate_marsrl_robustness
 import replicate_openrlhf
+import replicate_rubrics
+import replicate_sums
+from pydantic import BaseModel
 from rich.console import Console
 
-from mars_env.evaluation import LedgerRow
+from mars_env.evaluation import LedgerRow, settings_hash
 from mars_env.evaluation.claims import Claim, judge_all
 from mars_env.evaluation.ledger import seed_text
 from mars_env.evaluation.pages import write_part
@@ -45,6 +49,14 @@ class Study:
     check: str
     rows: Callable[[], Sequence[LedgerRow]]
     claims: tuple[Claim, ...]
+
+
+FADING = "sigmoid (RuscaRL)"
+
+
+def _hash(recipe: BaseModel) -> str:
+    """The settings hash of a study that depends on its recipe alone."""
+    return settings_hash(recipe.model_dump(mode="json"))
 
 
 def _marsrl(text: str, figure: str, other: str, other_figure: str | None = None, arm: str = "all") -> Claim:
@@ -140,6 +152,48 @@ STUDIES = (
         "`replicate_openrlhf.py`",
         lambda: replicate_openrlhf.LEDGER.rows(replicate_openrlhf.settings()),
         replicate_openrlhf.CLAIMS,
+    ),
+    Study(
+        "[MarsRL from other warm starts](#marsrl-from-other-warm-starts-and-more-controls)",
+        "4",
+        "[plan](results/plans/marsrl-robustness.md)",
+        "`replicate_marsrl_robustness.py`",
+        lambda: replicate_marsrl_robustness.LEDGER.rows(replicate_marsrl_robustness.settings()),
+        replicate_marsrl_robustness.CLAIMS,
+    ),
+    Study(
+        "[subset sums](miniature.md)",
+        "1",
+        "[plan](results/plans/sums.md)",
+        "`replicate_sums.py`",
+        lambda: replicate_sums.LEDGER.rows(_hash(replicate_sums.RECIPE)),
+        replicate_sums.CLAIMS,
+    ),
+    Study(
+        "[RuscaRL's lock](ruscarl.md)",
+        "1",
+        "[plan](results/plans/rubrics.md)",
+        "`replicate_rubrics.py --study lock` (no `--check`)",
+        lambda: replicate_rubrics.LEDGER.rows(_hash(replicate_rubrics.RECIPES["lock"])),
+        (
+            Claim("a fading scaffold opens more locks than none", FADING, "open", "no scaffold"),
+            Claim("... than help that stays", FADING, "open", "constant"),
+            Claim("its ratio beats plain over scaffolded", FADING, "open", "sigmoid, plain over scaffolded"),
+            Claim("... scaffolded over scaffolded", FADING, "open", "sigmoid, scaffolded over scaffolded"),
+        ),
+    ),
+    Study(
+        "[a judge with a bias](rubrics.md)",
+        "1 for each seed",
+        "[plan](results/plans/rubrics.md)",
+        "`replicate_rubrics.py --study bias` (no `--check`)",
+        lambda: replicate_rubrics.LEDGER.rows(_hash(replicate_rubrics.RECIPES["bias"])),
+        (
+            Claim("the true value falls below an honest judge's", "honest judge", "true", "biased judge"),
+            Claim("... below that of the warm start", "warm start", "true", "biased judge"),
+            Claim("a veto from the start brings it back", "veto, from the start", "true", "biased judge"),
+            Claim("a veto after the fall brings it back", "veto, continued", "true", "biased judge"),
+        ),
     ),
 )
 
