@@ -61,7 +61,7 @@ TRAILED = CHUNKED[:-2] + b"X-Sum: 1\r\n\r\n"
 
 
 async def exchange(*answers, timeout=5.0, calls=None):
-    """Post once for each answer over one wire; the server that was asked, and what came of it."""
+    """Post once for each answer over one wire; the server that was asked, and the results."""
     async with Script(*answers) as server:
         wire = Wire({"X-A": "b"}, timeout)
         try:

@@ -191,7 +191,7 @@ async def test_too_many_questions_are_sent_away():
 
 
 async def test_a_fault_is_no_answer_and_the_next_request_continues(tmp_path):
-    """The Verifier fails once; the Solver's turn is kept, and the same request goes on from it."""
+    """The Verifier fails once; the Solver's turn is kept, and the same request continues from there."""
     acts = []
 
     def solver(observation):
