@@ -6,14 +6,14 @@ import asyncio
 import base64
 import math
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
 
 from mars_env.errors import ConfigError
-from mars_env.sandbox.answers import read_json
+from mars_env.sandbox.answers import breathe, read_json
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 
@@ -143,7 +143,7 @@ class RemoteBox:
                     if len(body) > min(16 * limits.output_bytes + 65536, MOST_ANSWER):
                         return self._lost("it answered without end"), Ended.OUTPUT
                 if len(body) > SMALL:
-                    return await asyncio.to_thread(self._read, body, limits), None
+                    return await asyncio.to_thread(self._read, body, limits, breathe), None
                 return self._read(body, limits), None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
             connected = not isinstance(error, aiohttp.ClientConnectorError)
@@ -153,13 +153,13 @@ class RemoteBox:
     async def close(self) -> None:
         """Nothing is kept."""
 
-    def _read(self, body: bytearray, limits: Limits) -> Result:
-        """The result in an answer.
+    def _read(self, body: bytearray, limits: Limits, between: Callable[[], object] = lambda: None) -> Result:
+        """The result in an answer; `between` is called after each piece of a text.
 
         Raises:
             ValueError: The answer is not JSON, or has another form.
         """
-        answer: Any = read_json(body.decode())
+        answer: Any = read_json(body.decode(), between=between)
         run = answer.get("run_result") if isinstance(answer, dict) else None
         if not isinstance(run, dict) or answer.get("status") == "SandboxError":
             message = answer.get("message") if isinstance(answer, dict) else None

@@ -5,6 +5,7 @@ protocol stands in for models, and a generated set for a downloaded one.
 """
 
 import json
+import socket
 from pathlib import Path
 
 import openai_server
@@ -18,7 +19,11 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "first-game.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 ELSEWHERE = {"train-with-openrlhf"}  # tests/engines, since it needs OpenRLHF
 TORCH = {"first-game", "own-reward"}
-SET_UP = {"evaluate-an-api-model": ("AGENTS", "PROBLEMS"), "search-with-two-models": ("AGENTS",)}
+SET_UP = {
+    "evaluate-an-api-model": ("AGENTS", "PROBLEMS"),
+    "search-with-two-models": ("AGENTS",),
+    "serve-a-team": ("AGENTS", "PORT"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +46,23 @@ def problems(tmp_path_factory):
 def test_a_journey_from_an_empty_folder(page, problems, tmp_path):
     if page.stem in TORCH:
         needed("torch", "hf")
+    if page.stem == "serve-a-team":
+        needed("openai", "dev")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     with openai_server.Server() as one, openai_server.Server() as two:
         agents = f"{one.url}#tiny?api_key_env=MY_KEY&max_tokens=64"
         if page.stem == "search-with-two-models":
             agents = f"{one.url}#tiny,{two.url}#tiny"
-        assert walk(page, tmp_path, AGENTS=agents, PROBLEMS=str(problems), MY_KEY="not-a-real-key")
+        places = {"AGENTS": agents, "PROBLEMS": str(problems), "PORT": str(port)}
+        assert walk(page, tmp_path, MY_KEY="not-a-real-key", **places)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_the_tests_set_in_place_of_a_reader_stands_on_the_page(page):
     text = page.read_text(encoding="utf-8")
     commands = "".join(body for kind, _, body in blocks(page) if kind == "bash")
-    for name in ("AGENTS", "PROBLEMS"):
+    for name in ("AGENTS", "PROBLEMS", "PORT"):
         used = name in SET_UP.get(page.stem, ())
         assert (f'"${name}"' in commands) == used and (f"    export {name}=" in text) == used
 

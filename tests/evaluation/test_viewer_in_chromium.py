@@ -283,3 +283,25 @@ def test_without_scripts_the_page_is_still_whole(opened):
     assert not page.locator("#controls").is_visible()
     page.locator("details.tree > summary").first.click()
     assert page.locator("details.tree").first.locator("article").first.is_visible()
+
+
+def test_a_long_run_is_laid_out_in_parts(opened):
+    trees = [Tree(f"t{n:03}#0", Problem(f"t{n:03}", "?", "1", "math"), ()) for n in range(450)]
+    page = opened(trees)
+    expect = playwright.expect
+    expect(page.locator("#shown")).to_have_text("450 of 450")
+    assert len(shown_ids(page)) == 200
+    page.locator("#more").scroll_into_view_if_needed()
+    expect(page.locator("#more")).to_contain_text("400 of 450")
+    page.locator("#more").scroll_into_view_if_needed()
+    expect(page.locator("#more")).to_be_hidden()
+    assert shown_ids(page) == [tree.id for tree in trees]
+
+    # What is not laid out is still found, linked to, and reached by keys.
+    page.fill("#query", "t44")
+    expect(page.locator("#shown")).to_have_text("10 of 450")
+    page.keyboard.press("Escape")
+    assert len(shown_ids(page)) == 200
+    page.evaluate("location.hash = 'tree-t449%230'")
+    expect(page.locator("details.tree[open]")).to_have_count(1)
+    assert page.locator("[id='tree-t449%230']").is_visible()

@@ -108,3 +108,10 @@ def test_no_step_decodes_more_than_a_piece(monkeypatch):
     )
     assert read_json('"' + "x\\n" * 300_000 + '"') == "x\n" * 300_000
     assert len(sizes) > 10 and max(sizes) <= answers.PIECE + 2
+
+
+def test_long_texts_are_read_with_pauses_between_their_pieces(monkeypatch):
+    monkeypatch.setattr(answers, "PIECE", 10)
+    calls = []
+    assert read_json('{"a": "%s"}' % ("x" * 95), between=lambda: calls.append(1)) == {"a": "x" * 95}
+    assert len(calls) >= 10
