@@ -359,6 +359,28 @@ class Model(Protocol):
 
 
 @runtime_checkable
+class ScoringModel(Model, Protocol):
+    """A model that also tells how probable given texts are: one in this process, such as `HFModel`."""
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that the texts would be: `score` without log-probabilities."""
+        ...
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that the texts would be, with exact ids and its log-probabilities at temperature 1.
+
+        Args:
+            prompt: What the model reads.
+            texts: What it writes, in one or more parts that are encoded apart, or token ids as they are.
+            end: Whether the token that ends a completion follows, and counts.
+
+        Raises:
+            mars_env.errors.ModelError: It failed.
+        """
+        ...
+
+
+@runtime_checkable
 class Agent(Protocol):
     """Acts in a role. Agents hold the prompts; environments never do."""
 

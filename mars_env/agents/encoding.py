@@ -51,6 +51,28 @@ def encode_prompt(
     return ids
 
 
+def encode_text(tokenizer: Any, text: str | Sequence[int], vocabulary: int, name: str) -> tuple[int, ...]:
+    """The token ids of a text that a model writes: nothing is added before or after it.
+
+    A special token that the text spells out (``<|im_end|>``) is read as ordinary characters, because a
+    model's text must not be able to end a turn. Token ids are used as they are.
+
+    Raises:
+        ModelError: If an id lies outside the vocabulary.
+
+    Example:
+        >>> encode_text(None, (3, 1), 4, "m")
+        (3, 1)
+    """
+    if isinstance(text, str):
+        ids = tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+    else:
+        ids = tuple(map(operator.index, text))
+    if ids and (min(ids) < 0 or max(ids) >= vocabulary):
+        raise ModelError(f"{name}: the text has a token id outside 0 to {vocabulary - 1}")
+    return ids
+
+
 def _encode_chat(tokenizer: Any, messages: Sequence[Message], options: Mapping[str, Any]) -> Iterable[int]:
     if not getattr(tokenizer, "chat_template", None):
         return tokenizer.encode(plain_chat(messages))  # type: ignore[no-any-return]

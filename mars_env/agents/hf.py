@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mars_env.agents.batching import Ticket, engine_lock, submit
 from mars_env.agents.context import finish_reason, room_for, without_room
-from mars_env.agents.encoding import cut_at_stop, encode_prompt
+from mars_env.agents.encoding import cut_at_stop, encode_prompt, encode_text
 from mars_env.agents.requests import check_request
-from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, ContextError, MissingExtra, ModelError
 from mars_env.types import Completion, Prompt, Sampling
 
 try:
@@ -19,6 +20,7 @@ try:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from mars_env.agents.hf_decoding import Request, Row, batches_of, decode
+    from mars_env.agents.hf_scoring import Given, given_logprobs
     from mars_env.agents.hf_step import Step, step_of
 except ImportError as error:  # the rest of mars_env works without them
     raise MissingExtra("HFModel needs torch and transformers: pip install 'mars-env[hf]'") from error
@@ -133,37 +135,93 @@ class HFModel:
                     self.module.load_state_dict(state)
             self.version = self.version + 1 if version is None else version
 
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be: its token ids, without log-probabilities.
+
+        Each text is encoded apart from the prompt and from the others, so no token crosses a boundary.
+        Special tokens that a text spells out are read as ordinary characters. Token ids are used as they are.
+
+        Args:
+            prompt: What the model reads.
+            texts: What it writes, in one or more parts.
+            end: Whether the token that ends a completion follows.
+
+        Raises:
+            ModelError: There are no tokens, or ids outside the vocabulary.
+            ConfigError: The tokenizer has no token that ends a completion.
+        """
+        ids = self.encode(prompt)
+        tokens: list[int] = []
+        for text in texts:
+            tokens += encode_text(self.tokenizer, text, self._vocabulary, self.name)
+        if end:
+            if self.tokenizer.eos_token_id is None:
+                raise ConfigError(f"{self.name}: its tokenizer has no end token: give end=False")
+            tokens.append(self.tokenizer.eos_token_id)
+        if not tokens:
+            raise ModelError(f"{self.name}: the text has no tokens")
+        spelled = "".join(text for text in texts if isinstance(text, str))
+        return Completion(
+            spelled,
+            "stop" if end else "length",
+            prompt_ids=ids,
+            token_ids=tuple(tokens),
+            prompt_tokens=len(ids),
+            completion_tokens=len(tokens),
+        )
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are after a prompt: their completion with its log-probabilities.
+
+        The logarithm of the probability of the whole is the sum of ``logprobs``, at temperature 1. Concurrent
+        requests are scored in one batch. See `written` for how texts become tokens.
+
+        Raises:
+            ContextError: Prompt and texts are longer than the model's context.
+            ModelError: As `written`, or the engine fails.
+            ConfigError: As `written`.
+        """
+        given = self.written(prompt, *texts, end=end)
+        length = len(given.prompt_ids) + len(given.token_ids)
+        if length > self.context:
+            raise ContextError(
+                f"{self.name}: prompt and text are {length} tokens, its context holds {self.context}"
+            )
+        [scored] = await submit(self, Given(given.prompt_ids, given.token_ids))
+        return replace(given, logprobs=scored.logprobs, versions=scored.versions)
+
     def logprobs(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], temperature: float = 1.0
     ) -> list[float]:
-        """Log-probabilities of given tokens after a prompt, in one forward pass.
+        """Log-probabilities of given tokens after a prompt, in one forward pass, now and in this thread.
 
         Where nothing was filtered by top-p or top-k they equal the `Completion.logprobs` of the same
-        weights up to rounding; a temperature of 0 is read as 1, as in `Completion`.
+        weights up to rounding; a temperature of 0 is read as 1, as in `Completion`. See also `score`.
 
         Returns:
             One natural logarithm for each of ``token_ids``.
         """
-        if not token_ids:
-            return []
+        row = Given(tuple(prompt_ids), tuple(token_ids))
         with engine_lock, _quiet(self.module):
-            ids = torch.tensor([[*prompt_ids, *token_ids]], device=self.device)
-            logits = self.module(input_ids=ids[:, :-1], logits_to_keep=len(token_ids)).logits[0].float()
-            table = torch.log_softmax(logits / (temperature or 1.0), -1)
-            values: list[float] = table.gather(1, ids[0, len(prompt_ids) :, None])[:, 0].tolist()
-        return values
+            [values] = given_logprobs(
+                self.module, [row], vocabulary=self._vocabulary, temperature=temperature or 1.0
+            )
+        return list(values)
 
     def run(
-        self, tickets: Sequence[Ticket[Request, list[Completion]]]
+        self, tickets: Sequence[Ticket[Request | Given, list[Completion]]]
     ) -> list[list[Completion] | BaseException]:
         """Answer a wave of requests; called by `mars_env.agents.batching` in a worker thread."""
         answers: list[list[Completion] | BaseException] = [[] for _ in tickets]
         rows = [
-            Row(ticket, i, ticket.request.ids, ticket.request.sampling, self._room(ticket.request))
+            Row(ticket, i, request.ids, request.sampling, self._room(request))
             for ticket in sorted(tickets, key=lambda t: len(t.request.ids))
-            for i in range(ticket.request.n)
+            if isinstance(request := ticket.request, Request)
+            for i in range(request.n)
         ]
         place = {id(ticket): i for i, ticket in enumerate(tickets)}
+        for ticket, answer in self._scored(tickets):
+            answers[place[id(ticket)]] = answer
         batches = list(batches_of(rows, self._max_rows, self._max_tokens))[::-1]
         while batches:
             batch = batches.pop()
@@ -187,6 +245,23 @@ class HFModel:
                 if isinstance(answer, list):
                     answer.append(completion)
         return answers
+
+    def _scored(
+        self, tickets: Sequence[Ticket[Request | Given, list[Completion]]]
+    ) -> Iterator[tuple[Ticket[Request | Given, list[Completion]], list[Completion] | BaseException]]:
+        """The answers to those requests of a wave that ask for log-probabilities of given tokens."""
+        asked = [(t, t.request) for t in tickets if isinstance(t.request, Given) and not t.dropped]
+        try:
+            with _quiet(self.module):
+                found = given_logprobs(
+                    self.module, [given for _, given in asked], vocabulary=self._vocabulary
+                )
+        except (RuntimeError, ValueError, IndexError) as error:  # out of memory is a RuntimeError, too
+            yield from ((ticket, _failure(self.name, error)) for ticket, _ in asked)
+            return
+        for (ticket, _), logprobs in zip(asked, found, strict=True):
+            versions = ((self.version, len(logprobs)),)
+            yield ticket, [Completion("", logprobs=logprobs, versions=versions)]
 
     def _room(self, request: Request) -> int:
         return min(request.sampling.max_tokens, self.context - len(request.ids))

@@ -33,7 +33,7 @@ class Request:
 class Row:
     """One sample being decoded."""
 
-    ticket: Ticket[Request, list[Completion]]
+    ticket: Ticket[Any, list[Completion]]
     sample: int
     ids: tuple[int, ...]
     sampling: Sampling

@@ -11,6 +11,7 @@ from mars_env.errors import ConfigError, MissingExtra, ProblemError
 from mars_env.files import jsonl_rows
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, plain, read_problems, text_of
+from mars_env.problems.written import is_written, read_written
 from mars_env.types import Problem
 
 SUFFIXES = (".jsonl", ".ndjson", ".parquet")
@@ -24,7 +25,8 @@ def load_file(
     r"""A set from a jsonl or parquet file, or from all of them in a folder.
 
     A row's other fields become metadata, with ``source`` (the file's name) and ``licence``
-    added if the row lacks them. A row with a ``rubric`` and without an answer is an open problem.
+    added if the row lacks them. A row with a ``rubric`` and without an answer is an open problem. A file of
+    `mars_env.problems.written` is read as it was written.
 
     Args:
         path: A ``.jsonl``, ``.ndjson`` or ``.parquet`` file, or a folder of such files.
@@ -52,6 +54,8 @@ def load_file(
             f" {', '.join(sorted(unknown))!r}"
         )
     path = Path(path)
+    if not path.is_dir() and path.suffix in SUFFIXES and is_written(read_rows(path)):
+        return read_written(path.stem, read_rows(path))
     names = {**FIELDS, **(fields or {})}
     problem_field, answer_field = names["problem"], names["answer"]
     if problem_field is None or answer_field is None:

@@ -12,6 +12,7 @@ from mars_env.problems.code import is_code_row, load_code_file
 from mars_env.problems.files import SUFFIXES, load_file, read_rows
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import call_loader, find_loader, is_module_name, list_problem_sets
+from mars_env.problems.written import PROVENANCE
 from mars_env.text import shown
 from mars_env.types import Problem
 
@@ -84,6 +85,8 @@ def load_problems(
 def check_references(problems: ProblemSet, check: Check) -> None:
     """Refuse a set in which a problem's reference cannot be used.
 
+    A made problem whose reference is not known (None) is fine: nothing grades its answers.
+
     Raises:
         ProblemError: Says where the first such reference was read, and what is wrong with it.
 
@@ -94,6 +97,8 @@ def check_references(problems: ProblemSet, check: Check) -> None:
         mars_env.errors.ProblemError: problem 0 ('p1'): field 'answer' is not a number
     """
     for problem in problems:
+        if problem.reference is None and PROVENANCE in problem.metadata:
+            continue
         reason = check(problem)
         if reason is not None:
             place = problems.place(problem.id)

@@ -38,6 +38,20 @@ class TreeCredit(BaseModel):
     """How far a reward is moved away from its baseline. MARS2's public code: 0.5."""
 
 
+class Preferences(BaseModel):
+    """Training on preferences (DPO) in place of advantages: `mars_env.trainers.preferences`.
+
+    Example:
+        >>> Preferences().beta
+        0.1
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    beta: float = Field(default=0.1, gt=0)
+    """How strongly the policy is held to its reference. DPO's paper: 0.1; PromptCoT 2.0 does not state it."""
+
+
 class TrainConfig(BaseModel):
     """How turns become updates. How turns are sampled (temperature, group size) belongs to the rollout.
 

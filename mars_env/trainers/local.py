@@ -1,16 +1,17 @@
-"""The local trainer: MarsRL on one device, from groups of turns to updated weights.
+"""The local trainer: on one device, from groups of turns or given texts to updated weights.
 
 Read it from top to bottom: `Policy` is what is trained, `LocalTrainer.step` updates all policies on given
-groups, and the functions at the end do one update. The loop around it is in `loop`, the mathematics in
-`advantages` and `losses`, padding in `batches`.
+groups, `LocalTrainer.imitate` on given texts, and the functions at the end do one update. The loop around it
+is in `loop`, the mathematics in `advantages` and `losses`, padding in `batches`.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.seeds import derive_seed
 from mars_env.text import logger
 from mars_env.trainers.advantages import Estimator, advantage_stats, turn_key
-from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.config import Preferences, TrainConfig
 from mars_env.trainers.estimators import estimator_of
 from mars_env.trainers.metrics import StepMetrics, role_metrics
-from mars_env.trainers.samples import TurnSample, refuse_other_prompts, turn_samples
-from mars_env.types import Group
+from mars_env.trainers.preferences import pairs_of
+from mars_env.trainers.samples import TurnSample, given_sample, refuse_other_prompts, turn_samples
+from mars_env.types import Completion, Group
 
 try:
     import torch
@@ -53,8 +55,8 @@ class Policy:
         model: A causal language model of transformers, float32, on the device where it is trained. It may be
             the same module from which an `HFModel` samples.
         tokenizer: Its tokenizer, which is saved in its checkpoints.
-        reference: A frozen model for the KL term (`TrainConfig.kl_coefficient`). A resumed run needs the same
-            one.
+        reference: A frozen model for the KL term (`TrainConfig.kl_coefficient`) and for preferences. A
+            resumed run needs the same one.
 
     Attributes:
         version: Number of steps that have changed the weights.
@@ -86,6 +88,7 @@ class LocalTrainer:
         run: What else the run depends on, as plain data (such as the rollout's settings). It is stored in
             checkpoints; a checkpoint with other values is refused.
         max_staleness: How many versions old the samples may be; see `TrainConfig.denominator`.
+        preferences: Makes `step` train on preferences by DPO, in place of advantages.
 
     Raises:
         ConfigError: A policy cannot be trained; the message says why.
@@ -102,13 +105,17 @@ class LocalTrainer:
         estimator: Estimator | None = None,
         run: Mapping[str, Any] | None = None,
         max_staleness: int = 0,
+        preferences: Preferences | None = None,
     ) -> None:
         config = config or TrainConfig()
         self.config = config.model_copy(update={"old_logprobs": config.denominator(max_staleness)})
         self.policies = dict(policies)
         self.steps = 0
         self.estimator = estimator or estimator_of(self.config)
+        self.preferences = preferences
         self._settings = self.config.model_dump(mode="json") | {f"run.{k}": v for k, v in (run or {}).items()}
+        if preferences is not None:
+            self._settings["preferences"] = preferences.model_dump(mode="json")
         if config.uncorrected(max_staleness):
             log.warning(
                 'old_logprobs="trainer" without a tis_cap: samples up to %d versions old are trained '
@@ -121,6 +128,10 @@ class LocalTrainer:
             )
         for name, policy in self.policies.items():
             _refuse_unfit(name, policy, self.config)
+            if preferences is not None and policy.reference is None:
+                raise ConfigError(
+                    f"policy {name!r}: preferences need a reference, e.g. a copy of the first weights"
+                )
             policy.model.eval()  # dropout would make the first ratio differ from 1
             policy.optimiser = torch.optim.AdamW(
                 trained_parameters(policy.model).values(),
@@ -131,7 +142,7 @@ class LocalTrainer:
             )
 
     def step(self, groups: Sequence[Group]) -> StepMetrics:
-        """Update all policies on the groups of one rollout.
+        """Update all policies on the groups of one rollout: by their advantages, or by preferences.
 
         The result depends neither on where the groups come from nor on their order.
 
@@ -140,29 +151,74 @@ class LocalTrainer:
             MarsError: A gradient is not finite. The weights are as they were before that update.
         """
         began = time.perf_counter()
-        advantages = self.estimator(groups)
-        samples: dict[str, list[TurnSample]] = {name: [] for name in self.policies}
-        for sample in turn_samples(groups, self.config, advantages=advantages, policies=self.policies.keys()):
-            samples[sample.policy].append(sample)
-        policies = {
-            name: _update(name, policy, samples[name], self.config, self.steps) if samples[name] else {}
-            for name, policy in self.policies.items()
-        }
-        self.steps += 1
         roles = self.config.train_roles
+        samples: dict[str, list[TurnSample]] = {name: [] for name in self.policies}
+        advantages = self.estimator(groups)
         trained = frozenset(
             turn_key(turn)
             for group in groups
             for turn in group.turns
             if turn_key(turn) in advantages and (roles is None or turn.role in roles)
         )
-        return StepMetrics(
-            step=self.steps,
-            seconds=time.perf_counter() - began,
-            advantages=advantage_stats(groups, advantages),
-            roles=role_metrics(groups, trained),
-            policies=policies,
+        if self.preferences is None:
+            objective = _REWARD
+            found = turn_samples(groups, self.config, advantages=advantages, policies=self.policies.keys())
+        else:
+            objective = _Objective(partial(_preference_loss, beta=self.preferences.beta), "pairs", 2)
+            found = pairs_of(groups, self.config, self.policies.keys())
+            trained = frozenset((sample.tree_id, sample.turn_id) for sample in found)
+        for sample in found:
+            samples[sample.policy].append(sample)
+        return self._stepped(
+            samples,
+            objective,
+            StepMetrics(
+                self.steps + 1,
+                advantages=advantage_stats(groups, advantages),
+                roles=role_metrics(groups, trained),
+            ),
+            began,
         )
+
+    def imitate(self, texts: Mapping[str, Sequence[Completion]]) -> StepMetrics:
+        """Update policies by maximum likelihood on given completions; one step, with the same settings.
+
+        The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.aggregation` says.
+
+        Args:
+            texts: By policy, with token ids: of `HFModel.written`, or sampled ones.
+
+        Raises:
+            ConfigError: An unknown policy, or a completion without token ids.
+            MarsError: A gradient is not finite. The weights are as they were before that update.
+        """
+        began = time.perf_counter()
+        if strangers := texts.keys() - self.policies.keys():
+            raise ConfigError(
+                f"there is no policy {', '.join(sorted(strangers))}, only: {', '.join(self.policies)}"
+            )
+        samples = {
+            name: [given_sample(c, name, i) for i, c in enumerate(texts.get(name, ()))]
+            for name in self.policies
+        }
+        return self._stepped(samples, _LIKELIHOOD, StepMetrics(self.steps + 1), began)
+
+    def _stepped(
+        self,
+        samples: Mapping[str, Sequence[TurnSample]],
+        objective: _Objective,
+        metrics: StepMetrics,
+        began: float,
+    ) -> StepMetrics:
+        """One step on the samples of each policy; the metrics with its figures."""
+        policies = {
+            name: _update(name, policy, samples[name], self.config, self.steps, objective)
+            if samples[name]
+            else {}
+            for name, policy in self.policies.items()
+        }
+        self.steps += 1
+        return replace(metrics, seconds=time.perf_counter() - began, policies=policies)
 
     def save(self, directory: str | Path, *, keep: int = 2) -> Path:
         """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`)."""
@@ -206,42 +262,83 @@ def _refuse_unfit(name: str, policy: Policy, config: TrainConfig) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Objective:
+    """What an update descends.
+
+    Attributes:
+        loss: From a model, a micro-batch, its rows' weights and the settings to the weighted loss, and the
+            sums of its figures.
+        over: The sum by which the other figures are divided.
+        unit: How many rows in a row belong together.
+    """
+
+    loss: Callable[[Any, Batch, Tensor, TrainConfig], tuple[Tensor, dict[str, Tensor]]]
+    over: str = "tokens"
+    unit: int = 1
+
+    def rows(self, units: Tensor) -> Tensor:
+        """The rows of some units, in their order."""
+        return (units.unsqueeze(-1) * self.unit + torch.arange(self.unit)).flatten()
+
+    def weights(self, batch: Batch, config: TrainConfig) -> Tensor:
+        """The weight of each row's tokens; of pairs all the same."""
+        if self.unit == 1:
+            return losses.row_weights(batch.lengths, config.aggregation, config.normaliser)
+        return torch.full((len(batch),), self.unit / len(batch))
+
+    def micro_batches(self, batch: Batch, token_budget: int) -> Iterator[Tensor]:
+        """Rows that fit into the budget of tokens."""
+        longest = (batch.prompts + batch.lengths).view(-1, self.unit).amax(-1)
+        return map(self.rows, micro_batches(longest * self.unit, token_budget))
+
+
 def _update(
-    name: str, policy: Policy, samples: Sequence[TurnSample], config: TrainConfig, step: int
+    name: str,
+    policy: Policy,
+    samples: Sequence[TurnSample],
+    config: TrainConfig,
+    step: int,
+    objective: _Objective,
 ) -> dict[str, float]:
     """All updates of one policy on one batch of samples; returns its figures."""
     if config.tis_cap is not None:
         refuse_other_prompts(samples, "truncated importance sampling (tis_cap)")
     batch = collate(samples, vocabulary=policy.model.get_input_embeddings().num_embeddings)
-    if config.old_logprobs == "rollout":
+    if objective is _REWARD and config.old_logprobs == "rollout":
         batch = replace(batch, old=batch.rollout)
-    elif config.epochs * config.minibatches > 1:
+    elif objective is _REWARD and config.epochs * config.minibatches > 1:
         batch = replace(batch, old=_score(policy.model, batch, config))
-    if config.kl_coefficient:
+    if objective.unit > 1 or (objective is _REWARD and config.kl_coefficient):
         batch = replace(batch, reference=_score(policy.reference, batch, config))
     sums: list[dict[str, Tensor]] = []
     norms: list[Tensor] = []
+    units = len(batch) // objective.unit
     for epoch in range(config.epochs):
-        order = np.random.default_rng(derive_seed(config.seed, "order", step, name, epoch)).permutation(
-            len(batch)
-        )
-        parts = np.array_split(order, min(config.minibatches, len(batch)))
-        minibatches = (batch.rows(torch.from_numpy(np.sort(rows))) for rows in parts)
-        norms += [_descend(policy, minibatch, config, sums) for minibatch in minibatches]
+        order = np.random.default_rng(derive_seed(config.seed, "order", step, name, epoch)).permutation(units)
+        parts = np.array_split(order, min(config.minibatches, units))
+        minibatches = (batch.rows(objective.rows(torch.from_numpy(np.sort(part)))) for part in parts)
+        norms += [_descend(policy, minibatch, config, sums, objective) for minibatch in minibatches]
     policy.version += 1
-    return _figures(sums, norms) | {
+    return _figures(sums, norms, objective.over) | {
         "learning_rate": _learning_rate(policy.updates - 1, config),
         "updates": float(len(norms)),
         "completions": float(len(batch)),
     }
 
 
-def _descend(policy: Policy, batch: Batch, config: TrainConfig, sums: list[dict[str, Tensor]]) -> Tensor:
+def _descend(
+    policy: Policy,
+    batch: Batch,
+    config: TrainConfig,
+    sums: list[dict[str, Tensor]],
+    objective: _Objective,
+) -> Tensor:
     """One optimiser update on one minibatch; adds its sums to `sums` and returns the gradient's norm."""
-    weights = losses.row_weights(batch.lengths, config.aggregation, config.normaliser)
+    weights = objective.weights(batch, config)
     policy.optimiser.zero_grad()
-    for rows in micro_batches(batch.prompts + batch.lengths, config.token_budget):
-        loss, figures = _loss(
+    for rows in objective.micro_batches(batch, config.token_budget):
+        loss, figures = objective.loss(
             policy.model, batch.rows(rows).to(policy.device), weights[rows].to(policy.device), config
         )
         loss.backward()  # type: ignore[no-untyped-call]
@@ -255,6 +352,38 @@ def _descend(policy: Policy, batch: Batch, config: TrainConfig, sums: list[dict[
     policy.optimiser.step()
     policy.updates += 1
     return norm
+
+
+def _likelihood_loss(
+    model: Any, batch: Batch, weights: Tensor, config: TrainConfig
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """As `_loss`, for maximum likelihood."""
+    mask = batch.mask
+    logp, entropy = _forward(model, batch, config)
+    surprise = losses.likelihood_loss(logp)
+    loss = (surprise * mask * weights.unsqueeze(-1)).sum()
+    totals = {"surprise": surprise, "entropy": entropy}
+    sums = {name: (value.detach() * mask).sum() for name, value in totals.items()}
+    return loss, sums | {"loss": loss.detach(), "tokens": mask.sum()}
+
+
+def _preference_loss(
+    model: Any, batch: Batch, weights: Tensor, config: TrainConfig, *, beta: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """As `_loss`, for preferences: rows are chosen and rejected completions by turns."""
+    assert batch.reference is not None
+    logp, _ = _forward(model, batch, config)
+    own = losses.sequence_logprobs(logp, batch.mask)
+    known = losses.sequence_logprobs(batch.reference, batch.mask)
+    margin = losses.preference_margin(own[0::2], own[1::2], known[0::2], known[1::2])
+    loss = (losses.dpo_loss(margin, beta) * weights[0::2]).sum()
+    totals = {"margin": margin, "preferred": margin > 0, "chosen": own[0::2], "rejected": own[1::2]}
+    sums = {name: value.detach().float().sum() for name, value in totals.items()}
+    return loss, sums | {
+        "loss": loss.detach(),
+        "tokens": batch.mask.sum(),
+        "pairs": torch.tensor(len(margin), device=margin.device),
+    }
 
 
 def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tuple[Tensor, dict[str, Tensor]]:
@@ -290,6 +419,9 @@ def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tup
     loss = (per_token * mask * weights.unsqueeze(-1)).sum()
     totals = {name: (value.detach() * mask).sum() for name, value in figures.items()}
     return loss, totals | {"loss": loss.detach(), "tokens": mask.sum()}
+
+
+_REWARD, _LIKELIHOOD = _Objective(_loss), _Objective(_likelihood_loss)
 
 
 def _forward(model: Any, batch: Batch, config: TrainConfig) -> tuple[Tensor, Tensor]:
@@ -336,19 +468,24 @@ def _learning_rate(updates: int, config: TrainConfig) -> float:
     return config.learning_rate * min(1.0, (updates + 1) / max(1, config.warmup_updates))
 
 
-def _figures(sums: Sequence[Mapping[str, Tensor]], norms: Sequence[Tensor]) -> dict[str, float]:
-    """Means over tokens, from the sums of the micro-batches, with one transfer from the device."""
+def _figures(
+    sums: Sequence[Mapping[str, Tensor]], norms: Sequence[Tensor], over: str = "tokens"
+) -> dict[str, float]:
+    """Means over tokens or pairs, from the sums of the micro-batches, with one transfer from the device."""
     names = list(sums[0])
     table = torch.stack([torch.stack([row[name].float() for name in names]) for row in sums]).cpu().double()
     total = dict(zip(names, table.sum(0).tolist(), strict=True))
-    tokens, loss, same = total.pop("tokens"), total.pop("loss"), total.pop("same_prompt")
-    means = {name: value / tokens for name, value in total.items()}
-    means["rollout_gap"] = total["rollout_gap"] / max(1.0, same)
-    if same < tokens:
-        means["other_prompt"] = 1 - same / tokens  # share of tokens that were sampled from another prompt
+    number = total[over]
+    counts: dict[str, float] = {name: total.pop(name) for name in ("tokens", "pairs") if name in total}
+    loss, same = total.pop("loss"), total.pop("same_prompt", number)
+    means = {name: value / number for name, value in total.items()}
+    if "rollout_gap" in total:
+        means["rollout_gap"] = total["rollout_gap"] / max(1.0, same)
+    if same < number:
+        means["other_prompt"] = 1 - same / number  # share of tokens that were sampled from another prompt
     return {
         "loss": loss / len(norms),
         **means,
         "grad_norm": torch.stack(list(norms)).mean().item(),
-        "tokens": tokens,
+        **counts,
     }

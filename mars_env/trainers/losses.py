@@ -1,4 +1,4 @@
-"""Policy-gradient losses as pure functions on tensors of per-token values.
+"""Losses as pure functions on tensors of per-token values: policy gradients, likelihood, preferences.
 
 Shapes: S completions (rows), T tokens of the longest one, V tokens of the vocabulary, N any number of tokens.
 Per-token values are [S, T] with a boolean mask [S, T] that is True on sampled tokens; other values are
@@ -185,6 +185,58 @@ def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
         tensor([[False, False]])
     """
     return (logp_old.exp() >= threshold) & (advantages > 0)
+
+
+def likelihood_loss(logp: Tensor) -> Tensor:
+    """The loss of maximum likelihood, token by token: ``-logp``, [S, T]; summed, a text's surprise in nats.
+
+    Example:
+        >>> likelihood_loss(torch.tensor([[0.5, 0.25]]).log())
+        tensor([[0.6931, 1.3863]])
+    """
+    return -logp
+
+
+def sequence_logprobs(logp: Tensor, mask: Tensor) -> Tensor:
+    """The log-probability of each whole completion: from [S, T] to [S].
+
+    Example:
+        >>> sequence_logprobs(torch.tensor([[-1.0, -2.0, -9.0]]), torch.tensor([[True, True, False]]))
+        tensor([-3.])
+    """
+    return torch.where(mask, logp, 0.0).sum(-1)
+
+
+def preference_margin(
+    chosen: Tensor, rejected: Tensor, reference_chosen: Tensor, reference_rejected: Tensor
+) -> Tensor:
+    """How much more than a reference a policy prefers the chosen completion to the rejected one, in nats.
+
+    ``(log p(chosen) - log p_ref(chosen)) - (log p(rejected) - log p_ref(rejected))``: from four times [N]
+    log-probabilities of whole completions to [N].
+
+    Example:
+        >>> one = torch.tensor([1.0])
+        >>> preference_margin(-1 * one, -5 * one, -2 * one, -3 * one)
+        tensor([3.])
+    """
+    return (chosen - reference_chosen) - (rejected - reference_rejected)
+
+
+def dpo_loss(margin: Tensor, beta: float = 0.1) -> Tensor:
+    """Direct preference optimisation: ``-log sigmoid(beta margin)``, [N] from the `preference_margin` [N].
+
+    Source: DPO (arXiv 2305.18290, equation 7).
+
+    Args:
+        margin: [N], in nats.
+        beta: How strongly the policy is held to the reference.
+
+    Example:
+        >>> dpo_loss(torch.tensor([0.0, 10.0]), beta=0.1)  # ln 2, ln(1 + 1/e)
+        tensor([0.6931, 0.3133])
+    """
+    return -torch.nn.functional.logsigmoid(beta * margin)
 
 
 def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = None) -> Tensor:

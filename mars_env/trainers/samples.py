@@ -116,6 +116,40 @@ def turn_samples(
     ]
 
 
+def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSample:
+    """A sample of a given completion, which no rollout made: to imitate it.
+
+    Raises:
+        ConfigError: It has no token ids.
+
+    Example:
+        >>> given_sample(Completion("4", prompt_ids=(1, 2), token_ids=(3,)), "problem").ids
+        (1, 2, 3)
+    """
+    prompt = completion.train_prompt_ids or completion.prompt_ids
+    if not prompt or not completion.token_ids:
+        raise ConfigError(
+            f"text {number} to imitate by {policy!r} has no token ids: make it with HFModel.written"
+        )
+    return TurnSample(
+        tree_id="given",
+        turn_id=str(number),
+        group_id="given",
+        agent=policy,
+        role=policy,
+        policy=policy,
+        prompt_ids=prompt,
+        completion_ids=completion.token_ids,
+        logprobs=(0.0,) * len(completion.token_ids),
+        temperature=1.0,
+        versions=(),
+        truncated=False,
+        reward=0.0,
+        score=None,
+        advantage=0.0,
+    )
+
+
 def _trained(
     groups: Sequence[Group],
     advantages: Mapping[TurnKey, float],

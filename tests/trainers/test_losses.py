@@ -8,11 +8,15 @@ from mars_env.trainers.losses import (
     action_logprobs,
     aggregate,
     clipped_loss,
+    dpo_loss,
     entropies,
     is_clipped,
     kl_k3,
+    likelihood_loss,
     mastered,
+    preference_margin,
     row_weights,
+    sequence_logprobs,
     sequence_ratio,
     token_ratio,
     truncated_weights,
@@ -154,3 +158,45 @@ def test_row_weights_do_not_depend_on_how_a_batch_is_cut():
 def test_a_constant_normaliser_must_be_given():
     with pytest.raises(ConfigError, match="needs a normaliser"):
         row_weights(torch.tensor([1]), "sequence-sum")
+
+
+def test_the_likelihood_of_a_text_by_hand():
+    logp, mask = logs([0.5, 0.25, 0.9], [0.1, 0.9, 0.9]), torch.tensor([[True, True, False], [True] * 3])
+    loss = aggregate(likelihood_loss(logp), mask, "token-mean")
+    assert loss.item() == pytest.approx(-math.log(0.5 * 0.25 * 0.1 * 0.9 * 0.9) / 5)
+    assert sequence_logprobs(logp, mask).exp().tolist() == pytest.approx([0.125, 0.081])
+
+
+def test_dpo_by_hand():
+    # the policy has moved 2 nats towards the chosen and 1 nat away from the rejected one
+    margin = preference_margin(*(torch.tensor([x]) for x in (-3.0, -8.0, -5.0, -7.0)))
+    assert margin.tolist() == [3.0]
+    assert dpo_loss(margin, 0.5).item() == pytest.approx(math.log(1 + math.exp(-1.5)))
+    assert dpo_loss(-margin, 0.5).item() == pytest.approx(math.log(1 + math.exp(1.5)))
+    assert (
+        dpo_loss(torch.tensor([1e4]), 1.0).item() == 0 and dpo_loss(torch.tensor([-1e4]), 1.0).item() == 1e4
+    )
+
+
+def test_the_gradient_of_dpo_is_the_papers():
+    # arXiv 2305.18290: -beta sigmoid(-beta margin) (grad log p(chosen) - grad log p(rejected))
+    own = torch.tensor([[-3.0, -4.0], [-2.0, -2.5]], dtype=torch.float64, requires_grad=True)
+    known = torch.tensor([[-3.5, -3.0], [-2.0, -2.0]], dtype=torch.float64)
+    margin = preference_margin(own[:, 0], own[:, 1], known[:, 0], known[:, 1])
+    dpo_loss(margin, 0.3).sum().backward()
+    scale = 0.3 * torch.sigmoid(-0.3 * margin.detach())
+    torch.testing.assert_close(own.grad, torch.stack([-scale, scale], -1))
+
+
+def test_likelihood_and_dpo_pass_the_numerical_gradient_check():
+    logp = -torch.rand(4, 3, generator=torch.Generator().manual_seed(1)).double() - 0.1
+    known = logp - 0.2
+    mask = torch.tensor([[True] * 3, [True, True, False], [True] * 3, [True, False, False]])
+    logp.requires_grad_()
+
+    def preferences(x):
+        own, other = sequence_logprobs(x, mask), sequence_logprobs(known, mask)
+        return dpo_loss(preference_margin(own[0::2], own[1::2], other[0::2], other[1::2]), 0.7).mean()
+
+    assert torch.autograd.gradcheck(preferences, (logp,))
+    assert torch.autograd.gradcheck(lambda x: aggregate(likelihood_loss(x), mask, "sequence-mean"), (logp,))

@@ -1,0 +1,105 @@
+"""Decontamination: which problems share a run of words with problems that are to be tested on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mars_env.errors import ConfigError
+from mars_env.problems.problem_set import ProblemSet
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class NGrams:
+    """The runs of n words of some texts, to find them in others.
+
+    A word is a run of letters, digits and underscores, or one other visible character; case does not matter.
+    A text of fewer than n words counts as one run of all its words, since it could otherwise never be found.
+    (This, and what a word is, are our choices; PromptCoT 2.0 names n = 13 only.)
+    """
+
+    n: int
+    runs: frozenset[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, texts: Iterable[str], n: int = 13) -> NGrams:
+        """The runs of some texts.
+
+        Raises:
+            ConfigError: n is below 1.
+        """
+        if n < 1:
+            raise ConfigError(f"n-grams need n of at least 1, got {n}")
+        return cls(n, frozenset(run for text in texts for run in _runs(words(text), n)))
+
+    def found_in(self, text: str) -> tuple[str, ...] | None:
+        """The first run that a text contains; None if it contains none.
+
+        Example:
+            >>> protected = NGrams.of(["Find the sum of all primes below 50."], n=5)
+            >>> protected.found_in("First find the sum of all even numbers.")
+            ('find', 'the', 'sum', 'of', 'all')
+            >>> protected.found_in("Find the product of all primes.") is None
+            True
+        """
+        own = words(text)
+        sizes = {len(run) for run in self.runs}  # n, and the lengths of shorter texts
+        places = ((start, size) for start in range(len(own)) for size in sizes)
+        runs = (tuple(own[start : start + size]) for start, size in places if start + size <= len(own))
+        return next((run for run in runs if run in self.runs), None)
+
+
+def decontaminate(
+    problems: ProblemSet, *protected: Iterable[str] | ProblemSet, n: int = 13
+) -> tuple[ProblemSet, dict[str, str]]:
+    """Leave out the problems that share a run of n words with a protected text.
+
+    Args:
+        problems: What is to be trained on.
+        protected: Sets, or texts, that are to be tested on.
+        n: How many words in a row are too many. PromptCoT 2.0: 13.
+
+    Returns:
+        The other problems, and the shared run of words for each id that was left out.
+
+    Example:
+        >>> from mars_env.types import Problem
+        >>> made = ProblemSet("made", [Problem("a", "What is one plus one?"), Problem("b", "Why not?")])
+        >>> kept, removed = decontaminate(made, ["So what is one plus two?"], n=4)
+        >>> [problem.id for problem in kept], removed
+        (['b'], {'a': 'what is one plus'})
+    """
+    runs = NGrams.of((text for each in protected for text in _texts(each)), n)
+    removed = {
+        problem.id: " ".join(found)
+        for problem in problems
+        if (found := runs.found_in(problem.statement)) is not None
+    }
+    return problems.filter(lambda problem: problem.id not in removed), removed
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in small letters.
+
+    Example:
+        >>> words("Let $x_1 = 2$.")
+        ['let', '$', 'x_1', '=', '2', '$', '.']
+    """
+    return _WORD.findall(text.casefold())
+
+
+def _runs(own: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
+    if not own:
+        return ()
+    return (tuple(own[start : start + n]) for start in range(max(1, len(own) - n + 1)))
+
+
+def _texts(protected: Iterable[str] | ProblemSet) -> Iterable[str]:
+    if isinstance(protected, ProblemSet):
+        return (problem.statement for problem in protected)
+    if isinstance(protected, str):
+        raise ConfigError("protected texts are a list, not one text")
+    return protected

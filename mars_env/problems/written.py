@@ -1,0 +1,130 @@
+"""Problem sets written to a file of JSON lines, and read again exactly: for problems that models made.
+
+The first line describes the set, each further line is a problem with its kind, reference and metadata. What a
+made problem comes from stands in its metadata under `PROVENANCE`. A reference may be null: then nobody knows
+the answer, and no grader ever calls an answer wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mars_env.errors import ProblemError
+from mars_env.files import write_whole
+from mars_env.problems.problem_set import Listed, ProblemSet
+from mars_env.problems.rows import BadField, Row, read_problems, text_of
+from mars_env.types import Problem
+
+FORMAT: Final = "mars-env.problems/1"
+"""Name and version of the form, in the first line."""
+
+PROVENANCE: Final = "provenance"
+"""Key of a problem's metadata: how a model made it."""
+
+_KINDS: Final = ("math", "code", "open")
+
+
+def write_problems(path: str | Path, problems: ProblemSet) -> None:
+    """Write a set so that `load_problems` reads the same one; the file is never half new.
+
+    Raises:
+        ProblemError: A problem's reference or metadata is no plain data, so it would not be read as it is.
+
+    Example:
+        >>> import tempfile
+        >>> from mars_env.problems import load_problems
+        >>> made = Problem("made/0", "What is 2 + 2?", None, metadata={"provenance": {"agreement": 0.25}})
+        >>> path = Path(tempfile.mkdtemp()) / "made.jsonl"
+        >>> write_problems(path, ProblemSet("made", [made], licence="MIT"))
+        >>> again = load_problems(path)
+        >>> again[0] == made, again.name, again.licence
+        (True, 'made', 'MIT')
+    """
+    head = {
+        "format": FORMAT,
+        "set": {
+            "name": problems.name,
+            "revision": problems.revision,
+            "licence": problems.licence,
+            "notes": problems.notes,
+        },
+    }
+    lines = [json.dumps(head, ensure_ascii=False), *(_line(problem) for problem in problems)]
+    write_whole(Path(path), "\n".join(lines) + "\n")
+
+
+def problem_row(problem: Problem) -> dict[str, Any]:
+    """A problem as plain data.
+
+    Example:
+        >>> problem_from_row(problem_row(Problem("p", "2 + 2?", "4"))) == Problem("p", "2 + 2?", "4")
+        True
+    """
+    return {
+        "id": problem.id,
+        "problem": problem.statement,
+        "answer": problem.reference,
+        "kind": problem.kind,
+        "metadata": dict(problem.metadata),
+    }
+
+
+def problem_from_row(row: Row, _: int = 0) -> Problem:
+    """The problem of a row that `problem_row` made.
+
+    Raises:
+        BadField: A field is missing or cannot be used.
+    """
+    if row.get("kind") not in _KINDS:
+        raise BadField("kind", f"must be one of {', '.join(_KINDS)}")
+    if "answer" not in row:
+        raise BadField("answer", "is missing; null means that nobody knows it")
+    if not isinstance(row.get("metadata"), Mapping):
+        raise BadField("metadata", "must be an object")
+    text_of(row, "problem")
+    if not isinstance(row["problem"], str) or not isinstance(row.get("id"), str) or not row["id"]:
+        raise BadField("id", "and the problem must be texts")
+    return Problem(row["id"], row["problem"], row["answer"], row["kind"], dict(row["metadata"]))
+
+
+def is_written(rows: Iterator[tuple[str, Row]]) -> bool:
+    """Whether rows start with the line that `write_problems` puts first."""
+    return next(rows, ("", {}))[1].get("format") == FORMAT
+
+
+def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
+    """The set that `write_problems` wrote, from the file's rows.
+
+    Raises:
+        ProblemError: A row is bad; the message gives place and field.
+    """
+    place, head = next(rows)
+    about = head.get("set")
+    if not isinstance(about, Mapping) or not all(isinstance(value, str) for value in about.values()):
+        raise ProblemError(f"{place}: field 'set' must be an object of texts")
+    listed: Listed = read_problems(rows, problem_from_row)[0]
+    return ProblemSet(
+        about.get("name") or name,
+        listed,
+        revision=about.get("revision", ""),
+        licence=about.get("licence", "unknown"),
+        notes=about.get("notes", ""),
+    )
+
+
+def _line(problem: Problem) -> str:
+    row = problem_row(problem)
+    try:
+        line = json.dumps(row, allow_nan=False, ensure_ascii=False)
+        again = json.loads(line)
+    except (TypeError, ValueError) as error:
+        raise ProblemError(f"the problem {problem.id!r} cannot be written: {error}") from error
+    if again != row:
+        raise ProblemError(
+            f"the problem {problem.id!r} would be read otherwise than it is: its reference and metadata may "
+            "hold lists, objects with text keys, texts, numbers, true, false and null only"
+        )
+    return line

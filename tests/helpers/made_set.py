@@ -1,0 +1,53 @@
+"""A set of problems that scripted models make, as a script that can be killed: python made_set.py FOLDER."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from mars_env.agents import ScriptedModel, Solver
+from mars_env.agents.designs import ChatWriting, Design, write_design
+from mars_env.agents.making import Making, make_problems
+from mars_env.agents.references import Majority
+from mars_env.problems import ProblemSet
+from mars_env.types import Prompt, Sampling
+
+MAKING = Making(tries=60, together=7, seed=3, n=6, licence="MIT")
+PROTECTED = [f"What is one plus {number} ?" for number in (6, 7, 8, 9)]
+
+
+def designer(prompt: Prompt, sample: int, seed: int) -> str:
+    """A sum; one text in five cannot be read."""
+    if seed % 5 == 0:
+        return "### Problem\nWhat?"
+    return f"### Rationale\nAdd {seed % 30}.\n### Problem\nWhat is one plus {seed % 30} ?"
+
+
+def teacher(prompt: Prompt, sample: int, seed: int) -> str:
+    """Right in three of four cases, else one too many."""
+    number = int(re.findall(r"one plus (\d+)", str(prompt))[0])
+    return f"\\boxed{{{number + 1 + (seed % 4 == 0)}}}"
+
+
+async def make(folder: Path, tries: int = MAKING.tries, latency: float = 0.0) -> ProblemSet:
+    """Make the set, or what is missing of it."""
+    model = ScriptedModel(designer, latency=latency, name="designer")
+    voter = Solver(ScriptedModel(teacher, latency=latency, name="teacher"))
+
+    async def write(index: int, seed: int) -> Design | None:
+        return await write_design(model, ChatWriting(), ("addition", str(index % 3)), Sampling(seed=seed))
+
+    return await make_problems(
+        folder,
+        write,
+        Majority(voter, voters=4, threshold=0.75),
+        MAKING.model_copy(update={"tries": tries}),
+        protected=PROTECTED,
+        of={"designer": "designer"},
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(make(Path(sys.argv[1]), latency=0.02))

@@ -1,0 +1,118 @@
+"""Made sets on disk: exact again, unknown references stay unknown, and nothing is called wrong for them."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mars_env
+from mars_env.errors import ConfigError, ProblemError
+from mars_env.grading import grade
+from mars_env.problems import ProblemSet, load_problems, write_problems
+from mars_env.problems.written import problem_from_row, problem_row
+from mars_env.types import Problem, Verdict
+
+PROVENANCE = {
+    "concepts": ["primes", "π"],
+    "rationale": "First\nthen\u2028so.",
+    "reference": {
+        "by": "majority",
+        "voter": "teacher",
+        "voters": 8,
+        "votes": {"7": 5, "3": 3},
+        "agreement": 0.625,
+    },
+}
+TESTS = {"form": "stdin", "tests": [{"input": "1\n", "output": "2\n", "public": False}]}
+
+
+def made():
+    known = {"provenance": PROVENANCE}
+    return ProblemSet(
+        "made by us",
+        [
+            Problem("made/0", " What is 3 + 4? ", "7", metadata=known),
+            Problem(
+                "made/1", "What is $x$?", None, metadata={"provenance": {}, "level": 3, "nested": [1, [None]]}
+            ),
+            Problem("made/2", "Double the input.", TESTS, "code", known),
+        ],
+        revision="seed 3",
+        licence="MIT",
+        notes="made by models",
+    )
+
+
+def test_a_written_set_is_read_as_it_was(tmp_path):
+    path = tmp_path / "made.jsonl"
+    write_problems(path, made())
+    again = load_problems(path)
+    assert list(again) == list(made())
+    assert again.manifest() == made().manifest()
+    write_problems(tmp_path / "again.jsonl", again)
+    assert (tmp_path / "again.jsonl").read_bytes() == path.read_bytes()
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 2**53) | st.floats(-9, 9) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(st.text(min_size=1).filter(str.strip), plain, st.dictionaries(st.text(), plain, max_size=3))
+def test_any_plain_problem_survives_a_line_of_json(statement, reference, metadata):
+    problem = Problem("p", statement, reference, "math", metadata)
+    assert problem_from_row(json.loads(json.dumps(problem_row(problem)))) == problem
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"pair": (1, 2)}, {"by": {1: "x"}}, {"x": float("nan")}, {"o": object()}]
+)
+def test_what_would_be_read_otherwise_is_refused(tmp_path, metadata):
+    path = tmp_path / "made.jsonl"
+    with pytest.raises(ProblemError, match="'p'"):
+        write_problems(path, ProblemSet("s", [Problem("p", "?", "1", metadata=metadata)]))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"id": "a", "problem": "?", "metadata": {}, "kind": "math"}, "null means that nobody knows it"),
+        ({"id": "a", "problem": "?", "answer": "1", "kind": "maths", "metadata": {}}, "'kind'"),
+        ({"id": "a", "problem": " ", "answer": "1", "kind": "math", "metadata": {}}, "'problem' is empty"),
+        ({"id": 3, "problem": "?", "answer": "1", "kind": "math", "metadata": {}}, "'id'"),
+        ({"id": "a", "problem": "?", "answer": "1", "kind": "math"}, "'metadata'"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, row, why):
+    path = tmp_path / "made.jsonl"
+    write_problems(path, made()[:1])
+    path.write_text(path.read_text() + json.dumps(row) + "\n")
+    with pytest.raises(ProblemError, match=rf"line 3: .*{why}"):
+        load_problems(path)
+
+
+async def test_an_unknown_reference_is_never_graded_wrong(tmp_path):
+    path = tmp_path / "made.jsonl"
+    write_problems(path, made())
+    problems = mars_env.load_problems(path)  # with the check of references
+    unknown = problems.by_id("made/1")
+    for text in (r"\boxed{7}", "", "I do not know."):
+        assert grade(unknown, text).verdict is Verdict.UNKNOWN
+        env = mars_env.make("arithmetic-solve", problems=[unknown])
+        assert not env.game.can_grade(unknown)
+        env.reset(seed=0)
+        env.step(text)
+        assert env.tree.turns[0].grade is None or env.tree.turns[0].grade.verdict is Verdict.UNKNOWN
+        assert env.tree.turns[0].reward is None
+    with pytest.raises(ConfigError, match="no reference"):
+        mars_env.evaluate("arithmetic-solve", problems=problems[:2], agents=lambda o: r"\boxed{7}")
+
+
+def test_no_provenance_is_shown_to_an_agent():
+    env = mars_env.make("arithmetic-solve", problems=[made()[0]])
+    env.reset(seed=0)
+    assert env.observe("solver_0") == {"problem": " What is 3 + 4? "}

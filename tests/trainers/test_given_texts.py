@@ -1,0 +1,168 @@
+"""The local trainer on given texts (likelihood) and on preferences (DPO), against updates worked out here."""
+
+import copy
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mars_env.errors import ConfigError, StoreError
+from mars_env.trainers.config import Preferences, TrainConfig
+from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.preferences import pairs_of
+from mars_env.types import Action, Completion, Group
+
+CONFIG = TrainConfig(learning_rate=1e-2, max_grad_norm=1e9)
+TEXTS = [
+    Completion("", prompt_ids=(1, 2), token_ids=(3, 4, 0)),
+    Completion("", prompt_ids=(5,), token_ids=(6,)),
+    Completion("", prompt_ids=(5, 6, 7), token_ids=(8, 8, 8, 0)),
+]
+
+
+def logprob(model, prompt, tokens):
+    ids = torch.tensor([[*prompt, *tokens]])
+    table = model(input_ids=ids).logits[0].log_softmax(-1)
+    return torch.stack([table[len(prompt) - 1 + i, token] for i, token in enumerate(tokens)])
+
+
+def stepped(model, loss, rate=1e-2):
+    """The weights after one step of AdamW on a loss."""
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
+    loss.backward()
+    optimiser.step()
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def weights(policy):
+    return torch.cat([p.detach().flatten() for p in policy.model.parameters()])
+
+
+@pytest.mark.parametrize("mode", ["token-mean", "sequence-mean"])
+def test_imitation_is_one_step_down_the_surprise_of_the_texts(toy, mode):
+    policy, plain = Policy(toy.tiny_model()), toy.tiny_model()
+    trainer = LocalTrainer(
+        {"mars": policy}, CONFIG.model_copy(update={"aggregation": mode, "token_budget": 8})
+    )
+    figures = trainer.imitate({"mars": TEXTS})
+    each = [-logprob(plain, c.prompt_ids, c.token_ids) for c in TEXTS]
+    loss = torch.cat(each).mean() if mode == "token-mean" else sum(x.mean() for x in each) / 3
+    assert figures.policies["mars"]["loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert figures.policies["mars"]["surprise"] == pytest.approx(torch.cat(each).mean().item(), rel=1e-5)
+    assert (figures.step, trainer.steps, policy.version) == (1, 1, 1)
+    torch.testing.assert_close(weights(policy), stepped(plain, loss), rtol=1e-3, atol=1e-5)
+
+
+def test_imitation_learns_a_text_by_heart(toy):
+    policy = Policy(toy.tiny_model())
+    trainer = LocalTrainer({"mars": policy}, CONFIG)
+    for _ in range(60):
+        figures = trainer.imitate({"mars": TEXTS})
+    assert figures.policies["mars"]["surprise"] < 0.1
+
+
+def test_what_cannot_be_imitated_is_refused(toy):
+    trainer = LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG)
+    with pytest.raises(ConfigError, match="no token ids"):
+        trainer.imitate({"mars": [Completion("4")]})
+    with pytest.raises(ConfigError, match="no policy other"):
+        trainer.imitate({"other": TEXTS})
+
+
+@pytest.fixture
+def groups(toy):
+    """Two groups of six turns; the rewards of the first are 1 and 0 by turns with one unknown, the second's
+    are all 1."""
+    made = toy.toy_groups(toy.tiny_model(), 0)
+    rewards = [[1.0, 0.0, 1.0, None, 1.0, 0.0], [1.0] * 6]
+    return [
+        Group(g.id, tuple(replace(t, reward=r) for t, r in zip(g.turns, row, strict=True)))
+        for g, row in zip(made, rewards, strict=True)
+    ]
+
+
+def preferring(toy, beta=0.5, **config):
+    model = toy.tiny_model()
+    policy = Policy(model, reference=toy.tiny_model(1))
+    return policy, LocalTrainer(
+        {"mars": policy}, CONFIG.model_copy(update=config), preferences=Preferences(beta=beta)
+    )
+
+
+def test_pairs_are_right_against_wrong_and_unknown_is_in_none(groups):
+    pairs = pairs_of(groups, CONFIG)
+    assert [sample.turn_id for sample in pairs] == ["0", "1", "2", "5"]
+    assert {sample.temperature for sample in pairs} == {1.0}
+    assert pairs == pairs_of(groups[::-1], CONFIG)
+
+
+@pytest.mark.parametrize("budget", [10, 10_000])
+def test_a_preference_step_is_the_papers(toy, groups, budget):
+    policy, trainer = preferring(toy, token_budget=budget)
+    plain, reference = toy.tiny_model(), toy.tiny_model(1)
+    turns = groups[0].turns
+    margins = []
+    for chosen, rejected in ((turns[0], turns[1]), (turns[2], turns[5])):
+        gap = [
+            logprob(plain, c.prompt_ids, c.token_ids).sum()
+            - logprob(reference, c.prompt_ids, c.token_ids).sum().detach()
+            for c in (chosen.action.completions[0], rejected.action.completions[0])
+        ]
+        margins.append(gap[0] - gap[1])
+    loss = sum(-torch.nn.functional.logsigmoid(0.5 * margin) for margin in margins) / 2
+    figures = trainer.step(groups).policies["mars"]
+    assert figures["loss"] == pytest.approx(loss.item(), rel=1e-4)
+    assert figures["margin"] == pytest.approx(sum(m.item() for m in margins) / 2, rel=1e-4, abs=1e-5)
+    assert figures["preferred"] == sum(m.item() > 0 for m in margins) / 2
+    assert figures["pairs"] == 2 and figures["completions"] == 4
+    torch.testing.assert_close(weights(policy), stepped(plain, loss), rtol=1e-3, atol=1e-5)
+
+
+def test_preferences_against_the_own_start_begin_at_the_logarithm_of_two(toy, groups):
+    model = toy.tiny_model()
+    policy = Policy(model, reference=copy.deepcopy(model))
+    trainer = LocalTrainer({"mars": policy}, CONFIG, preferences=Preferences())
+    assert trainer.step(groups).policies["mars"]["loss"] == pytest.approx(math.log(2), abs=1e-5)
+    for _ in range(20):
+        figures = trainer.step(groups).policies["mars"]
+    assert figures["loss"] < 0.6 and figures["preferred"] == 1.0
+
+
+def test_a_turn_of_unknown_reward_changes_nothing(toy, groups):
+    policy, trainer = preferring(toy)
+    trainer.step(groups)
+    other, again = preferring(toy)
+    known = tuple(turn for turn in groups[0].turns if turn.reward is not None)
+    again.step([Group(groups[0].id, known)])
+    assert torch.equal(weights(policy), weights(other))
+
+
+def test_groups_without_a_difference_train_nothing(toy, groups):
+    policy, trainer = preferring(toy)
+    before = weights(policy)
+    figures = trainer.step(groups[1:])
+    assert figures.policies["mars"] == {} and torch.equal(weights(policy), before)
+
+
+def test_preferences_refuse_what_they_cannot_compare(toy, groups):
+    with pytest.raises(ConfigError, match="need a reference"):
+        LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG, preferences=Preferences())
+    turns = list(groups[0].turns)
+    other = replace(turns[1].action.completions[0], prompt_ids=(9, 9))
+    turns[1] = replace(turns[1], action=Action("", (other,)))
+    with pytest.raises(ConfigError, match="one prompt"):
+        pairs_of([Group(groups[0].id, tuple(turns))], CONFIG)
+    twice = replace(turns[0], action=Action("", turns[0].action.completions * 2))
+    with pytest.raises(ConfigError, match="several completions"):
+        pairs_of([Group(groups[0].id, (twice, *groups[0].turns[1:]))], CONFIG)
+
+
+def test_a_checkpoint_of_preferences_is_refused_by_a_run_by_reward(toy, groups, tmp_path):
+    _, trainer = preferring(toy)
+    trainer.step(groups)
+    trainer.save(tmp_path)
+    same, again = preferring(toy)
+    assert again.resume(tmp_path) and torch.equal(weights(same), weights(trainer.policies["mars"]))
+    with pytest.raises(StoreError, match="preferences"):
+        LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG).resume(tmp_path)
