@@ -1,13 +1,15 @@
-"""Whether two runs were played on the same problems: what a paired comparison rests on."""
+"""Whether two runs were played on the same problems, and which problems a run found easy."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mars_env.errors import ConfigError
+from mars_env.evaluation.trees import known_verdicts
 from mars_env.grading.rubrics.rubric import RUBRIC
+from mars_env.problems import ProblemSet
 from mars_env.text import shown
 from mars_env.types import Problem, Tree
 
@@ -60,3 +62,34 @@ def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str
 def _some(keys: set[str]) -> str:
     first = sorted(keys)[:3]
     return f"such as {', '.join(map(shown, first))}"
+
+
+def drop_solved(problems: ProblemSet, trees: Iterable[Tree], share: float = 0.5) -> ProblemSet:
+    """The problems that are solved in less than a share of the tries: the others teach little.
+
+    A try is a graded turn of known verdict. A problem without one is left out, too, because nothing is known
+    of it. PromptCoT 2.0 (arXiv 2509.19894) drops what is solved in at least half of 8 tries.
+
+    Args:
+        problems: To choose from.
+        trees: Where they were tried.
+        share: From this share on a problem is left out.
+
+    Example:
+        >>> from mars_env.types import Action, Grade, Turn
+        >>> def tried(id, *right):
+        ...     grades = [Grade.correct() if r else Grade.wrong("no") for r in right]
+        ...     turns = [Turn(f"{id}#0", str(i), None, "", "solver_0", "", id, Action(""), grade)
+        ...              for i, grade in enumerate(grades)]
+        ...     return Tree(f"{id}#0", Problem(id, "?"), tuple(turns))
+        >>> problems = ProblemSet("mine", [Problem(id, "?", "1") for id in "abc"])
+        >>> [p.id for p in drop_solved(problems, [tried("a", 1, 0), tried("b", 1, 0, 0)])]
+        ['b']
+    """
+    if not 0 < share <= 1:
+        raise ConfigError(f"a share must be in (0, 1], got {share}")
+    verdicts: dict[str, list[bool]] = {}
+    for tree in trees:
+        verdicts.setdefault(tree.problem.id, []).extend(known_verdicts(tree.turns))
+    hard = {id for id, right in verdicts.items() if right and sum(right) < share * len(right)}
+    return problems.filter(lambda problem: problem.id in hard)

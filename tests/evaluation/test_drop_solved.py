@@ -1,0 +1,35 @@
+"""Which problems a run found easy."""
+
+import pytest
+
+from mars_env.errors import ConfigError
+from mars_env.evaluation.problems import drop_solved
+from mars_env.problems import ProblemSet
+from mars_env.types import Action, Grade, Problem, Tree, Turn
+
+
+def tree(problem, sample, *grades):
+    turns = [
+        Turn(f"{problem.id}#{sample}", str(i), None, "g", "solver_0", "", problem.id, Action(""), grade)
+        for i, grade in enumerate(grades)
+    ]
+    return Tree(f"{problem.id}#{sample}", problem, tuple(turns))
+
+
+def test_half_of_eight_is_dropped_three_is_kept_and_unknown_is_no_try():
+    right, wrong, unknown = Grade.correct(), Grade.wrong("no"), Grade.unknown("lost")
+    problems = ProblemSet(
+        "mine", [Problem(id, "?", "1") for id in ("four", "three", "none", "unknown", "new")]
+    )
+    four, three, none, lost, _ = problems
+    trees = [
+        tree(four, 0, right, right, right, right),
+        tree(four, 1, wrong, wrong, wrong, wrong),
+        tree(three, 0, right, right, right, wrong, wrong, wrong, wrong, unknown, unknown),
+        tree(none, 0, *[wrong] * 8),
+        tree(lost, 0, unknown, None),
+    ]
+    assert [p.id for p in drop_solved(problems, trees)] == ["three", "none"]
+    assert [p.id for p in drop_solved(problems, trees, share=1.0)] == ["four", "three", "none"]
+    with pytest.raises(ConfigError, match="share"):
+        drop_solved(problems, trees, share=0.0)
