@@ -17,15 +17,27 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import torch
 import typer
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from rich.console import Console
+from studies import (
+    Arms,
+    Cache,
+    Check,
+    Dirty,
+    Jobs,
+    Quick,
+    Seeds,
+    Table,
+    chosen,
+    console,
+    play_owed,
+    rendered,
+    repeats,
+    seed_by_seed,
+)
 
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.errors import ConfigError
@@ -123,7 +135,6 @@ WITHIN = (
     ("T+ with no other setting above AB-MCTS without its parts", "preset_pass@1", "no-feedback_pass@1"),
 )
 WITHIN_ARMS = tuple(arm.name for arm in ARMS if arm.parts)
-console = Console(width=110)
 
 
 def settings(recipe: Mars2Recipe = RECIPE) -> str:
@@ -235,11 +246,9 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         [sum(cost(row) for row in rows if row.seed == seed) for seed in whole or {row.seed for row in rows}]
         for cost in (lambda row: row.seconds, lambda row: row.figures["cpu_seconds"])
     )
-    chosen = known(rows, CHOICE)
-    templates = Environment(
-        loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
-    )  # Markdown, so nothing is escaped
-    return templates.get_template("mars2_results.md.jinja").render(
+    choices = known(rows, CHOICE)
+    return rendered(
+        "mars2_results.md.jinja",
         present=present,
         recipe=recipe,
         pass_1=arms_table(rows, names, SEARCHES),
@@ -256,7 +265,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         right=arms_table(rows, names, known(rows, RIGHT)),
         diversity=arms_table(rows, names, DIVERSITY),
         parts=arms_table(rows, [n for n in WITHIN_ARMS if n in names], known(rows, PARTS)),
-        choice=arms_table(rows, [n for n in WITHIN_ARMS if n in names], chosen) if chosen else "",
+        choice=arms_table(rows, [n for n in WITHIN_ARMS if n in names], choices) if choices else "",
         shape=shape_table(rows, names),
         within=within_table(rows, names),
         spent=markdown_table(("arm", "trained on, by model", *SPENT.values()), spent, markup=True) + "\n",
@@ -314,20 +323,10 @@ def write_page() -> None:
     console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
 
 
-def check(seed: int, arms: Sequence[Mars2Arm], cache: Path) -> bool:
+def check(seed: int, arms: Sequence[str], cache: Path) -> bool:
     """Play a seed's rows on the page again and say which figures differ."""
-    stored = {row.arm: row for row in shown() if row.seed == seed}
-    same, origin = True, provenance(allow_dirty=True)  # nothing is recorded
-    for arm in arms:
-        if arm.name not in stored:
-            raise ConfigError(f"the ledger contains no row for {arm.name!r}, seed {seed}")
-        then, now = stored[arm.name].figures, play(arm.name, seed, False, cache, origin).figures
-        differs = sorted(n for n in then.keys() - {"cpu_seconds"} if then[n] != now.get(n))
-        same &= not differs
-        console.print(
-            f"{arm.name}, seed {seed}: {'differs in ' + ', '.join(differs) if differs else 'the same'}"
-        )
-    return same
+    again = partial(play, quick=False, cache=cache, origin=provenance(allow_dirty=True))
+    return repeats(shown(), seed, arms, again, measured=("cpu_seconds",))
 
 
 def short(row: LedgerRow) -> str:
@@ -339,41 +338,31 @@ def short(row: LedgerRow) -> str:
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help='E.g. "0-4"; rows in the ledger are not run again.')] = "0-4",
-    arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes at once, one core each.")] = 1,
-    table: Annotated[bool, typer.Option("--table", help="Only write the part of docs/results.md.")] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A small seed of all arms; nothing is kept.")
-    ] = False,
-    check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed again, compare.")] = None,
-    allow_dirty: Annotated[
-        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
-    ] = False,
-    cache: Annotated[
-        Path | None, typer.Option(help="Where to keep warm-started weights; by default only for this run.")
-    ] = None,
+    seeds: Seeds = "0-4",
+    arm: Arms = None,
+    jobs: Jobs = 1,
+    table: Table = False,
+    quick: Quick = False,
+    check_seed: Check = None,
+    allow_dirty: Dirty = False,
+    cache: Cache = None,
 ) -> None:
     """Run MARS2's scaling law in miniature and write its part of docs/results.md."""
-    arms = [a for a in ARMS if not arm or a.name in arm]
+    arms = chosen(arm, [a.name for a in ARMS])
     with tempfile.TemporaryDirectory() as folder:
         place = (cache or Path(folder)) / settings(QUICK if quick else RECIPE)
         if check_seed is not None:
             raise typer.Exit(0 if check(check_seed, arms, place) else 1)
-        if quick:
-            origin = provenance(allow_dirty=True)  # nothing is kept
-            rows = [play(a.name, seeds_of(seeds)[0], True, place, origin) for a in arms]
+        origin = provenance(allow_dirty=allow_dirty or quick or table)
+        played = partial(play, quick=quick, cache=place, origin=origin)
+        if quick:  # nothing is kept
+            rows = [played(name, seeds_of(seeds)[0]) for name in arms]
             console.print(page(rows, QUICK), highlight=False)
             return
         if not table:
-            origin = provenance(allow_dirty=allow_dirty)
-            owed = LEDGER.missing([a.name for a in arms], seeds_of(seeds), settings())
-            owed.sort(key=lambda pair: pair[1])  # an interrupted run leaves whole seeds
-            with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-                waiting = [pool.submit(play, name, seed, False, place, origin) for name, seed in owed]
-                for future in as_completed(waiting):
-                    LEDGER.append(future.result())
-                    console.print(short(future.result()), highlight=False)
+            owed = seed_by_seed(LEDGER.missing(arms, seeds_of(seeds), settings()))
+            for row in play_owed(played, owed, LEDGER, jobs):
+                console.print(short(row), highlight=False)
     write_page()
 
 

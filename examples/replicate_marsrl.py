@@ -17,15 +17,29 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 import typer
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from rich.console import Console
+from studies import (
+    Arms,
+    Cache,
+    Check,
+    Dirty,
+    Jobs,
+    Play,
+    Quick,
+    Seeds,
+    Table,
+    chosen,
+    console,
+    play_owed,
+    rendered,
+    repeats,
+    seed_by_seed,
+)
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation import (
@@ -110,7 +124,6 @@ CONTROLS = {
 }
 CHECKS = {"verifier": CHECK}
 ROWS = (*ARM, *CONTROLS, *CONTINUED)
-console = Console(width=110)
 
 
 def settings(recipe: Recipe = RECIPE) -> str:
@@ -271,10 +284,8 @@ def page(rows: Sequence[LedgerRow]) -> str:
     trained = [row for row in rows if row.arm in ARM]
     seconds = [sum(r.seconds for r in trained if r.seed == seed) for seed in {r.seed for r in joint}]
     controls = [name for name in CONTROLS if name in here]
-    templates = Environment(
-        loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
-    )  # Markdown, so nothing is escaped
-    return templates.get_template("marsrl_results.md.jinja").render(
+    return rendered(
+        "marsrl_results.md.jinja",
         present=present,
         steps=joint[0].detail["steps"],
         problems=joint[0].detail["problems"],
@@ -338,68 +349,49 @@ def write_page() -> None:
     console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
 
 
-def check(seed: int, names: Sequence[str], cache: Path) -> bool:
-    """Play a seed's rows again and say which figures differ.
+def again(cache: Path) -> Play:
+    """Plays rows that are not kept."""
+    return partial(play, origin=provenance(allow_dirty=True), cache=cache)
 
-    Raises:
-        ConfigError: The ledger lacks one of the rows.
-    """
-    stored = {row.arm: row for row in LEDGER.rows(settings()) if row.seed == seed}
-    same, origin = True, provenance(allow_dirty=True)  # nothing is recorded
-    for name in names:
-        if name not in stored:
-            raise ConfigError(f"the ledger contains no row for {name!r}, seed {seed}")
-        then, now = stored[name].figures, play(name, seed, origin, cache).figures
-        differs = sorted(figure for figure in {*then, *now} if then.get(figure) != now.get(figure))
-        same &= not differs
-        console.print(f"{name}, seed {seed}: {'differs in ' + ', '.join(differs) if differs else 'the same'}")
-    return same
+
+def check(seed: int, names: Sequence[str], cache: Path) -> bool:
+    """Play a seed's rows again and say which figures differ."""
+    return repeats(LEDGER.rows(settings()), seed, names, again(cache))
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help='E.g. "0-4"; rows in the ledger are not run again.')] = "0-4",
-    arm: Annotated[list[str] | None, typer.Option(help="Only these rows; repeatable.")] = None,
-    jobs: Annotated[int, typer.Option(help="Processes at once, one core each.")] = 2,
-    table: Annotated[bool, typer.Option("--table", help="Only write docs/results.md.")] = False,
-    check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed again, compare.")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A very small seed of everything; nothing is kept.")
-    ] = False,
-    allow_dirty: Annotated[
-        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
-    ] = False,
-    cache: Annotated[
-        Path | None,
-        typer.Option(help="Where to keep the warm start's weights; by default only for this run."),
-    ] = None,
+    seeds: Seeds = "0-4",
+    arm: Arms = None,
+    jobs: Jobs = 2,
+    table: Table = False,
+    check_seed: Check = None,
+    quick: Quick = False,
+    allow_dirty: Dirty = False,
+    cache: Cache = None,
 ) -> None:
     """Run MarsRL's ablation in miniature and write docs/results.md."""
-    unknown = sorted(set(arm or ()) - set(ROWS))
-    if unknown:
-        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(ROWS)}")
-    names = [name for name in ROWS if not arm or name in arm]
+    names = chosen(arm, ROWS)
     with tempfile.TemporaryDirectory() as folder:
         place = cache or Path(folder)
         if check_seed is not None:
             raise typer.Exit(0 if check(check_seed, names, place) else 1)
         if quick:
-            origin = provenance(allow_dirty=True)  # nothing is kept
-            rows = [play(name, seeds_of(seeds)[0], origin, place, quick=True) for name in names]
+            rows = [again(place)(name, seeds_of(seeds)[0], quick=True) for name in names]
             console.print(page(rows), highlight=False, markup=False)
             return
         if not table:
-            origin = provenance(allow_dirty=allow_dirty)
-            owed = LEDGER.missing(names, seeds_of(seeds), settings())
-            owed.sort(key=lambda pair: pair[1])  # seed by seed: an interrupted run leaves whole seeds
-            with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-                waiting = [pool.submit(play, name, seed, origin, place) for name, seed in owed]
-                for future in as_completed(waiting):
-                    row = future.result()
-                    LEDGER.append(row)
-                    solver, system = (100 * row.figures[f"{who}_accuracy"] for who in ("solver", "system"))
-                    shown = f"{row.arm}, seed {row.seed}: Solver {solver:.1f}, System {system:.1f}"
-                    console.print(f"{shown}, {row.seconds:.0f} s", highlight=False)
+            played = partial(play, origin=provenance(allow_dirty=allow_dirty), cache=place)
+            owed = seed_by_seed(LEDGER.missing(names, seeds_of(seeds), settings()))
+            for row in play_owed(played, owed, LEDGER, jobs):
+                show(row)
     write_page()
+
+
+def show(row: LedgerRow) -> None:
+    """One line about a row."""
+    solver, system = (100 * row.figures[name] for name in (SOLVER, SYSTEM))
+    shown = f"{row.arm}, seed {row.seed}: Solver {solver:.1f}, System {system:.1f}, {row.seconds:.0f} s"
+    console.print(shown, highlight=False)
 
 
 if __name__ == "__main__":

@@ -16,17 +16,28 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import torch
 import typer
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from replicate_marsrl import COLUMNS, baseline_figures, team_figures
-from rich.console import Console
+from replicate_marsrl import COLUMNS, baseline_figures, show, team_figures
+from studies import (
+    Cache,
+    Check,
+    Dirty,
+    Jobs,
+    Quick,
+    Table,
+    chosen,
+    console,
+    play_owed,
+    rendered,
+    repeats,
+    seed_by_seed,
+)
 
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
@@ -74,7 +85,6 @@ NOTES = DOCS / "results" / "marsrl-robustness-notes.md"
 """What a reader must know about the outcome, written by hand."""
 ROLES = ("solver", "verifier", "corrector")
 SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
-console = Console(width=110)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +284,6 @@ def page(rows: Sequence[LedgerRow]) -> str:
     """The part of docs/results.md that is made of rows."""
     names = [name for name in ROWS if any(row.arm == name for row in rows)]
     primary = [claim for claim in CLAIMS if claim.text in PRIMARY]
-    templates = Environment(
-        loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
-    )  # Markdown, so nothing is escaped
     joint = [name for name in names if name.endswith(", all")]
     alone = [
         (
@@ -293,7 +300,8 @@ def page(rows: Sequence[LedgerRow]) -> str:
         for name in joint
     ]
     owed = sum(len(row.seeds) for row in ROWS.values()) - len(rows)
-    return templates.get_template("marsrl_robustness_results.md.jinja").render(
+    return rendered(
+        "marsrl_robustness_results.md.jinja",
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
         titles={row.arm.name: row.arm.title for row in ROWS.values()},
         primary=claims_table(rows, primary),
@@ -322,76 +330,45 @@ def write_page() -> None:
     console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
 
 
-def check(seed: int, names: Sequence[str], cache: Path) -> bool:
-    """Play rows again and say which figures differ."""
-    stored = {row.arm: row for row in LEDGER.rows(settings()) if row.seed == seed}
-    same = True
-    for name in names:
-        if name not in stored:
-            raise ConfigError(f"the ledger holds no row of {name!r}, seed {seed}")
-        then, now = stored[name].figures, play(name, seed, provenance(allow_dirty=True), cache).figures
-        differs = sorted(figure for figure in {*then, *now} if then.get(figure) != now.get(figure))
-        same &= not differs
-        shown = f"differs in {', '.join(differs)}" if differs else "the same"
-        console.print(f"{name}, seed {seed}: {shown}", highlight=False)
-    return same
-
-
 def owed_rows(names: Sequence[str], seeds: Sequence[int] | None) -> list[tuple[str, int]]:
     """What the plan holds and the ledger lacks, seed by seed."""
     done = {(row.arm, row.seed) for row in LEDGER.rows(settings())}
     every = [(name, seed) for name in names for seed in ROWS[name].seeds if seeds is None or seed in seeds]
-    return sorted((each for each in every if each not in done), key=lambda each: each[1])
+    return seed_by_seed(each for each in every if each not in done)
 
 
 def main(
     seeds: Annotated[str | None, typer.Option(help='E.g. "10-14"; by default all of the plan.')] = None,
     row: Annotated[list[str] | None, typer.Option(help="Only these rows; repeatable.")] = None,
-    jobs: Annotated[int, typer.Option(help="How many rows are played at once.")] = 1,
-    cache: Annotated[Path | None, typer.Option(help="Where warm starts are kept.")] = None,
-    table: Annotated[bool, typer.Option("--table", help="Only write the part of docs/results.md.")] = False,
-    check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed's rows again.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A few steps; nothing is kept.")] = False,
-    allow_dirty: Annotated[
-        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
-    ] = False,
+    jobs: Jobs = 1,
+    cache: Cache = None,
+    table: Table = False,
+    check_seed: Check = None,
+    quick: Quick = False,
+    allow_dirty: Dirty = False,
 ) -> None:
     """MarsRL in miniature from several warm starts."""
     torch.set_num_threads(1)
-    unknown = sorted(set(row or ()) - set(ROWS))
-    if unknown:
-        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(ROWS)}")
-    names = [name for name in ROWS if not row or name in row]
+    names, kept = chosen(row, ROWS), not (quick or check_seed is not None)
     with tempfile.TemporaryDirectory() as folder:
         place = (cache or Path(folder)).absolute() / settings(QUICK if quick else RECIPE)
+        if table:
+            write_page()
+            return
+        origin = provenance(allow_dirty=allow_dirty or not kept)
+        played = partial(play, origin=origin, cache=place, quick=quick)
         if check_seed is not None:
-            raise typer.Exit(0 if check(check_seed, names, place) else 1)
-        if not table:
-            _play_rows(names, seeds, jobs, place, quick, allow_dirty)
-    if not quick:
-        write_page()
-
-
-def _play_rows(
-    names: Sequence[str], seeds: str | None, jobs: int, cache: Path, quick: bool, allow_dirty: bool
-) -> None:
-    origin = provenance(allow_dirty=allow_dirty or quick)
-    owed = [(name, 10) for name in names] if quick else owed_rows(names, seeds_of(seeds) if seeds else None)
-    for start in {ROWS[name].start.name: ROWS[name].start for name, _ in owed}.values():
-        checkpoint(start, cache, quick)  # before several processes want it
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(play, name, seed, origin, cache, quick) for name, seed in owed]
-        for done in as_completed(waiting):
-            found = done.result()
-            if not quick:
-                LEDGER.append(found)
-            _show(found)
-
-
-def _show(row: LedgerRow) -> None:
-    solver, system = (100 * row.figures[name] for name in (SOLVER, SYSTEM))
-    shown = f"{row.arm}, seed {row.seed}: Solver {solver:.1f}, System {system:.1f}"
-    console.print(f"{shown}, {row.seconds:.0f} s", highlight=False)
+            raise typer.Exit(0 if repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
+        if quick:
+            for name in names:
+                show(played(name, 10))
+            return
+        owed = owed_rows(names, seeds_of(seeds) if seeds else None)
+        for start in {ROWS[name].start.name: ROWS[name].start for name, _ in owed}.values():
+            checkpoint(start, place)  # before several processes want it
+        for made in play_owed(played, owed, LEDGER, jobs):
+            show(made)
+    write_page()
 
 
 if __name__ == "__main__":

@@ -20,13 +20,14 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import torch
 import typer
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from rich.console import Console
+from replicate_marsrl import show
+from studies import Arms, Check, Dirty, Quick, Seeds, Table, chosen, console, rendered, repeats, seed_by_seed
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance, settings_hash
@@ -63,8 +64,6 @@ GROUPS_OF_A_PROBLEM = 7.7
 """On average in earlier runs."""
 BOUND = 0.05
 """OpenRLHF may be below the local trainer by so much."""
-
-console = Console(width=110)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +251,8 @@ def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, l
 def page(rows: Sequence[LedgerRow]) -> str:
     """The part of docs/openrlhf.md that is made of rows."""
     names = [name for name in WAYS if any(row.arm == name for row in rows)]
-    templates = Environment(
-        loader=FileSystemLoader(HERE / "templates"), undefined=StrictUndefined, keep_trailing_newline=True
-    )  # Markdown, so nothing is escaped
-    return templates.get_template("openrlhf_results.md.jinja").render(
+    return rendered(
+        "openrlhf_results.md.jinja",
         arms=arms_table(rows, names, COLUMNS),
         titles={name: WAYS[name].title for name in names},
         differences=claims_table(rows, CLAIMS) if len(names) > 1 else "",
@@ -283,55 +280,37 @@ def write_page() -> None:
     console.print(f"wrote {DOCS / 'openrlhf.md'}", highlight=False)
 
 
-def check(seed: int, out: Path) -> bool:
-    """Play the local arm of a seed again. Rollouts on vLLM depend on timing, so other arms do not repeat."""
-    stored = [row for row in LEDGER.rows(settings()) if (row.arm, row.seed) == (LOCAL, seed)]
-    if not stored:
-        raise ConfigError(f"the ledger holds no row of {LOCAL!r}, seed {seed}")
-    then, now = stored[0].figures, play(LOCAL, seed, provenance(allow_dirty=True), out).figures
-    differs = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
-    shown = f"differs in {', '.join(differs)}" if differs else "the same"
-    console.print(f"{LOCAL}, seed {seed}: {shown}", highlight=False)
-    return not differs
-
-
 def main(
-    seeds: Annotated[str, typer.Option(help='E.g. "5-7"; what the ledger holds is not run again.')] = "5-7",
-    arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
+    seeds: Seeds = "5-7",
+    arm: Arms = None,
     out: Annotated[Path | None, typer.Option(help="Logs, checkpoints; by default for this run.")] = None,
-    table: Annotated[bool, typer.Option("--table", help="Only write the part of docs/openrlhf.md.")] = False,
-    check_seed: Annotated[int | None, typer.Option("--check", help="Play a local arm again.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Two steps of each arm; nothing is kept.")] = False,
-    allow_dirty: Annotated[
-        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code; they are marked.")
-    ] = False,
+    table: Table = False,
+    check_seed: Check = None,
+    quick: Quick = False,
+    allow_dirty: Dirty = False,
 ) -> None:
     """Train the miniature locally and through OpenRLHF, and compare."""
     torch.set_num_threads(1)
-    unknown = sorted(set(arm or ()) - set(WAYS))
-    if unknown:
-        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(WAYS)}")
-    names = [name for name in WAYS if not arm or name in arm]
+    names = chosen(arm, WAYS)
+    if table:
+        write_page()
+        return
     with tempfile.TemporaryDirectory() as folder:
-        place = (out or Path(folder)).absolute()
-        if check_seed is not None:
-            raise typer.Exit(0 if check(check_seed, place) else 1)
+        kept = not (quick or check_seed is not None)
+        played = partial(
+            play, origin=provenance(allow_dirty=allow_dirty or not kept), out=(out or Path(folder)).absolute()
+        )
+        if check_seed is not None:  # rollouts on vLLM depend on timing, so other arms do not repeat
+            raise typer.Exit(0 if repeats(LEDGER.rows(settings()), check_seed, [LOCAL], played) else 1)
         if quick:
-            origin = provenance(allow_dirty=True)  # nothing is kept
-            rows = [play(name, seeds_of(seeds)[0], origin, place, QUICK) for name in names]
+            rows = [played(name, seeds_of(seeds)[0], recipe=QUICK) for name in names]
             console.print(page(rows), highlight=False, markup=False)
             return
-        if not table:
-            origin = provenance(allow_dirty=allow_dirty)
-            owed = LEDGER.missing(names, seeds_of(seeds), settings())
-            for name, seed in sorted(owed, key=lambda pair: pair[1]):  # seed by seed
-                row = play(name, seed, origin, place)
-                LEDGER.append(row)
-                solver, system = (100 * row.figures[f"{who}_accuracy"] for who in ("solver", "system"))
-                shown = f"{name}, seed {seed}: Solver {solver:.1f}, System {system:.1f}, {row.seconds:.0f} s"
-                console.print(shown, highlight=False)
-            return  # the page's plots need matplotlib, which engines do without
-    write_page()
+        for name, seed in seed_by_seed(LEDGER.missing(names, seeds_of(seeds), settings())):
+            row = played(name, seed)
+            LEDGER.append(row)
+            show(row)
+    # The page's plots need matplotlib, which engines do without: --table writes it.
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python examples/replicate_rubrics.py --study lock --seeds 0-4     # runs what the ledger lacks
     python examples/replicate_rubrics.py --study bias --seeds 0-4
     python examples/replicate_rubrics.py --study lock --table         # only writes the table
+    python examples/replicate_rubrics.py --study lock --check 0       # plays a seed again, and compares
     python examples/replicate_rubrics.py --study lock --quick         # one small seed; nothing is kept
 
 docs/results/plans/rubrics.md was committed before the first row. Rows are in docs/results/rubrics.jsonl.
@@ -23,6 +24,7 @@ from typing import Annotated, Any, Final
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
+from studies import Check, Dirty, Quick, Seeds, Table, console, repeats
 
 from mars_env.agents import HFModel, Scaffold, Scaffolded, ScriptedModel
 from mars_env.envs import Game, GroupedSettings, Solve
@@ -30,6 +32,7 @@ from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.evaluation import (
     Ledger,
     LedgerRow,
+    Provenance,
     arm_difference,
     arms_table,
     origins,
@@ -263,9 +266,9 @@ def difference(made: Sequence[LedgerRow], a: str, b: str, figure: str) -> str:
     return seed_text(arm_difference(made, a, b, figure), signed=True)
 
 
-def table(recipe: Recipe) -> None:
+def write_table(recipe: Recipe) -> None:
     """Write the table of a study into its page."""
-    made = LEDGER.rows(settings_hash(recipe.model_dump(mode="json")))
+    made = LEDGER.rows(settings_of(recipe))
     if recipe.study == "lock":
         text = arms_table(made, list(LOCK_ARMS), {"open": "locks opened", "steps": "steps right"})
         text += "\nDifferences from `sigmoid (RuscaRL)` in locks opened, in points, paired by seed:\n\n"
@@ -289,31 +292,54 @@ def table(recipe: Recipe) -> None:
     write_part(DOCS / "rubrics.md", "bias", f"{text}\n{origins(made)}\n")
 
 
+def settings_of(recipe: Recipe) -> str:
+    """The hash of a recipe."""
+    return settings_hash(recipe.model_dump(mode="json"))
+
+
+def seed_rows(seed: int, recipe: Recipe, origin: Provenance, done: Sequence[str] = ()) -> list[LedgerRow]:
+    """The rows of a seed but those that are done."""
+    made = {"commit": origin.commit, "versions": origin.versions, "settings": settings_of(recipe)}
+    found = asyncio.run(rows(seed, recipe, done))
+    return [
+        LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result)
+        for arm, (seconds, result) in found.items()
+    ]
+
+
 def main(
     study: Annotated[str, typer.Option(help="lock or bias.")],
-    seeds: Annotated[str, typer.Option(help="Such as 0-4.")] = "0-4",
-    only_table: Annotated[bool, typer.Option("--table", help="Only write the table.")] = False,
-    quick: Annotated[bool, typer.Option(help="One small seed of all arms; nothing is kept.")] = False,
-    allow_dirty: Annotated[bool, typer.Option(help="Run with uncommitted code, and mark the rows.")] = False,
+    seeds: Seeds = "0-4",
+    table: Table = False,
+    check_seed: Check = None,
+    quick: Quick = False,
+    allow_dirty: Dirty = False,
 ) -> None:
     """Run what the ledger lacks of a study, and write its table."""
     torch.set_num_threads(1)
     recipe = RECIPES[study]
+    stored = LEDGER.rows(settings_of(recipe))
     if quick:
         small = recipe.model_copy(update={"warm_start": 30, "steps": 2, "samples": 2})
-        for arm, (seconds, result) in asyncio.run(rows(0, small, ())).items():
-            print(f"{arm}: {result['figures']} ({seconds:.0f} s)")
+        for row in seed_rows(0, small, provenance(allow_dirty=True)):
+            show(row)
         return
-    if not only_table:
+    if check_seed is not None:
+        again = {row.arm: row for row in seed_rows(check_seed, recipe, provenance(allow_dirty=True))}
+        raise typer.Exit(0 if repeats(stored, check_seed, list(again), lambda arm, _: again[arm]) else 1)
+    if not table:
         commit_of(DOCS / "results" / "plans" / "rubrics.md")  # refuses a plan that is not committed
-        hash, origin = settings_hash(recipe.model_dump(mode="json")), provenance(allow_dirty=allow_dirty)
+        origin = provenance(allow_dirty=allow_dirty)
         for seed in seeds_of(seeds):
-            done = [row.arm for row in LEDGER.rows(hash) if row.seed == seed]
-            for arm, (seconds, result) in asyncio.run(rows(seed, recipe, done)).items():
-                made = {"commit": origin.commit, "versions": origin.versions, "settings": hash}
-                LEDGER.append(LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result))
-                print(f"seed {seed}, {arm}: {result['figures']}")
-    table(recipe)
+            for row in seed_rows(seed, recipe, origin, [row.arm for row in stored if row.seed == seed]):
+                LEDGER.append(row)
+                show(row)
+    write_table(recipe)
+
+
+def show(row: LedgerRow) -> None:
+    """One line about a row."""
+    console.print(f"{row.arm}, seed {row.seed}: {row.figures}; {row.seconds:.0f} s", highlight=False)
 
 
 if __name__ == "__main__":

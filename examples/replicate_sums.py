@@ -21,7 +21,7 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
+from studies import Arms, Cache, Check, Dirty, Quick, Seeds, Table, chosen, console, repeats, seed_by_seed
 
 from mars_env.evaluation import (
     Ledger,
@@ -68,7 +68,6 @@ CLAIMS = (
     Claim("System: joint above weighted vote", "all", SYSTEM, "all", "baseline_weighted"),
     Claim("System: a reward for the report above one for the verdict", "all", SYSTEM, "all, verdict only"),
 )  # fmt: skip
-console = Console(width=160)
 
 
 async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: SumsRecipe) -> LedgerRow:
@@ -89,40 +88,22 @@ async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Sum
     )
 
 
-def check(seed: int, names: Sequence[str], origin: Provenance, cache: Path, recipe: SumsRecipe) -> bool:
-    """Play the rows of a seed again and say whether they are the same."""
-    stored = {
-        row.arm: row for row in LEDGER.rows(settings_hash(recipe.model_dump(mode="json"))) if row.seed == seed
-    }
-    same = bool(stored)
-    for name in (name for name in names if name in stored):
-        now = asyncio.run(run(name, seed, origin, cache, recipe)).figures
-        equal = now == dict(stored[name].figures)
-        same &= equal
-        console.print(f"{name}, seed {seed}: {'the same' if equal else 'differs'}")
-    return same
-
-
 def main(
-    seeds: Annotated[str, typer.Option(help='E.g. "0-4"; rows in the ledger are not run again.')] = "0-4",
-    arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
-    table: Annotated[bool, typer.Option("--table", help="Only print the tables.")] = False,
-    check_seed: Annotated[int | None, typer.Option("--check", help="Play a seed again, compare.")] = None,
+    seeds: Seeds = "0-4",
+    arm: Arms = None,
+    table: Table = False,
+    check_seed: Check = None,
     tuning: Annotated[bool, typer.Option("--tuning", help="Write to the log of tuning seeds.")] = False,
     steps: Annotated[int | None, typer.Option(help="Steps of rewards; only with --tuning.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of rewards; only with --tuning.")] = None,
     solved: Annotated[int | None, typer.Option(help="Solved problems; only with --tuning.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Very small; nothing is kept.")] = False,
-    allow_dirty: Annotated[
-        bool, typer.Option("--allow-dirty", help="Record rows of uncommitted code.")
-    ] = False,
-    cache: Annotated[Path | None, typer.Option(help="Keeps warm starts between runs.")] = None,
+    quick: Quick = False,
+    allow_dirty: Dirty = False,
+    cache: Cache = None,
 ) -> None:
     """Run the study on subset sums."""
     torch.set_num_threads(1)
-    names, wanted = list(arm or ARM), seeds_of(seeds)
-    if unknown := set(names) - set(ARM):
-        raise typer.BadParameter(f"unknown: {', '.join(sorted(unknown))}; there are {'; '.join(ARM)}")
+    names, wanted = chosen(arm, ARM), seeds_of(seeds)
     if not quick and not table and any((seed >= FIRST_TUNING_SEED) != tuning for seed in wanted):
         raise typer.BadParameter(f"seeds from {FIRST_TUNING_SEED} on are for --tuning, and only they")
     if not tuning and not (steps is learning_rate is solved is None):
@@ -135,17 +116,19 @@ def main(
     origin = provenance(allow_dirty=allow_dirty or quick or check_seed is not None or table)
     with tempfile.TemporaryDirectory() as folder:
         place = cache or Path(folder)
+        if solved is not None and cache is not None:
+            place = cache / f"solved-{solved}"
+
+        def played(name: str, seed: int) -> LedgerRow:
+            return asyncio.run(run(name, seed, origin, place, recipe))
+
         if check_seed is not None:
-            raise typer.Exit(0 if check(check_seed, names, origin, place, recipe) else 1)
+            raise typer.Exit(0 if repeats(ledger.rows(settings), check_seed, names, played) else 1)
         if quick:
-            show([asyncio.run(run(name, wanted[0], origin, place, recipe)) for name in names], names)
+            show([played(name, wanted[0]) for name in names], names)
             return
-        for name, seed in (
-            () if table else sorted(ledger.missing(names, wanted, settings), key=lambda p: p[1])
-        ):
-            if solved is not None and cache is not None:
-                place = cache / f"solved-{solved}"
-            row = asyncio.run(run(name, seed, origin, place, recipe))
+        for name, seed in () if table else seed_by_seed(ledger.missing(names, wanted, settings)):
+            row = played(name, seed)
             if tuning:
                 row = row.model_copy(
                     update={"detail": {**row.detail, "recipe": recipe.model_dump(mode="json")}}
