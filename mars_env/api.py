@@ -291,7 +291,7 @@ async def playing(
     from mars_env.distributed import Fleet, placement
 
     async with Fleet(prepared.make_game, prepared.make_agents, placement(workers, address)) as fleet:
-        await fleet.require_room(prepared.plan.problems)
+        await fleet.check(prepared.plan.problems, preflight)
         yield (
             fleet.play_all
             if monitor is None

@@ -34,7 +34,9 @@ def evaluate(  # public edge: one parameter is one option of the command
         str,
         typer.Option(help="Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md)."),
     ],
-    problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
+    problems: Annotated[
+        str | None, typer.Option(help="Other problems: a set's name or a file; - is standard input.")
+    ] = None,
     fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
     n: Annotated[int, typer.Option(help="Samples of each problem.")] = 1,
     limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.")] = None,

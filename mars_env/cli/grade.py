@@ -12,7 +12,7 @@ import typer
 from mars_env.api import as_problem_set
 from mars_env.cli.options import FIELDS_HELP, loaded, progress_bar
 from mars_env.cli.screen import Screen
-from mars_env.cli.streams import read_from, write_to
+from mars_env.cli.streams import STREAM, read_from, write_to
 from mars_env.errors import ConfigError
 from mars_env.grading.bulk import grade_file
 from mars_env.types import Grader
@@ -21,7 +21,7 @@ OWN = "own"
 
 
 def grade(
-    problems: Annotated[str, typer.Option(help="A problem set's name or file.")],
+    problems: Annotated[str, typer.Option(help="A problem set's name or file; - is standard input.")],
     completions: Annotated[
         Path, typer.Option(help='Rows {"problem_id", "completion"}; - is standard input.')
     ],
@@ -45,6 +45,10 @@ def grade(
     if rubric is None and (judge is not None or repeats != 1):
         raise ConfigError("--judge and --repeats are for a --rubric: give a JSON file of criteria, or 'own'")
     grader = None if rubric is None else _rubric_grader(rubric, judge, repeats)
+    if problems == str(completions) == STREAM:
+        raise ConfigError(
+            "standard input cannot be both problems and completions: name a file for one of them"
+        )
     listed = as_problem_set(loaded(problems, fields) or problems)
     if listed.endless:
         raise ConfigError(

@@ -19,6 +19,7 @@ from rich.progress import (
 
 from mars_env.api import load_problems
 from mars_env.cli.screen import Screen, say
+from mars_env.cli.streams import STREAM, read_from
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
 from mars_env.problems import ProblemSet
@@ -66,21 +67,24 @@ def pairs(values: Sequence[str], what: str) -> dict[str, str]:
 
 
 def loaded(problems: str | None, fields: str | None) -> str | ProblemSet | None:
-    """The problems of an option; a file's are loaded by the names of its fields, where these are given.
+    """The problems of an option; ``-`` reads them from standard input, in rows of JSON.
+
+    A file's are loaded by the names of its fields, where these are given.
 
     Raises:
         ConfigError: Fields are given without a file, or are none.
     """
-    if fields is None:
-        return problems
-    if problems is None:
+    if problems is None and fields is not None:
         raise ConfigError("--fields names the fields of a file: add --problems FILE")
-    told = pairs(fields.split(","), "--fields")
+    told = pairs(fields.split(","), "--fields") if fields is not None else {}
     if strange := next((name for name in told if name not in FIELDS), None):
         raise ConfigError(
             f"--fields has no {strange!r}; it takes {', '.join(FIELDS)}{suggestion(strange, FIELDS)}"
         )
-    return load_problems(Path(problems), fields=told)
+    if problems == STREAM:
+        with read_from(Path(STREAM)) as file:
+            return load_problems(file, fields=told or None)
+    return load_problems(Path(problems), fields=told) if problems is not None and told else problems
 
 
 def settings(values: Sequence[str]) -> dict[str, Any]:

@@ -25,11 +25,13 @@ from mars_env.distributed.settings import Place, Placement
 from mars_env.distributed.worker import (
     Assignment,
     Change,
+    CheckAgents,
     MakeAgents,
     MakeGame,
     RunContext,
     Worker,
     WorkerReport,
+    accept,
     unchanged,
 )
 from mars_env.envs.contexts import longest_statement
@@ -125,23 +127,24 @@ class Fleet:
             return [worker.pid for worker in self._workers if worker.pid]
         return list(self._pids.get(kind, ()))
 
-    async def require_room(self, problems: Sequence[Problem]) -> None:
-        """Refuse agents that can be given prompts which leave less room than their limits.
+    async def check(self, problems: Sequence[Problem], check_agents: CheckAgents = accept) -> None:
+        """Refuse agents before they play, such as those whose prompts can leave less room than their limits.
 
         They are checked where they are made: in an engine's process, or else in a worker's. If no worker can
         be started, nothing is refused: `play_all` says why.
 
         Args:
             problems: Those that will be played.
+            check_agents: What else is checked, such as `mars_env.agents.preflight.preflight`.
 
         Raises:
-            ConfigError: An agent can be; the message has the numbers.
+            ConfigError: An agent is refused; the message says why, with the numbers.
         """
         longest = longest_statement(problems)
         if self._engines:
-            check = self._engines[0].require_room.remote(self._make_game, longest)
+            check = self._engines[0].check.remote(self._make_game, longest, check_agents)
         elif (worker := await self._first_worker()) is not None:
-            check = worker.require_room.remote(longest)
+            check = worker.check.remote(longest, check_agents)
         else:
             return
         with suppress(WorkerLost):  # `play_all` starts another

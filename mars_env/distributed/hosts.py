@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mars_env.distributed.worker import Host, MakeAgents, MakeGame
+from mars_env.distributed.worker import CheckAgents, Host, MakeAgents, MakeGame
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
 from mars_env.errors import ModelError
@@ -64,8 +64,11 @@ class EngineHost(Host):
         """Load the models now; returns the agents' policies by name."""
         return {name: agent.policy for name, agent in self._loaded().items()}
 
-    async def require_room(self, make_game: MakeGame, problems: Sequence[Problem]) -> None:
-        """Refuse agents that can be given too long prompts: see `mars_env.envs.contexts.require_room`."""
+    async def check(
+        self, make_game: MakeGame, problems: Sequence[Problem], check_agents: CheckAgents
+    ) -> None:
+        """Refuse agents before they play; they are also checked for `mars_env.envs.contexts.require_room`."""
+        await check_agents(self._loaded())
         await require_room(make_game().rules, self._loaded(), problems)
 
     async def act(self, agent: str, observation: Observation, n: int, seed: int) -> list[Action]:

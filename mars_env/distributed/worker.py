@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mars_env.envs.contexts import require_room
@@ -24,11 +24,17 @@ HEARTBEAT_SECONDS = 2.0
 MakeGame = Callable[[], Game]
 MakeAgents = Callable[[], Mapping[str, Agent]]
 Change = Callable[[Game], Game]
+CheckAgents = Callable[[Mapping[str, Agent]], Awaitable[None]]
+"""Refuses agents before a run; it must be a function that can be sent to processes."""
 
 
 def unchanged(game: Game) -> Game:
     """The game as it is."""
     return game
+
+
+async def accept(agents: Mapping[str, Agent]) -> None:
+    """Refuse none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +126,10 @@ class Worker(Host):
             name: _CountedAgent(name, agent, self._acting) for name, agent in self._players.items()
         }
 
-    async def require_room(self, problems: Sequence[Problem]) -> None:
-        """Refuse agents that can be given too long prompts: see `mars_env.envs.contexts.require_room`."""
+    async def check(self, problems: Sequence[Problem], check_agents: CheckAgents) -> None:
+        """Refuse agents before they play; they are also checked for `mars_env.envs.contexts.require_room`."""
         assert self._game is not None, "setup comes first"
+        await check_agents(self._players)
         await require_room(self._game.rules, self._players, problems)
 
     async def begin(self, run: RunContext) -> None:

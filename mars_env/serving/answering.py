@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mars_env.agents import make_agents
+from mars_env.agents.preflight import preflight
 from mars_env.agents.registry import places
 from mars_env.api import Team, as_problem_set, described_spec, made_game
 from mars_env.envs.contexts import require_room
@@ -273,5 +274,6 @@ def solve(  # public edge: friendly keywords, each with a default
 async def _solved(
     answerer: Answerer, problem: Problem, seed: int, journal: Journal | None, on_turn: OnTurn | None
 ) -> Solution:
+    await preflight(answerer.agents)
     await answerer.require_room(problem)
     return await answerer.answer(problem, seed=seed, journal=journal, on_turn=on_turn)

@@ -1,9 +1,10 @@
 import json
+import subprocess
 from pathlib import Path
 
 import openai_server
 import pytest
-from command_line import kill_when, run_cli, timeless
+from command_line import command, kill_when, run_cli, timeless
 
 import mars_env
 from mars_env.rollout import read_run
@@ -157,3 +158,18 @@ def test_the_lists():
     assert [set(row) for row in rows] == [{"id", "problem", "answer"}] * 3
     said = run_cli("doctor")
     assert "torch" in said and "aiohttp" not in said
+
+
+def test_problems_come_from_standard_input():
+    rows = '{"key": "a", "question": "What is 1 + 1?", "solution": "2"}\n'
+    arguments = ["--agents", r"scripted:\boxed{2}", "--problems", "-", "--json"]
+    fields = ["--fields", "id=key,problem=question,answer=solution"]
+    done = subprocess.run(
+        command("evaluate", "arithmetic-solve", *arguments, *fields),
+        input=rows, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert report["counts"]["problems"] == 1
+    assert report["figures"]["solver_accuracy"]["estimate"]["value"] == 1
+    said = run_cli("grade", "--problems", "-", "--completions", "-", "--out", "-", code=2)
+    assert "standard input cannot be both problems and completions" in " ".join(said.split())

@@ -20,7 +20,7 @@ from sums_team import PROBLEMS, jobs, told
 
 import mars_env
 from mars_env.distributed import CannotStart, Fleet, Place, Placement
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout import Job, Store, collect, read_run
 
 ray = pytest.importorskip("ray")
@@ -315,9 +315,15 @@ async def test_agents_are_refused_where_a_prompt_could_outgrow_their_context(eng
     placement = two(engines=Place(count=engines, cpus=0.5)) if engines else two()
     async with Fleet(sums.game, sums.small_team, placement) as fleet:
         with pytest.raises(ConfigError, match="where the context holds 60"):
-            await fleet.require_room(PROBLEMS)
+            await fleet.check(PROBLEMS)
     async with Fleet(sums.game, sums.team, placement) as fleet:
-        await fleet.require_room(PROBLEMS)
+        await fleet.check(PROBLEMS)
+
+
+def test_workers_ask_the_servers_before_a_run(tmp_path):
+    agents = "http://127.0.0.1:9/v1#x?attempts=1"
+    with pytest.raises(ModelError, match="no server of x can be reached"):
+        mars_env.evaluate("arithmetic-solve", agents=agents, workers=two(), limit=2, out=tmp_path / "run")
 
 
 def test_an_evaluation_on_a_cluster_is_refused_before_it_starts(tmp_path):

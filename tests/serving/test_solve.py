@@ -124,3 +124,8 @@ def test_a_person_plays_a_role():
     assert (ended.returncode, "You stopped" in ended.stdout) == (1, True)
     assert "there is no role 'judge'" in played("--role", "judge", typed="").stderr
     assert "say who plays verifier_0, corrector_0" in played("--role", "solver", typed="").stderr
+
+
+def test_servers_are_asked_before_a_question_is_played():
+    with pytest.raises(ModelError, match="no server of x can be reached"):
+        mars_env.solve("What is 2 + 2?", agents="http://127.0.0.1:9/v1#x?attempts=1")
