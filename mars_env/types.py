@@ -58,7 +58,8 @@ class Problem:
         kind: Which grader judges it; ``"open"`` problems have no single answer and need a grader of their own
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
-            Never part of an observation or an info dict.
+            Never part of an observation or an info dict, except the documents of a cluster
+            (`mars_env.envs.spell`).
 
     Example:
         >>> Problem("p1", "What is 2 + 2?", "4").kind

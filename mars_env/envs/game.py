@@ -20,7 +20,7 @@ from mars_env.envs.rewards import (
     outcome,
     refuse_misfit,
 )
-from mars_env.envs.rules import Rules
+from mars_env.envs.rules import PosesProblems, Rules
 from mars_env.envs.selection import Choice, candidates
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import Visibility, has_reference, shown_problem, shown_turns
@@ -86,6 +86,10 @@ class Game:
         """Whether turns on this problem can be graded: it has a reference, or the grader needs none."""
         return has_reference(problem) or not self.needs_reference
 
+    def posed(self, problem: Problem, state: Any) -> Problem:
+        """What turns are graded on: the problem that the agents made, where rules have them make one."""
+        return self.rules.posed(state) if isinstance(self.rules, PosesProblems) else problem
+
     async def grade(self, problem: Problem, state: Any, action: Action) -> Grade | None:
         """The grade of an action on a state; None where the rules submit nothing, or nothing can be graded.
 
@@ -93,6 +97,7 @@ class Game:
         why. So is the grade of a completion that the set-up cut off (`Action.interrupted`).
         """
         text = self.rules.submission(state, action)
+        problem = self.posed(problem, state)
         if text is None or not self.can_grade(problem):
             return None
         if action.interrupted:
@@ -111,7 +116,9 @@ class Game:
             return await self.grade(problem, state, action), Grade.unknown(action.interrupted)
         return await asyncio.gather(
             self.grade(problem, state, action),
-            self._judged(self.visibility.grader, shown_problem(problem, action.truncated), text),
+            self._judged(
+                self.visibility.grader, shown_problem(self.posed(problem, state), action.truncated), text
+            ),
         )
 
     async def choose(self, problem: Problem, turns: Sequence[Turn], first: str | None, seed: int) -> Choice:

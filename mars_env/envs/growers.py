@@ -3,8 +3,9 @@
     while expansions := grower.ask(k):
         for each: act n times on its parent's state, grade, reward; grower.tell(expansion, nodes)
 
-`Linear` plays an episode, `Chains` several of one problem, `Grouped` grows MarsRL's grouped agentic rollouts,
-`SearchGrower` (in its own module) a tree search. A grower is used for one tree only.
+`Linear` plays an episode, `Chains` several of one problem, `Levels` a group on every turn, `Grouped` grows
+MarsRL's grouped agentic rollouts, `SearchGrower` (in its own module) a tree search. A grower is used for one
+tree only.
 """
 
 from __future__ import annotations
@@ -190,6 +191,63 @@ def chains(n: int) -> MakeGrower:
 
     def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
         return Chains(rules, problem, tree, seed, n)
+
+    return make
+
+
+class Levels:
+    """So many turns on every turn of the level above, all of them continued; those on one turn are a group.
+
+    Example:
+        >>> from mars_env.envs.solve import Solve
+        >>> grower = Levels(Solve(revisions=1), Problem("p", "2 + 2?", "4"), "p#0", seed=0, sizes=(2, 3))
+        >>> [order] = grower.ask(8)
+        >>> order.turn_ids, order.group
+        (('0', '1'), 'p#0/0')
+    """
+
+    def __init__(
+        self, rules: Rules[Any], problem: Problem, tree: str, seed: int, sizes: Sequence[int]
+    ) -> None:
+        self._rules = rules
+        self._tree = tree
+        self._sizes = sizes
+        self._ready = self._orders(Node(None, rules.start(problem)))
+
+    def ask(self, k: int) -> list[Expansion]:
+        """The groups that can be made now."""
+        orders, self._ready = self._ready[:k], self._ready[k:]
+        return orders
+
+    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+        """Continue each new node; below a lost group nothing grows."""
+        for node in nodes or ():
+            self._ready += self._orders(node)
+
+    def final(self) -> str | None:
+        """A training tree has no answer."""
+        return None
+
+    def _orders(self, parent: Node) -> list[Expansion]:
+        agent = self._rules.current_agent(parent.state)
+        if agent is None:
+            return []
+        depth = parent.id.count(".") + 1 if parent.turn else 0
+        ids = child_ids(parent, 0, self._sizes[min(depth, len(self._sizes) - 1)])
+        return [Expansion(parent, agent, ids, f"{self._tree}/{ids[0]}")]
+
+
+def levels(sizes: Sequence[int]) -> MakeGrower:
+    """A function that makes `Levels` growers; the last size holds for all deeper levels, too.
+
+    Raises:
+        ConfigError: There is no size, or one below 1.
+    """
+    if not sizes or min(sizes) < 1:
+        raise ConfigError(f"levels need at least one turn each, got {list(sizes)}")
+
+    def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
+        return Levels(rules, problem, tree, seed, sizes)
 
     return make
 

@@ -7,7 +7,7 @@ states come out. Rules know neither models nor prompts, and compute no reward.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from gymnasium import Space
 
@@ -70,4 +70,13 @@ class TakesFeedback(Rules[S], Protocol[S]):
 
         Called after each `apply`. `mars_env.envs.visibility` says where feedback comes from.
         """
+        ...
+
+
+@runtime_checkable
+class PosesProblems(Protocol):
+    """Rules whose agents make the problem: their submissions are graded on it."""
+
+    def posed(self, state: Any) -> Problem:
+        """The problem that was made, with the reference that was made for it."""
         ...

@@ -25,8 +25,8 @@ def load_file(
     r"""A set from a jsonl or parquet file, or from all of them in a folder.
 
     A row's other fields become metadata, with ``source`` (the file's name) and ``licence``
-    added if the row lacks them. A row with a ``rubric`` and without an answer is an open problem. A file of
-    `mars_env.problems.written` is read as it was written.
+    added if the row lacks them. A row without an answer, with a ``rubric`` or ``documents``, is an
+    open problem. A file of `mars_env.problems.written` is read as it was written.
 
     Args:
         path: A ``.jsonl``, ``.ndjson`` or ``.parquet`` file, or a folder of such files.
@@ -124,6 +124,6 @@ def _problem(
         **{str(key): plain(value) for key, value in row.items() if key not in used},
     }
     statement = text_of(row, problem_field)
-    if answer_field not in row and row.get("rubric"):
+    if answer_field not in row and (row.get("rubric") or row.get("documents")):
         return Problem(problem_id, statement, None, "open", metadata)
     return Problem(problem_id, statement, text_of(row, answer_field), metadata=metadata)

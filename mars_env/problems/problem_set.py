@@ -310,7 +310,7 @@ class ProblemSet(Sequence[Problem]):
         return self._view(tuple(index for index in self._indices if keep(self._source[index])))
 
     def content_hash(self) -> str:
-        """A hash of ids, statements, references, kinds and rubrics, for a run's manifest.
+        """A hash of ids, statements, references, kinds, rubrics and documents, for a run's manifest.
 
         For a generated set it covers the revision, the size and the first problems: another seed or
         another version of the generator gives another hash, without making all the problems.
@@ -328,8 +328,7 @@ class ProblemSet(Sequence[Problem]):
             problems = self[:HASHED]
         for problem in problems:
             row = [problem.id, problem.kind, problem.statement, problem.reference]
-            if "rubric" in problem.metadata:
-                row.append(problem.metadata["rubric"])
+            row += [problem.metadata[key] for key in ("rubric", "documents") if key in problem.metadata]
             digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
         return digest.hexdigest()
 

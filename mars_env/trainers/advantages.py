@@ -13,7 +13,7 @@ distinguished by their ids alone; their sizes may differ, and their order does n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -128,6 +128,38 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "leave_one_out": leave_one_out,
 }
 """The estimators, by their names in a configuration."""
+
+
+def over_batch(groups: Sequence[Group], roles: Collection[str]) -> list[Group]:
+    """The same turns, those of some roles compared over the whole batch: one group for each such role.
+
+    For roles that act once on an input, so that their own groups have nothing to compare. Source: SPELL
+    (arXiv 2509.23863) for its Questioner.
+
+    Args:
+        groups: The batch.
+        roles: Which roles; their turns leave their groups.
+
+    Example:
+        >>> batch = [_example_group("g", [1.0]), _example_group("h", [0.0])]
+        >>> [(group.id, len(group.turns)) for group in over_batch(batch, ["solver"])]
+        [('solver over the batch', 2)]
+        >>> over_batch(batch, []) == batch
+        True
+    """
+    kept: list[Group] = []
+    pooled: dict[str, list[Turn]] = {}
+    for group in groups:
+        rest = tuple(turn for turn in group.turns if turn.role not in roles)
+        for turn in group.turns:
+            if turn.role in roles:
+                pooled.setdefault(turn.role, []).append(turn)
+        if rest or not group.turns:
+            kept.append(replace(group, turns=rest))
+    # In the order of their keys, since a sum depends on its order in the last bits.
+    return kept + [
+        Group(f"{role} over the batch", tuple(sorted(pooled[role], key=turn_key))) for role in sorted(pooled)
+    ]
 
 
 def advantage_stats(groups: Sequence[Group], advantages: Mapping[TurnKey, float]) -> AdvantageStats:

@@ -77,6 +77,10 @@ class TrainConfig(BaseModel):
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
     """An estimator of `mars_env.trainers.advantages`. MarsRL and MARS2: group_normalised."""
 
+    batch_roles: tuple[str, ...] = ()
+    """Roles whose turns are compared with each other over the whole batch, whatever their groups; see
+    `mars_env.trainers.advantages.over_batch`. SPELL: its Questioner."""
+
     tree_credit: TreeCredit | None = None
     """Shapes the rewards along the tree before advantages are computed; None turns it off."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mars_env.trainers.advantages import ESTIMATORS, Estimator, TurnKey, penalise_overlong
+from mars_env.trainers.advantages import ESTIMATORS, Estimator, TurnKey, over_batch, penalise_overlong
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Group
 
 
 def estimator_of(config: TrainConfig) -> Estimator:
-    """Tree-shaped credit and overlong penalty, if they are set, followed by the named estimator.
+    """Tree-shaped credit, overlong penalty and groups over the batch, if they are set; then the estimator.
 
     The order matters: credit compares what turns have achieved, and a parent's length must not affect its
     child's baseline.
@@ -31,6 +31,8 @@ def estimator_of(config: TrainConfig) -> Estimator:
             groups = tree_shaped(groups, sibling_weight=credit.sibling_weight, strength=credit.strength)
         if overlong is not None:
             groups = penalise_overlong(groups, overlong.limit, overlong.buffer)
+        if config.batch_roles:
+            groups = over_batch(groups, config.batch_roles)
         return ESTIMATORS[config.advantage](groups)
 
     return estimate

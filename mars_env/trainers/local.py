@@ -20,7 +20,7 @@ import numpy as np
 from mars_env.errors import ConfigError, MarsError, MissingExtra
 from mars_env.seeds import derive_seed
 from mars_env.text import logger
-from mars_env.trainers.advantages import Estimator, advantage_stats, turn_key
+from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch, turn_key
 from mars_env.trainers.config import Preferences, TrainConfig
 from mars_env.trainers.estimators import estimator_of
 from mars_env.trainers.metrics import StepMetrics, role_metrics
@@ -174,7 +174,7 @@ class LocalTrainer:
             objective,
             StepMetrics(
                 self.steps + 1,
-                advantages=advantage_stats(groups, advantages),
+                advantages=advantage_stats(over_batch(groups, self.config.batch_roles), advantages),
                 roles=role_metrics(groups, trained),
             ),
             began,

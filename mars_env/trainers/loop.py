@@ -12,19 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from mars_env.envs import Game, grouped
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
-from mars_env.files import write_whole
 from mars_env.loggers import Logger
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
@@ -38,6 +34,7 @@ from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Refresh, Team
+from mars_env.trainers.update_log import UpdateLog
 from mars_env.types import Agent, Sampling, TrainingAgent
 
 Batches = Callable[[int], AsyncGenerator[UpdateBatch]]
@@ -322,48 +319,18 @@ def _refuse_unrewarded(game: Game, batch: UpdateBatch, team: Team, settings: Run
 class _Ledger:
     """What has been trained, on disk: one line for each update."""
 
-    path: Path | None
+    log: UpdateLog
     groups: frozenset[str] = field(default_factory=frozenset)
     trees: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
     def of(cls, directory: str | Path | None, steps: int) -> _Ledger:
         """What the first `steps` updates trained. Later lines are removed, since their weights are lost."""
-        if directory is None:
-            return cls(None)
-        path, kept = Path(directory) / LEDGER, ""
-        groups: list[str] = []
-        trees: list[str] = []
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else ():
-            row = _row(line)
-            if row is None or row["step"] > steps:
-                break
-            kept += line
-            groups += row["groups"]
-            trees += row["trees"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, kept)
-        return cls(path, frozenset(groups), frozenset(trees))
+        log, rows = UpdateLog.resumed(directory, LEDGER, steps)
+        groups = frozenset(group for row in rows for group in row["groups"])
+        return cls(log, groups, frozenset(tree for row in rows for tree in row["trees"]))
 
     def note(self, batch: UpdateBatch) -> None:
         """Record what the next update trains."""
-        if self.path is None:
-            return
-        row = {
-            "step": batch.version + 1,
-            "groups": [group.id for group in batch.groups],
-            "trees": batch.trained_tree_ids,
-        }
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _row(line: str) -> dict[str, Any] | None:
-    """A line of the ledger; None if it is incomplete because the process was killed."""
-    try:
-        row = json.loads(line)
-    except ValueError:  # then its update came after the newest checkpoint
-        return None
-    return row if isinstance(row, dict) else None
+        groups = [group.id for group in batch.groups]
+        self.log.write(batch.version + 1, {"groups": groups, "trees": batch.trained_tree_ids})

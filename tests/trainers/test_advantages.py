@@ -12,9 +12,13 @@ from mars_env.trainers.advantages import (
     group_normalised,
     leave_one_out,
     mean_centred,
+    over_batch,
     overlong_penalty,
     penalise_overlong,
+    turn_key,
 )
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.estimators import estimator_of
 from mars_env.types import Action, Completion, Group, Turn
 
 rewards_of_groups = st.lists(
@@ -123,3 +127,21 @@ def test_overlong_penalty():
     assert [[t.reward for t in g.turns] for g in penalised] == [[0.25, None], [1.0, 0.0]]
     with pytest.raises(ConfigError, match="at least 1 token"):
         overlong_penalty(1, 2, buffer=0)
+
+
+def test_a_role_is_compared_over_the_batch_by_hand():
+    """Three questions that are alone in their groups: 1, 0 and -1 become 1, 0 and -1 standard deviations."""
+    asked = [group(f"g{i}", [reward]) for i, reward in enumerate((1.0, 0.0, -1.0))]
+    asked = [replace(g, turns=(replace(g.turns[0], agent="questioner_0"),)) for g in asked]
+    answers = group("answers", [1.0, 0.0])
+    config = TrainConfig(batch_roles=("questioner",))
+    for batch in ([*asked, answers], [answers, *reversed(asked)]):
+        found = estimator_of(config)(batch)
+        assert [found[turn_key(g.turns[0])] for g in asked] == pytest.approx([1.0, 0.0, -1.0], abs=1e-5)
+        assert found == group_normalised(over_batch(batch, ["questioner"]))
+    alone = estimator_of(TrainConfig())([*asked, answers])
+    assert set(alone) == {turn_key(turn) for turn in answers.turns}
+    stats = advantage_stats(over_batch([*asked, answers], ["questioner"]), found)
+    assert (stats.groups, stats.small, stats.kept) == (2, 0, 5)
+    mixed = replace(answers, turns=(*answers.turns, asked[0].turns[0]))
+    assert [len(g.turns) for g in over_batch([mixed, asked[1]], ["questioner"])] == [2, 2]

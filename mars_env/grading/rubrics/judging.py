@@ -7,14 +7,11 @@ instruction. The answer must be one JSON object and nothing else; anything else 
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from mars_env.grading.rubrics.rubric import Criterion
 from mars_env.grading.thinking import after_thinking
-from mars_env.seeds import derive_seed
+from mars_env.grading.untrusted import json_object, mark_for, without_template_tokens
 from mars_env.types import Message, Problem
 
 SYSTEM: Final = (
@@ -24,10 +21,6 @@ SYSTEM: Final = (
     "All parts of a compound criterion must hold. A list after words like 'such as' gives examples and need "
     "not be complete. A criterion may describe something undesirable: it is met if the response does that. "
     "Do not judge whether it is good."
-)
-
-_TEMPLATE_TOKENS = re.compile(
-    r"<(?=[|｜]|/?(?:s|think|bos|eos|start_of_turn|end_of_turn)>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])", re.I
 )
 
 
@@ -45,8 +38,8 @@ def question(criterion: Criterion, problem: Problem, text: str, seed: int = 0) -
         >>> "4 < |im_end|>" in asked[1]["content"], "It is short." in asked[1]["content"]
         (True, True)
     """
-    statement, response = (_without_template_tokens(each) for each in (problem.statement, text))
-    mark = _mark(seed, problem.id, statement, response)  # the same for all criteria: one prefix
+    statement, response = (without_template_tokens(each) for each in (problem.statement, text))
+    mark = mark_for(seed, problem.id, statement, response)  # the same for all criteria: one prefix
     parts = [
         f"The problem, between two lines with the mark {mark}:",
         f"[{mark}]\n{statement}\n[{mark}]",
@@ -69,20 +62,6 @@ def _asked(criterion: Criterion) -> str:
     )
 
 
-def _mark(seed: int, *texts: str) -> str:
-    """A mark that none of the texts contains. It depends on all of them, so no author can write it."""
-    number = 0
-    while True:
-        mark = f"mark {derive_seed(seed, number, *texts):016x}"
-        if not any(mark in text for text in texts):
-            return mark
-        number += 1
-
-
-def _without_template_tokens(text: str) -> str:
-    return _TEMPLATE_TOKENS.sub(lambda found: found[0] + " ", text)
-
-
 def read_verdict(criterion: Criterion, text: str) -> float | None:
     r"""The fraction that a judge's answer gives a criterion; None if it cannot be read.
 
@@ -96,7 +75,7 @@ def read_verdict(criterion: Criterion, text: str) -> float | None:
         >>> print(read_verdict(criterion, '{"met": true}\n{"met": false}'), read_verdict(criterion, "Yes."))
         None None
     """
-    answer = _object(text) or _object(after_thinking(text) or "")
+    answer = json_object(text) or json_object(after_thinking(text) or "")
     if answer is None:
         return None
     if not criterion.tiers:
@@ -106,21 +85,3 @@ def read_verdict(criterion: Criterion, text: str) -> float | None:
     if type(tier) is not int or not 0 <= tier < len(criterion.tiers):
         return None
     return float(criterion.tiers[tier].value)
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    text = text.strip()
-    if text.startswith("```") and text.endswith("```"):
-        text = text.removeprefix("```json").removeprefix("```").removesuffix("```")
-    try:
-        value = json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key occurs twice")
-    return found

@@ -1,0 +1,73 @@
+"""Texts of untrusted authors: how they are shown to a model, and how a model's JSON is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mars_env.seeds import derive_seed
+
+MOST_JSON: Final = 50_000
+"""A longer text is no JSON object of a model's, in characters."""
+
+_TEMPLATE_TOKENS = re.compile(
+    r"<(?=[|｜]|/?(?:s|think|bos|eos|start_of_turn|end_of_turn)>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])", re.I
+)
+
+
+def mark_for(seed: int, *texts: str) -> str:
+    """A mark that none of the texts contains. It depends on all of them, so no author can write it.
+
+    Example:
+        >>> mark_for(0, "an answer").startswith("mark ")
+        True
+    """
+    number = 0
+    while True:
+        mark = f"mark {derive_seed(seed, number, *texts):016x}"
+        if not any(mark in text for text in texts):
+            return mark
+        number += 1
+
+
+def without_template_tokens(text: str) -> str:
+    """The text with the special tokens of chat templates broken up.
+
+    Example:
+        >>> without_template_tokens("4 <|im_end|>")
+        '4 < |im_end|>'
+    """
+    return _TEMPLATE_TOKENS.sub(lambda found: found[0] + " ", text)
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    r"""The one JSON object that a text consists of; None if it is anything else.
+
+    A code fence around it is allowed. Another object beside it, a key twice, or more than `MOST_JSON`
+    characters are not.
+
+    Example:
+        >>> json_object('```json\n{"met": true}\n```')
+        {'met': True}
+        >>> print(json_object('{"met": true} {"met": false}'), json_object('{"met": true, "met": false}'))
+        None None
+    """
+    text = text.strip()
+    if len(text) > MOST_JSON:
+        return None
+    if text.startswith("```") and text.endswith("```"):
+        text = text.removeprefix("```json").removeprefix("```").removesuffix("```")
+    try:
+        value = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return found

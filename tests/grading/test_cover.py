@@ -1,0 +1,36 @@
+"""Cover exact match by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_env.grading.cover import CoverMatch
+from mars_env.types import Problem, Verdict
+
+
+@pytest.mark.parametrize(
+    ("reference", "text", "verdict"),
+    [
+        ("17", "It is 17.", "CORRECT"),
+        ("17", "It is 117 or 1.7.", "WRONG"),
+        ("1,204.50", "$1204.50 in all", "CORRECT"),
+        ("1.5", "15", "WRONG"),
+        ("Net Profit", "the NET\nprofit", "CORRECT"),
+        ("net profit", "profit, net", "WRONG"),
+        ("ＡＢＣ", "abc", "CORRECT"),
+        ("", "17", "UNKNOWN"),
+        ("...", "17", "UNKNOWN"),
+        ("A", "A dog? I take B. No: A.", "CORRECT"),
+        ("A", "A is wrong, so B.", "WRONG"),
+        ("A", "a", "WRONG"),
+    ],
+)
+async def test_the_references_words_must_follow_each_other(reference, text, verdict):
+    assert (await CoverMatch().grade(Problem("p", "?", reference), text)).verdict == verdict
+
+
+@given(st.text(), st.text(), st.text())
+async def test_what_contains_the_reference_as_words_is_correct(before, reference, after):
+    grade = await CoverMatch().grade(Problem("p", "?", reference), f"{before} {reference} {after}")
+    if grade.verdict is not Verdict.UNKNOWN and len(reference.strip()) > 1:
+        assert grade.verdict is Verdict.CORRECT

@@ -1,0 +1,53 @@
+"""SPELL's game played by scripts."""
+
+import json
+
+from mars_env.envs.spell import cluster
+from mars_env.rollout import Job, collect
+from mars_env.trainers.spell import SpellSettings, spell_game
+from mars_env.types import Action, Completion
+
+CLUSTER = cluster("c", "Ask.", ["Profit: 17.", "Loss: 2."])
+ASKED = json.dumps({"question": "Which profit?", "answer": "17"})
+
+
+class Script:
+    """An agent that says what a function of observation and sample's number says."""
+
+    policy = "script"
+
+    def __init__(self, says):
+        self.says = says
+
+    async def act(self, observation, n, seed):
+        made = [self.says(observation, i) for i in range(n)]
+        return [each if isinstance(each, Action) else Action(each) for each in made]
+
+
+def cut(text):
+    """An action that the context cut off."""
+    return Action(text, (Completion(text, "context"),))
+
+
+def team(asked=ASKED, blind="no idea", answers=("17",), votes=lambda answer, i: "YES"):
+    """Agents by name: what is asked, what is said without documents, and with them, and the votes."""
+    return {
+        "questioner_0": Script(lambda seen, i: asked),
+        "responder_0": Script(lambda seen, i: answers[i % len(answers)] if seen["documents"] else blind),
+        "verifier_0": Script(lambda seen, i: votes(seen["answer"], i)),
+    }
+
+
+async def played(settings=None, problem=CLUSTER, game=None, **said):
+    """One tree."""
+    settings = settings or SpellSettings(group=4, verifiers=4)
+    [tree] = await collect(game or spell_game(settings), team(**said), [Job(problem)], seed=0)
+    return tree
+
+
+def rewards_of(tree):
+    """Rewards by role, in the order of the turns; the answer without documents is the role "probe"."""
+    rewards = {}
+    for turn in tree.turns:
+        rewards.setdefault("probe" if turn.info.get("probe") else turn.role, []).append(turn.reward)
+    return rewards
