@@ -147,6 +147,7 @@ async def test_a_loop_that_stops_continues_bitwise_the_same(tmp_path, improve):
     assert torch.equal(whole[0], rest[0]) and torch.equal(whole[1], rest[1])
     assert [f.step for f in rest[2]] == [3, 4] and whole[2][2:] == rest[2]
     assert (whole[2][0].best is None) != improve
+    assert all(0 <= figures.unreadable <= 2 * 3 + 2 for figures in whole[2])  # of two problems a step
 
 
 async def test_the_surprise_of_problems_is_the_mean_of_the_scores():
