@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.progress import (
     BarColumn,
@@ -85,6 +87,29 @@ def loaded(problems: str | None, fields: str | None) -> str | ProblemSet | None:
         with read_from(Path(STREAM)) as file:
             return load_problems(file, fields=told or None)
     return load_problems(Path(problems), fields=told) if problems is not None and told else problems
+
+
+class Server(Protocol):
+    """What serves requests until it is closed."""
+
+    async def start(self, host: str, port: int) -> None:
+        """Serve."""
+
+    async def close(self) -> None:
+        """End."""
+
+
+async def serve_until_stopped(server: Server, host: str, port: int, hello: Callable[[], str]) -> None:
+    """Serve until Ctrl-C or a request to end; what `hello` gives is said once the server is there."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await server.start(host, port)
+    try:
+        say(f"{hello()}; Ctrl-C ends it")
+        await stopped.wait()
+    finally:
+        await server.close()
 
 
 def settings(values: Sequence[str]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +10,7 @@ import typer
 
 from mars_env.agents.recorder import Recorder
 from mars_env.api import load_problems
+from mars_env.cli.options import serve_until_stopped
 from mars_env.cli.screen import say
 from mars_env.cli.streams import read_from
 from mars_env.errors import ConfigError, ProblemError
@@ -63,15 +63,7 @@ def record(  # public edge: one parameter is one option of the command
 
 
 async def _serve(recorder: Recorder, host: str, port: int, out: Path) -> None:
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await recorder.start(host, port)
-    try:
-        say(f"recording {recorder.url} into {out}; Ctrl-C ends it")
-        await stopped.wait()
-    finally:
-        await recorder.close()
+    await serve_until_stopped(recorder, host, port, lambda: f"recording {recorder.url} into {out}")
     counts = ", ".join(f"{number} {what}" for what, number in sorted(recorder.counts.items()) if number)
     say(f"recorded: {counts or 'nothing'}")
 

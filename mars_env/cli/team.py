@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mars_env.api import make_env
-from mars_env.cli.options import settings
+from mars_env.cli.options import serve_until_stopped, settings
 from mars_env.cli.person import Person, Stopped
 from mars_env.cli.screen import say
 from mars_env.cli.streams import STREAM, text_of
@@ -112,15 +111,7 @@ def serve(  # public edge: one parameter is one option of the command
 
 
 async def _serve(server: TeamServer, host: str, port: int) -> None:
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await server.start(host, port)
-    try:
-        say(f"serving {server.name} at {server.url}; Ctrl-C ends it")
-        await stopped.wait()
-    finally:
-        await server.close()
+    await serve_until_stopped(server, host, port, lambda: f"serving {server.name} at {server.url}")
     figures = server.monitor.figures()
     say(f"served: {figures['trees/finished']:,.0f} answers, {figures['turns/finished']:,.0f} turns")
 
