@@ -10,6 +10,9 @@ from aiohttp import web
 
 from mars_env.errors import ConfigError
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only this machine reaches."""
+
 UNREADABLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 """What reading malformed JSON, or JSON of another form, raises."""
 

@@ -30,7 +30,7 @@ from mars_env.errors import ConfigError, MarsError
 from mars_env.rollout.engine import Job, Journal, play
 from mars_env.rollout.groups import groups_of, is_uniform
 from mars_env.rollout.slots import Claim, Slots, under
-from mars_env.rollout.staleness import age, oldest_version
+from mars_env.rollout.staleness import acting_after, age, oldest_version
 from mars_env.text import logger
 from mars_env.types import Agent, Group, Tree, Turn
 
@@ -187,10 +187,8 @@ class _OpenTree:
 
     Attributes:
         number: Its place among all trees.
-        step: Its step.
         requested: Whether one of its groups has asked to start.
         untrained: Finished groups that wait for an update.
-        finished: The tree, once it is finished.
     """
 
     number: int
@@ -221,7 +219,7 @@ class _Schedule:
         slots: Slots | None,
         trained: frozenset[str],
     ) -> None:
-        self.version = version
+        self.version = self._first = version
         self._size, self._staleness = settings.groups_per_update, settings.max_staleness
         self._bound, self._concurrency = settings.bound, settings.concurrency
         self._extra = int((settings.refill - 1) * (self._size or 0))
@@ -300,7 +298,8 @@ class _Schedule:
         self._wake()
         claim = await admitted
         try:
-            with under(claim):
+            oldest = tree.step - self._staleness if self._size is None else self._under_way[key]
+            with under(claim), acting_after(max(0, oldest - self._first)):
                 yield
         finally:
             self._under_way.pop(key, None)  # it is still there if the group failed

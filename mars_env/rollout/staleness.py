@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from mars_env.types import Group, Turn
+
+_least_updates: ContextVar[int | None] = ContextVar("least_updates", default=None)
+
+
+def least_updates() -> int | None:
+    """How many of this run's updates the weights must have seen that act in this context.
+
+    The pipeline sets it for each group, so that no turn is too old when its update comes. Models in this
+    process are always new enough; agents that reach a sampler elsewhere pass it on. None outside a pipeline.
+    """
+    return _least_updates.get()
+
+
+@contextmanager
+def acting_after(updates: int) -> Iterator[None]:
+    """Agents that act in this context need weights that have seen so many updates: see `least_updates`.
+
+    Example:
+        >>> with acting_after(3):
+        ...     least_updates()
+        3
+    """
+    token = _least_updates.set(updates)
+    try:
+        yield
+    finally:
+        _least_updates.reset(token)
 
 
 def oldest_version(turns: Iterable[Turn]) -> int | None:

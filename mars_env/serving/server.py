@@ -16,6 +16,7 @@ from aiohttp import web
 
 from mars_env.agents.chat_stream import event
 from mars_env.agents.openai_server import (
+    LOOPBACK,
     UNREADABLE,
     Refusal,
     error_response,
@@ -36,8 +37,6 @@ from mars_env.text import described, logger, one_line
 from mars_env.types import Problem, Tree, Turn
 
 log = logger(__name__)
-
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 _HEARTBEAT = 15.0
 """Seconds after which a stream without progress says that it is alive."""

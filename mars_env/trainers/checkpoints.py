@@ -64,11 +64,11 @@ def save_checkpoint(
     }
     (scratch / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
     for path in [*scratch.rglob("*"), scratch]:
-        _sync(path)
+        sync_to_disk(path)
     if target.exists():
         _remove(target)
     scratch.rename(target)
-    _sync(directory)
+    sync_to_disk(directory)
     for _, old in _found(directory)[keep:]:
         _remove(old)
     return target
@@ -204,7 +204,7 @@ def _no_progress_bars() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Have the system write a file or a directory to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -34,7 +34,7 @@ def killed_at_random(run: Callable[[], None], directory: Path, kills: int) -> di
     for _ in range(kills):
         # A moment is a few steps later plus some milliseconds, so that it does not depend on the load.
         target = logged(directory) + moments.randint(0, 4)
-        child = _fork(run)
+        child = fork(run)
         while (
             logged(directory) < target
             and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
@@ -46,13 +46,14 @@ def killed_at_random(run: Callable[[], None], directory: Path, kills: int) -> di
         if os.WIFEXITED(status):
             raise SystemExit("the run ended before it could be killed: make it longer")
         resumed += any(directory.glob("step-*"))
-    _, status = os.waitpid(_fork(run), 0)
+    _, status = os.waitpid(fork(run), 0)
     if status:
         raise SystemExit("the last attempt failed")
     return {"killed": kills, "resumed": resumed}
 
 
-def _fork(run: Callable[[], None]) -> int:
+def fork(run: Callable[[], None]) -> int:
+    """Run a function in a fork of this process; returns its process id."""
     child = os.fork()
     if child == 0:
         status = 1

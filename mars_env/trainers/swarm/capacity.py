@@ -1,0 +1,68 @@
+"""The capacity rule: how many samplers keep a learner busy. No torch in here.
+
+ECHO-2 (arXiv 2602.02192) has such a rule from the time of a step, the time in which weights spread, and the
+rate of rollouts. The formulas here are ours, derived in docs/echo.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+
+class Capacity(BaseModel):
+    """A learner, its samplers and the bound of staleness, in seconds.
+
+    With T the time of an update, D that in which weights spread, w the time in which m samplers play one
+    step, and S the bound: step s needs weights that have seen s - S updates, so an update comes every
+    ``max(T, w, (T + D + w) / (S + 1))`` seconds.
+
+    Example:
+        >>> plan = Capacity(update_seconds=30, spread_seconds=10, rollout_seconds=120, max_staleness=1)
+        >>> plan.samplers, plan.idle(6), plan.idle(2)
+        (6, 0.0, 0.5)
+        >>> print(str(plan).partition(":")[0])
+        6 samplers keep the learner busy
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    update_seconds: PositiveFloat
+    """Of one update, publishing the weights included."""
+    spread_seconds: NonNegativeFloat
+    """From the publication of weights until the samplers use them."""
+    rollout_seconds: NonNegativeFloat
+    """In which one sampler plays all trees of a step; several samplers share them evenly."""
+    max_staleness: NonNegativeInt
+    """See `mars_env.rollout.PipelineSettings`."""
+
+    @property
+    def samplers(self) -> int | None:
+        """The fewest samplers with which the learner never waits; None if it waits whatever their number."""
+        spare = min(self.update_seconds, self.max_staleness * self.update_seconds - self.spread_seconds)
+        if spare <= 0:
+            return None
+        return max(1, math.ceil(self.rollout_seconds / spare - 1e-9))
+
+    def period(self, samplers: PositiveInt) -> float:
+        """Seconds from one update to the next."""
+        update, rollouts = self.update_seconds, self.rollout_seconds / samplers
+        return max(update, rollouts, (update + self.spread_seconds + rollouts) / (self.max_staleness + 1))
+
+    def idle(self, samplers: PositiveInt) -> float:
+        """Share of its time that the learner waits."""
+        return 1 - self.update_seconds / self.period(samplers)
+
+    def __str__(self) -> str:
+        need = self.samplers
+        if need is None:
+            head = "no number of samplers keeps the learner busy"
+        else:
+            head = f"{need} sampler{'s keep' if need > 1 else ' keeps'} the learner busy"
+        age = f"{self.max_staleness} version{'s' * (self.max_staleness != 1)}"
+        return (
+            f"{head}: an update takes {self.update_seconds:.3g} s, the weights spread in "
+            f"{self.spread_seconds:.3g} s, one sampler plays a step in {self.rollout_seconds:.3g} s, "
+            f"turns may be {age} old"
+        )

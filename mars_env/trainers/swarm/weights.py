@@ -1,0 +1,274 @@
+"""`WeightStore`: versions of weights that a learner publishes and samplers wait for, as safetensors on disk.
+
+    00000012/manifest.json         which versions of which policies, with the sizes and hashes of the files
+    00000012/solver.safetensors    the weights of one policy
+
+A publication is written under another name, synced to disk, and then renamed, so it is complete or not there.
+Numbers only grow, whatever happens to the learner: one that is resumed from an older checkpoint publishes its
+weights under a new number, so nobody takes the lost ones for newer. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import secrets
+import shutil
+from collections.abc import Mapping
+from io import BufferedReader
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, cast
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+
+from mars_env.errors import ConfigError, MissingExtra, StoreError
+from mars_env.files import open_regular
+from mars_env.trainers.checkpoints import sync_to_disk
+from mars_env.trainers.local import Policy
+
+try:
+    import safetensors
+    import safetensors.torch
+    from torch import Tensor
+except ImportError as error:
+    raise MissingExtra("the weight store needs torch and safetensors: pip install 'mars-env[hf]'") from error
+
+MANIFEST = "manifest.json"
+MOST_MANIFEST = 2**20
+"""Most bytes of a manifest."""
+POLL_SECONDS = 0.05
+"""How often `WeightStore.wait` looks for a new publication."""
+
+_NUMBER = re.compile(r"[0-9]{8}")
+_DRAFT = ".draft-"
+PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
+Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+StoreId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+class PolicyWeights(BaseModel):
+    """The weights of one policy in a publication: their version, and the size and hash of their file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: NonNegativeInt
+    size: NonNegativeInt
+    sha256: Hex
+
+
+class Publication(BaseModel):
+    """What was published together: one version of each policy.
+
+    Example:
+        >>> one = Publication(store="0" * 32, number=7, policies={})
+        >>> one.newer_than(None), one.newer_than(one), one.newer_than(one.model_copy(update={"number": 6}))
+        (True, False, True)
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    store: StoreId
+    """Names the store, so that one that was deleted and made again is not taken for the old one."""
+    number: PositiveInt
+    policies: dict[PolicyName, PolicyWeights]
+
+    def newer_than(self, other: Publication | None) -> bool:
+        """Whether these weights come after others: a higher number, or another store."""
+        return other is None or other.store != self.store or other.number < self.number
+
+
+class Weights(Protocol):
+    """Where a sampler gets its weights: a `WeightStore` that it can reach as a folder, or `HTTPWeights`."""
+
+    async def latest(self) -> Publication | None:
+        """The newest publication; None before the first."""
+        ...
+
+    async def wait(self, after: Publication | None = None) -> Publication:
+        """The newest publication, as soon as it is newer than `after`."""
+        ...
+
+    async def fetch(self, publication: Publication) -> dict[str, dict[str, Tensor]]:
+        """The weights of a publication, by policy and by name; sizes and hashes are checked.
+
+        Raises:
+            StoreError: They are no longer there, or are not what the manifest says.
+        """
+        ...
+
+
+class WeightStore:
+    """A folder of publications. One process publishes, any number of processes read.
+
+    Args:
+        path: The folder.
+        keep: How many publications stay; older ones are removed.
+
+    Raises:
+        ConfigError: `keep` is below 1.
+
+    Example:
+        >>> import tempfile
+        >>> from mars_env.agents import tiny_model
+        >>> model = tiny_model(context=16)
+        >>> store = WeightStore(tempfile.mkdtemp())
+        >>> one = store.publish({"tiny": Policy(model.module)})
+        >>> one.number, one.policies["tiny"].version, store.newest() == one
+        (1, 0, True)
+        >>> model.refresh(store.read(one)["tiny"], version=one.policies["tiny"].version)
+    """
+
+    def __init__(self, path: str | Path, *, keep: int = 2) -> None:
+        if keep < 1:
+            raise ConfigError(f"a weight store keeps at least one publication, got keep={keep}")
+        self.path, self._keep = Path(path), keep
+
+    def publish(self, policies: Mapping[str, Policy]) -> Publication:
+        """Publish the present weights of some policies, and remove what is older than the newest `keep`.
+
+        Raises:
+            StoreError: The store cannot be written, or another learner publishes into it.
+        """
+        last = self.newest()
+        number = (last.number if last is not None else 0) + 1
+        draft, target = self.path / f"{_DRAFT}{secrets.token_hex(8)}", self._folder(number)
+        try:
+            draft.mkdir(parents=True)
+            files = {}
+            for name, policy in policies.items():
+                path = draft / f"{name}.safetensors"
+                write_tensors(policy.model.state_dict(), path)
+                files[name] = PolicyWeights(
+                    version=policy.version, size=path.stat().st_size, sha256=_sha256(path)
+                )
+            store = last.store if last is not None else secrets.token_hex(16)
+            publication = Publication(store=store, number=number, policies=files)
+            (draft / MANIFEST).write_text(publication.model_dump_json(), encoding="utf-8")
+            for path in [*draft.iterdir(), draft]:
+                sync_to_disk(path)
+            draft.rename(target)
+            sync_to_disk(self.path)
+            self._prune()
+        except (OSError, ValueError) as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise StoreError(f"the weights cannot be published in {self.path}: {error}") from error
+        return publication
+
+    def newest(self) -> Publication | None:
+        """The newest complete publication; None if there is none.
+
+        Raises:
+            StoreError: Its manifest cannot be read.
+        """
+        for number in self._numbers():
+            try:
+                with open_regular(self._folder(number) / MANIFEST) as file:
+                    text = file.read(MOST_MANIFEST)
+                return read_manifest(text, str(self._folder(number)))
+            except FileNotFoundError:
+                continue  # removed meanwhile: then there is a newer one, which the next look finds
+            except OSError as error:
+                raise StoreError(f"{self._folder(number)} cannot be read: {error}") from error
+        return None
+
+    async def latest(self) -> Publication | None:
+        """See `Weights`."""
+        return await asyncio.to_thread(self.newest)
+
+    async def wait(self, after: Publication | None = None) -> Publication:
+        """See `Weights`."""
+        while True:
+            found = await self.latest()
+            if found is not None and found.newer_than(after):
+                return found
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def fetch(self, publication: Publication) -> dict[str, dict[str, Tensor]]:
+        """See `Weights`."""
+        return await asyncio.to_thread(self.read, publication)
+
+    def read(self, publication: Publication) -> dict[str, dict[str, Tensor]]:
+        """`fetch`, synchronously."""
+        return {
+            name: read_tensors(self.file(publication.number, name), told)
+            for name, told in publication.policies.items()
+        }
+
+    def file(self, number: int, policy: str) -> Path:
+        """Where the weights of a policy are, if they are still there."""
+        return self._folder(number) / f"{policy}.safetensors"
+
+    def _folder(self, number: int) -> Path:
+        return self.path / f"{number:08d}"
+
+    def _numbers(self) -> list[int]:
+        """All publications, newest first."""
+        if not self.path.is_dir():
+            return []
+        return sorted((int(p.name) for p in self.path.iterdir() if _NUMBER.fullmatch(p.name)), reverse=True)
+
+    def _prune(self) -> None:
+        """Remove old publications, and what a killed learner left half written."""
+        for number in self._numbers()[self._keep :]:
+            old = self._folder(number)
+            old = old.rename(old.with_name(f"{_DRAFT}old-{old.name}"))
+        for leftover in self.path.glob(f"{_DRAFT}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def read_manifest(text: str | bytes, where: str) -> Publication:
+    """The publication that a manifest describes.
+
+    Raises:
+        StoreError: It describes none.
+    """
+    try:
+        return Publication.model_validate_json(text)
+    except ValidationError as error:
+        raise StoreError(
+            f"{where}: the manifest cannot be read: {error.errors()[0]['msg']}; publish again"
+        ) from error
+
+
+def write_tensors(state: Mapping[str, Tensor], path: Path) -> None:
+    """Write a state dict; tensors that share their memory (tied weights) are written once."""
+    first: dict[tuple[Any, ...], str] = {}
+    own: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    for name, value in state.items():
+        key = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
+        if value.numel() and key in first:
+            tied[name] = first[key]
+            continue
+        first[key] = name
+        there = value.detach().cpu().contiguous()
+        own[name] = there if there.untyped_storage().nbytes() == there.nbytes else there.clone()
+    safetensors.torch.save_file(own, path, metadata={"tied": json.dumps(tied)})
+
+
+def read_tensors(path: Path, told: PolicyWeights) -> dict[str, Tensor]:
+    """Read what `write_tensors` wrote, if it is the file that the manifest tells of.
+
+    Raises:
+        StoreError: It is not there, or is another one.
+    """
+    try:
+        size, digest = path.stat().st_size, _sha256(path)
+        if (size, digest) != (told.size, told.sha256):
+            raise StoreError(f"{path.name}: its size or hash is not the manifest's: fetch it again")
+        state: dict[str, Tensor] = safetensors.torch.load_file(path)
+        with safetensors.safe_open(path, framework="pt") as file:
+            tied = json.loads((file.metadata() or {}).get("tied", "{}"))
+        return {**state, **{name: state[same] for name, same in dict(tied).items()}}
+    except OSError as error:
+        raise StoreError(f"the weights {path} are not there: {error}; ask for the newest") from error
+    except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+        raise StoreError(f"{path.name} is not a file of weights: {error}") from error
+
+
+def _sha256(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()

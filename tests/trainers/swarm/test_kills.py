@@ -1,0 +1,70 @@
+"""Learner and sampler in processes of their own, either of them killed with SIGKILL."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections import Counter
+from itertools import groupby
+
+import pytest
+import swarm_run
+import torch
+
+from mars_env.loggers import read_jsonl
+from mars_env.rollout.groups import step_jobs
+from mars_env.trainers.local import Policy
+from mars_env.trainers.loop import LEDGER, train
+from mars_env.trainers.miniature.lock import opener
+from mars_env.trainers.team import Team, refresher
+
+STEPS = 24
+
+
+def lasting(rows):
+    """The rows of updates whose weights were kept: what is done again after a kill takes their place."""
+    kept = {}
+    for (_, step), block in groupby(rows, key=lambda row: (row["attempt"], row["step"])):
+        kept = {earlier: turns for earlier, turns in kept.items() if earlier < step} | {step: list(block)}
+    return kept
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the script that kills the run forks it")
+@pytest.mark.slow
+@pytest.mark.parametrize("bound", [0, 2])
+def test_killed_and_started_again_either_process_costs_no_turn(tmp_path, bound):
+    done = subprocess.run(
+        [sys.executable, swarm_run.__file__, str(tmp_path), str(bound), str(STEPS)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    updates = lasting(read_jsonl(tmp_path / swarm_run.TURNS))
+    assert list(updates) == list(range(1, STEPS + 1))
+    assert len({row["attempt"] for update in updates.values() for row in update}) == 3
+    turns = [row for update in updates.values() for row in update]
+    wanted = {
+        f"{job.tree_id}/{sample}"
+        for step in range(STEPS)
+        for job in step_jobs(swarm_run.problems(), step=step, problems_per_step=swarm_run.LOCKS, seed=1)
+        for sample in range(swarm_run.GROUP)
+    }
+    assert Counter(row["turn"] for row in turns) == dict.fromkeys(wanted, 1)  # none twice, none lost
+    assert max(row["age"] for row in turns) <= bound
+    ledger = read_jsonl(tmp_path / LEDGER)
+    assert [row["step"] for row in ledger] == list(range(1, STEPS + 1))
+    if bound == 0:
+        assert_bitwise_the_synchronous_run(tmp_path)
+
+
+def assert_bitwise_the_synchronous_run(folder):
+    both = swarm_run.model()
+    policies = {"opener": Policy(both.module, both.tokenizer)}
+    team = Team({"solver_0": opener(both)}, policies, refresher({"opener": both}))
+    asyncio.run(train(swarm_run.game(), team, swarm_run.problems(), swarm_run.settings(0, STEPS)))
+    found = torch.load(folder / "weights.pt", weights_only=True)
+    state = both.module.state_dict()
+    assert found.keys() == state.keys() and all(torch.equal(found[name], state[name]) for name in state)

@@ -1,0 +1,149 @@
+"""Training with samplers that share nothing with the learner but HTTP."""
+
+import asyncio
+import json
+
+import pytest
+import swarm_run
+import torch
+
+from mars_env.errors import ConfigError
+from mars_env.rollout import Job, collect
+from mars_env.trainers.local import Policy
+from mars_env.trainers.loop import train
+from mars_env.trainers.miniature.lock import opener
+from mars_env.trainers.swarm import Swarm, WeightStore, run_sampler
+from mars_env.trainers.team import Team, refresher
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.module.parameters()])
+
+
+class Heard:
+    """A logger that keeps figures."""
+
+    def __init__(self):
+        self.rows = []
+
+    def start(self, step):
+        """As a logger."""
+
+    def log(self, step, values):
+        self.rows.append(values)
+
+    def close(self):
+        """As a logger."""
+
+
+async def in_one_process(chosen):
+    """The synchronous run, with the same batches."""
+    both = swarm_run.model()
+    policies = {"opener": Policy(both.module, both.tokenizer)}
+    team = Team({"solver_0": opener(both)}, policies, refresher({"opener": both}))
+    history = await train(swarm_run.game(), team, swarm_run.problems(), chosen)
+    return weights(both), [metrics.roles["solver"]["reward"] for metrics in history]
+
+
+async def apart(folder, chosen, samplers=1, swarm_options=None, shared=False, **options):
+    """The same with a learner and samplers: weights, figures and answers."""
+    trained, heard = swarm_run.model(), Heard()
+    policies = {"opener": Policy(trained.module, trained.tokenizer)}
+    staleness = chosen.pipeline.max_staleness
+    async with Swarm(
+        swarm_run.AGENTS, policies, folder / "weights", max_staleness=staleness, **(swarm_options or {})
+    ) as swarm:
+        if shared:
+            options["weights"] = WeightStore(folder / "weights")
+        others = [asyncio.create_task(swarm_run.sample(swarm.url, **options)) for _ in range(samplers)]
+        training = train(
+            swarm_run.game(),
+            swarm.team,
+            swarm_run.problems(),
+            chosen,
+            directory=folder,
+            loggers=[swarm, heard],
+        )
+        await training
+    return weights(trained), heard.rows, await asyncio.gather(*others), swarm
+
+
+@pytest.mark.parametrize(("samplers", "shared"), [(1, False), (2, False), (1, True)])
+async def test_a_bound_of_0_is_bitwise_the_synchronous_run(tmp_path, samplers, shared):
+    chosen = swarm_run.settings(0)
+    before = weights(swarm_run.model())
+    alone, alone_rewards = await in_one_process(chosen)
+    far, rows, answered, _ = await apart(tmp_path, chosen, samplers, shared=shared)
+    assert not torch.equal(before, alone)
+    assert torch.equal(alone, far)
+    assert alone_rewards == [row["role/solver/reward"] for row in rows]
+    assert sum(answered) == swarm_run.LOCKS * chosen.steps
+
+
+@pytest.mark.parametrize("changes", [{}, {"groups_per_update": 2}], ids=["steps", "agentic"])
+async def test_above_0_no_turn_is_older_than_the_bound_lost_or_trained_twice(tmp_path, changes):
+    chosen = swarm_run.settings(2, steps=6, **changes)
+    _, rows, _, swarm = await apart(tmp_path, chosen, 2, refresh="demanded")
+    ages = [row["pipeline/oldest"] for row in rows]
+    assert max(ages) == 2 and all(row["pipeline/dropped"] == 0 for row in rows)
+    ledger = [json.loads(line) for line in (tmp_path / "trained.jsonl").read_text().splitlines()]
+    groups = [group for row in ledger for group in row["groups"]]
+    assert len(set(groups)) == len(groups) >= 6 * changes.get("groups_per_update", swarm_run.LOCKS)
+    assert len(list((tmp_path / "weights").iterdir())) == 4  # the bound and two more
+    assert "keep the learner busy" in str(swarm.capacity()) or "keeps the learner busy" in str(
+        swarm.capacity()
+    )
+
+
+async def test_demanded_weights_are_exactly_as_old_as_the_bound_allows_and_the_run_repeats(tmp_path):
+    runs = []
+    for name, samplers in (("one", 1), ("two", 2)):
+        found, rows, _, _ = await apart(
+            tmp_path / name, swarm_run.settings(2, steps=5), samplers, refresh="demanded"
+        )
+        assert [row["pipeline/age"] for row in rows] == [
+            0,
+            1,
+            2,
+            2,
+            2,
+        ]  # all groups of a step
+        runs.append((found, [row["role/solver/reward"] for row in rows]))
+    assert torch.equal(runs[0][0], runs[1][0]) and runs[0][1] == runs[1][1]
+
+
+async def test_with_drop_samplers_do_not_wait_and_what_is_too_old_is_dropped_and_counted(tmp_path):
+    # These samplers never take new weights, since nothing demands them.
+    _, rows, _, _ = await apart(
+        tmp_path, swarm_run.settings(1, steps=4), swarm_options={"stale": "drop"}, refresh="demanded"
+    )
+    turns = swarm_run.LOCKS * swarm_run.GROUP
+    assert [row["pipeline/dropped"] for row in rows] == [0, 0, turns, turns]
+    assert [row["pipeline/oldest"] for row in rows] == [0, 1, 0, 0]  # of what is trained
+
+
+async def test_a_swarm_also_plays_outside_of_training_by_its_newest_weights(tmp_path):
+    trained = swarm_run.model()
+    policies = {"opener": Policy(trained.module, trained.tokenizer)}
+    async with Swarm(swarm_run.AGENTS, policies, tmp_path) as swarm:
+        other = asyncio.create_task(swarm_run.sample(swarm.url))
+        for version in (0, 1):
+            policies["opener"].version = version
+            swarm.publish(policies)
+            jobs = [Job(problem) for problem in swarm_run.problems()]
+            trees = await collect(swarm_run.game(), swarm.team.agents, jobs, seed=0)
+            told = {c.versions for tree in trees for turn in tree.turns for c in turn.action.completions}
+            assert {version for ((version, _),) in told} == {version}
+    assert await other == 2 * swarm_run.LOCKS
+
+
+async def test_a_sampler_whose_agents_cannot_be_trained_is_refused():
+    hot = swarm_run.model()
+    greedy = opener(hot)
+    greedy.sampling = greedy.sampling.__class__(temperature=0.0)
+    with pytest.raises(ConfigError, match="temperature must be above 0"):
+        await run_sampler({"solver_0": greedy}, {"opener": hot}, "http://127.0.0.1:1")
+    with pytest.raises(ConfigError, match="no model has that name"):
+        await run_sampler({"solver_0": opener(hot)}, {"other": hot}, "http://127.0.0.1:1")
+    with pytest.raises(ConfigError, match="like http"):
+        await run_sampler({"solver_0": opener(hot)}, {"opener": hot}, "127.0.0.1:1")
