@@ -36,9 +36,11 @@ from mars_env.evaluation.ledger import seeds_of
 from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.provenance import commit_of
+from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.experiment import ARMS, Trained, evaluate_team, figures_of, train_arm
 from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
+from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Tree
 
 HERE = Path(__file__).parent
@@ -74,11 +76,13 @@ class Way:
         title: In tables.
         flags: OpenRLHF's, beside those that all ways have; None is the local trainer.
         float32: Whether OpenRLHF computes in float32, which it has no flag for.
+        stale: Whether the local trainer trains on groups as old as OpenRLHF's asynchronous ways do.
     """
 
     title: str
     flags: Mapping[str, str | None] | None = field(default_factory=dict)
     float32: bool = False
+    stale: bool = False
 
 
 STALE: Final[Mapping[str, str | None]] = {"--train.async_enable": None, "--mars.staleness": "1"}
@@ -93,12 +97,16 @@ WAYS: Final[Mapping[str, Way]] = {
     "partial rollouts, float32": Way(
         "OpenRLHF, asynchronous with partial rollouts, float32", PARTIAL, float32=True
     ),
+    "local, asynchronous": Way("the local trainer, asynchronous (added to find a cause)", None, stale=True),
 }
 CLAIMS = tuple(
     Claim(f"{name} above {LOCAL}: {figure.split('_')[0].capitalize()}", name, figure, LOCAL)
     for figure in ("system_accuracy", "solver_accuracy")
     for name in WAYS
     if name != LOCAL
+) + tuple(
+    Claim(f"{name} above local, asynchronous: System", name, "system_accuracy", "local, asynchronous")
+    for name in ("asynchronous", "partial rollouts")
 )
 
 
@@ -114,7 +122,7 @@ def flags_of(way: Way, seed: int, recipe: Recipe, folder: Path) -> dict[str, str
     """The recipe under OpenRLHF's names."""
     run, train = recipe.marsrl, recipe.marsrl.train
     assert run.rollouts is not None
-    groups = {"--mars.groups_per_update": str(round(GROUPS_OF_A_PROBLEM * run.problems_per_step))}
+    groups = {"--mars.groups_per_update": str(groups_per_update(run))}
     return {
         **helpers().MINIATURE,
         "--mars.env": recipe.environment,
@@ -161,9 +169,19 @@ Curves = dict[str, list[float | None]]
 """Mean reward by role, for each update."""
 
 
-def locally(seed: int, recipe: Recipe) -> tuple[Trained, dict[str, float], Curves]:
+def groups_per_update(run: RunSettings) -> int:
+    """How many groups an asynchronous update trains."""
+    return round(GROUPS_OF_A_PROBLEM * run.problems_per_step)
+
+
+def locally(way: Way, seed: int, recipe: Recipe) -> tuple[Trained, dict[str, float], Curves]:
     """Train with the local trainer."""
     [arm] = [arm for arm in ARMS if arm.name == "all"]
+    if way.stale:
+        pipeline = PipelineSettings(max_staleness=1, groups_per_update=groups_per_update(recipe.marsrl))
+        train = recipe.marsrl.train.model_copy(update={"old_logprobs": None})  # stale samples are corrected
+        run = recipe.marsrl.model_copy(update={"pipeline": pipeline, "train": train})
+        recipe = recipe.model_copy(update={"marsrl": run})
     trained = asyncio.run(train_arm(arm, seed, recipe))
     rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
     return trained, {"updates": float(len(trained.history))}, rewards
@@ -206,7 +224,7 @@ def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = R
     began, plan = time.perf_counter(), commit_of(PLAN)
     way = WAYS[name]
     if way.flags is None:
-        trained, counts, rewards = locally(seed, recipe)
+        trained, counts, rewards = locally(way, seed, recipe)
     else:
         folder = out / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
         trained, counts, rewards = through_openrlhf(way, seed, recipe, folder)

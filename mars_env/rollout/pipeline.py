@@ -20,10 +20,20 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
+from mars_env.checks import without_newer
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion
 from mars_env.errors import ConfigError, MarsError
@@ -68,6 +78,10 @@ class PipelineSettings(BaseModel):
         if self.refill > 1 and self.groups_per_update is None:
             raise ValueError("refill is for updates of a number of groups: set groups_per_update")
         return self
+
+    @model_serializer(mode="wrap")
+    def _serialized(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_newer(write(self), self, "refill")
 
     @property
     def bound(self) -> int | None:

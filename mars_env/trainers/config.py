@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from mars_env.checks import without_newer
 
 
 class Overlong(BaseModel):
@@ -160,6 +169,10 @@ class TrainConfig(BaseModel):
                 'tis_cap corrects between trainer and rollout: with old_logprobs="rollout" the ratio does so'
             )
         return self
+
+    @model_serializer(mode="wrap")
+    def _serialized(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_newer(write(self), self, "batch_roles")
 
     def denominator(self, max_staleness: int) -> Literal["trainer", "rollout"]:
         """Whose log-probabilities are the ratio's denominator, for samples at most this many versions old.
