@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import replicate_echo
 import replicate_mars2
 import replicate_marsrl
 import replicate_marsrl_robustness
@@ -194,6 +195,14 @@ STUDIES = (
             Claim("a veto from the start brings it back", "veto, from the start", "true", "biased judge"),
             Claim("a veto after the fall brings it back", "veto, continued", "true", "biased judge"),
         ),
+    ),
+    Study(
+        "[Echo: two processes](echo.md)",
+        "1",
+        "[plan](results/plans/echo.md)",
+        "`replicate_echo.py` (but for idle times)",
+        lambda: replicate_echo.LEDGER.rows(replicate_echo.settings_of(replicate_echo.RECIPE)),
+        replicate_echo.CLAIMS,
     ),
 )
 

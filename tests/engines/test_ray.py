@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import sums_team as sums
+import swarm_run
 from command_line import command, timeless
 from sums_team import PROBLEMS, jobs, told
 
@@ -22,6 +23,9 @@ import mars_env
 from mars_env.distributed import CannotStart, Fleet, Place, Placement
 from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout import Job, Store, collect, read_run
+from mars_env.trainers.local import Policy
+from mars_env.trainers.loop import train
+from mars_env.trainers.swarm import Swarm
 
 ray = pytest.importorskip("ray")
 
@@ -333,3 +337,20 @@ def test_an_evaluation_on_a_cluster_is_refused_before_it_starts(tmp_path):
             out=tmp_path / "run",
         )  # fmt: skip
     assert not (tmp_path / "run").exists()
+
+
+async def test_a_sampler_of_a_training_runs_as_a_task(tmp_path):
+    @ray.remote
+    def sampler(url):
+        import swarm_run  # its process imports it from the helpers
+
+        return asyncio.run(swarm_run.sample(url))
+
+    trained = swarm_run.model()
+    policies = {"opener": Policy(trained.module, trained.tokenizer)}
+    chosen = swarm_run.settings(1)
+    async with Swarm(swarm_run.AGENTS, policies, tmp_path, max_staleness=1) as swarm:
+        task = sampler.remote(swarm.url)
+        history = await train(swarm_run.game(), swarm.team, swarm_run.problems(), chosen)
+    assert len(history) == chosen.steps and policies["opener"].version == chosen.steps
+    assert ray.get(task) == swarm_run.LOCKS * chosen.steps
