@@ -16,6 +16,7 @@ import replicate_mars2
 import replicate_marsrl
 import replicate_marsrl_robustness
 import replicate_openrlhf
+import replicate_promptcot
 import replicate_rubrics
 import replicate_sums
 from pydantic import BaseModel
@@ -203,6 +204,14 @@ STUDIES = (
         "`replicate_echo.py` (but for idle times)",
         lambda: replicate_echo.LEDGER.rows(replicate_echo.settings_of(replicate_echo.RECIPE)),
         replicate_echo.CLAIMS,
+    ),
+    Study(
+        "[PromptCoT 2.0](promptcot.md)",
+        "1 solver; 1 pair of designers for each seed",
+        "[plan](results/plans/promptcot.md)",
+        "`replicate_promptcot.py`",
+        lambda: replicate_promptcot.LEDGER.rows(_hash(replicate_promptcot.RECIPE)),
+        replicate_promptcot.CLAIMS,
     ),
 )
 
