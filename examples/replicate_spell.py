@@ -259,7 +259,8 @@ def main(
             row = asyncio.run(play(arm, seed, RECIPE, origin))
             LEDGER.append(row)
             show(row)
-    write_part(DOCS / "spell.md", "spell", table_of(LEDGER.rows(settings_of(RECIPE))))
+    if rows := LEDGER.rows(settings_of(RECIPE)):
+        write_part(DOCS / "spell.md", "spell", table_of(rows))
 
 
 def show(row: LedgerRow) -> None:

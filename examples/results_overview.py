@@ -18,6 +18,7 @@ import replicate_marsrl_robustness
 import replicate_openrlhf
 import replicate_promptcot
 import replicate_rubrics
+import replicate_spell
 import replicate_sums
 from pydantic import BaseModel
 from rich.console import Console
@@ -212,6 +213,14 @@ STUDIES = (
         "`replicate_promptcot.py`",
         lambda: replicate_promptcot.LEDGER.rows(_hash(replicate_promptcot.RECIPE)),
         replicate_promptcot.CLAIMS,
+    ),
+    Study(
+        "[SPELL's look-ups](spell.md)",
+        "1",
+        "[plan](results/plans/spell.md)",
+        "`replicate_spell.py`",
+        lambda: replicate_spell.LEDGER.rows(replicate_spell.settings_of(replicate_spell.RECIPE)),
+        replicate_spell.CLAIMS,
     ),
 )
 

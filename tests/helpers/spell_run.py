@@ -1,6 +1,8 @@
 """A tiny run of SPELL that is a function of its seed, and a script that kills it at random moments.
 
-python spell_run.py DIRECTORY CHECKPOINT_EVERY KILLS
+    python spell_run.py DIRECTORY CHECKPOINT_EVERY KILLS
+
+What is asked depends on what is remembered, so a wrong memory changes everything after it.
 """
 
 import asyncio
@@ -10,33 +12,62 @@ from pathlib import Path
 
 import torch
 from kills import killed_at_random
+from spell_team import Script
 from toy_training import digest
 
+from mars_env.agents import RoleAgent
 from mars_env.loggers import JsonlLogger
+from mars_env.seeds import derive_seed
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.miniature import lookups
-from mars_env.trainers.spell import MEMORY, SpellSettings, train_spell
+from mars_env.trainers.spell import MEMORY, SpellSettings, spell_game, train_spell
 from mars_env.trainers.team import make_team
+from mars_env.types import Grade
 
 STEPS = 12
 
 
+class Coin:
+    """A rule that half of all answers pass."""
+
+    async def grade(self, problem, text):
+        return Grade.correct() if derive_seed(problem.statement, text) % 2 else Grade.wrong("tails")
+
+
+def agent(name, model):
+    """A random Responder; the others are scripts."""
+    if name == lookups.NAMES[0]:
+        return Script(lambda seen, i: json.dumps({"question": f"Q {derive_seed(str(seen))}", "answer": "1"}))
+    if name == lookups.NAMES[2]:
+        return Script(lambda seen, i: "NO")
+    return RoleAgent(model, sampling=lookups.SAMPLING, prompt="R{{ question[-1] }}:", thinking=None)
+
+
 def train(directory, every):
-    """Train a tiny team on look-ups; returns a digest of weights and optimiser, and the memory's file."""
+    """Train, resuming from the directory; returns a digest of all weights, and the text of the memory."""
     torch.set_num_threads(1)
     settings = lookups.run_settings(seed=7, steps=STEPS, clusters=4, rate=1e-3)
-    spell = SpellSettings(group=4, verifiers=4, questions=4, tries=1, fresh=2, verifier_turns=4.0)
-    players = make_team(settings, lookups.NAMES, [lookups.warm_started(steps=60)], agent=lookups.player)
+    settings = settings.model_copy(
+        update={"train": settings.train.model_copy(update={"train_roles": ("responder",)})}
+    )
+    spell = SpellSettings(group=4, verifiers=2, questions=3, tries=2, fresh=1)
+    players = make_team(settings, lookups.NAMES, [lookups.warm_started(steps=1)], agent=agent)
     made = []
     step = LocalTrainer.step
     LocalTrainer.step = lambda self, groups: (made.append(self), step(self, groups))[1]
     try:
         asyncio.run(
             train_spell(
-                players, lookups.clusters(7, 12), settings, spell, directory=directory,
-                checkpoint_every=every, loggers=[JsonlLogger(Path(directory) / "metrics.jsonl")],
+                players,
+                lookups.clusters(7, 6),
+                settings,
+                spell,
+                game=spell_game(spell, Coin()),
+                directory=directory,
+                checkpoint_every=every,
+                loggers=[JsonlLogger(Path(directory) / "metrics.jsonl")],
             )
-        )  # fmt: skip
+        )
     finally:
         LocalTrainer.step = step
     return digest(made[-1]), (Path(directory) / MEMORY).read_text()
@@ -49,8 +80,8 @@ def main():
     counts = killed_at_random(
         lambda: written.write_text(json.dumps(train(directory, every))), directory, kills
     )
-    digest, memory = json.loads(written.read_text())
-    sys.stdout.write(json.dumps({"digest": digest, "memory": memory, **counts}) + "\n")
+    end, memory = json.loads(written.read_text())
+    sys.stdout.write(json.dumps({"digest": end, "memory": memory, **counts}) + "\n")
 
 
 if __name__ == "__main__":

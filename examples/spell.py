@@ -1,0 +1,38 @@
+"""SPELL on a CPU: a tiny policy asks about tables, answers, compares, and remembers what it could solve.
+
+python examples/spell.py
+"""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import torch
+
+from mars_env.envs.spell_rewards import outcomes
+from mars_env.trainers import make_team
+from mars_env.trainers.miniature.lookups import NAMES, clusters, player, run_settings, warm_started
+from mars_env.trainers.spell import MEMORY, SpellSettings, train_spell
+
+SETTINGS = run_settings(seed=0, steps=4, clusters=8, rate=3e-4)
+SPELL = SpellSettings(group=8, verifiers=4, fresh=2, questions=8, tries=1, verifier_turns=4.0)
+
+
+def show(step, trees):
+    """What became of the questions of a batch."""
+    found = [outcome for tree in trees for outcome in outcomes(tree)]
+    kinds = {kind: sum(each.kind == kind for each in found) for kind in dict.fromkeys(f.kind for f in found)}
+    print(f"update {step + 1}: {kinds}, for example {found[0].turn.text}")
+
+
+def main(warm_start=300):
+    """Train, and print the questions and what is remembered of them."""
+    torch.set_num_threads(1)
+    team = make_team(SETTINGS, NAMES, [warm_started(steps=warm_start)], agent=player)
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(train_spell(team, clusters(0, 16), SETTINGS, SPELL, directory=folder, on_trees=show))
+        print(f"remembered: {(Path(folder) / MEMORY).read_text().count('question')} questions")
+
+
+if __name__ == "__main__":
+    main()
