@@ -442,9 +442,7 @@ def table(made: Sequence[LedgerRow]) -> None:
         found = [row.figures[figure] for row in kept if figure in row.figures]
         if found:
             text += f"\nWrong among {head}: {seed_text(over_seeds(found))}%.\n"
-    shown = ", ".join(
-        f"{row.detail['settled']}, {row.detail['hard']}, {row.detail['chosen']}" for row in kept
-    )
+    shown = "; ".join("{settled}, {hard}, {chosen}".format(**row.detail) for row in kept)
     text += f"\nSettled, of these hard, of these trained on, seed by seed: {shown}.\n"
     text += "\n" + claims_table(made, CLAIMS)
     write_part(DOCS / "promptcot.md", "promptcot", f"{text}\n{origins(made)}\n")
