@@ -76,13 +76,14 @@ class Way:
         title: In tables.
         flags: OpenRLHF's, beside those that all ways have; None is the local trainer.
         float32: Whether OpenRLHF computes in float32, which it has no flag for.
-        stale: Whether the local trainer trains on groups as old as OpenRLHF's asynchronous ways do.
+        stale: How the local loss differs where it trains on groups as old as OpenRLHF's asynchronous
+            ways do; None where it does not.
     """
 
     title: str
     flags: Mapping[str, str | None] | None = field(default_factory=dict)
     float32: bool = False
-    stale: bool = False
+    stale: Mapping[str, Any] | None = None
 
 
 STALE: Final[Mapping[str, str | None]] = {"--train.async_enable": None, "--mars.staleness": "1"}
@@ -97,7 +98,16 @@ WAYS: Final[Mapping[str, Way]] = {
     "partial rollouts, float32": Way(
         "OpenRLHF, asynchronous with partial rollouts, float32", PARTIAL, float32=True
     ),
-    "local, asynchronous": Way("the local trainer, asynchronous (added to find a cause)", None, stale=True),
+    "local, asynchronous": Way(
+        "the local trainer, asynchronous, ratio to the policy that sampled (added to find a cause)",
+        None,
+        stale={"old_logprobs": None},
+    ),
+    "local, asynchronous, weights": Way(
+        "the local trainer, asynchronous, importance weights up to 5 (added to find a cause)",
+        None,
+        stale={"old_logprobs": None, "tis_cap": 5.0, "tis_veto": None},
+    ),
 }
 CLAIMS = tuple(
     Claim(f"{name} above {LOCAL}: {figure.split('_')[0].capitalize()}", name, figure, LOCAL)
@@ -106,7 +116,7 @@ CLAIMS = tuple(
     if name != LOCAL
 ) + tuple(
     Claim(f"{name} above local, asynchronous: System", name, "system_accuracy", "local, asynchronous")
-    for name in ("asynchronous", "partial rollouts")
+    for name in ("asynchronous", "partial rollouts", "local, asynchronous, weights")
 )
 
 
@@ -177,9 +187,9 @@ def groups_per_update(run: RunSettings) -> int:
 def locally(way: Way, seed: int, recipe: Recipe) -> tuple[Trained, dict[str, float], Curves]:
     """Train with the local trainer."""
     [arm] = [arm for arm in ARMS if arm.name == "all"]
-    if way.stale:
+    if way.stale is not None:
         pipeline = PipelineSettings(max_staleness=1, groups_per_update=groups_per_update(recipe.marsrl))
-        train = recipe.marsrl.train.model_copy(update={"old_logprobs": None})  # stale samples are corrected
+        train = recipe.marsrl.train.model_copy(update=dict(way.stale))
         run = recipe.marsrl.model_copy(update={"pipeline": pipeline, "train": train})
         recipe = recipe.model_copy(update={"marsrl": run})
     trained = asyncio.run(train_arm(arm, seed, recipe))
