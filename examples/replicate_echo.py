@@ -2,7 +2,7 @@
 
     python examples/replicate_echo.py --seeds 0-4     # runs what the ledger lacks, then writes the table
     python examples/replicate_echo.py --table         # only writes the table
-    python examples/replicate_echo.py --check 0       # plays a seed again, and compares
+    python examples/replicate_echo.py --check 0       # plays a seed again, and compares; --arm "S = 8"
     python examples/replicate_echo.py --quick         # one small seed; nothing is kept
 
 A learner and a sampler, each a process, on one machine. Latencies are injected: an update, the weights' way
@@ -28,7 +28,7 @@ from typing import Any, Final
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
-from studies import Check, Dirty, Quick, Seeds, Table, console, repeats
+from studies import Arms, Check, Dirty, Quick, Seeds, Table, chosen, console, repeats
 
 from mars_env.agents import HFModel
 from mars_env.envs import Game, GroupedSettings, Solve
@@ -249,13 +249,13 @@ class Clock:
 async def played(arm: str, seed: int, recipe: Recipe, runs: Any) -> dict[str, Any]:
     """Train one arm on the locks of a seed: figures and details."""
     bound, clipped = ARMS[arm]
-    chosen, problems = settings(seed, bound, clipped, recipe), locks(seed)[: recipe.locks]
+    wanted, problems = settings(seed, bound, clipped, recipe), locks(seed)[: recipe.locks]
     model, clock = fresh(recipe), Clock(recipe.settled)
     policies = {"opener": Policy(model.module, model.tokenizer)}
     detail: dict[str, Any] = {}
     if arm == ALONE:
         team = Team({"solver_0": opener(model)}, policies, refresher({"opener": model}))
-        await train(game(), team, problems, chosen, loggers=[clock])
+        await train(game(), team, problems, wanted, loggers=[clock])
         figures = {}
     else:
         with tempfile.TemporaryDirectory() as folder:
@@ -269,7 +269,7 @@ async def played(arm: str, seed: int, recipe: Recipe, runs: Any) -> dict[str, An
                     swarm.publish(policies)
 
                 await train(
-                    game(), replace(swarm.team, refresh=refresh), problems, chosen, loggers=[swarm, clock]
+                    game(), replace(swarm.team, refresh=refresh), problems, wanted, loggers=[swarm, clock]
                 )
             plan = swarm.capacity()
         assert plan is not None
@@ -341,6 +341,7 @@ def exact(made: Sequence[LedgerRow]) -> str:
 
 def main(
     seeds: Seeds = "0-4",
+    arms: Arms = None,
     table: Table = False,
     check_seed: Check = None,
     quick: Quick = False,
@@ -348,13 +349,14 @@ def main(
 ) -> None:
     """Run what the ledger lacks of the study, and write its table."""
     torch.set_num_threads(1)
+    names = chosen(arms, ARMS)
     if table:
         write_table(RECIPE)
         return
     with samplers() as runs:
         if quick:
             small = RECIPE.model_copy(update={"warm_start": 30, "steps": 4, "samples": 2, "settled": 1})
-            for arm in ARMS:
+            for arm in names:
                 show(row(arm, 0, small, provenance(allow_dirty=True), runs))
             return
         stored = LEDGER.rows(settings_of(RECIPE))
@@ -364,12 +366,12 @@ def main(
             def again(arm: str, seed: int) -> LedgerRow:
                 return row(arm, seed, RECIPE, origin, runs)
 
-            raise typer.Exit(0 if repeats(stored, check_seed, list(ARMS), again, MEASURED) else 1)
+            raise typer.Exit(0 if repeats(stored, check_seed, names, again, MEASURED) else 1)
         commit_of(PLAN)  # refuses a plan that is not committed
         origin = provenance(allow_dirty=allow_dirty)
         for seed in seeds_of(seeds):
             done = {each.arm for each in stored if each.seed == seed}
-            for arm in (arm for arm in ARMS if arm not in done):
+            for arm in (arm for arm in names if arm not in done):
                 LEDGER.append(found := row(arm, seed, RECIPE, origin, runs))
                 show(found)
     write_table(RECIPE)
