@@ -65,6 +65,7 @@ extras: $(VENV)/installed
 results: $(VENV)/installed
 	$(BIN)/python examples/replicate_marsrl.py --table
 	$(BIN)/python examples/replicate_mars2.py --table
+	$(BIN)/python examples/replicate_openrlhf.py --table
 	$(BIN)/python examples/replicate_rubrics.py --study lock --table
 	$(BIN)/python examples/replicate_rubrics.py --study bias --table
 	$(BIN)/python examples/replicate_echo.py --table
