@@ -20,11 +20,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
+from studies import Check, Dirty, Quick, Seeds, Table, console, repeats
 
 from mars_env.agents import HFModel
 from mars_env.agents.designs import Design, score_design, write_design
@@ -32,7 +33,16 @@ from mars_env.agents.making import Making, make_problems
 from mars_env.agents.references import Majority
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rewards import outcome
-from mars_env.evaluation import Ledger, LedgerRow, arms_table, origins, over_seeds, provenance, settings_hash
+from mars_env.evaluation import (
+    Ledger,
+    LedgerRow,
+    Provenance,
+    arms_table,
+    origins,
+    over_seeds,
+    provenance,
+    settings_hash,
+)
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
@@ -410,7 +420,7 @@ async def rows(seed: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
     return {arm: first[arm] for arm in CURVES} | await play(seed, recipe, both)
 
 
-def table(made: Sequence[LedgerRow]) -> None:
+def write_table(made: Sequence[LedgerRow]) -> None:
     """Write the tables into the page."""
     heads = {
         "likely": "p(character), problem given concepts",
@@ -452,43 +462,57 @@ def _table(made: Sequence[LedgerRow], arms: Sequence[str], heads: dict[str, str]
     return arms_table(made, [arm for arm in arms if any(row.arm == arm for row in made)], heads)
 
 
+def seed_rows(seed: int, recipe: Recipe, origin: Provenance) -> list[LedgerRow]:
+    """All rows of a seed, which share their models; each has an equal part of the seconds."""
+    began = time.process_time()
+    each = asyncio.run(rows(seed, recipe))
+    seconds = (time.process_time() - began) / len(each)
+    made = {"commit": origin.commit, "versions": origin.versions, "settings": settings_of(recipe)}
+    return [LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result) for arm, result in each.items()]
+
+
+def settings_of(recipe: Recipe) -> str:
+    """The hash of a recipe."""
+    return settings_hash(recipe.model_dump(mode="json"))
+
+
 def main(
-    seeds: Annotated[
-        str, typer.Option(help="Such as 0-4; seeds from 100 on are for tuning, not kept.")
-    ] = "0-4",
-    only_table: Annotated[bool, typer.Option("--table", help="Only write the tables.")] = False,
-    check: Annotated[int | None, typer.Option(help="Play a seed again and compare its rows.")] = None,
-    quick: Annotated[bool, typer.Option(help="One very small seed of all arms; nothing is kept.")] = False,
-    allow_dirty: Annotated[bool, typer.Option(help="Run with uncommitted code, and mark the rows.")] = False,
+    seeds: Seeds = "0-4",
+    table: Table = False,
+    check_seed: Check = None,
+    quick: Quick = False,
+    allow_dirty: Dirty = False,
 ) -> None:
-    """Run what the ledger lacks of the study, and write its tables."""
+    """Run what the ledger lacks of the study, and write its tables.
+
+    Seeds from 100 on are for tuning: their rows are not kept.
+    """
     torch.set_num_threads(1)
-    hash = settings_hash(RECIPE.model_dump(mode="json"))
-    if check is not None:
-        stored = {row.arm: row for row in LEDGER.rows(hash) if row.seed == check}
-        again = asyncio.run(rows(check, RECIPE)) if stored else {}
-        differing = [arm for arm, row in stored.items() if again[arm]["figures"] != dict(row.figures)]
-        print(f"seed {check}: {len(stored)} rows, {len(differing)} differ {differing or ''}")
-        raise typer.Exit(1 if differing or not stored else 0)
-    if not (only_table or quick or min(seeds_of(seeds)) >= TUNING):
-        commit_of(DOCS / "results" / "plans" / "promptcot.md")  # refuses a plan that is not committed
-        origin = provenance(allow_dirty=allow_dirty)
-    for seed in () if only_table else [0] if quick else seeds_of(seeds):
-        kept = not quick and seed < TUNING
-        if kept:
-            done = {row.arm for row in LEDGER.rows(hash) if row.seed == seed}
-            if done >= {*CURVES, *PLAY, REFERENCES}:
-                continue
-        began = time.process_time()
-        each = asyncio.run(rows(seed, QUICK if quick else RECIPE))
-        seconds = (time.process_time() - began) / len(each)
-        for arm, result in each.items():
-            print(f"seed {seed}, {arm}: {result['figures']} {result.get('detail', '')} ({seconds:.0f} s)")
-            if kept and arm not in done:
-                made = {"commit": origin.commit, "versions": origin.versions, "settings": hash}
-                LEDGER.append(LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result))
-    if not quick and (found := LEDGER.rows(hash)):
-        table(found)
+    stored = LEDGER.rows(settings_of(RECIPE))
+    if quick:
+        for row in seed_rows(0, QUICK, provenance(allow_dirty=True)):
+            show(row)
+        return
+    if check_seed is not None:
+        again = {row.arm: row for row in seed_rows(check_seed, RECIPE, provenance(allow_dirty=True))}
+        raise typer.Exit(0 if repeats(stored, check_seed, list(again), lambda arm, _: again[arm]) else 1)
+    for seed in () if table else seeds_of(seeds):
+        done = {row.arm for row in stored if row.seed == seed}
+        if done >= {*CURVES, *PLAY, REFERENCES}:
+            continue
+        if seed < TUNING:
+            commit_of(DOCS / "results" / "plans" / "promptcot.md")  # refuses a plan that is not committed
+        for row in seed_rows(seed, RECIPE, provenance(allow_dirty=allow_dirty)):
+            show(row)
+            if seed < TUNING and row.arm not in done:
+                LEDGER.append(row)
+    if found := LEDGER.rows(settings_of(RECIPE)):
+        write_table(found)
+
+
+def show(row: LedgerRow) -> None:
+    """One line about a row."""
+    console.print(f"{row.arm}, seed {row.seed}: {row.figures}; {row.seconds:.0f} s", highlight=False)
 
 
 if __name__ == "__main__":

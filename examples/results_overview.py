@@ -176,7 +176,7 @@ STUDIES = (
         "[RuscaRL's lock](ruscarl.md)",
         "1",
         "[plan](results/plans/rubrics.md)",
-        "`replicate_rubrics.py --study lock` (no `--check`)",
+        "`replicate_rubrics.py --study lock`",
         lambda: replicate_rubrics.LEDGER.rows(_hash(replicate_rubrics.RECIPES["lock"])),
         (
             Claim("a fading scaffold opens more locks than none", FADING, "open", "no scaffold"),
@@ -189,7 +189,7 @@ STUDIES = (
         "[a judge with a bias](rubrics.md)",
         "1 for each seed",
         "[plan](results/plans/rubrics.md)",
-        "`replicate_rubrics.py --study bias` (no `--check`)",
+        "`replicate_rubrics.py --study bias`",
         lambda: replicate_rubrics.LEDGER.rows(_hash(replicate_rubrics.RECIPES["bias"])),
         (
             Claim("the true value falls below an honest judge's", "honest judge", "true", "biased judge"),
