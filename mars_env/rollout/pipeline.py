@@ -9,6 +9,8 @@ agents of other problems.
 
 There is one rule for staleness: **an update waits for groups that it would make too old.** So no group is
 dropped because it took long, which would teach a policy to be brief. Dropping is only the last resort.
+
+The file is long because all decisions of the schedule share one state, and are read together.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
-    SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
@@ -80,7 +81,7 @@ class PipelineSettings(BaseModel):
         return self
 
     @model_serializer(mode="wrap")
-    def _serialized(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _serialized(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         return without_newer(write(self), self, "refill")
 
     @property

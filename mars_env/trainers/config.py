@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from mars_env.checks import without_newer
 
@@ -171,7 +165,7 @@ class TrainConfig(BaseModel):
         return self
 
     @model_serializer(mode="wrap")
-    def _serialized(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _serialized(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         return without_newer(write(self), self, "batch_roles")
 
     def denominator(self, max_staleness: int) -> Literal["trainer", "rollout"]:

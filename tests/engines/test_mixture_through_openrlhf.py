@@ -46,6 +46,22 @@ FLAGS = {
 }
 
 
+def test_a_gather_of_the_stand_in_has_ended_when_it_returns(monkeypatch):
+    """DeepSpeed waits for the last of several; under load Gloo's others had not arrived then."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "openrlhf_shim"))
+    on_cpu = pytest.importorskip("on_cpu")
+    ended = []
+
+    class Handle:
+        def wait(self):
+            ended.append(self)
+
+    handle = Handle()
+    assert on_cpu.waited_for(lambda *args, **kwargs: handle)("out", "in", async_op=True) is handle
+    assert ended == [handle]
+    assert on_cpu.waited_for(lambda *args, **kwargs: None)("out", "in") is None
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder of a run of three updates."""

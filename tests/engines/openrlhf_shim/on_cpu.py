@@ -44,9 +44,28 @@ def fused_adam(module):
     module.FusedAdam = FusedAdam
 
 
-def shared_memory(module):
-    """Ranks of one machine talk by Gloo alone: what is quicker would be compiled for a minute."""
+def gloo(module):
+    """Ranks of one machine talk by Gloo alone, and gathers end before they return.
+
+    What is quicker would be compiled for a minute. DeepSpeed starts several gathers of weights and waits for
+    the last one (`_allgather_params_coalesced`). NCCL's end in their order; Gloo's do not, and under load
+    a rank computed with weights that had not arrived.
+    """
     module.build_shm_op = lambda: None
+    for name in ("all_gather", "all_gather_into_tensor"):
+        setattr(module.TorchBackend, name, waited_for(getattr(module.TorchBackend, name)))
+
+
+def waited_for(gather):
+    """The same gather, but it has ended when it returns."""
+
+    def gathered(*args, **kwargs):
+        handle = gather(*args, **kwargs)
+        if handle is not None:
+            handle.wait()
+        return handle
+
+    return gathered
 
 
 def weight_sync_group(module):
@@ -128,8 +147,6 @@ def deepspeed_in_float32(module):
         def configured(*args, **kwargs):
             config = configure(*args, **kwargs)
             config["bf16"]["enabled"] = False
-            # On CPUs two ranks under load read weights that were gathered ahead before they had arrived.
-            config["zero_optimization"] |= {"overlap_comm": False, "stage3_prefetch_bucket_size": 0}
             return config
 
         return configured
@@ -152,7 +169,7 @@ def engines_in_float32(module):
 AFTER_IMPORT = {
     "torch": torch_,
     "deepspeed.ops.adam.fused_adam": fused_adam,
-    "deepspeed.comm.torch": shared_memory,
+    "deepspeed.comm.torch": gloo,
     "openrlhf.utils.distributed_util": weight_sync_group,
     "openrlhf.trainer.ray.vllm_worker_wrap": engine_worker,
     "vllm.model_executor.layers.utils": vllm_gemm,
