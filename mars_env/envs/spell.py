@@ -181,7 +181,7 @@ class State:
         phase: Who acts next: the Questioner, the Responder without documents, the Responder with them, the
             Verifier, nobody.
         question: The Questioner's.
-        reference: Its answer.
+        expected: Its answer, the reference of the question.
         output: The Responder's answer, as the Verifier reads it.
         answered: Whether the Responder has answered with the documents.
     """
@@ -189,7 +189,7 @@ class State:
     problem: Problem
     phase: Phase = "ask"
     question: str = ""
-    reference: str = ""
+    expected: str = ""
     output: str = ""
     answered: bool = False
 
@@ -257,7 +257,7 @@ class Spell:
     def observe(self, state: State, agent: str) -> Observation:
         """The agent's fields. Without documents the Responder's are an empty text."""
         if agent == VERIFIER:
-            return {"question": state.question, "answer": state.output, "reference": state.reference}
+            return {"question": state.question, "answer": state.output, "reference": state.expected}
         documents, metadata = documents_of(state.problem), state.problem.metadata
         if agent == RESPONDER:
             seen = state.phase not in ("ask", "probe")
@@ -278,7 +278,7 @@ class Spell:
 
     def posed(self, state: State) -> Problem:
         """The question with its reference: what an answer is graded on."""
-        return Problem(state.problem.id, state.question, state.reference)
+        return Problem(state.problem.id, state.question, state.expected)
 
     def note(self, state: State, action: Action) -> Mapping[str, Any]:
         """Question and reference; whether an answer was one without documents; the vote of a Verifier."""
@@ -297,7 +297,7 @@ class Spell:
             if asked.fault:
                 return replace(state, phase="end")
             phase: Phase = "probe" if self.grounding else "answer"
-            return replace(state, phase=phase, question=asked.question, reference=asked.answer)
+            return replace(state, phase=phase, question=asked.question, expected=asked.answer)
         if state.phase == "probe":
             grounded = grade is None or grade.verdict is Verdict.WRONG
             return replace(state, phase="answer" if grounded else "end")

@@ -3,7 +3,8 @@
 **The rule.** Nothing that acts, searches or chooses gets a grade, a reward, a reference or a private test.
 The one exception is a search that is told to see the grade: to train, or as an oracle. An evaluation refuses
 the first, and its report names the second. (MarsRL's `Grouped` rollouts choose by rewards too. They are for
-training alone: their trees have no answer.)
+training alone: their trees have no answer. SPELL's Verifier reads the answer that its Questioner made; it is
+not the reference of a problem set.)
 
 A submission is judged twice. Its *grade* is the truth: the reference, all tests. Its *search grade* is what
 may be seen: from a second grader that gets the problem without its secrets, or, under the exception, the

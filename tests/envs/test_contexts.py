@@ -9,7 +9,7 @@ import mars_env
 from mars_env.agents import ScriptedModel
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.distributed.hosts import EngineHost
-from mars_env.distributed.worker import Worker
+from mars_env.distributed.worker import Worker, accept
 from mars_env.envs import Game, Solve, SolveVerifyCorrect
 from mars_env.envs.contexts import Need, needs, require_room
 from mars_env.envs.solve_verify_correct import TRAINING
@@ -110,7 +110,7 @@ async def test_agents_in_other_processes_are_checked_there():
     for fits, context in ((True, 263), (False, 262)):
         worker, host = Worker(), EngineHost(lambda context=context: team(context))
         await worker.setup(make_game, lambda context=context: team(context))
-        for check in (worker.require_room(PROBLEMS[1:]), host.require_room(make_game, PROBLEMS[1:])):
+        for check in (worker.check(PROBLEMS[1:], accept), host.check(make_game, PROBLEMS[1:], accept)):
             if fits:
                 await check
                 continue

@@ -24,7 +24,7 @@ from mars_env.trainers.spell import MEMORY, SpellSettings, spell_game, train_spe
 from mars_env.trainers.team import make_team
 from mars_env.types import Grade
 
-STEPS = 12
+STEPS = 30
 
 
 class Coin:
