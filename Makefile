@@ -67,6 +67,7 @@ results: $(VENV)/installed
 	$(BIN)/python examples/replicate_mars2.py --table
 	$(BIN)/python examples/replicate_rubrics.py --study lock --table
 	$(BIN)/python examples/replicate_rubrics.py --study bias --table
+	$(BIN)/python examples/replicate_promptcot.py --table
 	$(BIN)/python examples/results_overview.py
 
 $(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh

@@ -15,6 +15,7 @@ import replicate_mars2
 import replicate_marsrl
 import replicate_marsrl_robustness
 import replicate_openrlhf
+import replicate_promptcot
 import replicate_rubrics
 import replicate_sums
 from pydantic import BaseModel
@@ -194,6 +195,14 @@ STUDIES = (
             Claim("a veto from the start brings it back", "veto, from the start", "true", "biased judge"),
             Claim("a veto after the fall brings it back", "veto, continued", "true", "biased judge"),
         ),
+    ),
+    Study(
+        "[PromptCoT 2.0](promptcot.md)",
+        "1 solver; 1 pair of designers for each seed",
+        "[plan](results/plans/promptcot.md)",
+        "`replicate_promptcot.py`",
+        lambda: replicate_promptcot.LEDGER.rows(_hash(replicate_promptcot.RECIPE)),
+        replicate_promptcot.CLAIMS,
     ),
 )
 
