@@ -25,7 +25,7 @@ from typing import Any, Final
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
-from studies import Check, Dirty, Quick, Seeds, Table, console, repeats
+from studies import Check, Dirty, Quick, Seeds, Table, console, copied, repeats
 
 from mars_env.agents import HFModel
 from mars_env.agents.designs import Design, score_design, write_design
@@ -162,11 +162,6 @@ QUICK: Final = Recipe(
 def rates(rate: float) -> TrainConfig:
     """Of all trainings."""
     return TrainConfig(learning_rate=rate, betas=(0.9, 0.98), warmup_updates=10)
-
-
-def copied(model: HFModel, name: str | None = None) -> HFModel:
-    """Weights of its own."""
-    return HFModel((copy.deepcopy(model.module), model.tokenizer), device="cpu", name=name or model.name)
 
 
 def new_designers(seed: int) -> Designers:

@@ -12,7 +12,6 @@ docs/results/plans/rubrics.md was committed before the first row. Rows are in do
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import re
 import time
@@ -24,7 +23,7 @@ from typing import Annotated, Any, Final
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
-from studies import Check, Dirty, Quick, Seeds, Table, console, repeats
+from studies import Check, Dirty, Quick, Seeds, Table, console, copied, repeats
 
 from mars_env.agents import HFModel, Scaffold, Scaffolded, ScriptedModel
 from mars_env.envs import Game, GroupedSettings, Solve
@@ -111,11 +110,6 @@ def settings(seed: int, denominator: str, recipe: Recipe) -> RunSettings:
         sampling=SAMPLING,
         train=TrainConfig(learning_rate=recipe.rate, betas=(0.9, 0.98), old_logprobs=denominator),
     )
-
-
-def copied(model: HFModel) -> HFModel:
-    """Weights of its own."""
-    return HFModel((copy.deepcopy(model.module), model.tokenizer), device="cpu", name=model.name)
 
 
 async def play(game: Game, model: HFModel, problems: ProblemSet, seed: int, samples: int) -> list[Tree]:

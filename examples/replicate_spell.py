@@ -11,7 +11,6 @@ docs/results/plans/spell.md was committed before the first row. Rows are in docs
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 from collections.abc import Sequence
 from functools import cache
@@ -21,7 +20,7 @@ from typing import Final
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
-from studies import Check, Dirty, Quick, Seeds, Table, console, repeats
+from studies import Check, Dirty, Quick, Seeds, Table, console, copied, repeats, seed_by_seed
 
 from mars_env.agents import HFModel
 from mars_env.envs.spell import QUESTIONER, RESPONDER
@@ -107,11 +106,6 @@ class EasyQuestioner:
 def starting(steps: int) -> HFModel:
     """The warm start, the same for all seeds."""
     return warm_started(steps=steps)
-
-
-def copied(model: HFModel, name: str) -> HFModel:
-    """Weights of its own."""
-    return HFModel((copy.deepcopy(model.module), model.tokenizer), device="cpu", name=name)
 
 
 def mean(values: Sequence[float]) -> float:
@@ -255,7 +249,7 @@ def main(
             raise typer.BadParameter(f"seeds from {FIRST_TUNING_SEED} on were used for tuning")
         commit_of(DOCS / "results" / "plans" / "spell.md")  # refuses a plan that is not committed
         origin = provenance(allow_dirty=allow_dirty)
-        for arm, seed in sorted(LEDGER.missing(ARMS, wanted, settings_of(RECIPE)), key=lambda row: row[1]):
+        for arm, seed in seed_by_seed(LEDGER.missing(ARMS, wanted, settings_of(RECIPE))):
             row = asyncio.run(play(arm, seed, RECIPE, origin))
             LEDGER.append(row)
             show(row)

@@ -5,6 +5,7 @@ A study's program says what one row is (`play(arm, seed)`) and what its page sho
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -15,6 +16,7 @@ import typer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 
+from mars_env.agents import HFModel
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow
 
@@ -88,6 +90,11 @@ def repeats(
         said = f"differs in {', '.join(differs)}" if differs else "the same"
         console.print(f"{arm}, seed {seed}: {said}", highlight=False)
     return same
+
+
+def copied(model: HFModel, name: str | None = None) -> HFModel:
+    """The same model with weights of its own."""
+    return HFModel((copy.deepcopy(model.module), model.tokenizer), device="cpu", name=name or model.name)
 
 
 def rendered(template: str, **values: Any) -> str:
