@@ -1,7 +1,7 @@
 """The study on a natural task: subset sums, with fresh retries at equal tokens as the bar.
 
-    python examples/replicate_sums.py --seeds 0-4      # runs what the ledger lacks, then prints the tables
-    python examples/replicate_sums.py --table          # only prints the tables
+    python examples/replicate_sums.py --seeds 0-4      # runs what the ledger lacks, then writes the tables
+    python examples/replicate_sums.py --table          # only writes the tables of docs/sums.md
     python examples/replicate_sums.py --check 0        # plays a seed's rows again and compares them exactly
     python examples/replicate_sums.py --tuning --seeds 100 --arm all --steps 40
     python examples/replicate_sums.py --quick          # a very small seed of everything; nothing is kept
@@ -23,16 +23,19 @@ import torch
 import typer
 from studies import Arms, Cache, Check, Dirty, Quick, Seeds, Table, chosen, console, repeats, seed_by_seed
 
+from mars_env.errors import ConfigError
 from mars_env.evaluation import (
     Ledger,
     LedgerRow,
     Provenance,
     arms_table,
+    origins,
     provenance,
     settings_hash,
 )
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
+from mars_env.evaluation.pages import write_part
 from mars_env.trainers.miniature.sums_experiment import (
     ARMS,
     QUICK,
@@ -42,7 +45,8 @@ from mars_env.trainers.miniature.sums_experiment import (
     train_arm,
 )
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results"
+DOCS = Path(__file__).parent.parent / "docs"
+RESULTS = DOCS / "results"
 LEDGER, TUNING = Ledger(RESULTS / "sums.jsonl"), Ledger(RESULTS / "sums-tuning.jsonl")
 FIRST_TUNING_SEED = 100
 ARM = {arm.name: arm for arm in ARMS}
@@ -140,6 +144,8 @@ def main(
             console.print(f"{name}, seed {seed}: {found}", highlight=False)
     if rows := ledger.rows(settings):
         show(rows, names)
+    if not tuning:
+        write_page()
 
 
 def varied(
@@ -158,11 +164,27 @@ def varied(
 
 
 def show(rows: Sequence[LedgerRow], names: Sequence[str]) -> None:
-    """Print the table of arms and, where all arms are there, the claims."""
+    """Print the tables."""
+    console.print(tables(rows, names), markup=False, highlight=False)
+
+
+def tables(rows: Sequence[LedgerRow], names: Sequence[str] = tuple(ARM)) -> str:
+    """The table of arms and, where all arms are there, the claims."""
     present = [name for name in names if any(row.arm == name for row in rows)]
-    console.print(arms_table(rows, present, COLUMNS), markup=False, highlight=False)
-    if {claim.arm for claim in CLAIMS} | set(ARM) <= {row.arm for row in rows}:
-        console.print(claims_table(rows, CLAIMS), markup=False, highlight=False)
+    found = arms_table(rows, present, COLUMNS)
+    if set(ARM) <= set(present):
+        found += "\n" + claims_table(rows, CLAIMS)
+    return found
+
+
+def write_page() -> None:
+    """Write the tables of docs/sums.md from the ledgers: the study, and every design that was tuned."""
+    rows = LEDGER.rows(settings_hash(RECIPE.model_dump(mode="json")))
+    if not rows:
+        raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
+    text = f"{tables(rows)}\n{origins(rows)}\n"
+    write_part(DOCS / "sums.md", "sums", text)
+    console.print(f"wrote {DOCS / 'sums.md'}", highlight=False)
 
 
 if __name__ == "__main__":

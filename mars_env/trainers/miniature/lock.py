@@ -8,6 +8,7 @@ symbol that belongs to no code.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from mars_env.agents.roles import RoleAgent
 from mars_env.grading.rubrics import Criterion, Rubric
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
-from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
+from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer, updates
 from mars_env.trainers.miniature.protocol import END, PAD
 from mars_env.types import Model, Problem, Prompt, Sampling
 
@@ -100,9 +101,8 @@ def warm_started(
     ids = {token: i for i, token in enumerate(VOCABULARY)}
     known = np.array([[ids[c.text] for c in _rubric(p).criteria] for p in codes]) if codes else None
     rng = np.random.default_rng(derive_seed(seed, "warm start of locks"))
-    optimiser = torch.optim.AdamW(module.parameters(), lr=3e-3, betas=(0.9, 0.98))
     rows, first = 64, ids[SYMBOLS[0]]
-    for step in range(steps):
+    for _ in updates(module, steps, 3e-3, warmup=50, clip=math.inf):
         lock = rng.integers(LOCKS, size=rows)
         written = first + rng.integers(len(SYMBOLS), size=(rows, STEPS))
         shown = rng.random((rows, STEPS)) < rng.random((rows, 1)) * rng.integers(2, size=(rows, 1))
@@ -116,11 +116,7 @@ def warm_started(
         text = np.concatenate([ids["p0"] + lock[:, None], places, start, target], axis=1)
         logits = module(input_ids=torch.from_numpy(text[:, :-1]), use_cache=False).logits[:, -STEPS:]
         loss = F.cross_entropy(logits.flatten(0, 1), torch.from_numpy(target).flatten())
-        for group in optimiser.param_groups:
-            group["lr"] = 3e-3 * min(1.0, (step + 1) / 50) * (1 - 0.95 * step / steps)
-        optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
     tokenizer = build_tokenizer(VOCABULARY, (PAD, END), PATTERN)
     return HFModel((module, tokenizer), device="cpu", name="opener")
 

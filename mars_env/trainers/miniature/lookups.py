@@ -11,6 +11,7 @@ more than the longest question that it sees, half of the time.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -27,7 +28,7 @@ from mars_env.envs.spell import QUESTIONER, RESPONDER, VERIFIER, cluster
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
+from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer, updates
 from mars_env.trainers.miniature.protocol import END, PAD
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Model, Observation, Problem, Sampling, role_of
@@ -190,18 +191,13 @@ def warm_started(*, steps: int = 500, seed: int = 0, mistakes: bool = True) -> H
     module = build_model(seed, len(VOCABULARY), SHAPE)
     _name_entries(module, seed)
     rng = np.random.default_rng(derive_seed(seed, "warm start of look-ups"))
-    optimiser = torch.optim.AdamW(module.parameters(), lr=4e-3, betas=(0.9, 0.98))
     tokenizer = build_tokenizer(VOCABULARY, (PAD, END), PATTERN)
-    for step in range(steps):
+    for step in updates(module, steps, 4e-3, warmup=50, clip=math.inf):
         late = mistakes and 3 * step >= 2 * steps
         errors, wrong = (MISTAKES, WRONG_VOTES) if late else ((0.0,) * LEVELS, 0.0)
         long = [_asks(rng, errors) for _ in range(32)] + [_answers(rng, errors) for _ in range(32)]
         loss = _loss(module, long) + _loss(module, [_votes(rng, wrong) for _ in range(64)])
-        for group in optimiser.param_groups:
-            group["lr"] = 4e-3 * min(1.0, (step + 1) / 50) * (1 - 0.95 * step / steps)
-        optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
     return HFModel((module, tokenizer), device="cpu", name="speller")
 
 

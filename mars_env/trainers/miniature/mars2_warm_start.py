@@ -21,7 +21,7 @@ from mars_env.problems.code_nibbles import PUBLIC, Nibbles, is_fit, nibble_examp
 from mars_env.problems.generated import split_of
 from mars_env.seeds import derive_seed
 from mars_env.trainers.miniature import mars2_protocol as p
-from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
+from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer, updates
 
 TOKEN_IDS: Final = {token: i for i, token in enumerate(p.VOCABULARY)}
 
@@ -172,27 +172,15 @@ def warm_start(
     settings = settings or WarmStart()
     model, tokenizer = build_coder(derive_seed(seed, "weights") % 2**31, settings)
     rng = random.Random(derive_seed(seed, "demonstrations"))
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, weight_decay=0.01, betas=(0.9, 0.98), fused=True
-    )
     half = settings.rows // 2
-    for number in range(settings.updates):
-        rate = (
-            settings.learning_rate
-            * min(1.0, 8 * (number + 1) / settings.updates)
-            * (1 - 0.95 * number / settings.updates)
-        )
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.zero_grad()
+    steps = settings.updates
+    for number in updates(model, steps, settings.learning_rate, warmup=steps / 8, fused=True):
         means = []
         for refine in (False, True):  # a forward pass for each: less padding
             rows = [demonstrate(rng, lean, settings, refine) for _ in range(half)]
             loss, count = loss_sum(model, rows)
             (loss / (2 * count)).backward()  # type: ignore[no-untyped-call]
             means.append(float(loss.detach()) / count)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
         if progress is not None:
             progress(number + 1, *means)
     return model.eval(), tokenizer

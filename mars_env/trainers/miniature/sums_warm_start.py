@@ -23,7 +23,7 @@ from mars_env.problems.subset_sum import answers
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
 from mars_env.trainers.miniature import sums_protocol as protocol
-from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
+from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer, updates
 from mars_env.trainers.miniature.protocol import END, SPECIAL
 from mars_env.types import Sampling
 
@@ -98,22 +98,13 @@ def learn(
     rng = random.Random(derive_seed(seed, "sums", stage.name))
     rows = demonstrations(model, tokenizer, stage, seed, settings)
     encoded = {role: [_encoded(tokenizer, row) for row in found] for role, found in rows.items()}
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=stage.learning_rate, weight_decay=0.01, betas=(0.9, 0.98)
-    )
-    for step in range(stage.steps):
-        rate = stage.learning_rate * min(1.0, (step + 1) / 100) * (1 - 0.95 * step / stage.steps)
-        for group in optimiser.param_groups:
-            group["lr"] = rate
+    for _ in updates(model, stage.steps, stage.learning_rate):
         drawn = rng.choices(ROLES, stage.mix, k=settings.rows)
-        optimiser.zero_grad()
         for role in ROLES:  # a forward pass for each role: less padding
             batch = [rng.choice(encoded[role]) for _ in range(drawn.count(role))]
             if batch:
                 loss = _loss(model, batch) * len(batch) / settings.rows
                 loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
 
 
 def demonstrations(

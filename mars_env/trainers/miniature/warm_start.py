@@ -25,7 +25,7 @@ from transformers import Qwen3ForCausalLM
 
 from mars_env.seeds import derive_seed
 from mars_env.trainers.miniature.demonstrations import ROLES, Demonstration, Faults, demonstrate
-from mars_env.trainers.miniature.model import TOKEN_IDS, build_model, build_tokenizer
+from mars_env.trainers.miniature.model import TOKEN_IDS, build_model, build_tokenizer, updates
 from mars_env.trainers.miniature.protocol import END, PAD, SPECIAL
 
 
@@ -124,28 +124,19 @@ def train(
 
     for stage in stages:
         rng = random.Random(derive_seed(seed, "warm start", stage.name))
-        optimizer = torch.optim.AdamW(
-            model.parameters(), lr=stage.learning_rate, weight_decay=0.01, betas=(0.9, 0.98)
-        )
-        for number in range(stage.steps):
-            rate = stage.learning_rate * min(1.0, (number + 1) / 100) * (1 - 0.95 * number / stage.steps)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+        for number in updates(model, stage.steps, stage.learning_rate):
             drawn = rng.choices(ROLES, stage.mix, k=stage.rows)
             rows = {
                 role: [demonstrate(role, rng, stage.faults) for _ in range(drawn.count(role))]
                 for role in ROLES
             }
             total = sum(sum(row.weights) for batch in rows.values() for row in batch)
-            optimizer.zero_grad()
             means: dict[str, float] = {}
             for role, batch in rows.items():  # a forward pass for each role: less padding
                 if batch:
                     loss, weight = loss_sum(model, batch, encode)
                     (loss / total).backward()  # type: ignore[no-untyped-call]
                     means[role] = float(loss.detach()) / weight
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
             if progress is not None:
                 progress(stage.name, number + 1, means)
 
