@@ -13,7 +13,7 @@ from mars_env.types import Action, Model, Observation, Problem, Sampling, Turn
 LIMITS: Final[Mapping[str, int]] = {
     "solver": protocol.ANSWER_TOKENS,
     "verifier": protocol.REPORT_TOKENS,
-    "corrector": protocol.CORRECTION_TOKENS,
+    "corrector": protocol.ANSWER_TOKENS,
 }
 """Limits of one completion by role, in tokens; no right text reaches them."""
 
@@ -32,7 +32,7 @@ class SumsAgent:
     def __init__(self, role: str, model: Model, *, policy: str = "sums", reads_as: str = "") -> None:
         self.role, self.model, self.policy = role, model, policy
         self._reads_as = reads_as or role
-        self.sampling = Sampling(temperature=1.0, max_tokens=LIMITS[self._reads_as])
+        self.sampling = Sampling(temperature=1.0, max_tokens=LIMITS[role])
 
     def __repr__(self) -> str:
         return f"SumsAgent({self.role!r}, policy={self.policy!r})"
@@ -47,14 +47,8 @@ class SumsAgent:
         sampling = replace(self.sampling, seed=seed)
         read = protocol.prompt(self._reads_as, observation)
         completions = await self.model.complete(read, n, sampling)
-        return [Action(self._said(observation, found.text), (found,)) for found in completions]
-
-    def _said(self, observation: Observation, sampled: str) -> str:
-        if self._reads_as == "verifier":
-            return sampled
-        if self._reads_as == "corrector":
-            return protocol.corrected(str(observation["solution"]), sampled)
-        return protocol.shown(sampled)
+        texts = [c.text if self.role == "verifier" else protocol.shown(c.text) for c in completions]
+        return [Action(text, (found,)) for text, found in zip(texts, completions, strict=True)]
 
 
 def team(model: Model, *, policy: str = "sums", fresh: bool = False) -> dict[str, SumsAgent]:

@@ -3,16 +3,14 @@ r"""The language of the miniature of `subset-sum`: one token a number, and a few
     problem     2 5 7 9 10 12 15 -> 28
     solution    3 9 15                                  for the grader: \boxed{3, 9, 15}
     report      3 3 9 12 15 27 short 1 / Correctness: Wrong     each number, the running sum beside it
-    correction  9 -> 10                                 numbers to take out, and numbers to put in
+    correction  2 12 15 ...                             a whole new answer
 
-A solution is a guess in one go, without scratch work; a report is a few additions; a correction is an edit,
-which `corrected` applies.
+A solution is a guess in one go, without scratch work; a report is a few additions.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -30,8 +28,6 @@ ANSWER_TOKENS: Final = 6
 """Limit of a solution: right ones have at most seven numbers, nearly all of them at most five."""
 REPORT_TOKENS: Final = 2 * ANSWER_TOKENS + 4
 """Limit of a report. No limit binds on what is taught."""
-CORRECTION_TOKENS: Final = 2 * ANSWER_TOKENS + 1
-"""Limit of a correction: every number of an answer out, as many in, and the arrow."""
 
 _PIECE: Final = re.compile(PATTERN)
 _STATEMENT: Final = re.compile(r"the numbers ([0-9, ]+), each .* add up to ([0-9]+)\.")
@@ -77,35 +73,6 @@ def shown(sampled: str) -> str:
     if not numbers or any(piece not in NUMBERS for piece in numbers):
         return sampled
     return rf"\boxed{{{', '.join(piece.strip() for piece in numbers)}}}"
-
-
-def correction(given: Sequence[int], better: Sequence[int]) -> str:
-    """The edit that turns one answer into another.
-
-    Example:
-        >>> correction([3, 9, 15], [3, 10, 15]), correction([3, 9], [3, 9, 15]), correction([3, 3], [3])
-        (' 9 -> 10', ' -> 15', ' 3 ->')
-    """
-    out, into = Counter(given) - Counter(better), Counter(better) - Counter(given)
-    return f"{stream(sorted(out.elements()))}{ARROW}{stream(sorted(into.elements()))}"
-
-
-def corrected(solution: str, sampled: str) -> str:
-    r"""A solution after a sampled edit, as a text for the grader; a text that is no edit stays as it is.
-
-    Example:
-        >>> corrected(r"\boxed{3, 9, 15}", " 9 -> 10"), corrected(r"\boxed{3, 9}", " 4 -> 10")
-        ('\\boxed{3, 10, 15}', ' 4 -> 10')
-    """
-    pieces = _PIECE.findall(sampled)
-    if pieces.count(ARROW) != 1 or any(piece not in (*NUMBERS, ARROW) for piece in pieces):
-        return sampled
-    arrow = pieces.index(ARROW)
-    given = Counter(piece for piece in _PIECE.findall(read(solution, ANSWER_TOKENS)) if piece in NUMBERS)
-    out, into = Counter(pieces[:arrow]), Counter(pieces[arrow + 1 :])
-    if out - given:
-        return sampled
-    return shown("".join(sorted((given - out + into).elements(), key=int))) or sampled
 
 
 def read(text: str, limit: int) -> str:

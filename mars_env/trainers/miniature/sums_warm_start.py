@@ -134,8 +134,7 @@ def demonstrations(
         if among and not report.endswith("Correct"):
             better = _nearest(text, answer, rng) if stage.own else right
             seen = {"solution": shown, "report": report}
-            edit = protocol.correction(_numbers(answer), better)
-            rows["corrector"].append((_prompt("corrector", text, **seen), edit))
+            rows["corrector"].append((_prompt("corrector", text, **seen), protocol.stream(better)))
     return rows
 
 
@@ -183,14 +182,10 @@ def _spoilt(statement: str, right: Sequence[int], rng: random.Random) -> tuple[i
             return tuple(sorted(wrong))
 
 
-def _numbers(answer: str) -> list[int]:
-    return [int(piece) for piece in answer.split() if piece.isdecimal()]
-
-
 def _nearest(statement: str, answer: str, rng: random.Random) -> tuple[int, ...]:
     """The right answer that shares most numbers with a wrong one."""
     numbers, target = protocol.read_statement(statement)
-    given = {*_numbers(answer)}
+    given = {int(piece) for piece in answer.split() if piece.isdecimal()}
     short = [right for right in answers(numbers, target) if len(right) < protocol.ANSWER_TOKENS]
     return max(short, key=lambda right: len({*right} & given) - 0.5 * len(right) + 0.1 * rng.random())
 
