@@ -181,6 +181,7 @@ STUDIES = (
         (
             Claim("a fading scaffold opens more locks than none", FADING, "open", "no scaffold"),
             Claim("... than help that stays", FADING, "open", "constant"),
+            Claim("... than help that fades slowly (claim added later)", FADING, "open", "linear decay"),
             Claim("its ratio beats plain over scaffolded", FADING, "open", "sigmoid, plain over scaffolded"),
             Claim("... scaffolded over scaffolded", FADING, "open", "sigmoid, scaffolded over scaffolded"),
         ),
