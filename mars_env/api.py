@@ -278,7 +278,7 @@ async def playing(
     if workers is None:
         agents = prepared.make_agents()
         refuse_training_agents(agents, "an evaluation")
-        await preflight(agents)
+        await preflight(agents, prepared.game)
         await require_room(prepared.game.rules, agents, prepared.plan.problems)
         if monitor is not None:
             monitor.measure_models(agents)

@@ -274,6 +274,6 @@ def solve(  # public edge: friendly keywords, each with a default
 async def _solved(
     answerer: Answerer, problem: Problem, seed: int, journal: Journal | None, on_turn: OnTurn | None
 ) -> Solution:
-    await preflight(answerer.agents)
+    await preflight(answerer.agents, answerer.game)
     await answerer.require_room(problem)
     return await answerer.answer(problem, seed=seed, journal=journal, on_turn=on_turn)
