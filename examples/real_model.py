@@ -2,7 +2,7 @@
 
     python examples/real_model.py rows.jsonl                      # rows {"id", "problem", "answer"}
     python examples/real_model.py gsm8k_test.jsonl --set gsm8k    # rows as openai/gsm8k has them
-    python examples/real_model.py rows.jsonl --engine hf --limit 10 --out runs/real
+    python examples/real_model.py rows.jsonl --engine hf --limit 10 --rounds 1 --out runs/real
 
 The model is SmolLM2-135M-Instruct, which scripts/make_smollm2.py makes. It is far too small for such
 problems: this shows the whole path, from the file to the report. Run it where vLLM is installed (`make
@@ -34,6 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--model", help="another checkpoint or name")
     parser.add_argument("--limit", type=int, help="how many problems, from the first")
     parser.add_argument("--samples", type=int, default=1, help="of each problem")
+    parser.add_argument("--rounds", type=int, help="of correction, at most; else the environment's own 10")
     parser.add_argument("--max-tokens", type=int, default=512, help="of a turn")
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--seed", type=int, default=0)
@@ -53,6 +54,7 @@ def main() -> None:
     else:
         problems = mars_env.load_problems(given.problems)
     sampling = f"{OPTIONS[given.engine]}temperature={given.temperature}&max_tokens={given.max_tokens}"
+    settings = {} if given.rounds is None else {"rounds": given.rounds}
     report = mars_env.evaluate(
         given.env,
         agents=f"{given.engine}:{model}?{sampling}",
@@ -61,6 +63,7 @@ def main() -> None:
         samples=given.samples,
         seed=given.seed,
         out=given.out,
+        **settings,
     )
     rich.print(report)
 

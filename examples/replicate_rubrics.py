@@ -96,6 +96,7 @@ LOCK_ARMS: Final[Mapping[str, tuple[str, dict[str, Any], str]]] = {
     "constant": ("constant", {}, "trainer"),
     "sigmoid, plain over scaffolded": ("sigmoid", {}, "rollout"),
     "sigmoid, scaffolded over scaffolded": ("sigmoid", {"train_on": "read"}, "trainer"),
+    "linear decay": ("linear", {}, "trainer"),  # added after the first rows; the plan says so
 }
 BIAS_ARMS: Final = ("warm start", "honest judge", "biased judge", "veto, continued", "veto, from the start")
 

@@ -18,6 +18,7 @@ import replicate_marsrl_robustness
 import replicate_openrlhf
 import replicate_promptcot
 import replicate_rubrics
+import replicate_smollm2
 import replicate_spell
 import replicate_sums
 from pydantic import BaseModel
@@ -181,6 +182,7 @@ STUDIES = (
         (
             Claim("a fading scaffold opens more locks than none", FADING, "open", "no scaffold"),
             Claim("... than help that stays", FADING, "open", "constant"),
+            Claim("... than help that fades slowly (claim added later)", FADING, "open", "linear decay"),
             Claim("its ratio beats plain over scaffolded", FADING, "open", "sigmoid, plain over scaffolded"),
             Claim("... scaffolded over scaffolded", FADING, "open", "sigmoid, scaffolded over scaffolded"),
         ),
@@ -221,6 +223,14 @@ STUDIES = (
         "`replicate_spell.py`",
         lambda: replicate_spell.LEDGER.rows(replicate_spell.settings_of(replicate_spell.RECIPE)),
         replicate_spell.CLAIMS,
+    ),
+    Study(
+        "[a real language model](smollm2.md)",
+        "1 for each seed",
+        "[plan](results/plans/smollm2.md)",
+        "`replicate_smollm2.py`",
+        lambda: replicate_smollm2.LEDGER.rows(replicate_smollm2.settings_of(replicate_smollm2.RECIPE)),
+        replicate_smollm2.CLAIMS,
     ),
 )
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import torch
 
+import mars_env
 from mars_env.envs.spell_rewards import outcomes
 from mars_env.trainers import make_team
-from mars_env.trainers.miniature.lookups import NAMES, clusters, player, run_settings, warm_started
+from mars_env.trainers.miniature.lookups import clusters, player, run_settings, warm_started
 from mars_env.trainers.spell import MEMORY, SpellSettings, train_spell
 
 SETTINGS = run_settings(seed=0, steps=4, clusters=8, rate=3e-4)
@@ -28,9 +29,10 @@ def show(step, trees):
 def main(warm_start=300):
     """Train, and print the questions and what is remembered of them."""
     torch.set_num_threads(1)
-    team = make_team(SETTINGS, NAMES, [warm_started(steps=warm_start)], agent=player)
+    env = mars_env.make("reports-spell", problems=clusters(0, 16))  # look-ups instead of reports
+    team = make_team(SETTINGS, env.possible_agents, [warm_started(steps=warm_start)], agent=player)
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(train_spell(team, clusters(0, 16), SETTINGS, SPELL, directory=folder, on_trees=show))
+        asyncio.run(train_spell(team, env.problems, SETTINGS, SPELL, directory=folder, on_trees=show))
         print(f"remembered: {(Path(folder) / MEMORY).read_text().count('question')} questions")
 
 

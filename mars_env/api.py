@@ -278,7 +278,7 @@ async def playing(
     if workers is None:
         agents = prepared.make_agents()
         refuse_training_agents(agents, "an evaluation")
-        await preflight(agents)
+        await preflight(agents, prepared.game)
         await require_room(prepared.game.rules, agents, prepared.plan.problems)
         if monitor is not None:
             monitor.measure_models(agents)
@@ -320,15 +320,16 @@ def prepare(
         elsewhere: Whether other processes play.
         **repeats: ``samples``, ``seed``, ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
     """
-    from mars_env.agents import make_agents
-    from mars_env.agents.registry import places
+    from mars_env.agents.registry import make_agents, places, roles_of
     from mars_env.evaluation.run import Plan, limited
 
     team_size, listed = rules_spec(env_spec.rules).team_size, places(agents)
     if team_size is not None and listed:
         env_spec = replace(env_spec, settings={team_size: len(listed), **env_spec.settings})
     env = make_env(env_spec, problems)
-    team: Callable[[], Mapping[str, Agent]] = partial(make_agents, agents, env.possible_agents)
+    team: Callable[[], Mapping[str, Agent]] = partial(
+        make_agents, agents, env.possible_agents, roles=roles_of(env.game.rules)
+    )
     described: Any = agents
     if not isinstance(agents, str):
         players = team()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mars_env.agents.registry import role_agent
-from mars_env.agents.roles import ROLES
+from mars_env.agents.registry import role_agent, roles_of
 from mars_env.agents.scripted import ScriptedModel
 from mars_env.envs.game import Game
 from mars_env.evaluation.view.turns import Prompts
@@ -47,9 +46,10 @@ def prompts_of(game: Game, agents: Mapping[str, Agent] | None = None) -> Prompts
     def prompts(tree: Tree) -> Mapping[str, Sequence[tuple[str, str]]]:
         found: dict[str, Sequence[tuple[str, str]]] = {}
         try:
+            roles = roles_of(game.rules)
             for turn, observation in observed(tree, game):
-                if turn.agent not in places and role_of(turn.agent) in ROLES:
-                    places[turn.agent] = role_agent(ScriptedModel([""]), turn.agent)
+                if turn.agent not in places and role_of(turn.agent) in roles:
+                    places[turn.agent] = role_agent(ScriptedModel([""]), turn.agent, roles=roles)
                 found[turn.id] = _messages(places.get(turn.agent), observation)
         except Exception as error:  # rules of a user, or a stored tree that other rules have made
             log.warning("the prompts of tree %s cannot be made again: %s", tree.id, described(error))

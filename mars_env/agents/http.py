@@ -7,6 +7,7 @@ import json
 import random
 import time
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -98,6 +99,7 @@ class HTTPModel:
         under_way: Calls that are running or waiting for a place.
         model_name: The model's name on the server.
         exact: Whether token ids and log-probabilities are asked for.
+        processed: Whether the server's log-probabilities are ``"processed"``.
         context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
             not say.
 
@@ -151,7 +153,7 @@ class HTTPModel:
             raise ConfigError(f"logprobs is 'raw' or 'processed', got {logprobs!r}")
         self.name, self.version = name or model, version
         self._endpoints = [Endpoint(url) for url in urls]
-        self._api, self._processed = api, logprobs == "processed"
+        self._api, self.processed = api, logprobs == "processed"
         self.capacity, self.under_way = concurrency, 0
         self.context: int | None = None
         self.model_name, self.exact = model, exact
@@ -193,6 +195,12 @@ class HTTPModel:
     def endpoints(self) -> list[str]:
         """The endpoints' addresses, drained ones too."""
         return [str(endpoint.base) for endpoint in self._endpoints]
+
+    def at(self, url: str) -> HTTPModel:
+        """This model behind one of its endpoints alone, over the same connections."""
+        one = copy(self)
+        one._endpoints = [endpoint for endpoint in self._endpoints if str(endpoint.base) == url]
+        return one
 
     async def learn_context(self) -> int | None:
         """Ask the servers for the model's context length, and keep it as `context`; None if none says."""
@@ -378,7 +386,7 @@ class HTTPModel:
                 answer.body,
                 n,
                 sampling,
-                processed=self._processed,
+                processed=self.processed,
                 version=self.version,
                 context=self.context,
             )

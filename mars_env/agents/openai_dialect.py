@@ -51,6 +51,20 @@ def messages_json(messages: Sequence[Message]) -> str:
     return json.dumps([{"role": m["role"], "content": m["content"]} for m in messages])
 
 
+def keeps_logprobs(sampling: Sampling, *, processed: bool) -> bool:
+    """Whether a server's log-probabilities are those of the distribution that is sampled from.
+
+    Args:
+        sampling: How is sampled.
+        processed: Whether the server computes them after the temperature, top-p and top-k.
+
+    Example:
+        >>> keeps_logprobs(Sampling(temperature=0.6), processed=False)
+        False
+    """
+    return processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k == 0)
+
+
 def completions_of(
     payload: bytes,
     n: int,
@@ -84,7 +98,7 @@ def completions_of(
     texts = [_text(choice) for choice in choices]
     sampled, prompt_tokens = (_tokens(usage, name) for name in ("completion_tokens", "prompt_tokens"))
     counts = _shares(sampled, texts)
-    faithful = processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k == 0)
+    faithful = keeps_logprobs(sampling, processed=processed)
     cut = _cut_by_context(answer, choices, sampling, context)
     completions = []
     for choice, text, share in zip(choices, texts, counts, strict=True):

@@ -23,7 +23,7 @@ from aiohttp import web
 from mars_env.agents.chat_stream import ChatStream, asked_for, event
 from mars_env.agents.conversations import digests
 from mars_env.agents.endpoint import Endpoint
-from mars_env.agents.openai_dialect import completions_of
+from mars_env.agents.openai_dialect import completions_of, keeps_logprobs
 from mars_env.agents.openai_server import (
     UNREADABLE,
     Refusal,
@@ -33,12 +33,13 @@ from mars_env.agents.openai_server import (
     plain_json,
     read_json,
 )
+from mars_env.agents.preflight import check_engine
 from mars_env.agents.recording import Call, Recording, Reply
 from mars_env.agents.secrets import Secrets, api_key
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout.records import MOST_DEPTH, check_plain
 from mars_env.text import described, logger, one_line
-from mars_env.types import Problem, Sampling
+from mars_env.types import Completion, Problem, Sampling
 
 log = logger(__name__)
 
@@ -109,12 +110,13 @@ class Recorder:
             raise ConfigError(
                 f"logprobs is 'raw' or 'processed' and group 'input' or 'agent', got {logprobs!r}, {group!r}"
             )
-        self._endpoint = Endpoint(upstream)
+        self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
         self._processed, self._most, self.version = logprobs == "processed", most, version
         self._key = api_key(api_key_env)
         self._secrets = Secrets([self._key, *self._endpoint.secrets])
         self._recording = Recording(out, {"upstream": str(self._endpoint.base)}, problems, group)
         self.counts: Counter[str] = Counter()
+        self._told: set[str] = set()
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -125,6 +127,15 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def check(self) -> None:
+        """Ask the engine for one completion: whether its turns can be trained on is told before a run.
+
+        Raises:
+            ConfigError: It gives no token ids or log-probabilities, or refuses the key.
+            ModelError: It cannot be reached.
+        """
+        await check_engine(*self._upstream)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Serve, by default to this machine alone.
@@ -249,8 +260,28 @@ class Recorder:
             return payload
         turns = self._recording.add(call, replies, time.perf_counter() - begun)
         self.counts["turns"] += len(turns)
-        self.counts["not trainable"] += sum(not turn.trainable for turn in turns)
+        for turn in turns:
+            if not turn.trainable:
+                self.counts["not trainable"] += 1
+                self._tell_once(turn.action.completions[0], body)
         return shown
+
+    def _tell_once(self, completion: Completion, body: Mapping[str, Any]) -> None:
+        """Say why a turn cannot be trained on, once for each cause."""
+        if not completion.trainable and not completion.token_ids:
+            why = "the engine gives no token ids (vLLM 0.10.2 or later does)"
+        elif not _whole(body):
+            why = "the program asks for another distribution (top_p, top_k, a penalty, a form of the answer)"
+        elif not keeps_logprobs(_sampling(body), processed=self._processed):
+            why = (
+                "the log-probabilities are of raw logits, and the temperature is not 1 (start vLLM with "
+                "--logprobs-mode processed_logprobs, and the recorder with logprobs processed)"
+            )
+        else:
+            why = "the engine gives no log-probabilities"
+        if why not in self._told:
+            self._told.add(why)
+            log.warning("turns are stored that cannot be trained on: %s", why)
 
     def _replies(self, payload: bytes, answer: Mapping[str, Any], body: Mapping[str, Any]) -> list[Reply]:
         sampling = _sampling(body)
@@ -258,7 +289,7 @@ class Recorder:
             payload, len(answer["choices"]), sampling, processed=self._processed, version=self.version
         )
         choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index") or 0))
-        whole = sampling.top_p == 1 and sampling.top_k <= 0 and not _bent(body)
+        whole = _whole(body)
         replies = []
         for place, (completion, choice) in enumerate(zip(found, choices, strict=True)):
             if not whole:  # the trainer's distribution is another one
@@ -348,11 +379,14 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
     return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **told})
 
 
-def _bent(body: Mapping[str, Any]) -> bool:
-    """Whether something else than the temperature changes the distribution that is sampled from."""
+def _whole(body: Mapping[str, Any]) -> bool:
+    """Whether nothing but the temperature changes the distribution that is sampled from."""
+    sampling = _sampling(body)
     penalties = ("min_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
-    return (
-        any(body.get(name) not in (None, _NEUTRAL[name]) for name in penalties)
+    return not (
+        sampling.top_p != 1
+        or sampling.top_k > 0
+        or any(body.get(name) not in (None, _NEUTRAL[name]) for name in penalties)
         or any(body.get(name) and body[name] != {"type": "text"} for name in _BENDING)
         or body.get("tool_choice") not in (None, "auto", "none")
     )

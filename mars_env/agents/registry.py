@@ -14,7 +14,9 @@ from urllib.parse import parse_qsl
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.scripted import ScriptedModel
 from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
+from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
+from mars_env.lazy import resolve
 from mars_env.players import FunctionAgent, Player, by_name
 from mars_env.types import Agent, Model, Sampling, role_of
 
@@ -51,6 +53,7 @@ def make_agents(
     possible_agents: Iterable[str],
     *,
     sampling: Sampling | None = None,
+    roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> dict[str, Agent]:
     r"""Agents for all places of a team.
 
@@ -79,6 +82,7 @@ def make_agents(
             by agent (``"coder_1"``) or role of any of these, or a list with one of them for each place.
         possible_agents: Names of the places, e.g. ``env.possible_agents``.
         sampling: How models are sampled where the specification does not say.
+        roles: The agents that models become, by role; those of some rules are `roles_of`.
 
     Raises:
         ConfigError: If a text cannot be understood, or a place is left out.
@@ -103,12 +107,14 @@ def make_agents(
     agents = {}
     for name, one in given.items():
         if not isinstance(one, str):
-            agents[name] = as_agent(one, name, sampling=sampling)
+            agents[name] = as_agent(one, name, sampling=sampling, roles=roles)
             continue
         role = role_of(name)
         loaded = shared.get(one) or shared.get(f"{role}={one}") or _load(one, role, sampling)
         shared[one if loaded.shared else f"{role}={one}"] = loaded
-        agents[name] = as_agent(loaded.value, name, sampling=loaded.sampling, thinking=loaded.thinking)
+        agents[name] = as_agent(
+            loaded.value, name, sampling=loaded.sampling, thinking=loaded.thinking, roles=roles
+        )
     return agents
 
 
@@ -149,6 +155,7 @@ def as_agent(
     *,
     sampling: Sampling | None = None,
     thinking: Thinking | None = THINKING,
+    roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> Agent:
     """An agent for one place of a team, made from whatever the user has.
 
@@ -158,6 +165,7 @@ def as_agent(
         agent: Name of the place, e.g. ``"verifier_0"``; it chooses the prompt of a model.
         sampling: How a model is sampled.
         thinking: How a model marks its thinking.
+        roles: The agents that models become, by role.
 
     Raises:
         ConfigError: If it is none of these, or there is no prompt for the role.
@@ -167,20 +175,46 @@ def as_agent(
         Verifier(policy='scripted', model=ScriptedModel(name='scripted'))
     """
     if isinstance(value, str):
-        return make_agents(value, [agent], sampling=sampling)[agent]
+        return make_agents(value, [agent], sampling=sampling, roles=roles)[agent]
     if isinstance(value, type):
         raise ConfigError(f"{value.__name__} is a class: give an instance of it")
     if isinstance(value, Agent):
         return value
     if isinstance(value, Model):
-        return role_agent(value, agent, sampling=sampling, thinking=thinking)
+        return role_agent(value, agent, sampling=sampling, thinking=thinking, roles=roles)
     if not callable(value):
         raise ConfigError(f"an agent, a model, a function or a text is expected for {agent}, got {value!r}")
     return FunctionAgent(value)
 
 
+def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
+    """The agents that models become under some rules, by role: the library's, unless the rules name others.
+
+    Raises:
+        ConfigError: What the rules name is no mapping of such agents.
+
+    Example:
+        >>> from mars_env.envs.spell import Spell
+        >>> roles_of(Spell())["verifier"].__name__, roles_of(object())["verifier"].__name__
+        ('AnswerVerifier', 'Verifier')
+    """
+    if not isinstance(rules, HasRoles):
+        return dict(ROLES)
+    found: Any = resolve(rules.roles_from)
+    if not isinstance(found, Mapping) or not all(
+        isinstance(each, type) and issubclass(each, RoleAgent) for each in found.values()
+    ):
+        raise ConfigError(f"{rules.roles_from} is no mapping of roles to classes of RoleAgent")
+    return dict(found)
+
+
 def role_agent(
-    model: Model, agent: str, *, sampling: Sampling | None = None, thinking: Thinking | None = THINKING
+    model: Model,
+    agent: str,
+    *,
+    sampling: Sampling | None = None,
+    thinking: Thinking | None = THINKING,
+    roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> RoleAgent:
     """The built-in agent of a place, with its own prompt.
 
@@ -198,13 +232,13 @@ def role_agent(
         (False, True)
     """
     role = role_of(agent)
-    if role not in ROLES:
+    if role not in roles:
         raise ConfigError(
-            f"there is no built-in prompt for the role {role!r} (there is for {', '.join(ROLES)}): "
+            f"there is no built-in prompt for the role {role!r} (there is for {', '.join(roles)}): "
             "give an agent instead of a model"
         )
     place = int(agent.removeprefix(f"{role}_")) if agent != role else 0
-    made = ROLES[role]
+    made = roles[role]
     return made(model, sampling=sampling, thinking=thinking, system=made.system_at(place))
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from mars_env.agents.registry import role_agent
+from mars_env.agents.registry import role_agent, roles_of
 from mars_env.agents.requests import is_messages
-from mars_env.agents.roles import ROLES, RoleAgent
+from mars_env.agents.roles import RoleAgent
 from mars_env.agents.scripted import ScriptedModel
 from mars_env.cli.options import settings
 from mars_env.cli.screen import say
@@ -21,7 +21,7 @@ from mars_env.errors import ConfigError, MissingExtra
 from mars_env.lazy import resolve
 from mars_env.rollout import groups_of, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
-from mars_env.types import Message, Observation, Turn, role_of
+from mars_env.types import Message, Observation, Turn
 
 
 def export(  # public edge: one parameter is one option of the command
@@ -82,10 +82,11 @@ def export(  # public edge: one parameter is one option of the command
         elif format == "parquet":
             number = write_parquet(turn_rows(stored.trees), target)
         else:
+            game = _game(stored, env_id, settings(set_ or []))
             rows = (sft_rows if format == "sft" else dpo_rows)(
                 stored.trees,
-                _game(stored, env_id, settings(set_ or [])),
-                _prompts(tokenizer, prompt),
+                game,
+                _prompts(tokenizer, prompt, roles_of(game.rules)),
                 roles=role,
                 least=least,
             )
@@ -93,12 +94,12 @@ def export(  # public edge: one parameter is one option of the command
     say(f"wrote {number} rows to {out}", err=str(out) == STREAM)
 
 
-def _prompts(tokenizer: str | None, function: str | None) -> PromptOf:
+def _prompts(tokenizer: str | None, function: str | None, roles: Mapping[str, type[RoleAgent]]) -> PromptOf:
     if tokenizer is not None:
         return _decoded(tokenizer)
     if function is not None:
         return _called(function)
-    return _library_prompt
+    return partial(_library_prompt, roles)
 
 
 def _called(name: str) -> PromptOf:
@@ -118,21 +119,18 @@ def _called(name: str) -> PromptOf:
     return prompt
 
 
-def _library_prompt(turn: Turn, observation: Observation) -> str | list[Message] | None:
+def _library_prompt(
+    roles: Mapping[str, type[RoleAgent]], turn: Turn, observation: Observation
+) -> str | list[Message] | None:
     """The prompt of the library's agent of the place; None for a turn that took several calls."""
     if len(turn.action.completions) > 1:
         return None
-    messages: Any = _agent(turn.agent).prompt(observation)
-    return [dict(message) for message in messages]
-
-
-@cache
-def _agent(name: str) -> RoleAgent:
-    if role_of(name) not in ROLES:
+    if turn.role not in roles:
         raise ConfigError(
-            f"there is no built-in prompt for the role {role_of(name)!r}: give --prompt or --tokenizer"
+            f"there is no built-in prompt for the role {turn.role!r}: give --prompt or --tokenizer"
         )
-    return role_agent(ScriptedModel([""]), name)
+    messages: Any = role_agent(ScriptedModel([""]), turn.agent, roles=roles).prompt(observation)
+    return [dict(message) for message in messages]
 
 
 def _decoded(name: str) -> PromptOf:

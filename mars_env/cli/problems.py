@@ -33,7 +33,8 @@ def problems(
     if jsonl:
         for problem in shown:
             row = problem_to_row(problem)
-            print_json_line({"id": row["id"], "problem": row["statement"], "answer": row["reference"]})
+            answer = {"answer": row["reference"]} if problem.kind != "open" else problem.metadata
+            print_json_line({"id": row["id"], "problem": row["statement"], **answer})
         return
     size = "endless" if found.endless else f"{len(found)} problems"
     kind = "generated" if found.generated else "collected"

@@ -63,6 +63,7 @@ def record(  # public edge: one parameter is one option of the command
 
 
 async def _serve(recorder: Recorder, host: str, port: int, out: Path) -> None:
+    await recorder.check()
     await serve_until_stopped(recorder, host, port, lambda: f"recording {recorder.url} into {out}")
     counts = ", ".join(f"{number} {what}" for what, number in sorted(recorder.counts.items()) if number)
     say(f"recorded: {counts or 'nothing'}")

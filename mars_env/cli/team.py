@@ -16,7 +16,7 @@ from mars_env.cli.options import serve_until_stopped, settings
 from mars_env.cli.person import Person, Stopped
 from mars_env.cli.screen import say
 from mars_env.cli.streams import STREAM, text_of
-from mars_env.envs import spec
+from mars_env.envs import MarsEnv, spec
 from mars_env.envs.game import Game
 from mars_env.errors import ConfigError
 from mars_env.rollout import Job, play
@@ -135,7 +135,7 @@ def play_game(
     """
     made = make_env(spec(env_id, **settings(set_ or [])), problems)
     made.reset(seed=seed, options={"problem": problem} if problem else None)
-    team = _with_person(made.possible_agents, role or [], agents)
+    team = _with_person(made, role or [], agents)
     say(f"You play {', '.join(name for name, agent in team.items() if isinstance(agent, Person))}.")
     try:
         tree = _played(made.game, team, Job(made.problem), seed)
@@ -161,11 +161,11 @@ def _played(game: Game, team: Mapping[str, Agent], job: Job, seed: int) -> Tree:
         loop.close()
 
 
-def _with_person(names: Iterable[str], roles: list[str], agents: str | None) -> dict[str, Agent]:
+def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str, Agent]:
     """Agents for all places: the person in some, those of a specification in the others."""
-    from mars_env.agents import make_agents
+    from mars_env.agents.registry import make_agents, roles_of
 
-    names = list(names)
+    names = list(env.possible_agents)
     known = {*names, *map(role_of, names)}
     if strange := next((role for role in roles if role not in known), None):
         raise ConfigError(f"there is no role {shown(strange)}; the agents are {', '.join(names)}")
@@ -176,7 +176,8 @@ def _with_person(names: Iterable[str], roles: list[str], agents: str | None) -> 
     if not others and agents is not None:
         raise ConfigError("you play all roles: say which one is yours, --role ROLE, or leave out --agents")
     person = Person()
-    made: Mapping[str, Agent] = make_agents(agents, others) if agents is not None else {}
+    own = roles_of(env.game.rules)
+    made: Mapping[str, Agent] = make_agents(agents, others, roles=own) if agents is not None else {}
     return {name: made.get(name, person) for name in names}
 
 

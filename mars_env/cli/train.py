@@ -99,6 +99,11 @@ def train(  # public edge: one parameter is one option of the command
         raise ConfigError(
             f"--agents is for a tree search: the rules {env_spec.rules!r} have their own agents"
         )
+    if rules.trained_by:
+        raise ConfigError(
+            f"the rules {env_spec.rules!r} are trained by a function of their own, not by this command: "
+            f"{rules.trained_by.replace(':', '.')}"
+        )
     number = {rules.team_size: agents or len(model)} if rules.team_size else {}
     env = make(
         env_id,

@@ -68,8 +68,9 @@ class EngineHost(Host):
         self, make_game: MakeGame, problems: Sequence[Problem], check_agents: CheckAgents
     ) -> None:
         """Refuse agents before they play; they are also checked for `mars_env.envs.contexts.require_room`."""
-        await check_agents(self._loaded())
-        await require_room(make_game().rules, self._loaded(), problems)
+        game = make_game()
+        await check_agents(self._loaded(), game)
+        await require_room(game.rules, self._loaded(), problems)
 
     async def act(self, agent: str, observation: Observation, n: int, seed: int) -> list[Action]:
         """Let an agent act."""

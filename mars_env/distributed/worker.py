@@ -24,7 +24,7 @@ HEARTBEAT_SECONDS = 2.0
 MakeGame = Callable[[], Game]
 MakeAgents = Callable[[], Mapping[str, Agent]]
 Change = Callable[[Game], Game]
-CheckAgents = Callable[[Mapping[str, Agent]], Awaitable[None]]
+CheckAgents = Callable[[Mapping[str, Agent], Game], Awaitable[None]]
 """Refuses agents before a run; it must be a function that can be sent to processes."""
 
 
@@ -33,7 +33,7 @@ def unchanged(game: Game) -> Game:
     return game
 
 
-async def accept(agents: Mapping[str, Agent]) -> None:
+async def accept(agents: Mapping[str, Agent], game: Game) -> None:
     """Refuse none."""
 
 
@@ -129,7 +129,7 @@ class Worker(Host):
     async def check(self, problems: Sequence[Problem], check_agents: CheckAgents) -> None:
         """Refuse agents before they play; they are also checked for `mars_env.envs.contexts.require_room`."""
         assert self._game is not None, "setup comes first"
-        await check_agents(self._players)
+        await check_agents(self._players, self._game)
         await require_room(self._game.rules, self._players, problems)
 
     async def begin(self, run: RunContext) -> None:

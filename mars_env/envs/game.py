@@ -7,6 +7,7 @@ import importlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -250,13 +251,13 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         raise ConfigError(f"a grader has a method `async grade(problem, text)`, and {shown(grader)} has none")
     return Game(
         rules=rules,
-        grader=grader_for(kind) if grader is None else grader,
+        grader=(found.grader or partial(grader_for, kind))() if grader is None else grader,
         rewards=MappingProxyType({**found.rewards, **own}),
-        team_reward=_part(env_spec.team_reward),
+        team_reward=found.team_reward if env_spec.team_reward is None else _part(env_spec.team_reward),
         grower=env_spec.grower or found.grower or Linear,
         visibility=found.visibility(rules, kind) if found.visibility else None,
         turn_timeout=env_spec.turn_timeout,
-        needs_reference=grader is None,
+        needs_reference=grader is None and found.grader is None,
     )
 
 

@@ -22,7 +22,7 @@ from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.envs.specs import EnvSpec, RulesSpec
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.registry import Loader, list_problem_sets, register_problem_set
+from mars_env.problems.registry import WITH_DOCUMENTS, Loader, list_problem_sets, register_problem_set
 from mars_env.text import shown, suggestion
 from mars_env.types import Reward
 
@@ -35,9 +35,13 @@ _BUILT_IN = {
     "solve-verify-correct": "mars_env.envs.solve_verify_correct",
     "solve": "mars_env.envs.solve",
     "self-refine": "mars_env.envs.solve",
+    "spell": "mars_env.envs.spell_rewards",
     "tree-search": "mars_env.envs.search_grower",
 }
 """The library's own rules: each name's module, whose ``RULES`` holds its `RulesSpec`; imported on use."""
+
+_ON_DOCUMENTS = frozenset({"spell"})
+"""Rules of these that are played on documents, and on nothing else."""
 
 _RULES: dict[str, RulesSpec] = {}
 """The rules of users."""
@@ -217,12 +221,20 @@ def spec(env_id: str, **settings: Any) -> EnvSpec:
 
 
 def list_envs() -> list[str]:
-    """All ids that `make` knows before the user imports anything.
+    """All ids that `make` knows before the user imports anything: each set with all rules that fit it.
 
     Example:
-        >>> "aime-solve-verify-correct" in list_envs()
-        True
+        >>> "aime-solve-verify-correct" in list_envs(), "reports-spell" in list_envs()
+        (True, True)
+        >>> "aime-spell" in list_envs()  # no documents to ask about
+        False
     """
     sets = [name for name in list_problem_sets() if name not in _IDS]
     rules = [name for name in rules_names() if name not in _IDS]
-    return sorted([*_IDS, *(f"{problems}-{name}" for problems in sets for name in rules)])
+    pairs = [
+        f"{problems}-{name}"
+        for problems in sets
+        for name in rules
+        if (problems in WITH_DOCUMENTS) == (name in _ON_DOCUMENTS)
+    ]
+    return sorted([*_IDS, *pairs])

@@ -80,3 +80,13 @@ class PosesProblems(Protocol):
     def posed(self, state: Any) -> Problem:
         """The problem that was made, with the reference that was made for it."""
         ...
+
+
+@runtime_checkable
+class HasRoles(Protocol):
+    """Rules with agents of their own: a model in one of their places gets that agent's prompts."""
+
+    @property
+    def roles_from(self) -> str:
+        """Where the agents' classes are by role, as ``"module:attribute"``; rules themselves import none."""
+        ...

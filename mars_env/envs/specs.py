@@ -75,6 +75,10 @@ class RulesSpec:
         team_size: The setting that says how many agents play, where that is the user's choice.
         recipe: What `mars-env train` starts from: a name of `mars_env.trainers.recipes.RECIPES`, or
             your own as ``"module:attribute"``.
+        grader: Judges what the rules submit, unless the user gives a grader; None for that of the kind.
+        team_reward: Rewards that need the whole tree, unless the user gives others.
+        trained_by: The function that trains these rules where `mars_env.trainers.train` does not, as
+            ``"module:attribute"``.
     """
 
     make: Callable[..., Rules[Any]]
@@ -85,6 +89,9 @@ class RulesSpec:
     parts: Mapping[str, Part] = field(default_factory=dict)
     team_size: str | None = None
     recipe: str = "MARSRL"
+    grader: Callable[[], Grader] | None = None
+    team_reward: TeamReward | None = None
+    trained_by: str = ""
 
     @property
     def parameters(self) -> frozenset[str]:

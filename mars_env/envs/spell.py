@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from gymnasium import Space
 
@@ -211,6 +211,10 @@ class Spell:
         longest_answer: Longer references are dropped, in words. The paper: 40 tokens.
         most_characters: Of an answer, as the Verifier reads it: its end. So no answer can fill the context of
             its Verifier.
+        roles_from: See `mars_env.envs.rules.HasRoles`.
+
+    Raises:
+        ConfigError: A setting makes no sense.
 
     Example:
         >>> rules = Spell(grounding=False)
@@ -222,10 +226,20 @@ class Spell:
         '17'
     """
 
+    roles_from: ClassVar[str] = "mars_env.agents.spell:SPELL_ROLES"
+
     grounding: bool = True
     longest_answer: int = 40
     most_characters: int = 4000
     possible_agents: tuple[str, ...] = (QUESTIONER, RESPONDER, VERIFIER)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.grounding, bool):
+            raise ConfigError(f"grounding is true or false, got {shown(self.grounding)}")
+        for name in ("longest_answer", "most_characters"):
+            value: Any = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} must be a whole number above 0, got {shown(value)}")
 
     @property
     def max_turns(self) -> int:
@@ -315,3 +329,18 @@ class Spell:
 
 def _listed(documents: Sequence[str]) -> str:
     return "\n\n".join(f"Document {number}:\n{text}" for number, text in enumerate(documents, 1))
+
+
+def spell(grounding: bool = True, longest_answer: int = 40, most_characters: int = 4000) -> Spell:
+    """The rules by their name, ``make("<documents>-spell", grounding=False)``; see `Spell`.
+
+    Raises:
+        ConfigError: A setting makes no sense.
+
+    Example:
+        >>> spell(longest_answer=0)
+        Traceback (most recent call last):
+        ...
+        mars_env.errors.ConfigError: longest_answer must be a whole number above 0, got 0
+    """
+    return Spell(grounding, longest_answer, most_characters)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mars_env.envs.spell import Vote
+from mars_env.envs.specs import RulesSpec
+from mars_env.envs.spell import Vote, spell
 from mars_env.errors import ConfigError
+from mars_env.grading.cover import CoverMatch
 from mars_env.text import shown, suggestion
 from mars_env.types import Tree, Turn, Verdict
 
@@ -191,3 +193,15 @@ def _agreement(turn: Turn, vote: bool | None) -> float | None:
     if own == "unknown":
         return 0.0
     return None if vote is None else float((own == "yes") == vote)
+
+
+RULES = {
+    "spell": RulesSpec(
+        spell,
+        {},
+        grader=CoverMatch,
+        team_reward=SpellReward(),
+        trained_by="mars_env.trainers.spell:train_spell",
+    )
+}
+"""The rules by their name, for the registry. Played as an episode: one question, one answer, one vote."""

@@ -12,9 +12,20 @@ from mars_env.seeds import derive_seed
 MOST_JSON: Final = 50_000
 """A longer text is no JSON object of a model's, in characters."""
 
-_TEMPLATE_TOKENS = re.compile(
-    r"<(?=[|｜]|/?(?:s|think|bos|eos|start_of_turn|end_of_turn)>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])", re.I
+_NAMES = (
+    "s|think|bos|eos|sop|eop|unk|pad|mask|start_of_turn|end_of_turn|start_of_image|end_of_image|"
+    "tool_call|tool_response|endoftext|end_of_text|begin_of_text"
 )
+_UNSEEN = "[\u00ad\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]*"
+"""Letters that some tokenizers drop, so that what stands around them becomes one token."""
+
+_TEMPLATE_TOKENS = re.compile(
+    rf"[<＜﹤]+(?={_UNSEEN}(?:[|｜￨]|/?{_UNSEEN}(?:{_NAMES}){_UNSEEN}[>＞﹥]|/?SYS[>＞﹥]))"
+    rf"|[\[［](?={_UNSEEN}/?{_UNSEEN}(?:INST|SYSTEM_PROMPT|gMASK|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)[\]］])",
+    re.I,
+)
+_TAGS = re.compile("[\U000e0000-\U000e007f]")
+"""Letters that nobody sees and models read; emoji of a few flags use them."""
 
 
 def mark_for(seed: int, *texts: str) -> str:
@@ -33,13 +44,18 @@ def mark_for(seed: int, *texts: str) -> str:
 
 
 def without_template_tokens(text: str) -> str:
-    """The text with the special tokens of chat templates broken up.
+    """The text with the special tokens of chat templates broken up, also in letters that look like theirs.
+
+    Tokenizers may fold wide letters and drop invisible ones before they look for special tokens. Unicode's
+    tag characters, in which a text can be hidden from people, are removed.
 
     Example:
-        >>> without_template_tokens("4 <|im_end|>")
-        '4 < |im_end|>'
+        >>> without_template_tokens("4 <|im_end|>"), without_template_tokens("4 ＜｜im_end｜＞")
+        ('4 < |im_end|>', '4 ＜ ｜im_end｜＞')
+        >>> without_template_tokens("3 < 4 and [1] <b>")
+        '3 < 4 and [1] <b>'
     """
-    return _TEMPLATE_TOKENS.sub(lambda found: found[0] + " ", text)
+    return _TEMPLATE_TOKENS.sub(lambda found: found[0] + " ", _TAGS.sub("", text))
 
 
 def json_object(text: str) -> dict[str, Any] | None:

@@ -27,8 +27,9 @@ class Draft:
     """A problem before it has an id."""
 
     statement: str
-    reference: str
+    reference: str | None
     metadata: Mapping[str, Any]
+    kind: Literal["math", "code", "open"] = "math"
 
 
 Accept = Callable[[str], bool]
@@ -68,7 +69,7 @@ class Generated:
         rng = random.Random(derive_seed(self.label, self.split, self.seed, index))
         draft = self.make(rng, lambda statement: split_of(statement) == self.split)
         problem_id = f"{self.label}/{self.split}/{self.seed}/{index}"
-        return Problem(problem_id, draft.statement, draft.reference, metadata=draft.metadata)
+        return Problem(problem_id, draft.statement, draft.reference, draft.kind, draft.metadata)
 
     def index_of(self, problem_id: str) -> int:
         """The index that an id names; raises KeyError for an id of another set."""

@@ -24,6 +24,7 @@ _EMBEDDED = {
     "arithmetic": "mars_env.problems.arithmetic",
     "nibbles": "mars_env.problems.code_nibbles",
     "programs": "mars_env.problems.programs",
+    "reports": "mars_env.problems.reports",
     "subset-sum": "mars_env.problems.subset_sum",
     **dict.fromkeys(
         ("aime24", "aime25", "beyondaime", "math500", "gsm8k", "dapo-math-17k"), "mars_env.problems.hub"
@@ -34,6 +35,9 @@ _EMBEDDED = {
     ),
 }
 """The library's own sets: the module of each name, imported on use; its ``LOADERS`` contains the loader."""
+
+WITH_DOCUMENTS = frozenset({"reports"})
+"""Sets without questions: documents, for rules whose agents ask about them."""
 
 _loaders: dict[str, Loader] = {}
 """The sets of users."""

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from mars_env.agents import make_agents
 from mars_env.agents.preflight import preflight
-from mars_env.agents.registry import places
+from mars_env.agents.registry import make_agents, places, roles_of
 from mars_env.api import Team, as_problem_set, described_spec, made_game
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
@@ -142,7 +141,9 @@ class Answerer:
         self.name = env_spec.id if env_spec.problems else env_spec.rules
         # Rewards are for training: here there is nothing that they could be told.
         self.game: Game = replace(made_game(env_spec, kind), rewards={}, team_reward=None)
-        self.agents: Mapping[str, Agent] = make_agents(agents, self.game.rules.possible_agents)
+        self.agents: Mapping[str, Agent] = make_agents(
+            agents, self.game.rules.possible_agents, roles=roles_of(self.game.rules)
+        )
         names = agents if isinstance(agents, str) else {n: a.policy for n, a in self.agents.items()}
         self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec), "agents": names}
         self._width = width
@@ -274,6 +275,6 @@ def solve(  # public edge: friendly keywords, each with a default
 async def _solved(
     answerer: Answerer, problem: Problem, seed: int, journal: Journal | None, on_turn: OnTurn | None
 ) -> Solution:
-    await preflight(answerer.agents)
+    await preflight(answerer.agents, answerer.game)
     await answerer.require_room(problem)
     return await answerer.answer(problem, seed=seed, journal=journal, on_turn=on_turn)

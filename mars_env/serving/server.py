@@ -129,7 +129,7 @@ class TeamServer:
                 f"whoever reaches {host} could spend your tokens: give clients a key (--api-key-env), or "
                 "serve on 127.0.0.1"
             )
-        await preflight(self._answerer.agents)
+        await preflight(self._answerer.agents, self._answerer.game)
         await self._answerer.require_room()
         self.monitor.measure_models(self._answerer.agents)
         self.monitor.measure("questions", self._slots)

@@ -18,6 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mars_env.agents.preflight import models_of, preflight
 from mars_env.envs import Game, grouped
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
@@ -35,7 +36,7 @@ from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Refresh, Team
 from mars_env.trainers.update_log import UpdateLog
-from mars_env.types import Agent, Sampling, TrainingAgent
+from mars_env.types import Sampling, TrainingAgent, role_of
 
 Batches = Callable[[int], AsyncGenerator[UpdateBatch]]
 """Makes the batches of all further updates, from the number of updates done before."""
@@ -76,7 +77,9 @@ async def train(
 
     Raises:
         ConfigError: Team, game and settings do not fit together, a role that is trained has no reward, or an
-            agent can get prompts that leave less room than its limit in the model's context.
+            agent can get prompts that leave less room than its limit in the model's context, or a server
+            refuses an agent or gives no log-probabilities of one that is trained.
+        ModelError: A server of an agent cannot be reached.
     """
     _refuse_unfit(game, team, settings)
     listed = () if getattr(problems, "generated", False) else problems
@@ -85,6 +88,7 @@ async def train(
             f"the problem {shown(bare.id)} has no reference, so nothing rewards its turns: train on problems "
             "with references, or give a grader that needs none"
         )
+    await preflight(team.agents, game, _trained(team, settings))
     await require_room(game.rules, team.agents, problems)
     trainer = LocalTrainer(
         team.policies,
@@ -248,7 +252,7 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
     weights = {id(policy.model) for policy in team.policies.values()}
     overlong = settings.train.overlong
     for name, agent in team.agents.items():
-        sampling, models = getattr(agent, "sampling", None), _models_of(agent)
+        sampling, models = getattr(agent, "sampling", None), models_of(agent)
         if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
             raise ConfigError(
                 f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
@@ -291,13 +295,14 @@ def _refuse_unfit_scaffold(name: str, settings: RunSettings) -> None:
         )
 
 
-def _models_of(agent: Agent) -> list[object]:
-    """The model that an agent samples from, and those inside it."""
-    found: list[object] = []
-    inner: object = agent
-    while (inner := getattr(inner, "model", None) or getattr(inner, "_model", None)) is not None:
-        found.append(inner)
-    return found
+def _trained(team: Team, settings: RunSettings) -> list[str]:
+    """The agents whose turns are trained on."""
+    roles = settings.train.train_roles
+    return [
+        name
+        for name, agent in team.agents.items()
+        if agent.policy in team.policies and (roles is None or role_of(name) in roles)
+    ]
 
 
 def _refuse_unrewarded(game: Game, batch: UpdateBatch, team: Team, settings: RunSettings) -> None:

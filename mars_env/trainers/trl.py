@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from mars_env.agents.preflight import preflight
 from mars_env.envs import Game, GroupedSettings, grouped
 from mars_env.errors import ConfigError
 from mars_env.players import refuse_training_agents
@@ -27,7 +28,7 @@ from mars_env.sync import run_sync
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.samples import TurnSample, refuse_other_prompts, turn_samples
-from mars_env.types import Agent, Problem, Tree
+from mars_env.types import Agent, Problem, Tree, role_of
 
 _LOSSES: Final[Mapping[str, str]] = {
     "token-mean": "dapo",
@@ -83,7 +84,7 @@ class TeamRollouts:
         self._game = graded_in_lockstep(game if rollouts is None else replace(game, grower=grouped(rollouts)))
         refuse_training_agents(agents, "TRL")
         self._agents, self._seed, self._refresh = dict(agents), seed, refresh
-        self._concurrency = concurrency
+        self._concurrency, self._checked = concurrency, False
         self._problems: dict[str, Problem] = {problem.id: problem for problem in problems}
         self.rows = rows_per_tree(game, rollouts)
         """TRL's ``num_generations``: the most samples of a tree."""
@@ -150,11 +151,17 @@ class TeamRollouts:
             TRL's columns, and what `advantage` and TRL's table of completions show.
 
         Raises:
-            ConfigError: TRL is set otherwise than `arguments` says, or evaluates.
+            ConfigError: TRL is set otherwise than `arguments` says, or evaluates. Before the first step: a
+                server refuses an agent, or gives no log-probabilities.
         """
         problems = self._asked(prompts, trainer)
         if self._refresh is not None:
             self._refresh(trainer)
+        if not self._checked:
+            roles = self._config.train_roles
+            trained = [name for name in self._agents if roles is None or role_of(name) in roles]
+            run_sync(preflight(self._agents, self._game, trained))
+            self._checked = True
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
         trees = run_sync(

@@ -231,14 +231,35 @@ async def test_a_program_that_goes_away_leaves_no_half_turn(tmp_path):
 @pytest.mark.parametrize(
     "settings", [{"top_p": 0.9}, {"presence_penalty": 1.0}, {"response_format": {"type": "json_object"}}]
 )
-async def test_another_distribution_is_stored_but_not_trained_on(tmp_path, settings):
+async def test_another_distribution_is_stored_but_not_trained_on(tmp_path, settings, caplog):
     async with Engine() as engine:
         recorder = Recorder(engine.url, tmp_path, logprobs="processed")
         async with recorder, client(recorder) as who:
             await say(who, user("q"), temperature=0.5)
             await say(who, user("q"), **settings)
+            await say(who, user("q"), **settings)
+    assert caplog.text.count("turns are stored that cannot be trained on: the program asks for") == 1
     turns = sorted(by_answer(tmp_path).values(), key=lambda turn: turn.info["number"])
-    assert [turn.trainable for turn in turns] == [True, False]
+    assert [turn.trainable for turn in turns] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("lacks", "temperature", "why"),
+    [
+        (("token_ids",), 1.0, "the engine gives no token ids"),
+        (("logprobs",), 1.0, "the engine gives no log-probabilities"),
+        ((), 0.5, "the log-probabilities are of raw logits"),
+    ],
+)
+async def test_why_a_turn_cannot_be_trained_on_is_told_at_the_first(
+    tmp_path, lacks, temperature, why, caplog
+):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
+        engine.lacks = lacks
+        await say(who, user("q"), temperature=temperature)
+        await say(who, user("r"), temperature=temperature)
+        assert recorder.counts == {"turns": 2, "not trainable": 2}
+    assert caplog.text.count(f"cannot be trained on: {why}") == 1
 
 
 async def test_rewards_by_id_by_function_and_by_a_grader(tmp_path):

@@ -26,11 +26,14 @@ def test_rows_of_a_file_become_a_report(tmp_path, monkeypatch, capsys):
     told = [{"question": f"What is {i} plus {i}?", "answer": f"Add them.\n#### {2 * i}"} for i in range(3)]
     rows.write_text("".join(json.dumps(row) + "\n" for row in told), encoding="utf-8")
     flags = ["--set", "gsm8k", "--engine", "hf", "--model", tiny_checkpoint(tmp_path / "model"), "--limit", 2]
+    flags += ["--rounds", 1]
     run(monkeypatch, EXAMPLE, rows, *flags, "--max-tokens", 4, "--out", tmp_path / "run")
     printed = capsys.readouterr().out
     assert "gsm8k" in printed
     assert "2 problems x 1 samples" in printed
-    turns = [turn for tree in read_run(tmp_path / "run").trees for turn in tree.turns]
+    trees = read_run(tmp_path / "run").trees
+    assert max(len(tree.turns) for tree in trees) <= 4
+    turns = [turn for tree in trees for turn in tree.turns]
     assert {turn.problem_id for turn in turns} == {"gsm8k/test/0", "gsm8k/test/1"}
 
 

@@ -20,11 +20,14 @@ class Engine:
         fail: A status that is answered instead, with a body.
         breaks: Whether streams break off after two chunks.
         delay: Seconds before an answer, and between chunks.
+        lacks: Names of fields that it never gives: ``token_ids``, ``logprobs``.
+        status: Of the list of models.
     """
 
     def __init__(self):
         self.requests, self.told = [], {}
         self.fail, self.breaks, self.delay, self.reply = None, False, 0.0, None
+        self.lacks, self.status = (), 200
 
     async def __aenter__(self):
         app = web.Application(client_max_size=1 << 26)
@@ -40,10 +43,14 @@ class Engine:
         await self._runner.cleanup()
 
     async def _models(self, request):
-        return web.json_response({"object": "list", "data": [{"id": "m", "object": "model"}]})
+        listed = {"object": "list", "data": [{"id": "m", "object": "model"}]}
+        return web.json_response(listed if self.status == 200 else {}, status=self.status)
 
     async def _answer(self, request):
         body = await request.json()
+        if self.lacks:
+            wanted = {"logprobs": "logprobs", "token_ids": "return_token_ids"}
+            body = {name: body[name] for name in body if name not in [wanted[lack] for lack in self.lacks]}
         self.requests.append((body, dict(request.headers)))
         name = f"chatcmpl-{len(self.requests)}"
         await asyncio.sleep(self.delay)

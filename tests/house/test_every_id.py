@@ -52,9 +52,16 @@ def test_every_id_passes_pettingzoos_tests(env_id, local):
     check_env(lambda **kwargs: mars_env.make(env_id, problems=problems, **kwargs), cycles=8)
 
 
+GENERATED = {
+    spec(env_id).rules: env_id
+    for env_id in mars_env.list_envs()
+    if spec(env_id).problems in ("arithmetic", "reports")
+}
+
+
 @pytest.mark.parametrize("rules", sorted({spec(env_id).rules for env_id in mars_env.list_envs()}))
 def test_every_rules_keep_the_contract(rules):
-    env = mars_env.make(f"arithmetic-{rules}")
+    env = mars_env.make(GENERATED[rules])
     check_rules(env.game.rules, env.problems[0], episodes=20)
 
 
@@ -110,6 +117,11 @@ assert not missing, missing
         ("aime-solve", {"rewards": {"judge": str}}, "judge"),
         ("aime-solve", {"grader": "nowhere:Grader"}, "nowhere"),
         ("aime-solve", {"render_mode": "rgb_array"}, "render_mode"),
+        ("reports-spell", {"grounding": 1}, "grounding is true or false"),
+        ("reports-spell", {"longest_answer": "40"}, "longest_answer must be a whole number above 0"),
+        ("reports-spell", {"most_characters": True}, "most_characters must be a whole number above 0"),
+        ("reports-spell", {"rounds": 3}, "rules 'spell' have no setting 'rounds'"),
+        ("reports-solve", {}, "open problems have no single answer"),
     ],
 )
 def test_bad_input_gets_one_sentence(env_id, settings, message):

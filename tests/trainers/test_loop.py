@@ -5,9 +5,10 @@ import pytest
 import torch
 from alternating import alternating
 
+from mars_env.agents import HTTPModel
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.grading import grader_for
 from mars_env.problems import load_problems
 from mars_env.rollout.pipeline import PipelineSettings
@@ -181,3 +182,13 @@ async def test_stale_samples_are_corrected_unless_a_setting_says_otherwise_and_t
     assert sum("without a tis_cap" in record.message for record in caplog.records) == warned
     if trained_with == "rollout":  # the ratio to the policy that sampled: not 1 on stale samples
         assert any(abs(m.policies["miniature"]["ratio"] - 1) > 1e-6 for m in history)
+
+
+async def test_a_server_without_log_probabilities_is_refused_before_anything_is_played():
+    run = Run()
+    run.agents["verifier_0"].model = HTTPModel("http://127.0.0.1:9/v1", "served")
+    with pytest.raises(ConfigError, match="verifier_0 is trained, but served is not asked for token ids"):
+        await run.train(RunSettings(**COMMON))
+    frozen = COMMON | {"train": TrainConfig(token_budget=4096, train_roles=("solver", "corrector"))}
+    with pytest.raises(ModelError, match="no server of served can be reached"):  # it plays, and need not tell
+        await run.train(RunSettings(**frozen))

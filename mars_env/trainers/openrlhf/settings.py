@@ -21,6 +21,7 @@ from pydantic import (
 
 from mars_env.agents.parts import with_parts
 from mars_env.envs import Game, GroupedSettings, grouped, make_game, spec
+from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
 from mars_env.problems import ProblemSet, load_problems
@@ -244,6 +245,11 @@ class TeamSettings(BaseModel):
         env_spec = replace(
             spec(self.env, **options), rewards=self.rewards, team_reward=self.team_reward, grader=self.grader
         )
+        if own := rules_spec(env_spec.rules).trained_by:
+            raise ConfigError(
+                f"OpenRLHF does not train the rules {env_spec.rules!r}, which have a function of their own: "
+                f"{own.replace(':', '.')}"
+            )
         return make_game(with_parts(env_spec), kind=problems[0].kind)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from yarl import URL
 
 from mars_env.agents.links import post_by_aiohttp
+from mars_env.agents.preflight import preflight
 from mars_env.agents.wire import Answer, AnswerTooLong
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.players import refuse_training_agents
@@ -240,6 +241,7 @@ async def run_sampler(  # public edge: friendly keywords, each with a default
             raise ConfigError(f"{name} acts with {agent.policy!r}, but no model has that name")
         if isinstance(sampling := getattr(agent, "sampling", None), Sampling):
             require_trainable(sampling)
+    await preflight(agents, trained=agents)
     connection = Connection(url, key, patience)
     source = weights or HTTPWeights(connection, _most_bytes(models))
     sampler = _Sampler(agents, models, connection, source, concurrency, refresh == "demanded")

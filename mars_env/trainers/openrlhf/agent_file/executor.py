@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mars_env.agents.preflight import preflight
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
@@ -123,6 +124,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         rules = self._games[label].rules
         team = make_team(self._settings, rules.possible_agents, model, sampling)
         refuse_training_agents(team, "OpenRLHF's agent file")
+        await preflight(team, self._games[label])
         await require_room(rules, team, list(self._problems[label].values()))
         return team
 

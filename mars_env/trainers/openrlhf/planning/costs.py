@@ -69,8 +69,10 @@ def checkpoint(args: SimpleNamespace, model: Architecture) -> float:
 def gathers(args: SimpleNamespace, model: Architecture, rows: int) -> float:
     """Bytes of weights that ZeRO-3 gathers into each GPU for one update.
 
-    A micro-batch gathers all weights for its forward pass, and again for its backward pass; with gradient
-    checkpointing once more, for the pass that is repeated. Before that, one pass tells the trainer's
+    A micro-batch gathers all weights for its forward pass, and again for its backward pass. Gradient
+    checkpointing adds none: the backward pass of a layer follows its repeated forward pass at once, and the
+    weights are still there (counted in tests/engines/test_zero3_gathers.py; the last layers, which the
+    backward pass begins with, are not gathered twice either). Before that, one pass tells the trainer's
     log-probabilities, and one the reference's. Dynamic micro-batches are counted as if every row were as long
     as ``--data.max_len``.
 
@@ -82,9 +84,8 @@ def gathers(args: SimpleNamespace, model: Architecture, rows: int) -> float:
     shape = shape_of(args)
     own = math.ceil(rows / shape.ranks)
     trained, read = (micro_batches(args, own, training) for training in (True, False))
-    passes = trained * (3 if args.actor.gradient_checkpointing_enable else 2)
-    passes += read * (2 if args.algo.kl.init_coef > 0 else 1)
-    return 2.0 * model.parameters * passes
+    read_for = 2 if args.algo.kl.init_coef > 0 else 1
+    return 2.0 * model.parameters * (2 * trained + read_for * read)
 
 
 def micro_batches(args: SimpleNamespace, rows: int, training: bool) -> int:

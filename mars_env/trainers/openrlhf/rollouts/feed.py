@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from mars_env.agents.preflight import preflight
 from mars_env.envs import Game
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
@@ -99,6 +100,10 @@ class RolloutFeed:
 
     async def _next(self) -> UpdateBatch | None:
         if self._batches is None:
+            own = [
+                name for name, agent in self._agents.items() if self._policy_version(agent.policy) is not None
+            ]
+            await preflight(self._agents, self._game, own)
             self._batches = pipeline(
                 self._game,
                 self._agents,

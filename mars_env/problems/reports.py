@@ -1,0 +1,123 @@
+"""The embedded `reports` set: made-up companies, each with documents to ask questions about.
+
+There is no question and no answer: the agents of `mars_env.envs.spell` make both. The companies do not exist,
+so nothing about them can be known without the documents.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from mars_env.errors import ConfigError
+from mars_env.problems.generated import Accept, Draft, Generated, checked_split, first_accepted
+from mars_env.problems.problem_set import ProblemSet
+
+VERSION: Final = 1
+MOST_YEARS: Final = 20
+DIVISIONS: Final = ("Paper", "Glass", "Timber", "Tools")
+_FIRST: Final = (
+    "Alder", "Birch", "Cedar", "Dale", "Elm", "Fern", "Glen", "Heath", "Iris", "Juniper", "Kestrel",
+    "Linden", "Marsh", "North", "Osprey", "Pine", "Quarry", "Rowan", "Slate", "Thorn", "Upland", "Vale",
+    "Willow", "Yarrow",
+)  # fmt: skip
+_SECOND: Final = (
+    "bridge", "brook", "croft", "field", "ford", "gate", "hill", "holm", "ley", "mere", "mouth", "stead",
+)  # fmt: skip
+_THIRD: Final = ("Mills", "Works", "Brothers", "Trading", "Holdings", "Partners", "Group", "Industries")
+
+
+def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5) -> ProblemSet:
+    """The endless set of companies with their reports, for the rules `spell`.
+
+    A report tells revenue and costs in millions of euros, and the employees, of one of four divisions in one
+    year; all are uniform between 100 and 999, and 100 and 4999. Metadata: ``documents``, the reports in a
+    random order; ``task``, always ``"number"``; ``company``.
+
+    Args:
+        seed: The set's seed.
+        split: ``"train"`` (the default) or ``"test"``; no company is in both.
+        years: How many years there are reports of, 1 to 20: four documents each.
+
+    Raises:
+        ConfigError: The number of years makes no sense, or the split is unknown.
+
+    Example:
+        >>> problem = reports_problems(seed=0)[0]
+        >>> problem.kind, problem.reference, len(problem.metadata["documents"])
+        ('open', None, 20)
+    """
+    if not 1 <= years <= MOST_YEARS:
+        raise ConfigError(f"reports are of 1 to {MOST_YEARS} years, got years={years}")
+    name = "reports"
+    label = name if years == 5 else f"{name}-{years}years"
+    chosen = checked_split(name, split)
+    return ProblemSet(
+        name,
+        Generated(label, chosen, seed, partial(_make, years)),
+        revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
+        licence="Apache-2.0",
+        generated=True,
+    )
+
+
+def statement(company: str) -> str:
+    """What the one who asks is told.
+
+    Example:
+        >>> statement("Alderbrook Mills")[:53]
+        'Ask for one number about Alderbrook Mills: a figure o'
+    """
+    return (
+        f"Ask for one number about {company}: a figure of its reports, or what follows from several of them, "
+        "such as a sum, a difference or how many of them are above a limit."
+    )
+
+
+def report(company: str, division: str, year: int, figures: Sequence[int]) -> str:
+    """The text of one document: revenue, costs and employees.
+
+    Example:
+        >>> report("Alderbrook Mills", "Paper", 2021, (412, 388, 1204))[:58]
+        'Alderbrook Mills, division Paper, report on the year 2021.'
+    """
+    revenue, costs, employees = figures
+    return (
+        f"{company}, division {division}, report on the year {year}. Revenue was {revenue} million euros; "
+        f"costs were {costs} million euros. The division had {employees} employees at the year's end."
+    )
+
+
+def _make(years: int, rng: random.Random, accept: Accept) -> Draft:
+    return first_accepted(partial(_draw, years, rng), accept, "reports")
+
+
+def _draw(years: int, rng: random.Random) -> Draft:
+    company = f"{rng.choice(_FIRST)}{rng.choice(_SECOND)} {rng.choice(_THIRD)}"
+    first = rng.randint(1980, 2024 - MOST_YEARS)
+    documents = [
+        report(
+            company,
+            division,
+            first + i,
+            (rng.randint(100, 999), rng.randint(100, 999), rng.randint(100, 4999)),
+        )
+        for i in range(years)
+        for division in DIVISIONS
+    ]
+    rng.shuffle(documents)
+    metadata = {
+        "source": "mars_env generated",
+        "licence": "Apache-2.0",
+        "generated": True,
+        "company": company,
+        "task": "number",
+        "documents": documents,
+    }
+    return Draft(statement(company), None, metadata, "open")
+
+
+LOADERS = {"reports": reports_problems}
+"""The set's loader by name, for the registry."""

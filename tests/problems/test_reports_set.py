@@ -1,0 +1,87 @@
+"""The set of reports: documents without questions, for rules whose agents ask them."""
+
+import re
+
+import pytest
+
+import mars_env
+from mars_env.envs.spell import documents_of
+from mars_env.errors import ConfigError
+from mars_env.problems import load_problems
+from mars_env.problems.reports import DIVISIONS, report
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_each_company_has_a_report_of_each_division_and_year(split):
+    for problem in load_problems("reports", n=50, split=split, years=3):
+        documents = documents_of(problem)
+        told = [re.findall(r"division (\w+), report on the year (\d+)", text) for text in documents]
+        assert all(len(each) == 1 for each in told) and len({*map(tuple, told)}) == 3 * len(DIVISIONS)
+        assert len({year for [(_, year)] in told}) == 3
+        assert all(text.startswith(problem.metadata["company"]) for text in documents)
+        assert problem.metadata["company"] in problem.statement
+        assert (problem.kind, problem.reference, problem.metadata["task"]) == ("open", None, "number")
+
+
+def test_a_report_by_hand():
+    assert report("Alderbrook Mills", "Paper", 2021, (412, 388, 1204)) == (
+        "Alderbrook Mills, division Paper, report on the year 2021. Revenue was 412 million euros; "
+        "costs were 388 million euros. The division had 1204 employees at the year's end."
+    )
+
+
+def test_the_splits_share_no_company_and_a_seed_fixes_the_set():
+    train, test = (
+        {p.metadata["company"] for p in load_problems("reports", n=500, split=split, seed=seed)}
+        for split, seed in (("train", 0), ("test", 1))
+    )
+    assert not train & test
+    assert load_problems("reports", seed=3)[7] == load_problems("reports", seed=3)[7]
+    assert load_problems("reports", seed=3)[7] != load_problems("reports", seed=4)[7]
+
+
+@pytest.mark.parametrize("years", [0, 21])
+def test_other_numbers_of_years_are_refused(years):
+    with pytest.raises(ConfigError, match="reports are of 1 to 20 years"):
+        load_problems("reports", years=years)
+
+
+def test_a_row_with_documents_is_a_cluster_and_is_played(tmp_path):
+    """A problem file of documents, as docs/spell.md says; printed rows are such a file, too."""
+    path = tmp_path / "clusters.jsonl"
+    path.write_text(
+        '{"id": "c", "problem": "Ask.", "documents": ["Profit: 17.", "Loss: 2."], "task": "number"}\n'
+    )
+    [problem] = load_problems(path)
+    assert (problem.id, problem.statement, problem.reference, problem.kind) == ("c", "Ask.", None, "open")
+    assert problem.metadata["documents"] == ["Profit: 17.", "Loss: 2."]
+    assert problem.metadata["task"] == "number" and problem.metadata["source"] == "clusters"
+    env = mars_env.make("reports-spell", problems=path)
+    env.reset(seed=0)
+    seen = env.observe("questioner_0")
+    assert seen == {
+        "task": "Ask.", "documents": "Document 1:\nProfit: 17.\n\nDocument 2:\nLoss: 2.", "examples": ""
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ('"documents": "Profit: 17."', "has no documents"),
+        ('"documents": ["Profit: 17.", 3]', "has no documents"),
+        ('"documents": [""]', "has no documents"),
+        ('"documents": ["Profit: 17."], "task": "poem"', "has the task 'poem'"),
+    ],
+)
+def test_a_row_whose_documents_are_none_is_refused_before_it_is_played(tmp_path, rest, message):
+    path = tmp_path / "clusters.jsonl"
+    path.write_text(f'{{"id": "c", "problem": "Ask.", {rest}}}\n')
+    with pytest.raises(ConfigError, match=message):
+        mars_env.make("reports-spell", problems=path).reset(seed=0)
+
+
+def test_a_row_with_documents_and_an_answer_is_an_ordinary_problem(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"id": "q", "problem": "Which profit?", "documents": ["Profit: 17."], "answer": "17"}\n')
+    [problem] = load_problems(path)
+    assert (problem.kind, problem.reference) == ("math", "17")
