@@ -166,8 +166,8 @@ STUDIES = (
         replicate_marsrl_robustness.CLAIMS,
     ),
     Study(
-        "[subset sums](miniature.md)",
-        "1",
+        "[subset sums](sums.md)",
+        "1 for each seed",
         "[plan](results/plans/sums.md)",
         "`replicate_sums.py`",
         lambda: replicate_sums.LEDGER.rows(_hash(replicate_sums.RECIPE)),

@@ -78,12 +78,12 @@ class SumsRecipe(BaseModel):
     inference: Schedule = Schedule(rounds=2, accept_after=1)
     """S, V, C, V, C, V at most; one pass accepts."""
     marsrl: RunSettings = RunSettings(
-        steps=80,
+        steps=200,
         problems_per_step=10,
         rollouts=GroupedSettings(group=8, branches=2, sampling="balanced"),
-        train=TrainConfig(learning_rate=2e-4, warmup_updates=5, betas=(0.9, 0.98), old_logprobs="trainer"),
+        train=TrainConfig(learning_rate=3e-4, warmup_updates=5, betas=(0.9, 0.98), old_logprobs="trainer"),
     )
-    more: Stage = Stage(name="more", steps=800, learning_rate=1.5e-3, mix=(0.15, 0.35, 0.5), own=True)
+    more: Stage = Stage(name="more", steps=2000, learning_rate=1.5e-3, mix=(0.15, 0.35, 0.5), own=True)
     """The control: the last stage again, on the same solved problems."""
     evaluation_problems: PositiveInt = 1000
     attempts: PositiveInt = 16

@@ -67,7 +67,7 @@ class WarmStart(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    solved: int = 8000
+    solved: int = 2000
     rows: int = 64
     stages: tuple[Stage, ...] = (
         Stage(name="roles", steps=2000, learning_rate=3e-3, mix=(0.3, 0.45, 0.25)),
