@@ -125,10 +125,10 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    taught_steps: int = 100
+    taught_steps: int = 40
     taught_batch: int = 16
     taught: TrainConfig = TrainConfig(
-        learning_rate=5e-5, warmup_updates=10, betas=(0.9, 0.98), autocast=True, token_budget=2048
+        learning_rate=2e-4, warmup_updates=5, betas=(0.9, 0.98), autocast=True, token_budget=1024
     )
     mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     training_problems: int = 2000
@@ -138,7 +138,7 @@ class Recipe(BaseModel):
         rollouts=GroupedSettings(group=8, branches=2),
         sampling=Sampling(temperature=0.85, max_tokens=48),
         train=TrainConfig(
-            learning_rate=1e-5, warmup_updates=2, betas=(0.9, 0.98), autocast=True, token_budget=2048
+            learning_rate=2e-5, warmup_updates=2, betas=(0.9, 0.98), autocast=True, token_budget=1024
         ),
     )
     training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")

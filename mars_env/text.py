@@ -123,7 +123,8 @@ def unfit(error: ValueError, known: Iterable[str] = ()) -> str:
         if each["type"] == "extra_forbidden":
             told.append(f"there is no setting {shown(place)}{suggestion(place, known)}")
         else:
-            told.append(f"{place}: {each['msg']}")
+            words = each["msg"].removeprefix("Value error, ")
+            told.append(f"{place}: {words}" if place else words)
     return "; ".join(told)
 
 

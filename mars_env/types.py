@@ -361,7 +361,7 @@ class Model(Protocol):
 
 @runtime_checkable
 class ScoringModel(Model, Protocol):
-    """A model that also tells how probable given texts are: one in this process, such as `HFModel`."""
+    """A model that also tells how probable given texts are: `HFModel`, `VLLMModel`, `HTTPModel`."""
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that the texts would be: `score` without log-probabilities."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mars_env.agents.requests import is_messages, plain_chat
-from mars_env.errors import ModelError
-from mars_env.types import Message, Prompt
+from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.types import Completion, Message, Prompt
 
 
 def encode_prompt(
@@ -71,6 +71,66 @@ def encode_text(tokenizer: Any, text: str | Sequence[int], vocabulary: int, name
     if ids and (min(ids) < 0 or max(ids) >= vocabulary):
         raise ModelError(f"{name}: the text has a token id outside 0 to {vocabulary - 1}")
     return ids
+
+
+def written(
+    tokenizer: Any,
+    ids: Sequence[int],
+    texts: Sequence[str | Sequence[int]],
+    vocabulary: int,
+    name: str,
+    *,
+    end: bool = True,
+) -> Completion:
+    """The completion that given texts would be after a prompt: its token ids, without log-probabilities.
+
+    Each text is encoded apart from the prompt and from the others, so no token crosses a boundary; see
+    `encode_text`.
+
+    Args:
+        tokenizer: A tokenizer of the transformers library; not used if all are token ids.
+        ids: The prompt's.
+        texts: What the model writes, in one or more parts.
+        vocabulary: Ids must lie below it.
+        name: The model's, for messages of errors.
+        end: Whether the token that ends a completion follows.
+
+    Raises:
+        ModelError: There are no tokens, or ids outside the vocabulary.
+        ConfigError: The tokenizer has no token that ends a completion.
+
+    Example:
+        >>> written(None, (1, 2), [(3,), (0,)], 4, "m", end=False).token_ids
+        (3, 0)
+    """
+    tokens: list[int] = []
+    for text in texts:
+        tokens += encode_text(tokenizer, text, vocabulary, name)
+    if end:
+        if tokenizer.eos_token_id is None:
+            raise ConfigError(f"{name}: its tokenizer has no end token: give end=False")
+        tokens.append(tokenizer.eos_token_id)
+    if not tokens:
+        raise ModelError(f"{name}: the text has no tokens")
+    return Completion(
+        "".join(text for text in texts if isinstance(text, str)),
+        "stop" if end else "length",
+        prompt_ids=tuple(ids),
+        token_ids=tuple(tokens),
+        prompt_tokens=len(ids),
+        completion_tokens=len(tokens),
+    )
+
+
+def require_fit(given: Completion, context: int | None, name: str) -> None:
+    """Refuse to score what is longer than a model's context, where that is known.
+
+    Raises:
+        ContextError: Says the numbers.
+    """
+    length = len(given.prompt_ids) + len(given.token_ids)
+    if context is not None and length > context:
+        raise ContextError(f"{name}: prompt and text are {length} tokens, its context holds {context}")
 
 
 def _encode_chat(tokenizer: Any, messages: Sequence[Message], options: Mapping[str, Any]) -> Iterable[int]:

@@ -10,9 +10,9 @@ from typing import Any
 
 from mars_env.agents.batching import Ticket, engine_lock, submit
 from mars_env.agents.context import finish_reason, room_for, without_room
-from mars_env.agents.encoding import cut_at_stop, encode_prompt, encode_text
+from mars_env.agents.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.agents.requests import check_request
-from mars_env.errors import ConfigError, ContextError, MissingExtra, ModelError
+from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.types import Completion, Prompt, Sampling
 
 try:
@@ -150,25 +150,7 @@ class HFModel:
             ModelError: There are no tokens, or ids outside the vocabulary.
             ConfigError: The tokenizer has no token that ends a completion.
         """
-        ids = self.encode(prompt)
-        tokens: list[int] = []
-        for text in texts:
-            tokens += encode_text(self.tokenizer, text, self._vocabulary, self.name)
-        if end:
-            if self.tokenizer.eos_token_id is None:
-                raise ConfigError(f"{self.name}: its tokenizer has no end token: give end=False")
-            tokens.append(self.tokenizer.eos_token_id)
-        if not tokens:
-            raise ModelError(f"{self.name}: the text has no tokens")
-        spelled = "".join(text for text in texts if isinstance(text, str))
-        return Completion(
-            spelled,
-            "stop" if end else "length",
-            prompt_ids=ids,
-            token_ids=tuple(tokens),
-            prompt_tokens=len(ids),
-            completion_tokens=len(tokens),
-        )
+        return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt: their completion with its log-probabilities.
@@ -182,11 +164,7 @@ class HFModel:
             ConfigError: As `written`.
         """
         given = self.written(prompt, *texts, end=end)
-        length = len(given.prompt_ids) + len(given.token_ids)
-        if length > self.context:
-            raise ContextError(
-                f"{self.name}: prompt and text are {length} tokens, its context holds {self.context}"
-            )
+        require_fit(given, self.context, self.name)
         [scored] = await submit(self, Given(given.prompt_ids, given.token_ids))
         return replace(given, logprobs=scored.logprobs, versions=scored.versions)
 

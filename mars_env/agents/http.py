@@ -9,12 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
 from mars_env.agents.endpoint import Endpoint
+from mars_env.agents.http_scoring import Read, Refused, Scoring, T
 from mars_env.agents.links import Link, Links
 from mars_env.agents.openai_dialect import (
     completions_of,
@@ -44,7 +47,7 @@ _PATIENCE = 30.0
 _NETWORK = (aiohttp.ClientError, TimeoutError, OSError)
 
 
-class HTTPModel:
+class HTTPModel(Scoring):
     """A model behind one or more OpenAI-compatible endpoints.
 
     Messages go to ``/chat/completions``; texts and token ids go to ``/completions``. Connection
@@ -93,6 +96,7 @@ class HTTPModel:
         headers: More headers of each request.
         name: Name in messages and the default policy name of agents.
         version: Version of the weights, noted in exact completions.
+        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`.
 
     Attributes:
         capacity: Most concurrent calls in one event loop, as given by `concurrency`.
@@ -132,6 +136,7 @@ class HTTPModel:
         headers: Mapping[str, str] | None = None,
         name: str = "",
         version: int = 0,
+        tokenizer: Any = None,
     ) -> None:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
         if (
@@ -167,6 +172,8 @@ class HTTPModel:
         if clash:
             raise ConfigError(f"extra_body may not set {', '.join(sorted(clash))}: the model does")
         self._head = json.dumps({"model": model, **(extra_body or {})})[:-1]
+        self._tokenizer = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
+        self._template_options = (extra_body or {}).get("chat_template_kwargs") or {}
         self._key = api_key(api_key_env)
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if self._key:
@@ -319,16 +326,18 @@ class HTTPModel:
         """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
         tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self._limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
-        body = f"{head}{tail}{seed}}}".encode()
+        own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
+        read = partial(completions_of, n=n, sampling=sampling, **own)
+        return await self._ask(chat, f"{head}{tail}{seed}}}".encode(), read)
+
+    async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
         link = self._links.open or await self._links.connect()
         try:
-            return await self._attempt(link, chat, body, n, sampling)
+            return await self._attempt(link, chat, body, read)
         except _Fault as fault:
-            return await self._again(link, chat, body, n, sampling, fault)
+            return await self._again(link, chat, body, read, fault)
 
-    async def _again(
-        self, link: Link, chat: bool, body: bytes, n: int, sampling: Sampling, first: _Fault
-    ) -> list[Completion]:
+    async def _again(self, link: Link, chat: bool, body: bytes, read: Read[T], first: _Fault) -> T:
         """The attempts after the first one, which failed."""
         pending: _Fault | None = first
         retrying = AsyncRetrying(
@@ -343,7 +352,7 @@ class HTTPModel:
                     if pending is not None:
                         fault, pending = pending, None
                         raise fault
-                    return await self._attempt(link, chat, body, n, sampling)
+                    return await self._attempt(link, chat, body, read)
         except _Fault as fault:
             raise ModelError(f"{self.name}: no answer after {self._attempts} attempts: {fault}") from fault
         raise AssertionError("tenacity ended without an outcome")  # pragma: no cover
@@ -357,9 +366,7 @@ class HTTPModel:
         )
         return max(backoff, told)
 
-    async def _attempt(
-        self, link: Link, chat: bool, body: bytes, n: int, sampling: Sampling
-    ) -> list[Completion]:
+    async def _attempt(self, link: Link, chat: bool, body: bytes, read: Read[T]) -> T:
         self.under_way += 1
         try:
             async with link.semaphore:  # not held while a call waits for its next attempt
@@ -368,28 +375,19 @@ class HTTPModel:
                     endpoint = self._choose(link) or await self._admitted(link)
                 endpoint.busy += 1
                 try:
-                    return await self._send(link, endpoint, chat, body, n, sampling)
+                    return await self._send(link, endpoint, chat, body, read)
                 finally:
                     endpoint.busy -= 1
         finally:
             self.under_way -= 1
 
-    async def _send(
-        self, link: Link, endpoint: Endpoint, chat: bool, body: bytes, n: int, sampling: Sampling
-    ) -> list[Completion]:
+    async def _send(self, link: Link, endpoint: Endpoint, chat: bool, body: bytes, read: Read[T]) -> T:
         try:
             url = endpoint.chat if chat else endpoint.completions
             answer = await link.post(url, body)
             if answer.status != 200:
                 raise self._refusal(endpoint, answer)
-            completions = completions_of(
-                answer.body,
-                n,
-                sampling,
-                processed=self.processed,
-                version=self.version,
-                context=self.context,
-            )
+            found = read(answer.body)
         except _Fault as fault:
             endpoint.rest(fault.retry_after)
             raise
@@ -406,7 +404,7 @@ class HTTPModel:
         except RuntimeError as error:
             raise ModelError(f"{self.name}: closed while a request was running: {error}") from error
         endpoint.failures, endpoint.reachable = 0, True
-        return completions
+        return found
 
     def _choose(self, link: Link) -> Endpoint | None:
         """The least busy endpoint that is well and does not rest, in turn among equals.
@@ -460,7 +458,7 @@ class HTTPModel:
             return _Fault(sentence, retry_after(answer.headers.get("retry-after")))
         if is_too_long(answer.status, answer.body):
             return _TooLong(f"{self.name}: prompt and limit exceed the model's context: {sentence}")
-        return ModelError(f"{self.name}: the server refused the request: {sentence}")
+        return Refused(f"{self.name}: the server refused the request: {sentence}")
 
     def _fault(self, endpoint: Endpoint, words: str) -> _Fault:
         """What went wrong, without secrets. The cause may hold them and must not be kept."""

@@ -40,7 +40,7 @@ _COMMON: _Parsers = {
 }
 _HTTP: _Parsers = {
     "api": str, "api_key_env": str, "concurrency": int, "attempts": int, "timeout": float, "exact": bool,
-    "logprobs": str, "samples_per_call": int, "limit_field": str, "name": str,
+    "logprobs": str, "samples_per_call": int, "limit_field": str, "name": str, "tokenizer": str,
 }  # fmt: skip
 _HF: _Parsers = {
     "device": str, "dtype": str, "context": int, "max_batch_rows": int, "max_batch_tokens": int, "name": str

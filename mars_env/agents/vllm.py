@@ -7,16 +7,18 @@ import itertools
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from mars_env.agents.context import finish_reason, room_for, without_room
-from mars_env.agents.encoding import cut_at_stop, encode_prompt
+from mars_env.agents.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.agents.requests import check_request
 from mars_env.agents.vllm_engines import Engine, Job, OfflineEngine, StreamingEngine, load_vllm
 from mars_env.agents.vllm_experts import EXTENSION
+from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Prompt, Sampling
@@ -139,6 +141,23 @@ class VLLMModel:
         """
         return await self._complete(prompt, n, sampling, None)
 
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be: its token ids; as `HFModel.written`."""
+        return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
+
+        vLLM reads prompt and texts as one prompt and samples a token after it, so together they must be
+        shorter than the context by one token.
+
+        Raises:
+            ContextError: Prompt and texts are too long.
+            ModelError: As `written`, or the engine fails.
+            ConfigError: As `written`.
+        """
+        return await self._score(prompt, texts, end, None)
+
     def refresh(self, weights: Any, version: int | None = None, *, interrupt: bool = False) -> None:
         """Replace the weights in place; new requests wait until then.
 
@@ -180,22 +199,56 @@ class VLLMModel:
         check_request(n, sampling)
         ids = self.encode(prompt)
         room = room_for(self.name, len(ids), sampling, self.context)
+        self._refuse_alone(adapter)
+        if not room:
+            return without_room(ids, n, sampling)
+        lora = None if adapter is None else adapter.request
+        outputs = await self._generated([Job(ids, self._params(sampling, i, room), lora) for i in range(n)])
+        version = None if adapter is None else adapter.version
+        return [self._completion(ids, sampling, output.outputs[0], version) for output in outputs]
+
+    async def _score(
+        self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool, adapter: _Adapter | None
+    ) -> Completion:
+        given = self.written(prompt, *texts, end=end)
+        require_fit(given, self.context - 1, self.name)
+        self._refuse_alone(adapter)
+        params = self._vllm.SamplingParams(
+            max_tokens=1,
+            prompt_logprobs=0,  # the prompt's own tokens alone
+            detokenize=False,
+            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        )
+        lora = None if adapter is None else adapter.request
+        [output] = await self._generated([Job((*given.prompt_ids, *given.token_ids), params, lora)])
+        told = (output.prompt_logprobs or [])[len(given.prompt_ids) :]
+        if len(told) != len(given.token_ids):
+            raise ModelError(
+                f"{self.name}: vLLM gave {len(told)} of {len(given.token_ids)} log-probabilities"
+            )
+        try:
+            values = checked_logprobs(
+                [entry[token].logprob for entry, token in zip(told, given.token_ids, strict=True)]
+            )
+        except ValueError as error:  # a token that the model holds for impossible, say
+            raise ModelError(f"{self.name}: vLLM's log-probabilities cannot be used: {error}") from error
+        spans = output.outputs[0].weight_versions or ()
+        by = adapter.version if adapter is not None else int(spans[0].version) if spans else self.version
+        return replace(given, logprobs=values, versions=((by, len(values)),))
+
+    async def _generated(self, jobs: Sequence[Job]) -> list[Any]:
+        self.under_way += len(jobs)
+        try:
+            return await self._engine.generate(jobs)
+        finally:
+            self.under_way -= len(jobs)
+
+    def _refuse_alone(self, adapter: _Adapter | None) -> None:
         if adapter is None and self._adapters_alone:
             raise ConfigError(
                 f"{self.name}: on CPUs an async engine with adapters serves nothing else; "
                 "use engine='offline', or a model without max_lora_rank"
             )
-        if not room:
-            return without_room(ids, n, sampling)
-        lora = None if adapter is None else adapter.request
-        jobs = [Job(ids, self._params(sampling, i, room), lora) for i in range(n)]
-        self.under_way += n
-        try:
-            outputs = await self._engine.generate(jobs)
-        finally:
-            self.under_way -= n
-        version = None if adapter is None else adapter.version
-        return [self._completion(ids, sampling, output, version) for output in outputs]
 
     def _params(self, sampling: Sampling, sample: int, room: int) -> Any:
         if not (sampling.temperature == 0 or 0.01 <= sampling.temperature <= 2):
@@ -268,6 +321,14 @@ class VLLMAdapter:
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt; see `VLLMModel.complete`."""
         return await self.base._complete(prompt, n, sampling, self._adapter)
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be; see `VLLMModel.written`."""
+        return self.base.written(prompt, *texts, end=end)
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are; see `VLLMModel.score`."""
+        return await self.base._score(prompt, texts, end, self._adapter)
 
     def refresh(self, path: str | Path, version: int | None = None) -> None:
         """Use another adapter from now on; running requests end with the one that they started with.

@@ -36,7 +36,7 @@ class Engine(Protocol):
     """Samples decoded at once."""
 
     async def generate(self, jobs: Sequence[Job]) -> list[Any]:
-        """The `CompletionOutput` of each job, in their order, as vLLM gives it."""
+        """The `RequestOutput` of each job, in their order, as vLLM gives it."""
         ...
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
@@ -78,7 +78,7 @@ class OfflineEngine:
 
     def _batch(self, jobs: Sequence[Job], adapted: bool) -> list[Any]:
         try:
-            outputs = self._llm.generate(
+            outputs: list[Any] = self._llm.generate(
                 [self._vllm.TokensPrompt(prompt_token_ids=list(job.ids)) for job in jobs],
                 [job.params for job in jobs],
                 lora_request=[job.lora for job in jobs] if adapted else None,
@@ -86,7 +86,7 @@ class OfflineEngine:
             )
         except Exception as error:  # vLLM's errors have no common base
             raise _failure(error) from error
-        return [output.outputs[0] for output in outputs]
+        return outputs
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
         """See `Engine`; no wave is ever interrupted."""
@@ -163,7 +163,7 @@ class StreamingEngine:
             final = output
         if final is None:
             raise ModelError("vLLM gave no output")
-        return final.outputs[0]
+        return final
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
         """See `Engine`."""

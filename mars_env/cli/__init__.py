@@ -40,6 +40,10 @@ _COMMANDS = {
         "mars_env.cli.train:train",
         "Train a team: one model shared by all roles, one for each, or adapters.",
     ),
+    "sample": (
+        "mars_env.cli.sample:sample",
+        "Act for a learner that trains elsewhere, with the weights that it publishes (docs/echo.md).",
+    ),
     "compare": (
         "mars_env.cli.runs:compare",
         "Paired differences between two runs, B minus A, with 95% intervals.",
@@ -100,7 +104,7 @@ def _command(name: str) -> Any:
     one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     one.command(name, context_settings=_HELP)(resolve(_COMMANDS[name][0]))
     command = typer.main.get_command(one)
-    command.params.append(config_option(takes_more=name == "train"))
+    command.params.append(config_option(takes_more=name in ("train", "sample")))
     return command
 
 

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ValidationError
 from mars_env.api import make
 from mars_env.cli.config import REST
 from mars_env.cli.options import pairs, settings
-from mars_env.envs import MarsEnv, spec
+from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
+from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
 from mars_env.players import assign_agents
@@ -113,16 +114,16 @@ def train(  # public edge: one parameter is one option of the command
         grader=grader,
         **{**rules.training, **number, **settings(set_ or [])},
     )
-    told = _overridden(ctx.meta.get(REST, {}), option or [])
+    told = overridden(ctx.meta.get(REST, {}), option or [])
     sampling = {"max_tokens": max_tokens, "overflow": overflow}
-    told = _merged(told, {"sampling": {name: value for name, value in sampling.items() if value}})
-    run_settings = _run_settings(env_id, told)
-    assigned = _assigned(model, env.possible_agents, apart=lora is not None)
+    told = merged_settings(told, {"sampling": {name: value for name, value in sampling.items() if value}})
+    run_settings = settings_for(env_id, told)
+    assigned = assigned_checkpoints(model, env.possible_agents, apart=lora is not None)
     players = make_team(
         run_settings,
         env.possible_agents,
-        _models(assigned, lora, run_settings.seed),
-        agent=None if team is None else _members(env, resolve(team)),
+        loaded_models(assigned, lora, run_settings.seed),
+        agent=None if team is None else members_of(env.game.rules, resolve(team)),
     )
     out.mkdir(parents=True, exist_ok=True)
     loggers: list[Logger] = [ConsoleLogger(), JsonlLogger(out / "metrics.jsonl")]
@@ -141,11 +142,11 @@ def train(  # public edge: one parameter is one option of the command
     )
 
 
-def _run_settings(env_id: str, told: Mapping[str, Any]) -> RunSettings:
+def settings_for(env_id: str, told: Mapping[str, Any]) -> RunSettings:
     """The recipe of an environment, with what the user told in its place."""
     from mars_env.trainers.recipes import RunSettings, recipe_of
 
-    merged = _merged(recipe_of(spec(env_id)).model_dump(mode="json"), told)
+    merged = merged_settings(recipe_of(spec(env_id)).model_dump(mode="json"), told)
     limit, train = merged["sampling"]["max_tokens"], merged["train"]
     if isinstance(limit, int) and isinstance(train, dict) and isinstance(train.get("overlong"), dict):
         # The penalty is for the agents' own limit; one that is short has no room for the paper's buffer.
@@ -159,7 +160,9 @@ def _run_settings(env_id: str, told: Mapping[str, Any]) -> RunSettings:
         ) from error
 
 
-def _assigned(given: Sequence[str], names: Sequence[str], *, apart: bool) -> dict[str, tuple[str, str]]:
+def assigned_checkpoints(
+    given: Sequence[str], names: Sequence[str], *, apart: bool
+) -> dict[str, tuple[str, str]]:
     """The policy's name and the checkpoint of each agent.
 
     Args:
@@ -172,9 +175,9 @@ def _assigned(given: Sequence[str], names: Sequence[str], *, apart: bool) -> dic
 
     Example:
         >>> team = ["solver_0", "verifier_0", "corrector_0"]
-        >>> _assigned(["base"], team, apart=False)["solver_0"]
+        >>> assigned_checkpoints(["base"], team, apart=False)["solver_0"]
         ('policy', 'base')
-        >>> _assigned(["solver=one", "verifier,corrector=two"], team, apart=False)["corrector_0"]
+        >>> assigned_checkpoints(["solver=one", "verifier,corrector=two"], team, apart=False)["corrector_0"]
         ('verifier-corrector', 'two')
     """
     known = {*names, *map(role_of, names)}
@@ -200,7 +203,7 @@ def _assigned(given: Sequence[str], names: Sequence[str], *, apart: bool) -> dic
     return {name: (name, given[i % len(given)]) for i, name in enumerate(names)}
 
 
-def _models(assigned: Mapping[str, tuple[str, str]], lora: int | None, seed: int) -> dict[str, HFModel]:
+def loaded_models(assigned: Mapping[str, tuple[str, str]], lora: int | None, seed: int) -> dict[str, HFModel]:
     """The model of each agent: checkpoints, or adapters on one."""
     from mars_env.agents.hf import HFModel
 
@@ -218,13 +221,13 @@ def _models(assigned: Mapping[str, tuple[str, str]], lora: int | None, seed: int
     return {agent: loaded[policy] for agent, (policy, _) in assigned.items()}
 
 
-def _members(env: MarsEnv, make_members: Callable[[Any], Any]) -> Callable[[str, Any], Agent]:
+def members_of(rules: Rules[Any], make_members: Callable[[Any], Any]) -> Callable[[str, Any], Agent]:
     """The agents of a user's own team, which is made once for each model."""
     made: dict[int, Mapping[str, Agent]] = {}
 
     def member(name: str, model: Any) -> Agent:
         if id(model) not in made:
-            made[id(model)] = assign_agents(env, make_members(model))
+            made[id(model)] = assign_agents(rules, make_members(model))
         return made[id(model)][name]
 
     return member
@@ -252,28 +255,28 @@ def _own(told: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return told
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Nested settings, those of `over` first.
 
     Example:
-        >>> _merged({"steps": 9, "train": {"epochs": 1, "clip_low": 0.2}}, {"train": {"epochs": 2}})
+        >>> merged_settings({"steps": 9, "train": {"epochs": 1, "clip_low": 0.2}}, {"train": {"epochs": 2}})
         {'steps': 9, 'train': {'epochs': 2, 'clip_low': 0.2}}
     """
     result = {**base, **over}
     for name in base.keys() & over.keys():
         if isinstance(base[name], Mapping) and isinstance(over[name], Mapping):
-            result[name] = _merged(base[name], over[name])
+            result[name] = merged_settings(base[name], over[name])
     return result
 
 
-def _overridden(base: Mapping[str, Any], options: Sequence[str]) -> dict[str, Any]:
+def overridden(base: Mapping[str, Any], options: Sequence[str]) -> dict[str, Any]:
     """Settings with single ones replaced: dotted names, values read as JSON where they are.
 
     Raises:
         ConfigError: A dotted name leads through a setting that has no parts.
 
     Example:
-        >>> _overridden({"steps": 9}, ["train.epochs=2", "train.ratio=token"])
+        >>> overridden({"steps": 9}, ["train.epochs=2", "train.ratio=token"])
         {'steps': 9, 'train': {'epochs': 2, 'ratio': 'token'}}
     """
     result: dict[str, Any] = json.loads(json.dumps(base))

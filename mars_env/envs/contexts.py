@@ -66,7 +66,9 @@ def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Pro
         state = rules.start(longest[0])
         for _ in range(min(TURNS, rules.max_turns)):
             name = rules.current_agent(state)
-            if name is None:
+            if (
+                name is None or name not in agents
+            ):  # over, or a name that the rules should not give: play will say so
                 break
             agent = agents[name]
             if name in known:

@@ -21,7 +21,7 @@ from mars_env.envs.rewards import (
     outcome,
     refuse_misfit,
 )
-from mars_env.envs.rules import PosesProblems, Rules
+from mars_env.envs.rules import PosesProblems, Rules, unfit_rules
 from mars_env.envs.selection import Choice, candidates
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import Visibility, has_reference, shown_problem, shown_turns
@@ -97,7 +97,7 @@ class Game:
         A grader that raises, or does not answer, is a fault of the machinery: the grade is UNKNOWN and says
         why. So is the grade of a completion that the set-up cut off (`Action.interrupted`).
         """
-        text = self.rules.submission(state, action)
+        text = self._submitted(state, action)
         problem = self.posed(problem, state)
         if text is None or not self.can_grade(problem):
             return None
@@ -107,7 +107,7 @@ class Game:
 
     async def grades(self, problem: Problem, state: Any, action: Action) -> tuple[Grade | None, Grade | None]:
         """The grade of an action, and its search grade (see `mars_env.envs.visibility`)."""
-        text = self.rules.submission(state, action)
+        text = self._submitted(state, action)
         if text is None:
             return None, None
         if self.visibility is None or self.visibility.grader is None:
@@ -121,6 +121,15 @@ class Game:
                 self.visibility.grader, shown_problem(self.posed(problem, state), action.truncated), text
             ),
         )
+
+    def _submitted(self, state: Any, action: Action) -> str | None:
+        text: Any = self.rules.submission(state, action)
+        if text is not None and not isinstance(text, str):
+            raise ConfigError(
+                "submission() of the rules gives the text to grade (such as action.text) or None, not "
+                f"{shown(text)}"
+            )
+        return text
 
     async def choose(self, problem: Problem, turns: Sequence[Turn], first: str | None, seed: int) -> Choice:
         """The final choice: the selection's among a search's best nodes, else what the grower proposes."""
@@ -227,6 +236,8 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         rules = found.make(**told, **env_spec.settings)
     except TypeError as error:
         raise ConfigError(f"these settings do not fit the rules {env_spec.rules!r}: {error}") from error
+    if why := unfit_rules(rules):
+        raise ConfigError(f"what is registered as {env_spec.rules!r} makes none: {why}")
     given: Any = env_spec.rewards
     if not isinstance(given, Mapping):
         raise ConfigError(
@@ -239,7 +250,10 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         )
     own = {role: _part(reward) for role, reward in env_spec.rewards.items()}
     roles = {role_of(agent) for agent in rules.possible_agents}
-    if unknown := sorted(own.keys() - roles):
+    named = set(own)
+    if found.rewards is not PAPER_REWARDS and not found.parameters and not found.open_ended:
+        named |= found.rewards.keys()  # where settings choose the roles, it may have rewards of others
+    if unknown := sorted(named - roles):
         raise ConfigError(
             f"rewards are given for {unknown}, but the roles of {env_spec.rules!r} are {sorted(roles)}"
             f"{suggestion(unknown[0], roles)}"

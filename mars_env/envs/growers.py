@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
+from mars_env.text import shown
 from mars_env.types import Problem, Turn, role_of
 
 
@@ -135,8 +136,15 @@ class Linear:
         """The rules' choice among the submissions, once the episode is over."""
         if self._waiting or self._rules.current_agent(self._leaf.state) is not None:
             return None
-        index = self._rules.final(self._leaf.state)
-        return None if index is None else self._submitted[index]
+        index: Any = self._rules.final(self._leaf.state)
+        if index is None:
+            return None
+        if not isinstance(index, int) or not 0 <= index < len(self._submitted):
+            raise ConfigError(
+                f"final() of the rules gives the place of the answer among the graded turns, 0 to "
+                f"{len(self._submitted) - 1}, or None, not {shown(index)}"
+            )
+        return self._submitted[index]
 
 
 class Chains:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.envs.visibility import next_state, record
-from mars_env.errors import MarsError, ModelError
+from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.text import described, logger, shown
 from mars_env.types import Action, Problem, Tree, Turn
@@ -49,7 +49,10 @@ async def judge(
         path: The turns from the root down to the expansion's parent.
     """
     action, state = act.action, expansion.parent.state
-    info = {**game.rules.note(state, action), **expansion.note}
+    note: Any = game.rules.note(state, action)
+    if not isinstance(note, Mapping):
+        raise ConfigError(f'note() of the rules gives a mapping such as {{"choice": 1}}, not {shown(note)}')
+    info = {**note, **expansion.note}
     grade, search_grade = await game.grades(problem, state, action)
     search_score, visible = record(game.visibility, search_grade)
     info |= visible

@@ -18,7 +18,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mars_env.envs.rewards import PAPER_REWARDS
+from mars_env.envs.rewards import PAPER_REWARDS, refuse_misfit
 from mars_env.envs.specs import EnvSpec, RulesSpec
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
@@ -76,10 +76,21 @@ def register_rules(
             searched, or your own `mars_env.trainers.RunSettings` as ``"module:attribute"``.
 
     Raises:
-        ConfigError: The name is empty or holds a colon or a slash.
+        ConfigError: The name is empty or holds a colon or a slash, or an argument is of another kind.
     """
     if not name or any(mark in name for mark in ":/ "):
         raise ConfigError(f"the name of rules must be a word without ':', '/' or spaces, got {name!r}")
+    if not callable(make):
+        raise ConfigError(
+            f"rules are registered by their class, or a function that makes them, not {shown(make)}"
+        )
+    if not isinstance(rewards, Mapping):
+        raise ConfigError(
+            f"rewards are given by role, rewards={{'judge': my_reward}}, not as {shown(rewards)}"
+        )
+    for role, reward in rewards.items():
+        if not isinstance(reward, str):
+            refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {shown(role)}")
     _RULES[name] = RulesSpec(make, rewards, grower, training or {}, visibility, recipe=recipe)
 
 

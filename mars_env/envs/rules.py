@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from gymnasium import Space
 
+from mars_env.text import shown
 from mars_env.types import Action, Grade, Observation, Problem
 
 S = TypeVar("S")
@@ -60,6 +61,24 @@ class Rules(Protocol[S]):
     def final(self, state: S) -> int | None:
         """Which of the submissions so far, in their order, is the team's answer."""
         ...
+
+
+def unfit_rules(rules: object) -> str:
+    """What an object lacks to be `Rules`; empty if nothing.
+
+    Example:
+        >>> unfit_rules("debate")
+        "'debate' is no rules: it lacks possible_agents, max_turns, fields, start, current_agent, observe, \
+submission, note, apply, final"
+    """
+    if isinstance(rules, type):
+        return f"{rules.__name__} is a class: give rules, {rules.__name__}()"
+    lacking = [name for name in ("possible_agents", "max_turns") if not hasattr(rules, name)]
+    lacking += [name for name in _METHODS if not callable(getattr(rules, name, None))]
+    return f"{shown(rules)} is no rules: it lacks {', '.join(lacking)}" if lacking else ""
+
+
+_METHODS = ("fields", "start", "current_agent", "observe", "submission", "note", "apply", "final")
 
 
 class TakesFeedback(Rules[S], Protocol[S]):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from mars_env.seeds import derive_seed
@@ -12,16 +14,10 @@ from mars_env.seeds import derive_seed
 MOST_JSON: Final = 50_000
 """A longer text is no JSON object of a model's, in characters."""
 
-_NAMES = (
-    "s|think|bos|eos|sop|eop|unk|pad|mask|start_of_turn|end_of_turn|start_of_image|end_of_image|"
-    "tool_call|tool_response|endoftext|end_of_text|begin_of_text"
-)
-_UNSEEN = "[\u00ad\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]*"
-"""Letters that some tokenizers drop, so that what stands around them becomes one token."""
-
 _TEMPLATE_TOKENS = re.compile(
-    rf"[<＜﹤]+(?={_UNSEEN}(?:[|｜￨]|/?{_UNSEEN}(?:{_NAMES}){_UNSEEN}[>＞﹥]|/?SYS[>＞﹥]))"
-    rf"|[\[［](?={_UNSEEN}/?{_UNSEEN}(?:INST|SYSTEM_PROMPT|gMASK|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)[\]］])",
+    r"<+(?=\||/?(?:s|think|bos|eos|sop|eop|unk|pad|mask|start_of_turn|end_of_turn|start_of_image|end_of_image|"
+    r"tool_call|tool_response|endoftext|end_of_text|begin_of_text)>|/?SYS>>)|"
+    r"\[(?=/?(?:INST|SYSTEM_PROMPT|gMASK|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\])",
     re.I,
 )
 _TAGS = re.compile("[\U000e0000-\U000e007f]")
@@ -55,7 +51,24 @@ def without_template_tokens(text: str) -> str:
         >>> without_template_tokens("3 < 4 and [1] <b>")
         '3 < 4 and [1] <b>'
     """
-    return _TEMPLATE_TOKENS.sub(lambda found: found[0] + " ", _TAGS.sub("", text))
+    text = _TAGS.sub("", text)
+    if text.isascii():
+        return _TEMPLATE_TOKENS.sub(lambda found: found[0] + " ", text)
+    folded = [(letter, place) for place, each in enumerate(text) for letter in _folded(each)]
+    found = _TEMPLATE_TOKENS.finditer("".join(letter for letter, _ in folded))
+    ends = [0, *(folded[each.end() - 1][1] + 1 for each in found), len(text)]
+    return " ".join(text[start:end] for start, end in pairwise(ends))
+
+
+def _folded(letter: str) -> str:
+    """A letter as a tokenizer may read it; nothing for one that is not seen."""
+    if letter.isascii():
+        return letter
+    return "".join(
+        each
+        for each in unicodedata.normalize("NFKC", letter)
+        if unicodedata.category(each) != "Cf" and not "\ufe00" <= each <= "\ufe0f"
+    )
 
 
 def json_object(text: str) -> dict[str, Any] | None:

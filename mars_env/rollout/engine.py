@@ -19,9 +19,9 @@ from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.play import Act, conclude, judge
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
-from mars_env.errors import ContextError, MarsError, ModelError
+from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
 from mars_env.seeds import derive_seed
-from mars_env.text import described, logger
+from mars_env.text import described, logger, shown
 from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
 
 log = logger(__name__)
@@ -231,7 +231,16 @@ class _Player:
 
     async def _play(self, expansion: Expansion, path: tuple[Turn, ...]) -> list[Node] | None:
         game, problem, tree_id, n = self._game, self._job.problem, self._job.tree_id, len(expansion.turn_ids)
-        agent = self._agents[expansion.agent]
+        agent = self._agents.get(expansion.agent)
+        if len(path) >= game.rules.max_turns:
+            raise ConfigError(
+                f"the rules let {expansion.agent} act after {len(path)} turns, but max_turns is "
+                f"{game.rules.max_turns}: current_agent() gives None when the episode is over"
+            )
+        if agent is None:
+            raise ConfigError(
+                f"the rules let {shown(expansion.agent)} act, but the agents are {', '.join(self._agents)}"
+            )
         observation = game.rules.observe(expansion.parent.state, expansion.agent)
         began = perf_counter()
         limit = asyncio.timeout(game.turn_timeout)

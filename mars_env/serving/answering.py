@@ -15,6 +15,7 @@ from mars_env.api import Team, as_problem_set, described_spec, made_game
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
 from mars_env.envs.registry import rules_names, rules_spec, spec
+from mars_env.envs.rules import PosesProblems
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import EXAMPLES
 from mars_env.errors import ConfigError, ModelError
@@ -141,6 +142,10 @@ class Answerer:
         self.name = env_spec.id if env_spec.problems else env_spec.rules
         # Rewards are for training: here there is nothing that they could be told.
         self.game: Game = replace(made_game(env_spec, kind), rewards={}, team_reward=None)
+        if isinstance(self.game.rules, PosesProblems):
+            raise ConfigError(
+                f"the agents of {env_spec.rules!r} make their own problems, so they cannot be asked one"
+            )
         self.agents: Mapping[str, Agent] = make_agents(
             agents, self.game.rules.possible_agents, roles=roles_of(self.game.rules)
         )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from mars_env.envs.rules import Rules
+from mars_env.envs.rules import Rules, unfit_rules
 from mars_env.types import Action, Completion, Grade, Problem
 
 DEFAULT_TEXTS = (
@@ -55,6 +55,7 @@ def check_rules(
     Raises:
         AssertionError: A promise is broken; the message says which.
     """
+    assert not (why := unfit_rules(rules)), why
     agents = rules.possible_agents
     assert agents, "possible_agents is empty"
     assert len(set(agents)) == len(agents), f"possible_agents repeats a name: {agents}"
@@ -87,7 +88,10 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         submitted = rules.submission(state, action)
         assert submitted is None or isinstance(submitted, str), "submission() must return a text or None"
         grade = GRADES[int(rng.integers(1, len(GRADES)))] if submitted is not None else None
-        note = rules.note(state, action)
+        note: object = rules.note(state, action)
+        assert isinstance(note, Mapping), (
+            f"note() must return a mapping such as {{'choice': 1}}, got {note!r:.100}"
+        )
         before = copy.deepcopy(state)
         after = rules.apply(state, action, grade)
         assert state == before, "apply() changed the state it was given: states must be values"
@@ -103,7 +107,10 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         turns += 1
         state = after if submitted is None else _informed(rules, after, text)
     _check_observations(rules, state)
-    final = rules.final(state)
+    final: object = rules.final(state)
+    assert final is None or isinstance(final, int), (
+        f"final() must return the number of a graded turn or None, got {final!r:.100}"
+    )
     assert final is None or 0 <= final < graded, f"final() names graded turn {final}, but there are {graded}"
 
 

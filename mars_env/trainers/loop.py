@@ -18,10 +18,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from mars_env.agents.preflight import models_of, preflight
 from mars_env.envs import Game, grouped
 from mars_env.envs.contexts import require_room
-from mars_env.errors import ConfigError
+from mars_env.envs.rewards import REWARD_FAULT
+from mars_env.errors import ConfigError, ModelError
 from mars_env.loggers import Logger
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
@@ -29,7 +32,8 @@ from mars_env.rollout.groups import step_jobs
 from mars_env.rollout.pipeline import pipeline
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
-from mars_env.text import shown
+from mars_env.text import shown, unfit
+from mars_env.trainers.batches import require_trainable
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.metrics import StepMetrics
@@ -82,6 +86,7 @@ async def train(
         ModelError: A server of an agent cannot be reached.
     """
     _refuse_unfit(game, team, settings)
+    settings = _checked(settings)
     listed = () if getattr(problems, "generated", False) else problems
     if bare := next((problem for problem in listed if not game.can_grade(problem)), None):
         raise ConfigError(
@@ -208,6 +213,8 @@ async def rollouts(
     async with aclosing(batches) as due:
         async for batch in due:
             _refuse_unrewarded(game, batch, team, settings)
+            if batch.version == done:
+                _refuse_faulty(batch, team, settings)
             trained.note(batch)  # before its checkpoint; without a checkpoint the line is removed again
             yield batch
 
@@ -250,7 +257,7 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
             "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
         )
     weights = {id(policy.model) for policy in team.policies.values()}
-    overlong = settings.train.overlong
+    overlong, trained = settings.train.overlong, _trained(team, settings)
     for name, agent in team.agents.items():
         sampling, models = getattr(agent, "sampling", None), models_of(agent)
         if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
@@ -260,6 +267,8 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
             )
         if agent.policy not in team.policies:
             continue
+        if isinstance(sampling, Sampling) and name in trained:
+            require_trainable(sampling)
         if isinstance(agent, TrainingAgent):
             _refuse_unfit_scaffold(name, settings)
         if settings.pipeline.max_staleness and any(id(getattr(m, "module", None)) in weights for m in models):
@@ -303,6 +312,29 @@ def _trained(team: Team, settings: RunSettings) -> list[str]:
         for name, agent in team.agents.items()
         if agent.policy in team.policies and (roles is None or role_of(name) in roles)
     ]
+
+
+def _checked(settings: RunSettings) -> RunSettings:
+    """The settings, checked again: `model_copy` checks neither values nor names."""
+    try:
+        return type(settings).model_validate(dict(settings))
+    except ValidationError as error:
+        raise ConfigError(f"the settings: {unfit(error, type(settings).model_fields)}") from error
+
+
+def _refuse_faulty(batch: UpdateBatch, team: Team, settings: RunSettings) -> None:
+    """End a run whose first update has nothing to train because of faults: later ones would not differ."""
+    if not batch.groups:
+        raise ModelError(
+            "every tree of the first update was discarded, so nothing can be trained; the log says why"
+        )
+    names = _trained(team, settings)
+    failed: dict[str, list[str]] = {}
+    for turn in (turn for group in batch.groups for turn in group.turns if turn.agent in names):
+        failed.setdefault(turn.role, []).append(turn.info.get(REWARD_FAULT, ""))
+    for role, faults in failed.items():
+        if all(faults):
+            raise ConfigError(f"no turn of {role!r} has a reward in the first update: {faults[0]}")
 
 
 def _refuse_unrewarded(game: Game, batch: UpdateBatch, team: Team, settings: RunSettings) -> None:

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from mars_env.agents.hf import HFModel
 from mars_env.agents.registry import as_agent
+from mars_env.envs.rewards import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
+from mars_env.text import shown
 from mars_env.trainers.batches import require_trainable
 from mars_env.trainers.local import Policy
 from mars_env.trainers.lora import Adapter
@@ -103,7 +105,15 @@ def make_team(
         )
     sampled = {name: _segmented(model, settings) for name, model in trained.items()}
     make = agent or (lambda name, model: as_agent(model, name, sampling=sampling))
+    if agent is not None:
+        refuse_misfit(agent, ("name", "model"), "agent=")
     agents = {name: make(name, sampled[model.name]) for name, model in playing.items()}
+    for name, player in agents.items():
+        if not isinstance(getattr(player, "policy", None), str) or not hasattr(player, "act"):
+            raise ConfigError(
+                f"agent= made {shown(player)} for {name}: it must give an agent that uses the model, such as "
+                "RoleAgent(model, prompt=...)"
+            )
     called = {player.policy for player in agents.values()}
     if len(trained) == 1 and len(called) == 1:  # one model, which your own agents may name as they like
         trained = dict(zip(called, trained.values(), strict=True))

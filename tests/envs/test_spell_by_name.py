@@ -132,6 +132,12 @@ def test_trainers_that_do_not_know_spell_say_which_function_does(tmp_path):
         TeamSettings(env="reports-spell").game()
 
 
+def test_a_team_that_makes_its_own_problems_cannot_be_asked():
+    for env_id in ("spell", "reports-spell"):
+        with pytest.raises(ConfigError, match="the agents of 'spell' make their own problems"):
+            mars_env.solve("2 + 2?", agents="scripted:x", env_id=env_id)
+
+
 async def test_half_solved_questions_need_a_group_by_hand():
     """An episode has one answer, so its solved share is 0 or 1; by `levels` it is the formula's."""
     game = mars_env.make("reports-spell", problems=CLUSTERS, grower=levels((1, 1, 4, 2))).game

@@ -36,6 +36,7 @@ from mars_env.trainers.swarm.wire import (
     Ask,
     Give,
     Given,
+    Left,
     Take,
     Taken,
     Wanted,
@@ -171,7 +172,9 @@ class Swarm:
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=self._most)
-        for path, handler in (("take", self._take), ("give", self._give), ("alive", self._alive)):
+        for path, handler in (
+            ("take", self._take), ("give", self._give), ("alive", self._alive), ("leave", self._leave)
+        ):  # fmt: skip
             app.router.add_post(f"/v1/{path}", self._guarded(handler))
         app.router.add_get("/v1/weights", self._guarded(self._newest))
         app.router.add_get("/v1/weights/{number}/{policy}", self._guarded(self._file))
@@ -285,6 +288,8 @@ class Swarm:
         if self._over:
             self._seen.pop(take.sampler, None)
             return _json(Taken(lease=self._lease, over=True))
+        if self._seen.get(take.sampler) is not seen:  # it has left meanwhile
+            return _json(Taken(lease=self._lease))
         share = min(take.room, math.ceil(len(self._waiting) / max(1, len(self._seen))))
         asks: list[Ask] = []
         while self._waiting and len(asks) < share:
@@ -339,6 +344,17 @@ class Swarm:
                 seen.asks.discard(id)
                 self._fail(opened, f"{shown(alive.sampler)} does not work on it")
         return _json(Wanted(dropped=[id for id in alive.asks if id not in mine]))
+
+    async def _leave(self, request: web.Request) -> web.Response:
+        """A sampler is stopped: others get its asks now, and no attempt is counted."""
+        leaving = (await _body(request, Working)).sampler
+        held = [o for o in self._open.values() if o.holder == leaving and not o.answer.done()]
+        if self._seen.pop(leaving, None) is not None:
+            log.info("the sampler %s has left; others get its %d asks", shown(leaving), len(held))
+        for opened in held:
+            opened.tries -= 1
+            self._queue(opened)
+        return _json(Left(asks=len(held)))
 
     async def _newest(self, request: web.Request) -> web.Response:
         """The newest publication of this process, as soon as it is another than the one named."""

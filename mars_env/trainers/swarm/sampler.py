@@ -20,7 +20,7 @@ from yarl import URL
 from mars_env.agents.links import post_by_aiohttp
 from mars_env.agents.preflight import preflight
 from mars_env.agents.wire import Answer, AnswerTooLong
-from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
 from mars_env.players import refuse_training_agents
 from mars_env.text import described, logger, one_line
 from mars_env.trainers.batches import require_trainable
@@ -31,7 +31,19 @@ from mars_env.trainers.swarm.weights import (
     read_manifest,
     read_tensors,
 )
-from mars_env.trainers.swarm.wire import MOST_FAULT, Alive, Ask, Give, Given, Take, Taken, Wanted, sent
+from mars_env.trainers.swarm.wire import (
+    MOST_FAULT,
+    Alive,
+    Ask,
+    Give,
+    Given,
+    Left,
+    Take,
+    Taken,
+    Wanted,
+    Working,
+    sent,
+)  # fmt: skip
 from mars_env.trainers.team import Refreshable
 from mars_env.types import Agent, Sampling
 
@@ -46,6 +58,8 @@ _NETWORK = (aiohttp.ClientError, TimeoutError, OSError)
 _MOST_ANSWER = 64 * 2**20
 _PIECE = 2**20
 _SLOWEST_RETRY = 10.0
+_FAREWELL = 2.0
+"""Seconds in which a sampler that is stopped tells its learner."""
 
 
 class Connection:
@@ -247,6 +261,9 @@ async def run_sampler(  # public edge: friendly keywords, each with a default
     sampler = _Sampler(agents, models, connection, source, concurrency, refresh == "demanded")
     try:
         return await sampler.run()
+    except asyncio.CancelledError:
+        await sampler.leave()
+        raise
     finally:
         await connection.aclose()
 
@@ -298,6 +315,12 @@ class _Sampler:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._failure.cancel()
         return self._taken
+
+    async def leave(self) -> None:
+        """Tell the learner, if it can be told at once, that others may have what was under way."""
+        with contextlib.suppress(MarsError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await self._connection.post("leave", Working(**self._state()), Left)
 
     async def _take(self) -> None:
         policies = {name: agent.policy for name, agent in self._agents.items()}

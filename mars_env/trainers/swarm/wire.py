@@ -93,6 +93,12 @@ class Alive(Working):
     """What it works on."""
 
 
+class Left(_Sent):
+    """A sampler was heard to leave: how many of its asks go to others."""
+
+    asks: NonNegativeInt = 0
+
+
 class Wanted(_Sent):
     """The answer: which of these asks nobody wants any more."""
 

@@ -245,3 +245,55 @@ async def test_weights_that_are_longer_than_the_model_are_not_fetched(tmp_path):
 def _named(model):
     model.name = "opener"
     return model
+
+
+async def test_a_sampler_that_leaves_hands_its_asks_back_at_once_and_no_attempt_counts(tmp_path):
+    async with learner(tmp_path, lease=60.0, attempts=1) as swarm:
+        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
+        leaving, other = Client(swarm, "leaving"), Client(swarm, "other")
+        [ask] = await leaving.take()
+        assert await leaving.post("leave", {}) == (200, {"asks": 1})
+        assert "leaving" not in swarm._seen
+        [again] = await other.take()
+        assert again["id"] == ask["id"]
+        assert await leaving.post("leave", {}) == (200, {"asks": 0})
+        await other.post("give", {"ask": ask["id"], "actions": good()})
+        assert [action.text for action in await act] == ["ab"]
+
+
+async def test_a_sampler_that_left_while_it_waited_gets_nothing_any_more(tmp_path):
+    async with learner(tmp_path, lease=60.0) as swarm:
+        leaving = Client(swarm, "leaving")
+        waits = asyncio.create_task(leaving.take())
+        while "leaving" not in swarm._seen:
+            await asyncio.sleep(0.01)
+        await leaving.post("leave", {})
+        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
+        assert await waits == []
+        [ask] = await Client(swarm, "other").take()
+        await Client(swarm, "other").post("give", {"ask": ask["id"], "actions": good()})
+        await act
+
+
+async def test_a_cancelled_sampler_tells_its_learner(tmp_path):
+    class Slow:
+        policy = "opener"
+
+        async def act(self, observation, n, seed):
+            await asyncio.sleep(600)
+
+    async with learner(tmp_path, lease=60.0) as swarm:
+        act = asyncio.create_task(swarm.act("solver_0", OBSERVATION, 1, 0))
+        slow = asyncio.create_task(
+            run_sampler({"solver_0": Slow()}, {"opener": swarm_run.model()}, swarm.url)
+        )
+        [opened] = swarm._open.values() if swarm._open else [None]
+        while opened is None or not opened.holder:
+            await asyncio.sleep(0.01)
+            [opened] = swarm._open.values() or [None]
+        slow.cancel()
+        await asyncio.gather(slow, return_exceptions=True)
+        assert slow.cancelled() and not opened.holder and not swarm._seen
+        helper = asyncio.create_task(swarm_run.sample(swarm.url))
+        assert len(await act) == 1
+    await helper

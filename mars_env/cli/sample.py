@@ -1,0 +1,143 @@
+"""`mars-env sample`: act for a learner that trains elsewhere (docs/echo.md)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from yarl import URL
+
+from mars_env.agents.openai_server import LOOPBACK
+from mars_env.api import made_game
+from mars_env.cli.config import REST
+from mars_env.cli.options import settings
+from mars_env.cli.screen import say
+from mars_env.cli.train import (
+    assigned_checkpoints,
+    loaded_models,
+    members_of,
+    merged_settings,
+    overridden,
+    settings_for,
+)
+from mars_env.envs import spec
+from mars_env.errors import ConfigError
+from mars_env.lazy import resolve
+from mars_env.sync import run_sync
+
+
+def sample(  # public edge: one parameter is one option of the command
+    ctx: typer.Context,
+    url: Annotated[str, typer.Argument(help="The learner's address, such as http://10.0.0.1:8700.")],
+    env_id: Annotated[
+        str, typer.Option("--env", help="The learner's environment, e.g. aime-solve-verify-correct.")
+    ],
+    model: Annotated[
+        list[str],
+        typer.Option(help="Checkpoint that the learner started from; several as for `mars-env train`."),
+    ],
+    policy: Annotated[
+        str | None,
+        typer.Option(help="The learner's name of the one policy; by default that of `mars-env train`."),
+    ] = None,
+    lora: Annotated[
+        int | None, typer.Option(help="Rank of the adapters, if the learner trains adapters.", min=1)
+    ] = None,
+    team: Annotated[
+        str | None,
+        typer.Option(help="my_module:my_team, a function of a model that gives agents by role."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Limit of one completion: sampling.max_tokens.", min=1)
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="One setting, as the learner's, e.g. sampling.temperature=0.7."),
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")] = None,
+    kind: Annotated[
+        Literal["math", "code", "open"], typer.Option(help="Kind of the learner's problems.")
+    ] = "math",
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable with the key that the learner asks for.")
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="The learner's folder of weights, if it can be read here; else they come by HTTP."),
+    ] = None,
+    refresh: Annotated[
+        Literal["newest", "demanded"],
+        typer.Option(help="Use new weights as soon as they are here, or only when a turn needs them."),
+    ] = "newest",
+    concurrency: Annotated[int, typer.Option(help="Acts at the same time.", min=1)] = 64,
+    patience: Annotated[
+        float, typer.Option(help="Seconds without a sign of the learner after which the sampler ends.")
+    ] = 600.0,
+) -> None:
+    """Act for a learner that trains elsewhere, with the weights that it publishes (docs/echo.md).
+
+    It makes outgoing connections only, needs no problems, and ends with the training. A learner that is
+    stopped and started again is waited for. Ctrl-C hands what is under way back to the learner.
+    """
+    from mars_env.trainers import TrainConfig, make_team
+    from mars_env.trainers.swarm import WeightStore, run_sampler
+
+    if not patience > 0:
+        raise ConfigError(f"--patience is in seconds, above 0, got {patience:g}")
+    if weights is not None and not weights.is_dir():
+        raise ConfigError(f"there is no folder {weights}: leave --weights out to get the weights by HTTP")
+    key = _key(api_key_env)
+    rules = made_game(spec(env_id, **settings(set_ or [])), kind).rules
+    told = overridden(ctx.meta.get(REST, {}), option or [])
+    told = merged_settings(told, {"sampling": {"max_tokens": max_tokens} if max_tokens else {}})
+    run_settings = settings_for(env_id, told).model_copy(
+        update={"train": TrainConfig()}
+    )  # no copies for a KL
+    assigned = assigned_checkpoints(model, rules.possible_agents, apart=lora is not None)
+    if policy is not None:
+        if len(set(assigned.values())) > 1:
+            raise ConfigError("--policy names one policy: name several by --model ROLE=CHECKPOINT")
+        assigned = {agent: (policy, path) for agent, (_, path) in assigned.items()}
+    models = loaded_models(assigned, lora, run_settings.seed)
+    players = make_team(
+        run_settings,
+        rules.possible_agents,
+        models,
+        agent=None if team is None else members_of(rules, resolve(team)),
+    ).agents
+    if key and (host := URL(url).host) and URL(url).scheme == "http" and host not in LOOPBACK:
+        say(f"mars-env: the key goes to {host} unencrypted: use https:// or a private network", err=True)
+    say(f"acting for {url} as {', '.join(players)}; Ctrl-C ends it", err=True)
+    try:
+        taken = run_sync(
+            run_sampler(
+                players,
+                {each.name: each for each in models.values()},
+                url,
+                key=key,
+                weights=None if weights is None else WeightStore(weights),
+                concurrency=concurrency,
+                refresh=refresh,
+                patience=patience,
+            )
+        )
+    except (KeyboardInterrupt, SystemExit):
+        say("mars-env: stopped: the learner gives what was under way to other samplers", err=True)
+        raise
+    say(f"the training is over: {taken} answers")
+
+
+def _key(variable: str | None) -> str:
+    """The key in an environment variable; no key without one.
+
+    Raises:
+        ConfigError: It is not set.
+    """
+    if variable is None:
+        return ""
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ConfigError(f"the environment variable {variable} with the learner's key is not set")
+    return key

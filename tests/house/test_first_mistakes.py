@@ -1,0 +1,179 @@
+"""Mistakes that a newcomer makes in a first game: each gets one sentence before it can cost anything."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+import mars_env
+from mars_env.agents import RoleAgent
+from mars_env.envs import UnicodeText, register_rules
+from mars_env.errors import ConfigError, ModelError
+from mars_env.testing import check_rules
+from mars_env.types import Sampling
+
+PROBLEM = mars_env.Problem("p", "1+1=", "2")
+
+
+class Game:
+    """A solver, then a buyer who says yes or no; each test breaks one part of it."""
+
+    possible_agents, max_turns = ("solver_0", "buyer_0"), 2
+
+    def fields(self, agent):
+        return {"problem": UnicodeText(), "quote": UnicodeText()}
+
+    def start(self, problem):
+        return (problem,)
+
+    def current_agent(self, state):
+        return self.possible_agents[len(state) - 1] if len(state) < 3 else None
+
+    def observe(self, state, agent):
+        return {"problem": state[0].statement, "quote": "".join(state[1:2])}
+
+    def submission(self, state, action):
+        return action.text if len(state) == 1 else None
+
+    def note(self, state, action):
+        return {}
+
+    def apply(self, state, action, grade):
+        return (*state, action.text)
+
+    def final(self, state):
+        return 0 if len(state) == 3 else None
+
+
+def paid(turn, path, problem):
+    return path[0].grade.score
+
+
+def broken(**parts):
+    return type("Broken", (Game,), parts)
+
+
+def playing(rules):
+    register_rules("first-mistake", rules, rewards={"buyer": paid})
+    return mars_env.evaluate(
+        "arithmetic-first-mistake", agents=dict.fromkeys(Game.possible_agents, lambda seen: "4"), limit=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"note": None}, "lacks note"),
+        ({"note": lambda self, state, action: "nice"}, r"note\(\) .* mapping"),
+        ({"submission": lambda self, state, action: action}, r"submission\(\) .* text"),
+        ({"final": lambda self, state: "solver_0" if len(state) == 3 else None}, r"final\(\) "),
+        ({"final": lambda self, state: 1 if len(state) == 3 else None}, r"final\(\) "),
+        ({"current_agent": lambda self, state: "vendor_0"}, "'vendor_0'"),
+        ({"current_agent": lambda self, state: "solver_0"}, "max_turns"),
+    ],
+)
+def test_rules_that_break_a_promise(parts, words):
+    rules = broken(**parts)
+    with pytest.raises(AssertionError, match=words):
+        check_rules(rules(), PROBLEM, texts=["2", ""])
+    with pytest.raises(ConfigError, match=words):
+        playing(rules)
+
+
+def test_the_game_itself_has_no_fault():
+    check_rules(Game(), PROBLEM, texts=["2", ""])
+    assert playing(Game).counts.faults == {}
+
+
+def test_a_class_is_no_object_and_an_object_no_class():
+    with pytest.raises(AssertionError, match=r"Game is a class: give rules, Game\(\)"):
+        check_rules(Game, PROBLEM)
+    with pytest.raises(ConfigError, match="registered by their class"):
+        register_rules("first-mistake", Game())
+
+
+@pytest.mark.parametrize(
+    ("rewards", "words"),
+    [
+        (None, "rewards are given by role"),
+        (
+            {"buyer": lambda turn, path: 1.0},
+            "the reward of 'buyer' must be a function of .turn, path, problem.",
+        ),
+        ({"byer": paid}, "rewards are given for .'byer'.*did you mean 'buyer'"),
+        ({"buyer_0": paid}, "rewards are given for .'buyer_0'.*did you mean 'buyer'"),
+    ],
+)
+def test_rewards_that_fit_nothing(rewards, words):
+    with pytest.raises(ConfigError, match=words):
+        register_rules("first-mistake", Game, rewards=rewards)
+        mars_env.make("arithmetic-first-mistake")
+
+
+def player(name, model):
+    return RoleAgent(model, prompt="{{ problem }}{{ quote }}", sampling=Sampling(max_tokens=1))
+
+
+def greedy(name, model):
+    return RoleAgent(model, prompt="{{ problem }}", sampling=Sampling(max_tokens=1, temperature=0.0))
+
+
+def misnaming(name, model):
+    return RoleAgent(model, prompt="{{ problem }}{{ price }}", sampling=Sampling(max_tokens=1))
+
+
+def raising(turn, path, problem):
+    return turn.info["nope"]
+
+
+@dataclass
+class Given:
+    """What a newcomer gives to a training run."""
+
+    rewards: dict
+    player: object
+    changes: dict
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        (
+            Given({"buyer": raising}, player, {}),
+            ConfigError,
+            "no turn of 'buyer' has a reward .*KeyError: 'nope'",
+        ),
+        (Given({"buyer": paid}, misnaming, {}), ModelError, "every tree of the first update was discarded"),
+        (Given({"buyer": paid}, greedy, {}), ConfigError, "the temperature must be above 0"),
+        (
+            Given({"buyer": paid}, lambda model: None, {}),
+            ConfigError,
+            "agent= must be a function of .name, model.",
+        ),
+        (
+            Given({"buyer": paid}, lambda name, model: print, {}),
+            ConfigError,
+            "agent= made .* for solver_0: it must",
+        ),
+        (Given({"buyer": paid}, player, {"step": 3}), ConfigError, "no setting 'step'; did you mean 'steps'"),
+        (Given({"buyer": paid}, player, {"steps": "many"}), ConfigError, "the settings: steps"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_training_that_would_train_nothing(given, error, words):
+    pytest.importorskip("torch", reason="training needs torch: pip install 'mars-env[hf]'")
+    from mars_env.agents import tiny_model
+    from mars_env.trainers import MARSRL, make_team, train
+
+    register_rules("first-mistake", Game, rewards=given.rewards)
+    sums = [mars_env.Problem(str(a), f"{a}+1=", str(a + 1)) for a in range(4)]
+    env = mars_env.make("arithmetic-first-mistake", problems=sums)
+    settings = MARSRL.model_copy(update={"steps": 1, "problems_per_step": 2, **given.changes})
+
+    async def trained():
+        models = [tiny_model("0123456789+=")]
+        team = make_team(settings, env.possible_agents, models, agent=given.player)
+        return await train(env.game, team, env.problems, settings)
+
+    with pytest.raises(error, match=words):
+        asyncio.run(trained())
