@@ -71,6 +71,7 @@ results: $(VENV)/installed
 	$(BIN)/python examples/replicate_echo.py --table
 	$(BIN)/python examples/replicate_promptcot.py --table
 	$(BIN)/python examples/replicate_spell.py --table
+	$(BIN)/python examples/replicate_sums.py --table
 	$(BIN)/python examples/replicate_smollm2.py --table
 	$(BIN)/python examples/results_overview.py
 

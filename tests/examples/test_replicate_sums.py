@@ -21,7 +21,15 @@ def study():
 
 
 @pytest.fixture
-def run(study, tmp_path, monkeypatch):
+def page(study, tmp_path_factory, monkeypatch):
+    docs = tmp_path_factory.mktemp("docs")
+    (docs / "sums.md").write_text("<!-- begin sums -->\n<!-- end sums -->\n")
+    monkeypatch.setattr(study, "DOCS", docs)
+    return docs / "sums.md"
+
+
+@pytest.fixture
+def run(study, page, tmp_path, monkeypatch):
     monkeypatch.setattr(study, "LEDGER", Ledger(tmp_path / "sums.jsonl"))
     monkeypatch.setattr(study, "TUNING", Ledger(tmp_path / "tuning.jsonl"))
     monkeypatch.setattr(study, "RECIPE", study.QUICK)
@@ -45,7 +53,7 @@ def test_seeds_and_settings_cannot_be_mixed_up(run, options, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_are_kept_apart_continued_and_checked(run, study, tmp_path):
+def test_rows_are_kept_apart_continued_and_checked(run, study, page):
     assert run("--seeds", "0", "--arm", "none").exit_code == 0
     tuned = run("--tuning", "--seeds", "100", "--arm", "none", "--steps", "1", "--learning-rate", "0.001")
     assert tuned.exit_code == 0, tuned.output
@@ -55,6 +63,8 @@ def test_rows_are_kept_apart_continued_and_checked(run, study, tmp_path):
     assert tuning.detail["recipe"]["marsrl"]["train"]["learning_rate"] == 0.001
     assert run("--seeds", "0", "--arm", "none").exit_code == 0 and len(study.LEDGER.rows()) == 1
     assert "none, seed 0: the same" in run("--check", "0", "--arm", "none").output
+    assert "**29 rows of the plan have not been run yet.**" in page.read_text()
+    assert "solver not run; " in page.read_text()
 
 
 def test_a_check_without_a_row_fails(run):
