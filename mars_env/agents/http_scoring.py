@@ -8,6 +8,7 @@ come from the model's tokenizer, here.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar
@@ -80,7 +81,7 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
     return checked_logprobs(values)
 
 
-class Scoring:
+class Scoring(ABC):
     """The part of `HTTPModel` that scores texts."""
 
     name: str
@@ -92,9 +93,9 @@ class Scoring:
     _tokenizer: Any
     _form: Form | None = None
 
+    @abstractmethod
     async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
         """Send one request, with all attempts."""
-        raise NotImplementedError
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that given texts would be: its token ids; as `HFModel.written`.
