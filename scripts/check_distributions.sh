@@ -72,6 +72,8 @@ must_import_from "$place/installed" "$site"
 say "The wheel's tests"
 share_packages "$place/installed"
 must_import_from "$place/installed" "$site"
+# Its files are enough for the dry run of the how-to page.
+uv pip install --python "$place/installed/bin/python" --no-deps openrlhf==0.11.2
 # An installed package can lack modules (all doctests), data (templates, checkpoint) and entry points; it can find
 # things beside itself that only a repository has. The tests are read where they are; the package is the wheel's.
 wheel_tests=("$site/mars_env" "$repository/tests/docs/test_pages.py" "$repository/tests/docs/test_journeys.py"

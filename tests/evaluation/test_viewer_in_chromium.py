@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from urllib.parse import quote
 
 import pytest
 from shown_run import prompts, shown_run
@@ -283,6 +284,33 @@ def test_without_scripts_the_page_is_still_whole(opened):
     assert not page.locator("#controls").is_visible()
     page.locator("details.tree > summary").first.click()
     assert page.locator("details.tree").first.locator("article").first.is_visible()
+
+
+def test_a_way_through_ten_thousand_turns(opened):
+    """All of it is found, filtered, ordered and opened; benchmarks/viewer.py says how long each takes."""
+    trees = shown_run(10_000)
+    assert sum(len(tree.turns) for tree in trees) >= 10_000
+    report = build_report(trees, title="t", problem_set="sums", generated=False)
+    page = opened(trees, report=report, prompts=prompts)
+    expect, told = playwright.expect, page.locator("#shown")
+    expect(told).to_have_text(f"{len(trees)} of {len(trees)}")
+    page.select_option("#outcome", "broken")
+    expect(told).not_to_have_text(f"{len(trees)} of {len(trees)}")
+    broken = int(told.text_content().split()[0])
+    assert 0 < broken < len(trees)
+    page.select_option("#outcome", "")
+    page.select_option("#order", "failures")
+    first = page.locator("details.tree").first
+    assert "wrong" in first.inner_text()
+    first.locator("summary").first.click()
+    assert page.locator("article").count() > 1
+    last = trees[-1]
+    page.fill("#query", last.id)
+    expect(told).not_to_have_text(f"{len(trees)} of {len(trees)}")
+    assert last.id in shown_ids(page)
+    page.keyboard.press("Escape")
+    page.evaluate("link => { location.hash = link }", f"tree-{quote(last.id, safe='')}/{last.turns[-1].id}")
+    expect(page.locator("article.here .id")).to_have_text(last.turns[-1].id)
 
 
 def test_a_long_run_is_laid_out_in_parts(opened):
