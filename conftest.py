@@ -9,7 +9,12 @@ import threading
 from importlib.util import find_spec
 
 _TRAINER = "mars_env/trainers/openrlhf"
-collect_ignore = [f"{_TRAINER}/__main__.py", f"{_TRAINER}/workers", "tests/engines/openrlhf_shim"]
+collect_ignore = [
+    f"{_TRAINER}/__main__.py",
+    f"{_TRAINER}/workers",
+    "tests/engines/openrlhf_shim",
+    "tests/helpers/zero3_rank.py",
+]
 if find_spec("verifiers") is None:
     collect_ignore.append("mars_env/trainers/verifiers.py")
 
