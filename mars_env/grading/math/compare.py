@@ -11,12 +11,13 @@ from fractions import Fraction
 
 from mars_env.grading.math.equations import proportional, same_line
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.measures import letter_unit, measure, scaled
+from mars_env.grading.math.measures import letter_unit, measure, scaled, time_span
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, number, operators, words
 from mars_env.grading.math.numeric import digits_needed, free_symbols, same_expression, value_at
 from mars_env.grading.math.plain import SYNONYMS, normal_text, plain
 from mars_env.grading.math.sets import is_infinite, real_set, same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
+    as_family,
     as_interval,
     assigned,
     clock,
@@ -26,6 +27,7 @@ from mars_env.grading.math.shapes import (
     is_label,
     is_mapping,
     is_name,
+    is_residue,
     items_of,
     names_collection,
     plainly_listed,
@@ -38,6 +40,8 @@ from mars_env.grading.math.shapes import (
 from mars_env.grading.math.units import Unit
 
 MAX_ITEMS = 64
+_COUNTERS = frozenset("kmn")
+"""Names that stand for an integer where nothing is said about them."""
 _AS_WRITTEN = words("to parallel perp cong similar subset subseteq")
 """Relations that are compared side by side, in the order written."""
 
@@ -63,7 +67,7 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         >>> same("25 \\text{ cm}", "0.25 \\text{ m}"), same("25", "25 \\text{ or } 26")
         (True, False)
     """
-    return _Comparison(tolerance).same(plain(reference), plain(answer))
+    return _Comparison(tolerance).same(time_span(plain(reference)), time_span(plain(answer)))
 
 
 class _Comparison:
@@ -78,10 +82,13 @@ class _Comparison:
         if has_dots(r) or has_dots(a):
             return self.same_progression(r, a)
         if "approx" in (r.kind, a.kind):
-            return r.kind == "approx" and self.same(r.args[0], a.args[0] if a.kind == "approx" else a)
+            if r.kind != "approx" and not _decimal(r):
+                return False  # "about 25" is not 25, but a reference of 3.14 may be rounded itself
+            return self.same(*(node.args[0] if node.kind == "approx" else node for node in (r, a)))
         if r.kind == "text" or a.kind == "text":
             return self.same_text(r, a)
         if r.kind == "where" or a.kind == "where":
+            r, a = (as_family(node) if is_residue(node) else node for node in (r, a))
             return self.same_family(r, a)
         if _AS_WRITTEN & {*operators(r), *operators(a)}:
             return operators(r) == operators(a) and self.same_rows(r, a)
@@ -176,6 +183,8 @@ class _Comparison:
         if is_mapping(r) and is_mapping(a):
             return self.same_items(r.args, a.args)
         if (is_mapping(r) and plainly_listed(a)) or (is_mapping(a) and plainly_listed(r)):
+            if "or" in (r.value, a.value):
+                return False  # "2 or 3" does not say which is p and which is q
             return self.same_rows(Node("list", values_in_order(r)), Node("list", values_in_order(a)))
         items_r, items_a = items_of(r), items_of(a)
         if all(item.kind == "group" for item in (*items_r, *items_a)):
@@ -243,6 +252,12 @@ class _Comparison:
 
     def same_family(self, r: Node, a: Node) -> bool:
         """Answers with an integer parameter: ``pi/4 + k pi, k in Z``."""
+        if r.kind != "where" and a.kind == "where":  # the reference leaves "for every integer k" unsaid
+            said = integer_names(list(a.args[1:]))
+            if _declares_arguments(a):
+                return self.same(r, a.args[0])
+            whole = said is not None and all(remark.args[1].value == "Z" for remark in a.args[1:])
+            return whole and set(said or ()) <= _COUNTERS and self.same(r, a.args[0])
         if r.kind != "where" or a.kind != "where":
             return False
         (main, *remarks), (main2, *remarks2) = r.args, a.args
@@ -305,7 +320,8 @@ class _Comparison:
     def same_named(self, r: Node, a: Node) -> bool:
         """Compare when only one side is an equation: ``x = 5`` for ``5``."""
         if self.is_equation(r):
-            return is_name(r.args[0]) and self.same(self.value(r), a)
+            named = is_name(r.args[0]) or not any(map(free_symbols, r.args))  # "4/52 = 1/13"
+            return named and self.same(self.value(r), a)
         return self.same(r, self.value(a))
 
     def value(self, equation: Node) -> Node:
@@ -337,6 +353,8 @@ class _Comparison:
         (value, of), (value2, of2) = measure(r), measure(a)
         if isinstance(of, Unit) and of2 is None:
             value2, of2 = letter_unit(value2, of)
+        if isinstance(of2, Unit) and of is None:
+            value, of = letter_unit(value, of2)
         if of is None and of2 is None:
             return self.same_number(value, value2)
         if of == "%" and of2 == "%":
@@ -377,11 +395,9 @@ class _Comparison:
             Node("mul", (v, Node("div", (Node("const", value="pi"), number(180))))) if x == "deg" else v
             for v, x in ((value, of), (value2, of2))
         ]
-        if None in (of, of2) and self.same_number(value, value2):
-            return True
         bare = value if of is None else value2
         if None in (of, of2) and not any(n.kind == "const" and n.value == "pi" for n in bare.walk()):
-            return False
+            return self.same_number(value, value2)  # a bare number means degrees; with pi in it, radians
         return self.same_number(*turned)
 
     def same_number(self, r: Node, a: Node) -> bool:
@@ -401,6 +417,19 @@ class _Comparison:
         ):
             return _near(r, a, self.tolerance)
         return same_expression(r, a)
+
+
+def _declares_arguments(node: Node) -> bool:
+    """Whether the remarks only say what a function's arguments are: ``f(n) = n`` for all natural ``n``."""
+    main, *remarks = node.args
+    if operators(main) == ("=",) and main.args[0].kind == "sym" and "_" in main.args[0].name:
+        index = main.args[0].name.partition("_")[2]  # "a_n = 2^n for all n >= 1"
+        return all(
+            operators(one) in ((">=",), (">",)) and one.args[0] == Node("sym", value=index) for one in remarks
+        )
+    names = integer_names(remarks)
+    function = main.args[0] if operators(main) == ("=",) else main
+    return names is not None and function.kind == "call" and {a.value for a in function.args} >= set(names)
 
 
 def _decimal(node: Node) -> bool:

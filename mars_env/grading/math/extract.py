@@ -3,18 +3,21 @@ r"""Finds the final answer in a completion: a pure function, linear in the lengt
 The rules, in order; the first match wins:
 
 1. Only the model's own message is read: the text after the last ``</think>``, up to the first control token
-   of a chat template (`transcript.py`). A text whose last ``<think>`` is never closed has
+   of a chat template (`mars_env.grading.message`). A text whose last ``<think>`` is never closed has
    no answer. Characters that look like ASCII are read as ASCII (`characters.py`).
+   After an answer, a line with "Question:" or the like ends it: a base model goes on with another problem.
 2. The last box, ``\boxed{...}`` or ``\fbox{...}`` (nested braces count; ``\boxed 5`` works).
-   Boxes joined only by a comma, "and" or "or" are one answer: a list. A box inside
+   Boxes joined only by a comma, "and" or "or", or by nothing, are one answer: a list. A box inside
    another belongs to it. If the last box is empty or not closed (the completion was cut
    off), there is no answer: an earlier box never replaces it. Boxes in quotations do not count. A box
-   after "not" is not an answer. An "answer is ..." that follows the last box and states a value
-   is the model's final answer.
-3. The last "answer is ...", "Answer: ...", ``<answer>``, up to the end of its sentence (`phrases.py`).
+   after "not", or before a question mark, is not an answer. An "answer is ..." that follows the last box and
+   states a value is the model's final answer.
+3. The last "answer is ...", "Answer: ...", ``<answer>``, up to the end of its sentence (`phrases.py`); a
+   field "answer" of JSON at the end.
 4. Bold text that ends the completion.
-5. A bare final line: a formula, a number or a few words; or a last sentence that ends in a formula
-   introduced by "is", "so", "therefore" or the like.
+5. What ends the completion: a display or a chain of equations, a list whose items are values, the row of a
+   table that is called answer, a formula, a number or a few words; or a last sentence that ends in formulas
+   introduced by "is", "are", "so", "therefore" or the like, or has one value in bold.
 
 Strict mode reads the text unchanged and takes only the last box, or the last boxes with a comma, "and" or
 "or" between them.
@@ -22,6 +25,7 @@ Strict mode reads the text unchanged and takes only the last box, or the last bo
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
@@ -35,14 +39,17 @@ from mars_env.grading.math.phrases import (
     stated,
 )
 from mars_env.grading.math.tokens import escape_money
-from mars_env.grading.math.transcript import Quotations, own_message
+from mars_env.grading.math.transcript import Quotations
+from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
 NO_BOX = "no boxed answer was found"
 NO_ANSWER = "no answer was found"
 UNCLOSED_BOX = "the last box is not closed"
+WITHDRAWN = "the answer is withdrawn"
 EMPTY_BOX = "the last box is empty"
 NEGATED_BOX = "the last box is what the answer is not"
+ASKED_BOX = "the last box is part of a question"
 
 _BOX_TOKEN = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ \t\n]*|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"(\\[A-Za-z]+(?:\{[^{}]{0,200}\}){0,2}|[-+]?[\w./]{1,200})")
@@ -70,7 +77,39 @@ _REFUSED = re.compile(
     r"[\s$*)\].\\]{0,12}(?:is|was|would be) (?:wrong|incorrect|not (?:the|our|my|correct|right)\b)",
     re.IGNORECASE,
 )
+_ASKED = re.compile(r"[\s$*)\]\\]{0,12}\?(?!\s*(?:yes|indeed|correct|right|oui|ja|sí)\b)", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
+_OPEN_TAG = r"(?:\s[^<>\n]{0,200})?\s*/?>"
+_STRONG = re.compile(rf"</?(?:b|strong){_OPEN_TAG}", re.IGNORECASE)
+_TAG = re.compile(rf"</?(?:p|div|span|i|em|u|br|h[1-6]){_OPEN_TAG}", re.IGNORECASE)
+_END_TAG = re.compile(r"</(?:p|div|span|b|strong|i|em|u|h[1-6])>", re.IGNORECASE)
+_ANSWERED = re.compile(
+    r"\\(?:boxed|fbox)(?![A-Za-z])|^#{4}[ \t]|\b(?:the|final) answer(?: is\b|:)|^\W{0,4}(?:final )?answer\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NEXT = re.compile(
+    r"^[ \t*#_]*(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:", re.MULTILINE
+)
+_TO_GRADER = re.compile(
+    r"^[ \t*#_(\[]*(?:note (?:to|for) (?:the )?|)grader(?:['’]s)?(?: note| instructions?)?[ \t*_]*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_COMMENT = re.compile(r"(?:^|(?<=[.;:!?,]))[ \t]*(?<!\\)%[ \t][^\n]*", re.MULTILINE)
+_WITHDRAWN = re.compile(
+    r"\bI\s+(?:hereby\s+|must\s+|have\s+to\s+)?(?:withdraw|retract|take\s+(?:it|this|that)\s+back)\b"
+    r"|\b(?:disregard|ignore)\s+(?:the|this|that|my)\s+(?:above\s+|previous\s+|boxed\s+)?(?:answer|box)\b",
+    re.IGNORECASE,
+)
+_FIELD = re.compile(
+    r'"(?:final[_ ])?answer"\s*:\s*("(?:[^"\\\n]|\\.){1,400}"|-?[\d.]{1,40})\s*\}\s*(?:```)?\s*\Z',
+    re.IGNORECASE,
+)
+_ENVIRONMENT_END = re.compile(r"\\end\{((?:align|gather|equation|eqnarray)(?:ed)?\*?)\}[\s.]*\Z")
+_ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
+_NAMED_CELL = re.compile(r"(?:final |the )?(?:answer|result)", re.IGNORECASE)
+_CONTINUED = re.compile(r"\*\*\s*(?:,|(?:,\s*)?(?:and|und|et|y))\s*\Z", re.IGNORECASE)
+"""Before a bold text: it is the end of a list."""
+_ALTERNATIVE = re.compile(r"(?:\b(?:or|ou|oder|o|not|nicht|pas|no)|或|或者|不是)[\s:,]*\Z", re.IGNORECASE)
 _CLOSING = " \t\n$.*_!\\)]}"  # characters that may close a box's formula or sentence
 _TAIL = 20_000  # how many characters at the end of a text the patterns without a box search
 
@@ -120,7 +159,7 @@ def extract_answer(text: str, *, strict: bool = False) -> Extraction:
     answer = after_thinking(text)
     if answer is None:
         return Extraction(None, UNCLOSED_THINKING)
-    text = answer
+    text = answer if strict else _own_part(answer)
     boxes, unclosed_after = _boxes(text)
     if strict:
         if not boxes and unclosed_after < 0:
@@ -195,6 +234,8 @@ def _boxed(text: str, boxes: list[_Box], unclosed_after: int, *, wide: bool = Fa
             text, chain[-1].end
         ):
             return Extraction(None, NEGATED_BOX)
+        if _ASKED.match(text, chain[-1].end):
+            return Extraction(None, ASKED_BOX)
     if len(chain) == 1:
         return Extraction(contents[0], "box")
     if wide:
@@ -212,7 +253,10 @@ def _joint(text: str, box: _Box, following: _Box, wide: bool) -> str | None:
     if gap > _WIDE_GAP:
         return None
     between = text[box.end : following.start]
-    match = _WIDE_JOIN.match(" ".join(_LAYOUT.sub(" ", between).split()))
+    said = " ".join(_LAYOUT.sub(" ", between).split())
+    if (not said and "quad" not in between) or (said and not said.strip(". …")):
+        return "or"  # nothing says which of the two is meant
+    match = _WIDE_JOIN.match(said)
     if match is None or not (match["sign"] or match["word"] or "quad" in between):
         return None
     return "or" if (match["word"] or "").lower() in _EITHER else ","
@@ -234,7 +278,28 @@ def _corrected(text: str, end: int, found: Extraction) -> Extraction:
     """The answer found in boxes, unless the text after them states another answer."""
     after = text[end:][-_TAIL:]
     later = last_statement(after, Quotations(after), values=True)
-    return Extraction(later.answer, "phrase") if later is not None else found
+    if later is not None:
+        return Extraction(later.answer, "phrase")
+    return Extraction(None, WITHDRAWN) if _WITHDRAWN.search(after) else found
+
+
+def _own_part(text: str) -> str:
+    """The text up to another problem or a word to the grader, without LaTeX's comments and simple HTML.
+
+    A base model goes on with a problem of its own once it has answered. Only comments after a box are left
+    out; bold text stays bold.
+    """
+    answered = _ANSWERED.search(text)
+    if answered and (another := _NEXT.search(text, answered.end())):
+        text = text[: another.start()]
+    if said := _TO_GRADER.search(text):
+        text = text[: said.start()]
+    box = text.find("\\boxed") if "%" in text else -1
+    if box >= 0:
+        text = text[:box] + _COMMENT.sub("", text[box:])
+    if "</" in text and _END_TAG.search(text):
+        text = _TAG.sub("", _STRONG.sub("**", text))
+    return text
 
 
 def _unboxed(text: str) -> Extraction:
@@ -251,8 +316,14 @@ def _unboxed(text: str) -> Extraction:
     quoted = Quotations(text)
     if said := last_statement(text, quoted):
         return Extraction(said.answer, "phrase")
+    if text.endswith(("}", "```")) and (field := _FIELD.search(text, max(0, len(text) - 500))):
+        return Extraction(str(json.loads(field[1])), "phrase")
     if (bold := _BOLD.search(text, max(0, len(text) - 420))) and bold.start() not in quoted:
-        return Extraction(peel(bold.group(1)), "bold")
+        before = max(0, bold.start() - 40), bold.start()
+        if _ALTERNATIVE.search(text, *before):
+            return Extraction(None, NO_ANSWER)
+        if not _CONTINUED.search(text, *before):
+            return Extraction(peel(bold.group(1)), "bold")
     if len(text) - 1 in quoted:
         return Extraction(None, NO_ANSWER)
     return _final_line(text)
@@ -262,9 +333,18 @@ def _final_line(text: str) -> Extraction:
     if text.endswith(("$$", "\\]")):
         opening = text.rfind("$$", 0, -2) if text.endswith("$$") else text.rfind("\\[")
         if opening >= 0:
-            return Extraction(peel(text[opening:]), "final line")
+            display = peel(text[opening:])
+            return Extraction(_end_of_chain(display) or display, "final line")
+    if chained := _end_of_chain(text):
+        return Extraction(chained, "final line")
+    if items := _items(text):
+        return Extraction(", ".join(items), "final line")
     line = escape_money(text[text.rfind("\n") + 1 :].strip())
-    line = re.sub(r"^(?:#+|[-*>])\s+", "", line)
+    if line.startswith("|") and line.endswith("|"):
+        cells = [peel(cell) for cell in line.strip("|").split("|")]
+        named = len(cells) > 1 and _NAMED_CELL.fullmatch(cells[0]) and is_value(cells[-1])
+        return Extraction(cells[-1], "final line") if named else Extraction(None, NO_ANSWER)
+    line = re.sub(r"^(?:.*\s)?#{2,}\s+|^(?:#|[-*>])\s+", "", line)
     bare = peel(line)
     if bare and len(bare) <= 400 and is_value(bare):
         return Extraction(bare, "final line")
@@ -276,3 +356,24 @@ def _final_line(text: str) -> Extraction:
     if bare and len(bare) <= 400 and len(words) <= 3:
         return Extraction(bare, "final line")
     return Extraction(None, NO_ANSWER)
+
+
+def _items(text: str) -> list[str]:
+    """The values of a text's last lines, if these are the items of a list and all of them are values."""
+    items: list[str] = []
+    for line in reversed(text.split("\n")[-20:]):
+        match = _ITEM.match(line)
+        if match is None:
+            break
+        items.append(peel(match[1]))
+    return items[::-1] if len(items) > 1 and all(map(is_value, items)) else []
+
+
+def _end_of_chain(text: str) -> str | None:
+    """What follows the last sign of a chain of equations that ends a text, one line for each step."""
+    end = _ENVIRONMENT_END.search(text, max(0, len(text) - 60))
+    start = text.rfind(rf"\begin{{{end[1]}}}", max(0, len(text) - 4000)) if end else -1
+    if end is None or start < 0:
+        return None
+    last = text[start : end.start()].rsplit("\\\\", 1)[-1].replace("&", " ").strip()
+    return peel(last[1:]) if last.startswith("=") else None

@@ -25,7 +25,9 @@ _DECORATIONS = words(
 _BRACKETS = {"(": (")", "]"), "[": ("]", ")"), r"\langle": (r"\rangle",)}
 _DELIMITED = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceil"), "|": ("|", "abs")}
 _MATRICES = words("matrix pmatrix bmatrix Bmatrix vmatrix smallmatrix array cases")
-_CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound"}
+_ALIGNED = words("aligned align align* gathered gather gather* split")
+"""Environments that hold equations one below the other; ``&`` only aligns them."""
+_CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound", r"\yen": "yuan", r"\rupee": "rupee"}
 _INVERSES = words("sin cos tan cot sec csc")
 UNKNOWN_FUNCTIONS = frozenset("fghFGH")
 """Letters that are functions if a bracket follows; any other letter multiplies."""
@@ -257,7 +259,10 @@ class Factors(Cursor, ABC):
             return Node("const", value="e")
         while True:
             if self.accept("_"):
-                name += f"_{_flat(self.argument())}"
+                index = self.argument()
+                if name == "C" and (chosen := self.chosen(index)) is not None:
+                    return chosen
+                name += f"_{_flat(index)}"
             elif self.accept("'"):
                 name += "'"
             else:
@@ -275,6 +280,16 @@ class Factors(Cursor, ABC):
             self.next()
             return Node("call", self.arguments(), name)
         return Node("sym", value=name)
+
+    def chosen(self, size: Node) -> Node | None:
+        """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1``."""
+        place, whole = self.place, size.value
+        part = self.exponent() if self.accept("^") else size
+        numbers = part is not size and isinstance(whole, Fraction) and isinstance(part.value, Fraction)
+        if numbers and 0 <= part.value <= whole >= 3:  # type: ignore[operator]
+            return Node("call", (size, part), "binom")
+        self.place = place
+        return None
 
     def defines(self) -> bool:
         """Whether a bracket here belongs to the left side of a definition, ``P(x) = ...``."""
@@ -412,6 +427,12 @@ class Factors(Cursor, ABC):
             body = substitute(body, Node("const", value="i"), index)
         return Node(kind, (index, start.args[1], end, body))
 
+    def unaligned(self) -> None:
+        """Drop each ``&`` up to the end of this environment."""
+        rest = self.tokens[self.place :]
+        end = next((k for k, token in enumerate(rest) if token.kind == "env"), len(rest))
+        self.tokens[self.place :] = [token for token in rest[:end] if token.text != "&"] + rest[end:]
+
     def matrix(self, opening: str) -> Node:
         """The rows of a matrix, or the lines of cases."""
         name = opening[opening.index("{") + 1 : -1]
@@ -419,7 +440,9 @@ class Factors(Cursor, ABC):
             while self.next().text != "}":
                 if self.peek().kind == "end":
                     raise Unreadable("an array ends too early")
-        if name not in _MATRICES:
+        if name in _ALIGNED:
+            self.unaligned()
+        elif name not in _MATRICES:
             raise Unreadable(f"the environment {name} is not supported here")
         self.deeper()
         outer = self.bars, self.colons
@@ -428,6 +451,8 @@ class Factors(Cursor, ABC):
         row: list[Node] = []
         while True:
             row.append(self.statement())
+            if name in _ALIGNED and self.peek(1).text == r"\\":
+                self.accept(",", ";")
             separator = self.next()
             if separator.text == "&":
                 continue
@@ -443,9 +468,13 @@ class Factors(Cursor, ABC):
                 raise Unreadable("a matrix ends too early")
         self.bars, self.colons = outer
         self.depth -= 1
-        if len({len(r.args) for r in rows}) != 1:
+        if len({len(r.args) for r in rows}) != 1 or (name in _ALIGNED and len(rows[0].args) > 1):
             raise Unreadable("the rows of a matrix differ in length")
-        if name == "cases":
+        if name in _ALIGNED and len(rows) == 1:
+            return rows[0].args[0]
+        system = name == "array" and all(row.args[0].kind == "relation" for row in rows if len(row.args) == 1)
+        system = system and len(rows[0].args) == 1
+        if name == "cases" or name in _ALIGNED or system:
             lines = [line.args[0] if len(line.args) == 1 else Node("where", line.args) for line in rows]
             return Node("list", tuple(lines), "and")
         node = Node("matrix", tuple(rows))

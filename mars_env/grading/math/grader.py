@@ -21,6 +21,14 @@ from mars_env.grading.math.tokens import MAX_LENGTH
 from mars_env.types import Grade, Problem
 
 _SHARE = re.compile("|".join(map(re.escape, PERCENT)), re.IGNORECASE)
+_PERCENT_SIGN = re.compile(
+    r"(?<=[\d}])(?:\\[ ,]|\s)*(?:\\?%|\\text\s*\{\s*(?:%|\\%|percent|per cent)\s*\}|percent)\s*\$?\s*\Z"
+)
+_ASKS_FOR_PERCENT = re.compile(
+    r"\b(?:what|how\s+many)\s+(?:is\s+the\s+)?percent(?:age)?s?\b|\b(?:find|compute|determine|calculate|give|state|what(?:\s+i|['’])s)"
+    r"\s+the\s+percent(?:age)?\b|\b(?:as|in)\s+(?:an?\s+)?percent(?:age)?\b|百分之(?:几|多少)",
+    re.IGNORECASE,
+)
 _INLINE_LENGTH = 400
 """Longest answer, in characters, that is read in the caller's own thread."""
 
@@ -148,6 +156,8 @@ class MathGrader:
         if len(answer) > MAX_LENGTH:
             reason = f"the answer is longer than the limit of {MAX_LENGTH} characters"
             return Grade.wrong(reason, seconds=time.perf_counter() - started, backend="extraction")
+        if "%" not in reference and _asks_for_percent(problem.statement):
+            answer = _PERCENT_SIGN.sub("", answer)
         if check is not None:
             why, seconds = check(problem.metadata, answer), time.perf_counter() - started
             if why:
@@ -207,6 +217,11 @@ def _ordered(problem: Problem) -> bool | None:
             f"problem {problem.id!r}: the field 'ordered' must be true or false, not {ordered!r}"
         )
     return ordered
+
+
+def _asks_for_percent(statement: str) -> bool:
+    """Whether a problem asks for a number of per cent, so that ``25`` and ``25%`` are the same answer."""
+    return ("ercent" in statement or "百分" in statement) and bool(_ASKS_FOR_PERCENT.search(statement))
 
 
 @lru_cache(maxsize=16_384)

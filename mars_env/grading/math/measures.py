@@ -63,15 +63,45 @@ def measure(node: Node) -> tuple[Node, Unit | str | None]:
 
 
 def letter_unit(node: Node, expected: Unit) -> tuple[Node, Unit | None]:
-    """Read ``2m`` when the reference is a length: the letter is the unit."""
-    if node.kind == "mul" and node.args[1].kind == "sym" and node.args[0].kind in ("num", "div", "add"):
+    """Read ``2m`` or ``9.8 m/s^2`` when the other side has a unit: the letters are units, if these fit."""
+    values, letters = list[Node](), list[str]()
+    if _split(node, 1, values, letters) and len(values) == 1 and letters:
         try:
-            of = unit(node.args[1].name)
+            of = unit(" ".join(letters))
         except Unreadable:
             of = None
         if of is not None and of.dimension == expected.dimension:
-            return node.args[0], of
+            return values[0], of
     return node, None
+
+
+def _split(node: Node, power: int, values: list[Node], letters: list[str]) -> bool:
+    """Collect the factors of a product: values, and letters with their powers; False if there are others."""
+    if node.kind == "sym":
+        letters.append(node.name if power == 1 else f"{node.name}^{power}")
+        return True
+    if node.kind == "quantity" and "/" not in node.name and "^" not in node.name:
+        letters.append(node.name if power == 1 else f"{node.name}^{power}")
+        return _split(node.args[0], power, values, letters)
+    if node.kind == "pow" and node.args[0].kind == "sym" and node.args[1].kind == "num":
+        exponent = node.args[1].value
+        return exponent in (2, 3) and _split(node.args[0], power * int(exponent), values, letters)
+    if node.kind in ("mul", "div") and any(child.kind in ("sym", "quantity") for child in node.walk()):
+        top, bottom = node.args
+        sign = -1 if node.kind == "div" else 1
+        return _split(top, power, values, letters) and _split(bottom, sign * power, values, letters)
+    values.append(node)
+    return power == 1 and all(child.kind != "sym" for child in node.walk())
+
+
+def time_span(node: Node) -> Node:
+    """``5 hours and 30 minutes`` as a sum; any other list unchanged."""
+    if node.kind == "list" and node.value == "and" and all(item.kind == "quantity" for item in node.args):
+        units = [unit(item.name) for item in node.args]
+        factors = [of.factor for of in units if of is not None and of.dimension == (("time", 1),)]
+        if len(factors) == len(units) and factors == sorted(set(factors), reverse=True):
+            return Node("add", node.args)
+    return node
 
 
 def scaled(value: Node, factor: Fraction) -> Node:

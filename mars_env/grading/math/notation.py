@@ -14,11 +14,15 @@ from fractions import Fraction
 from mars_env.grading.math.factors import Factors, with_sign
 from mars_env.grading.math.nodes import Node, Unreadable, number
 from mars_env.grading.math.numerals import integer
-from mars_env.grading.math.tokens import tidy, tokenize
+from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
 
 _CONDITION_WORDS = frozenset(
     ("where", "for", "with", "if", "when", "for any", "for all", "for integer", "for some")
-)
+) | {
+    f"for {which} {what}"
+    for which in ("any", "all", "some", "every")
+    for what in ("constant", "real", "real number")
+}
 
 
 def read(text: str, *, commas: bool = True) -> Node:
@@ -38,6 +42,8 @@ def read(text: str, *, commas: bool = True) -> Node:
         >>> read("x = 5").kind, read(r"25 \text{ cm}").kind, read("1, 2 and 3").kind
         ('relation', 'quantity', 'list')
     """
+    if not text.isascii() and (han := _HAN.fullmatch(text)) and han[1] not in UNICODE:
+        return Node("text", value=han[1])
     cleaned = tidy(text)
     if clock := _CLOCK.fullmatch(cleaned):
         return _time(clock)
@@ -46,8 +52,13 @@ def read(text: str, *, commas: bool = True) -> Node:
     return _Parser(tokenize(cleaned, commas=commas)).whole()
 
 
+_HAN = re.compile(
+    r"[\s$]*(?:\\(?:text|mbox|textbf|mathrm)\s*\{)?\s*([\u4e00-\u9fff]{2,100}|[①-⑳]{1,20})[\s。.]*\}?[\s$。.]*"
+)
+"""An answer of Chinese words, or of circled numbers, and nothing else."""
+
 _CLOCK = re.compile(
-    r"(?:\\(?:text|mathrm|textrm)\{\s*)?([0-9]{1,2}):([0-5][0-9])\s*(?:\\[,; ]\s*)?"
+    r"(?:\\(?:text|mathrm|textrm)\{\s*)?([0-9]{1,2})(?:\\!)*:(?:\\!)*([0-5][0-9])\s*(?:\\[,; ]\s*)?"
     r"(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
     re.IGNORECASE,
 )
@@ -231,17 +242,20 @@ class _Parser(Factors):
         if node.kind == "sym" and name.lower() not in ("degrees",):
             raise Unreadable(f"the words {name!r} follow a variable")
         if self.accept("^"):
-            power = self.argument()
-            if power.kind != "num":
-                raise Unreadable("a unit has an odd power")
-            name += f"^{power.value}"
+            name += f"^{self.power_of_unit()}"
         while self.peek().text == r"\div" and self.peek(1).kind == "text":
             self.next()
             name += "/" + self.next().text
             if self.accept("^"):
-                power = self.argument()
-                name += f"^{power.value}"
+                name += f"^{self.power_of_unit()}"
         return Node("quantity", (node,), " ".join(name.lower().split()) if len(name) > 2 else name)
+
+    def power_of_unit(self) -> str:
+        power = self.argument()
+        sign, power = ("-", power.args[0]) if power.kind == "neg" else ("", power)
+        if power.kind != "num":
+            raise Unreadable("a unit has an odd power")
+        return f"{sign}{power.value}"
 
 
 def _joined(items: list[Node], joiners: list[str]) -> Node:

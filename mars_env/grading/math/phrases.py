@@ -10,7 +10,7 @@ import re
 from collections.abc import Container, Iterator
 from typing import NamedTuple
 
-from mars_env.grading.math.spelled import is_number_word, spelled_number
+from mars_env.grading.math.spelled import date, is_number_word, spelled_number
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import NOT_UNITS
 
@@ -83,10 +83,12 @@ _CUES = [
         )
         for word in ("réponse", "reponse", "antwort", "ergebnis", "lösung", "respuesta")
     ),
+    _cue("ответ", r"(?<![^\W_])", rf"ответ\w{{0,2}}(?:{_MARK}|[ \t]*[–—-][ \t]*)", decimal_comma=True),
+    _cue("答え", "", rf"答え(?:は|:){_PAUSE}"),
     _cue("答案", "", rf"答案(?:(?:应该|应|就)?(?:是|为|等于){_PAUSE}|{_MARK}|】{_PAUSE})"),
     _cue("结果", "", rf"结果(?:应该|应|就)?(?:是|为|等于){_PAUSE}"),
     _cue("答:", r"^|[\n。]", rf"答:{_PAUSE}"),
-    _cue("选", r"(?<!可)", r"选(?=[ (]*[A-J](?![A-Za-z]))"),
+    _cue("选", r"(?<!可)", r"选项?[ :]*(?=[ (]*[A-J]{1,6}(?![A-Za-z]))"),
 ]
 _ASCII_CUES = [cue for cue in _CUES if cue.word.isascii()]
 _MOST_CUES = 12  # for each word, from the end of the text
@@ -99,7 +101,7 @@ _SENTENCE_END = re.compile(r"(?<=[^\s\d])[.!?](?=\s|\*|\Z)|(?<=\d)[.!?](?=\s|\*|
 _ASIDE = re.compile(
     r",?\s+(?:because|since|as|which|so|thus|hence|therefore|parce|car|weil|denn|porque|pues)\s"
     r"|,\s*(?:not|und nicht|pas|no)\s|,\s*or\s+(?:about|approximately|roughly)\s"
-    r"|\s\((?=[A-Za-z]{2})|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
+    r"|\s\((?=[A-Za-z]{2}|i\.e|e\.g)|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
     r"|[,;]\s+(?:the|but|although|however)\s",
     re.IGNORECASE,
 )
@@ -121,20 +123,20 @@ _TAKEN_BACK = re.compile(
     r"|doubt|guess|wrong|incorrect|impossible|about|approximately|roughly|less|more|most|least|between|than"
     r"|almost|nearly|around|wonder|know|fails?|except|unknown|false|pas|peut-être|environ|si|ou|nicht|vielleicht"
     r"|ungefähr|etwa|wenn|ob|oder|quizás?|tal[ ]vez|aproximadamente|casi|falls|mindestens|höchstens|moins"
-    r"|plus|menos|más)\b|不|或|可能|大约|如果|若|假设|是否|吗|约|至少|至多",
+    r"|plus|menos|más|не|или|если|около|примерно|приблизительно|может)\b|ではな|ません|または|かもしれ|不|或|可能|大约|如果|若|假设|是否|吗|约|至少|至多",
     re.IGNORECASE,
 )
 _DOUBTED = re.compile(
     r"n[’']t\b|\b(?:(?:do|does|did|can|could|would|am|are|is) not|cannot"
     r"|not (?:true|sure|clear|certain|correct|known|the)|never|neither|if|unless|whether"
     r"|suppos\w+|assum\w+|either|perhaps|maybe|possibly|probably"
-    r"|presumably|unsure|unclear|doubt|guess|wrong|incorrect|impossible|unlikely|wonder|nicht|pas|si|wenn|ob"
-    r"|(?:may|might|could|would|should)\s*\Z)|不|如果|若|假设|是否",
+    r"|presumably|unsure|unclear|doubt|guess|wrong|false|incorrect|impossible|unlikely|wonder|(?:nicht|pas|si|wenn|ob|не|если|может)\b"
+    r"|(?:may|might|could|would|should)\s*\Z)|ではな|ません|かもしれ|不|可能|也许|或许|大约|如果|若|假设|是否",
     re.IGNORECASE,
 )
 _SUPPOSED = re.compile(
     r"n[’']t\b|\b(?:not|never|if|unless|whether|suppose|supposing|assume|assuming|unsure|unclear|doubt|wonder|might|could|would"
-    r"|pretend|imagine|claim\w*|says?|said|told|asks?|thinks|thought|believes|guess\w*|false|si|wenn|falls|ob)\b"
+    r"|pretend|imagine|claim\w*|says?|said|told|asks?|thinks|thought|believes|guess\w*|false|si|wenn|falls|ob|не|если)\b"
     r"|\b(?:wrong|incorrect|common|mistaken|tempting|alternative|another|previous|initial|naive|student[’']s)\s+\Z"
     r"|不|如果|若|假设|是否",
     re.IGNORECASE,
@@ -150,8 +152,28 @@ _OPENER = re.compile(
     re.IGNORECASE,
 )
 _THUS = re.compile(r"\b(?:is|are)\s+(?:thus|therefore|hence)\b", re.IGNORECASE)
+_FOREIGN_OPENER = re.compile(
+    r"\b(?:donc|por lo tanto|por tanto|entonces|en total|insgesamt|au total|damit|folglich|ergibt sich)\b"
+    r"|\b(?:таким образом|следовательно|итого)\b|したがって|よって|ゆえに"
+    r"|\b(?:es|er|sie|hat|haben|sind|ist|beträgt|betragen|kostet|bleib\w*)\b[^.]*\b(?:also|somit|daher|demnach)\b"
+    r"|因此|所以|因而|综上|故|答:|一共|总共|共有|还剩",
+    re.IGNORECASE,
+)
+_UNFINISHED = re.compile(
+    r"\b(?:must|needs? to|ha(?:ve|s) to|let|let[’']s|next|consider\w*|check\w*|try\w*|continu\w*|proceed"
+    r"|recall|know|first|steps?|cases?|digits?|equations?|problem|question|theorem|formula|above|solve|use|using|define|denote|write"
+    r"|faut|doit|devons|cas|müssen|muss|fall|fälle|debe|debemos|hay que|caso|casos)\b"
+    r"|考虑|检查|证明|情况|第|步|再|下面|接下来",
+    re.IGNORECASE,
+)
+_HARMLESS = re.compile(r"不同|约数|(?<=\b(?:in|of) )May\b|(?<=\band )May\b")
+"""Words that contain a doubtful character and no doubt."""
+_NUMBER = re.compile(
+    r"(?<![A-Za-z0-9_.,^\\/])[-−]?(?:\\?\$)?\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?(?:\\?%)?(?![A-Za-z\d_^/]|[.,:]\d)"
+)
+_ATTAINED = re.compile(r",\s+(?:which is )?(?:attained|achieved|reached|with equality)\b", re.IGNORECASE)
 _LEAD_IN = re.compile(
-    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|get|obtain|have|that|conclude|find)|[:=])\s*[,:]?\s*\Z",
+    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|get|obtain|have|that|conclude|find)|[:=]|是|为|等于)\s*[,:]?\s*\Z",
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
@@ -160,8 +182,20 @@ _JOINERS = {
     "and": "and", "or": "or", "et": "and", "ou": "or", "und": "and", "oder": "or", "y": "and", "o": "or",
 }  # fmt: skip
 _JOINED = re.compile(r"(?<=[\s$\d])(et|ou|und|oder|y|o)(?=\s)", re.IGNORECASE)
+_EAST_ASIAN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]|答:")
 _CHINESE = re.compile("[\u4e00-\u9fff]+")
-_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d+),(?=(?:\d{1,2}|\d{4,})(?![\d,.]))", re.ASCII)
+_DECIMAL_COMMA = re.compile(
+    r"(?<![\d.,(\[{])(?<![(\[{][-−])(\d+(?=,(?:\d{1,2}|\d{4,})(?![\d,.]))|0),(?=\d+(?![\d,.]))", re.ASCII
+)
+_SPACED = re.compile(r"(?<![\d.,] )(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d.,])", re.ASCII)
+_COPULA = re.compile(r"(?:です|である|になります|となる|となります)\Z")
+_THEN = re.compile(r"(?:[,;]\s+|\s)(?:and\s+)?(?:therefore|thus|hence|so)[\s,]+", re.IGNORECASE)
+_TWICE = re.compile(r"([A-Za-z][A-Za-z -]{1,60}) \((\d{1,9})\)")
+"""A number in words and in digits."""
+_LISTED = re.compile(r"\s*(?:,|(?:,\s*)?(?:and|or|und|oder|et|ou|y|o))\s*", re.IGNORECASE)
+_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
+_EXPLAINS = re.compile(r"\b(?:since|because|although|though|but|however|while|when)\b", re.IGNORECASE)
+_YES_OR_NO = frozenset(("yes", "no", "true", "false"))
 
 
 class Statement(NamedTuple):
@@ -182,6 +216,8 @@ def is_value(text: str) -> bool:
     """
     if not text or len(text) > 400:
         return False
+    if date(text):
+        return True
     bare = MATH_SPAN.sub(" 0 ", text)
     bare = _COMMAND.sub(" 0 ", bare)
     said = [word.lower() for word in _WORD.findall(bare)]
@@ -212,16 +248,26 @@ def last_statement(text: str, quoted: Container[int], *, values: bool = False) -
         if start in quoted or _supposed(text, start):
             continue
         answer, asked = clause(escape_money(text[end : end + 5000]))
+        answer = _COPULA.sub("", answer).rstrip()
         if cue.decimal_comma:
-            answer = _DECIMAL_COMMA.sub(r"\1.", answer)
+            answer = _continental(answer)
             answer = _JOINED.sub(lambda match: _JOINERS[match[1].lower()], answer)
         if not answer or asked or _IDLE.match(answer):
             continue
+        if answer.startswith("~") and text[end : end + 20].lstrip(" *_").startswith(
+            "~"
+        ):  # in prose it is not LaTeX's space
+            return None if values else Statement(rf"\approx {answer[1:]}", False)
         value = stated(answer)
         if value is not None:
             return Statement(value, True)
+        marked = text[start:end].rstrip().rstrip("*_ ").endswith((":", "】"))
+        if marked and not values and (number := only_number(f"So {answer}")):
+            return Statement(number, True)
         if not values:
-            return Statement(answer, False)
+            bold = _BOLD.findall(text[end : end + len(answer) + 8])
+            told = len(bold) == 1 and not _TAKEN_BACK.search(answer)
+            return Statement(peel(bold[0]) if told else answer, False)
     return None
 
 
@@ -286,6 +332,9 @@ def stated(sentence: str) -> str | None:
         >>> stated("The largest $n$ is 34"), stated("there are exactly 34"), stated("it is not 34")
         ('34', '34', None)
     """
+    twice = _TWICE.match(sentence)
+    if twice and spelled_number(twice[1].lower().replace("-", " ")) == int(twice[2]):
+        sentence = twice[2] + sentence[twice.end() :]
     if is_value(sentence):
         number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
         return sentence if number is None else str(number)
@@ -322,9 +371,31 @@ def _last_value(text: str) -> str | None:
     return peel(number.group()) if number else None
 
 
+def _continental(text: str) -> str:
+    """Numbers as they are written on the continent, ``12 500`` and ``3,5``, in the English way."""
+    return _DECIMAL_COMMA.sub(r"\1.", _SPACED.sub(lambda match: match.group().replace(" ", ""), text))
+
+
 def concluded(sentence: str) -> str | None:
-    """The value at the end of a text's last sentence, introduced by "is", "so", "therefore" or the like."""
-    sentence = sentence.strip().rstrip(".!。 \t*_")
+    """The value at the end of a text's last sentence, introduced by "is", "so", "therefore" or the like.
+
+    One value in bold counts too, wherever it stands in the sentence.
+
+    Example:
+        >>> concluded("Adding up, there are **42** posts."), concluded("We get 2x = -6, therefore x = -3.")
+        ('42', 'x = -3')
+        >>> concluded("The solutions are $x = 5$ and $x = -3$.")
+        '$x = 5$ and $x = -3$'
+    """
+    if (attained := _ATTAINED.search(sentence)) and sentence[: attained.start()].strip():
+        sentence = sentence[: attained.start()] + "."
+    ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")  # a number at a cut may lack digits
+    if ended and (bold := _emphasised(sentence)):
+        return bold
+    sentence = sentence.replace("**", "").strip().rstrip(".!。 \t*_")
+    opener = _FOREIGN_OPENER.search(sentence)
+    if opener and not _EAST_ASIAN.search(opener.group()):
+        sentence = _continental(sentence)
     hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
     said = None if _doubted(hidden) else _REVERSED.search(hidden)
     if said:
@@ -333,12 +404,64 @@ def concluded(sentence: str) -> str | None:
     if spans and not sentence[spans[-1].end() :].strip(" .!*_"):
         lead = sentence[: spans[-1].start()].rstrip("*_ ")
         plain = not lead.strip() or _LEAD_IN.search(lead) or _OPENER.fullmatch(lead.rstrip(",: "))
-        return peel(spans[-1].group()) if plain and not _doubted(MATH_SPAN.sub(" ", lead)) else None
-    return (
-        stated(_OPENER.sub("", sentence, count=1).lstrip(" ,:"))
-        if _OPENER.match(sentence) or _THUS.search(hidden)
-        else None
-    )
+        if plain:
+            return None if _doubted(MATH_SPAN.sub(" ", lead)) else peel(spans[-1].group())
+        start = _start_of_list(sentence, spans)
+        lead = sentence[:start]
+        if start < spans[-1].start() and _LINK_AT_END.search(lead):
+            return None if _doubted(MATH_SPAN.sub(" ", lead)) else sentence[start:].strip(" .!*_")
+    if _OPENER.match(sentence) or _THUS.search(hidden):
+        value = stated(_OPENER.sub("", sentence, count=1).lstrip(" ,:"))
+        if value is not None:
+            return value
+    then = list(_THEN.finditer(hidden)) if ended else []
+    if then and not _doubted(hidden[: then[-1].start()]) and not _UNFINISHED.search(hidden[then[-1].end() :]):
+        value = stated(sentence[then[-1].end() :])
+        if value is not None:
+            return value
+    return only_number(sentence) if ended else None
+
+
+def _emphasised(sentence: str) -> str | None:
+    """The one value in bold in a sentence that leaves no doubt; also yes and no."""
+    bold = _BOLD.findall(sentence)
+    rest = _BOLD.sub(" ", _HARMLESS.sub("", sentence))
+    if len(bold) != 1 or _TAKEN_BACK.search(rest) or _UNFINISHED.search(rest) or _EXPLAINS.search(rest):
+        return None
+    value = peel(bold[0])
+    return value if is_value(value) or value.lower() in _YES_OR_NO else None
+
+
+def _start_of_list(sentence: str, spans: list[re.Match[str]]) -> int:
+    """Where the formulas start that end a sentence with commas, "and" or "or" between them."""
+    first = len(spans) - 1
+    while first and _LISTED.fullmatch(sentence, spans[first - 1].end(), spans[first].start()):
+        first -= 1
+    return spans[first].start()
+
+
+def only_number(sentence: str) -> str | None:
+    """The number in a sentence that draws a conclusion, if it has no other number and no doubt.
+
+    Example:
+        >>> only_number("So Tom has 42 apples left"), only_number("Il reste donc 42 pommes")
+        ('42', '42')
+        >>> only_number("Tom has 42 apples"), only_number("So Tom has 42 of the 50 apples")
+        (None, None)
+        >>> only_number("So Tom has less than 42 apples"), only_number("So we must check 42 cases")
+        (None, None)
+    """
+    if not (_OPENER.match(sentence) or _FOREIGN_OPENER.search(sentence)):
+        return None
+    if _TAKEN_BACK.search(_HARMLESS.sub("", sentence)) or _UNFINISHED.search(sentence):
+        return None
+    values = [peel(span.group()) for span in MATH_SPAN.finditer(sentence)]
+    rest = MATH_SPAN.sub(" ", sentence).replace("*", " ")
+    values += [number.group() for number in _NUMBER.finditer(rest)]
+    if len(values) != 1 or len(re.findall(r"\d+", _NUMBER.sub(" ", rest))) or not is_value(values[0]):
+        return None
+    said = [w for w in _WORD.findall(rest.lower()) if w != "one" and spelled_number(w) is not None]
+    return None if said or not re.search(r"\d", values[0]) else values[0]
 
 
 def last_sentence(line: str) -> str:

@@ -13,6 +13,7 @@ _NO_SOLUTION = re.compile(
     r"none|empty set|(?:there (?:is|are|exists?) )?no (?:such |(?:real|integer|rational|positive|valid) )?"
     r"(?:solutions?|roots?|numbers?|values?|integers?)(?: exists?)?"
 )
+_PARITY = re.compile(r"(?:all )?(odd|even) (?:integers|numbers)")
 SYNONYMS = {"dne": "does not exist", "undefined": "undefined", "infinite": "infinity", "∞": "infinity"}
 
 
@@ -59,7 +60,8 @@ def _relation_as_value(node: Node) -> Node | None:
 def _rewritten(node: Node) -> Node | None:
     r"""Rewrite unusual notation in the usual one.
 
-    ``5 = x`` is ``x = 5``, ``\\mathbb{R} - \\{1\\}`` excludes 1, and ``x < 1 \\cup x > 3`` joins two
+    ``5 = x`` is ``x = 5``, ``f(x) > 1`` is ``y > 1``,
+    ``\\mathbb{R} - \\{1\\}`` excludes 1, and ``x < 1 \\cup x > 3`` joins two
     conditions by "or".
     """
     args = node.args
@@ -70,6 +72,9 @@ def _rewritten(node: Node) -> Node | None:
             return None
         return Node("relation", (args[1], args[0]), ("=",))
     if node.kind == "relation":
+        if not {*operators(node)} - {"<", ">", "<=", ">="} and any(map(_is_function, args)):
+            bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
+            return Node("relation", bounded, operators(node))
         for k, part in enumerate(args[1:-1], start=1):
             if part.kind == "setop" and part.value == "cup" and part.args[0].kind in EXPRESSIONS:
                 ops = operators(node)
@@ -77,6 +82,11 @@ def _rewritten(node: Node) -> Node | None:
                 right = Node("relation", (part.args[1], *args[k + 1 :]), ops[k:])
                 return Node("list", (left, right), "or")
     return None
+
+
+def _is_function(node: Node) -> bool:
+    """``f(x)``."""
+    return node.kind == "call" and len(node.name) == 1 and all(part.kind == "sym" for part in node.args)
 
 
 def parameters(items: tuple[Node, ...]) -> list[Node]:
@@ -107,6 +117,12 @@ def _words(node: Node) -> Node:
         return Node("const", value="empty")
     if text in ("infinity", "positive infinity"):
         return Node("const", value="inf")
+    if odd := _PARITY.fullmatch(text):
+        double = Node("mul", (number(2), Node("sym", value="k")))
+        every = double if odd[1] == "even" else Node("add", (double, number(1)))
+        return Node(
+            "where", (every, Node("relation", (Node("sym", value="k"), Node("const", value="Z")), ("in",)))
+        )
     if text in ("all real numbers", "all reals", "real numbers"):
         return Node("const", value="R")
     return node

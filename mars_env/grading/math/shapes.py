@@ -64,6 +64,21 @@ def function_of(function: Node, variable: Node) -> bool:
     return function.kind == "call" and variable.kind == "sym" and variable.name in ("y", "z")
 
 
+def as_family(residue: Node) -> Node:
+    """``3 mod 5``, or ``n`` that is congruent to it, as ``3 + 5k`` for every integer ``k``."""
+    value, modulus = (residue.args[-1] if residue.kind == "relation" else residue).args
+    k = Node("sym", value="k")
+    every = Node("add", (value, Node("mul", (modulus, k))))
+    return Node("where", (every, Node("relation", (k, Node("const", value="Z")), ("in",))))
+
+
+def is_residue(node: Node) -> bool:
+    """``3 mod 5``, or a name that is congruent to it."""
+    if operators(node) == ("==",) and is_label(node.args[0]):
+        node = node.args[1]
+    return node.kind == "mod"
+
+
 def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
     """A function's rule with its arguments renamed to match the other's."""
     if len(old) != len(new) or any(name.kind != "sym" for name in (*old, *new)):

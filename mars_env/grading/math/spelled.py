@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import NamedTuple
 
 _SMALL = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
@@ -142,20 +143,38 @@ _MONTHS = {
 }  # fmt: skip
 _NUMBERS = {name: number for number, name in enumerate(_MONTHS, start=1)}
 _MONTH = "|".join(f"{name}(?:{rest})?" for name, rest in _MONTHS.items()) + "|sept"
+_DAYS = "mon|tues|wednes|thurs|fri|satur|sun"
 _DATE = re.compile(
-    rf"(?:the )?(?:(?P<month>{_MONTH})\.? (?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
+    rf"(?:(?P<weekday>{_DAYS})day,? )?(?:the )?(?:(?P<month>{_MONTH})\.? (?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
     rf"|(?P<day2>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?(?P<month2>{_MONTH})\.?)"
     r"(?:,? ?(?P<year>\d{4}))?",
     re.ASCII,
 )
 
 
-def date(text: str) -> tuple[int, int, int | None] | None:
-    """Month, day and year of a date with the month in words; None if it is not such a date.
+class Date(NamedTuple):
+    """A day; year and weekday are None where they are left out."""
+
+    month: int
+    day: int
+    year: int | None
+    weekday: str | None
+
+    def agrees(self, other: Date) -> bool:
+        """Whether another date is this one; it may say more."""
+        return (self.month, self.day) == (other.month, other.day) and all(
+            mine in (None, its) for mine, its in ((self.year, other.year), (self.weekday, other.weekday))
+        )
+
+
+def date(text: str) -> Date | None:
+    """A date with the month in words; None if it is not such a date.
 
     Example:
-        >>> date("July 4th, 1776"), date("4 July"), date("13")
-        ((7, 4, 1776), (7, 4, None), None)
+        >>> date("July 4th, 1776"), date("13")
+        (Date(month=7, day=4, year=1776, weekday=None), None)
+        >>> date("March 4").agrees(date("Monday, 4 March"))
+        True
     """
     if len(text) > 60:
         return None
@@ -163,4 +182,5 @@ def date(text: str) -> tuple[int, int, int | None] | None:
     if match is None:
         return None
     month = _NUMBERS[(match["month"] or match["month2"])[:3]]
-    return month, int(match["day"] or match["day2"]), int(match["year"]) if match["year"] else None
+    day, year = int(match["day"] or match["day2"]), int(match["year"]) if match["year"] else None
+    return Date(month, day, year, match["weekday"])

@@ -17,6 +17,7 @@ from typing import Any
 
 from mars_env.grading.math.compare import same_answer
 from mars_env.grading.math.exact import Undefined
+from mars_env.grading.math.labels import unlabelled, without_letter
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, words
 from mars_env.grading.math.notation import read
 from mars_env.grading.math.plain import normal_text
@@ -35,7 +36,9 @@ _CHOICE = re.compile(r"\(? ?([A-J]) ?\)?[.:]?\Z")
 _CHOSEN = re.compile(
     r"(?:\(([A-J])\)|([A-J])[).:])\s*(?!and\b|or\b|[,;&/(])\S(?!.*\([A-J]\))(?!.*\b(?:and|or)\b)"
 )
+_LETTERS = re.compile(r"\(? ?[A-J] ?\)?(?: ?(?:,|;|、|,? ?and|和) ?\(? ?[A-J] ?\)?)+")
 _OFFERED = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(?![,;&/+*=^_(-]|and\b|or\b)(\S.*)\Z", re.DOTALL)
+_SAID_TWICE = re.compile(r"(.+?)(?:\\[ ,;]|\s)*\(\s*(?:=|i\.e\.,?)\s*([^()]+)\)\s*")
 _FONTS = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|bf|rm)\b\s*|[${}]|\\[ ,;:!()]|\\(?:left|right)\b"
 )
@@ -92,6 +95,21 @@ def judge(
         >>> judge("10, 4, -2", "4, 10, -2")[0], judge("10, 4, -2", "4, 10, -2", ordered=True)[0]
         (True, False)
     """
+    equal, why = _judge(reference, answer, tolerance, ordered)
+    if equal:
+        return True, ""
+    bare = unlabelled(answer)
+    if re.search(r"\d", reference) and not re.search(r"[A-J]\b", _plain(reference)):
+        bare = without_letter(bare)
+    if bare != answer and bare.strip():
+        return _judge(reference, bare, tolerance, ordered)
+    if said_twice := _SAID_TWICE.fullmatch(answer[:400]):
+        forms = [_judge(reference, form, tolerance, ordered)[0] for form in said_twice.groups()]
+        return all(forms), "" if all(forms) else why
+    return False, why
+
+
+def _judge(reference: str, answer: str, tolerance: float | None, ordered: bool | None) -> tuple[bool, str]:
     if len(reference) <= 400 and (offered := _OFFERED.match(_plain(reference))):
         return _judge_offered(offered, answer, tolerance)
     wordy = _same_words(reference, answer)
@@ -177,9 +195,14 @@ def _same_words(reference: str, answer: str) -> bool | None:
     ):
         return True
     if (day := date(r)) and (other := date(a)):
-        return day[:2] == other[:2] and day[2] in (None, other[2])
+        return day.agrees(other)
     if len(a) <= 400 and (choice := _CHOICE.match(r)) and (picked := _CHOICE.match(a) or _CHOSEN.match(a)):
         return choice.group(1) == next(g for g in picked.groups() if g)
+    if len(r) <= 100 and _LETTERS.fullmatch(r) and re.fullmatch(r"\(?[A-J]{2,10}\)?", a):
+        letters = [letter for letter in a if letter.isalpha()]  # "ACD" picks A, C and D
+        return letters == sorted({letter for letter in r if letter.isupper()}) or None
+    if len(a) <= 100 and "、" in a and re.fullmatch(r"[A-J]{2,10}", r) and _LETTERS.fullmatch(a):
+        return list(r) == sorted(letter for letter in a if letter.isupper()) or None
     return None
 
 

@@ -25,18 +25,20 @@ UNICODE = {
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ", "ω": r"\omega ",
     "μ": r"\mu ", "∠": r"\angle ", "△": r"\triangle ", "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ",
     "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "’": "'", "′": "'", "€": r"\euro ", "£": r"\pounds ",
+    "¥": r"\yen ", "₹": r"\rupee ",
     "、": ",", "。": ".", "和": r"\text{ and }", "与": r"\text{ and }", "或者": r"\text{ or }",
     "或": r"\text{ or }", "无解": r"\text{no solution}",
 }  # fmt: skip
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
-_CHINESE_UNITS = {
+_FOREIGN_UNITS = {
     "平方厘米": "cm^2", "平方米": "m^2", "立方厘米": "cm^3", "立方米": "m^3", "厘米": "cm", "毫米": "mm",
     "千米": "km", "公里": "km", "米": "m", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
     "克": "g", "小时": "hours", "分钟": "minutes", "秒": "seconds", "天": "days", "年": "years",
     "岁": "years", "美元": "dollars", "元": "yuan", "度": "degrees", "个": "", "只": "", "人": "", "种": "",
+    "км": "km", "см": "cm", "мм": "mm", "м": "m", "кг": "kg", "г": "g", "ч": "hours", "мин": "minutes",
     "次": "", "本": "", "张": "", "条": "", "块": "", "页": "", "名": "", "辆": "", "棵": "", "颗": "",
 }  # fmt: skip
-_CHINESE_UNIT = re.compile(rf"(?<=[0-9}}\s)])({'|'.join(_CHINESE_UNITS)})(?![\u4e00-\u9fff])")
+_FOREIGN_UNIT = re.compile(rf"(?<=[0-9}}\s)])({'|'.join(_FOREIGN_UNITS)})(?![\u4e00-\u9fffа-яё])")
 
 SPACING = words(
     r"\, \! \; \: \> \  \quad \qquad \left \right \middle \displaystyle \textstyle \limits \nolimits \hfill"
@@ -85,6 +87,7 @@ _TOKEN = re.compile(
     |(?P<science>[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{1,6}(?![0-9A-Za-z]))
     |(?P<grouped>[1-9][0-9]{0,2}
         (?:(?:\{\s*,\s*\}|,\\!|\\[,;:!\ ]|\{\\,\}|~)\s*[0-9]{3}(?![0-9]))+(?:\.[0-9]+)?)
+    |(?P<pointed>[1-9][0-9]{0,2}(?:(?:\.[0-9]{3}){2,}|(?:'[0-9]{3})+)(?![.']?[0-9]))
     |(?P<decimal>[0-9]+\{\s*,\s*\}[0-9]+)
     |(?P<commas>[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?)
     |(?P<spaced>[1-9][0-9]{0,2}(?:\ [0-9]{3})+(?![0-9/])(?:\.[0-9]+)?)
@@ -103,6 +106,21 @@ _CURRENCY_CODE = re.compile(r"\b(?:US|C|CA|A|AU|HK)\s*\\?\$(?=\s*[0-9])")
 _DOLLARS = re.compile(r"(?:\\(?:text|mathrm)\s*\{\s*)?\bUSD\b\s*\}?\s*(?=\\?\$?[0-9])")
 _BLACKBOARD = re.compile(r"\\mathbb\s*([A-Z])(?![A-Za-z])")
 _IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZN]\})\s*\)\s*\Z")
+_SYSTEM = re.compile(
+    r"\\left\s*\\(?:\{|lbrace)\s*\\begin\s*\{(array|aligned|matrix|gathered)\}(?:\s*\{[lcr| ]{1,9}\})?"
+    r"(.{1,2000}?)"
+    r"\\end\s*\{\1\}\s*\\right\s*\.",
+    re.DOTALL,
+)
+_DOTTED = re.compile(r"([0-9]*\.[0-9]*)\\dot\s*\{?([0-9])\}?([0-9]*)\\dot\s*\{?([0-9])\}?")
+_CONSTANT = re.compile(r"\+\s*\\(?:text|mathrm)\s*\{\s*(?:a )?const(?:ant)?\.?\s*\}")
+_ROW_GAP = re.compile(r"\\\\\[-?[\d.]+(?:pt|em|ex|mm|cm|in)\]")
+_CONSTANTLY = re.compile(
+    r"(?<![A-Za-z])([a-zA-Z](?=\([a-z]\))|[fgh](?=\s*\\equiv))(?:\(([a-z])\))?\s*\\equiv(?![A-Za-z])"
+)
+_REPEATED = re.compile(r"(?<![0-9.])([0-9]+\.)\(([0-9]+)\)")
+_RUPEES = re.compile(r"(?:\\text\s*\{\s*Rs\b\.?\s*\}|\bRs\b\.?)\s*(?=[0-9])")
+_TICK = re.compile(r"(?:\\[,;: ]|\\q?quad\b|\s)*(?:\\checkmark\b|[✓✔✅])\s*\Z")
 _MODULO = re.compile(
     r"\(\s*(?:\\b?mod|\\text\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
     r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
@@ -143,9 +161,11 @@ def tidy(text: str) -> str:
     if len(text) > MAX_LENGTH:
         raise OverLimit(f"the answer is longer than the limit of {MAX_LENGTH} characters")
     if not text.isascii():
-        text = _CHINESE_UNIT.sub(lambda m: rf"\text{{ {_CHINESE_UNITS[m[1]] or 'units'}}}", as_ascii(text))
+        text = _FOREIGN_UNIT.sub(lambda m: rf"\text{{ {_FOREIGN_UNITS[m[1]] or 'units'}}}", as_ascii(text))
         text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?)", r"\\sqrt{\1}", text)
         text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)
+    if r"\\[" in text:
+        text = _ROW_GAP.sub(r"\\\\", text)
     text = re.sub(r"\\[()]", " ", text) if "\\(" in text else text
     text = re.sub(r"(?<!\\)\\[\[\]]", " ", text) if "\\[" in text else text
     if "$" in text:
@@ -156,16 +176,31 @@ def tidy(text: str) -> str:
     text = re.sub(
         r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color)\s*\{[^{}]*\}", " ", text
     )
-    text = text.replace("{:}", ":")
+    text = text.replace(r"\text{:}", ":").replace("{:}", ":")
+    if ".(" in text:
+        text = _REPEATED.sub(r"\1\\overline{\2}", text)
+    if r"\num" in text:
+        text = re.sub(r"\\num\s*\{([^{}]*)\}", r"\1", text)
+    if "Rs" in text:
+        text = _RUPEES.sub(r"\\rupee ", text)
+    if r"\right" in text and r"\end" in text:
+        text = _SYSTEM.sub(_system, text)
     if "USD" in text:
         text = _DOLLARS.sub(r"\\$", text)
     if r"\mathbb" in text:
         text = _BLACKBOARD.sub(r"\\mathbb{\1}", text)
         text = _IN_BRACKETS.sub(r", \1", text)
+    if r"\dot" in text:
+        text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
+    if "const" in text:
+        text = _CONSTANT.sub("+ C", text)
+    if r"\equiv" in text and "mod" not in text:
+        text = _CONSTANTLY.sub(lambda m: f"{m[1]}({m[2] or 'x'}) =", text)
     if "mod" in text:
         text = _MODULO.sub(lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}", text)
     if "integer" in text:
         text = _INTEGER_NAME.sub(lambda m: rf", {m[1] or m[2]}\in\mathbb{{Z}}", text)
+    text = _TICK.sub("", text)
     text = re.sub(r"\\textcolor\s*\{[^{}]*\}", " ", text)
     text = text.replace("**", "") if text.count("**") % 2 == 0 and text.startswith("**") else text
     text = text.strip().strip('`"').rstrip(";,").rstrip()
@@ -186,6 +221,12 @@ def escape_money(text: str) -> str:
     if "$" not in text:
         return text
     return _MONEY.sub(lambda match: r"\$" if match.group("money") else match.group(), text)
+
+
+def _system(match: re.Match[str]) -> str:
+    r"""A system with a brace on its left only, ``\left\{ ... \right.``, in the usual notation."""
+    name = match[1] if match[1] in ("aligned", "gathered") else "cases"
+    return rf"\begin{{{name}}}{match[2]}\end{{{name}}}"
 
 
 def _french(match: re.Match[str]) -> str:
@@ -255,6 +296,8 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
 def _token(kind: str, piece: str, spaced: bool) -> Token:
     if kind in ("grouped", "commas", "spaced"):
         return Token("num", re.sub(r"[^0-9.]", "", piece), spaced)
+    if kind == "pointed":
+        return Token("num", re.sub("[.']", "", piece), spaced)
     if kind == "decimal":
         return Token("num", re.sub(r"\{\s*,\s*\}", ".", piece), spaced)
     if kind in ("repeat", "based", "science", "num", "env"):

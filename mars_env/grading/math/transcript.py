@@ -1,4 +1,4 @@
-r"""Separates what a model itself says in a completion from what it only quotes.
+r"""Finds what a model only quotes in a completion.
 
 Everything here takes linear time in the length of the text.
 """
@@ -8,22 +8,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cached_property
-
-_NAMES = (
-    "im_start|im_end|endoftext|end_of_text|eot_id|eom_id|eot|end|return|call|start|start_header_id|user|system"
-    "|assistant|begin_of_text|endofprompt|END_OF_TURN_TOKEN|START_OF_TURN_TOKEN"
-)
-_CONTROL = re.compile(
-    rf"<\|(?:{_NAMES})\|>|</s>|<eos>|<end_of_turn>|<start_of_turn>|\[/?INST\]"
-    r"|<｜(?:end▁of▁sentence|User|Assistant|begin▁of▁sentence)｜>"
-)
-_SIGNS = ("<|", "<｜", "</s>", "<eos>", "_turn>", "INST]")
-_OPENING = re.compile(
-    r"\s*(?:(?:<s>|<bos>|<\|begin_of_text\|>|<｜begin▁of▁sentence｜>"
-    r"|<\|(?:im_start|start_header_id|start)\|>|<start_of_turn>|<\|assistant\|>|<｜Assistant｜>)"
-    r"(?:(?:assistant|model)\b)?(?:<\|end_header_id\|>)?\s*)+"
-)
-_FINAL = "<|channel|>final<|message|>"
 
 _QUOTE_SIGNS = (
     '"',
@@ -53,35 +37,6 @@ _STATEMENT = re.compile(
     re.MULTILINE,
 )
 _BOX_ALONE = re.compile(r"[\s$*]*\\(?:boxed|fbox)\s*\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}[\s$*.]*\Z")
-
-
-def own_message(text: str) -> str | None:
-    r"""The first message of a completion: up to the first control token of a chat template.
-
-    Returns:
-        The message without the tokens that open it; None if a model that thinks in a separate
-        channel never reached its final one.
-
-    Example:
-        >>> own_message("It is 25.<|im_end|>\n<|im_start|>user\nAnd 26?")
-        'It is 25.'
-        >>> own_message("<|channel|>analysis<|message|>Hm, 24.<|end|><|channel|>final<|message|>25")
-        '25'
-    """
-    if "<" not in text and ("]" not in text or "INST]" not in text):
-        return text
-    if not any(sign in text for sign in _SIGNS):
-        return text
-    if "<|channel|>" in text:
-        _, final, text = text.partition(_FINAL)
-        if not final:
-            return None
-    if opening := _OPENING.match(text):
-        text = text[opening.end() :]
-    for token in _CONTROL.finditer(text):
-        if token.group() != "</s>" or text.find("<s>", 0, token.start()) < 0:  # "<s>24</s>" is struck out
-            return text[: token.start()]
-    return text
 
 
 class Quotations:

@@ -35,6 +35,16 @@ def _table() -> dict[str, tuple[Fraction, str]]:
         "sterling": {"gbp": "1"},
         "volume": {"l liter litre": "1", "ml milliliter millilitre": "1/1000"},
         "angle": {"rad radian": "1"},
+        "force": {"N newton": "1", "kN": "1000"},
+        "energy": {"J joule": "1", "kJ kilojoule": "1000"},
+        "power": {"W watt": "1", "kW kilowatt": "1000"},
+        "pressure": {"Pa pascal": "1", "kpa kilopascal": "1000"},
+        "voltage": {"V volt": "1"},
+        "current": {"A amp ampere": "1"},
+        "charge": {"C coulomb": "1"},
+        "frequency": {"Hz hertz": "1"},
+        "temperature": {"K kelvin": "1"},
+        "amount": {"mol mole": "1"},
     }  # fmt: skip
     return {
         name: (Fraction(factor), dimension)
@@ -79,6 +89,8 @@ def unit(name: str) -> Unit | None:
     Example:
         >>> unit("km/h").factor == unit("kilometers per hour").factor == Fraction(1000, 3600)
         True
+        >>> unit("m s^-1") == unit("m/s")
+        True
         >>> unit("square units") is None, unit("apples").dimension
         (True, (('apple', 1),))
     """
@@ -106,7 +118,17 @@ def _parts(name: str) -> list[tuple[int, str]]:
     top, *below = [part.strip() for part in name.replace(" per ", "/").split("/")]
     if len(below) > 2 or not top or not all(below):
         raise Unreadable(f"{name!r} is not a unit")
-    return [(1, top), *((-1, part) for part in below)]
+    return [
+        (sign, factor)
+        for sign, part in ((1, top), *((-1, part) for part in below))
+        for factor in _factors(part)
+    ]
+
+
+def _factors(part: str) -> list[str]:
+    """The factors of ``m s^-1``; a name of several words, such as ``square m``, is one."""
+    words = part.split()
+    return words if all(word.partition("^")[0] in _UNITS for word in words) else [part]
 
 
 def _simple(part: str) -> tuple[Fraction, str, int]:

@@ -197,3 +197,38 @@ def test_integer_verdicts_stay_in_the_callers_thread():
     for k in range(2000):
         own.grade_sync(problem("25"), rf"Step {k}. Hence $\boxed{{\frac{{50}}{{2}}}}$.")
     assert own.pool.pids() == []
+
+
+ASKS = [
+    "What percent of the class passed?",
+    "Find the percentage of girls.",
+    "By what percent did it rise?",
+    "Express the ratio as a percent.",
+]
+
+
+@pytest.mark.parametrize("statement", ASKS)
+@pytest.mark.parametrize("answer", [r"25\%", "25%", r"25 \text{ percent}", "25", r"25\ \%"])
+def test_a_number_of_per_cent_may_carry_its_sign_where_it_is_asked_for(statement, answer):
+    problem = Problem("p", statement, "25")
+    assert grading.grade(problem, rf"\boxed{{{answer}}}").verdict is Verdict.CORRECT
+    assert (
+        grading.grade(Problem("p", statement, r"\frac{5}{2}"), r"\boxed{\frac{5}{2}\%}").verdict
+        is Verdict.CORRECT
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "answer"),
+    [
+        (ASKS[0], r"2500\%"),
+        (ASKS[0], "0.25"),
+        (ASKS[0], r"25\% \text{ or } 26\%"),
+        (ASKS[0], r"25\%\%"),
+        ("A coat is 20 percent off. What does it cost?", r"25\%"),
+        ("After a discount of 20%, what is the price?", r"25\%"),
+        ("?", r"25\%"),
+    ],
+)
+def test_elsewhere_a_percentage_is_not_its_number(statement, answer):
+    assert grading.grade(Problem("p", statement, "25"), rf"\boxed{{{answer}}}").verdict is Verdict.WRONG

@@ -6,7 +6,8 @@ from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.integers import read_integer
 from mars_env.grading.math.phrases import clause, concluded, is_value, last_statement, peel, stated
 from mars_env.grading.math.tokens import escape_money
-from mars_env.grading.math.transcript import Quotations, own_message
+from mars_env.grading.math.transcript import Quotations
+from mars_env.grading.message import own_message
 
 PROSE = st.text(
     alphabet=st.sampled_from(list("answeri not so 0123$\\(){}.,:?*\"'>\n答案是réponse或")), max_size=120

@@ -66,8 +66,9 @@ def test_an_ordinal_needs_its_own_ending(value):
 
 
 def test_dates():
-    assert date("4th of July") == date("July 4") == date("jul 4") == (7, 4, None)
-    assert date("July 4, 1776") == (7, 4, 1776)
+    assert date("4th of July") == date("July 4") == date("jul 4") == (7, 4, None, None)
+    assert date("July 4, 1776") == (7, 4, 1776, None) and date("Monday, 4 July") == (7, 4, None, "mon")
+    assert date("July 4").agrees(date("Monday, 4 July")) and not date("Monday, 4 July").agrees(date("July 4"))
     assert date("4 July or 5 July") is None and date("May") is None and date("x" * 100) is None
 
 

@@ -1,0 +1,66 @@
+r"""Removes what introduces an answer: ``\\text{The answer is } 7``, ``Option C``, ``(C) 48``."""
+
+from __future__ import annotations
+
+import re
+
+_OPEN = r"[\s$]*(?P<font>\\(?:text(?:bf|it|rm)?|mathrm|mathbf|mbox)\s*\{\s*)?"
+_SAID = (
+    r"(?:(?:the|my|our)\s+)?(?:(?:final|correct|right)\s+)?answers?\s*(?:is|are|[:=])"
+    r"|the\s+(?:(?:minimum|maximum|smallest|largest|least|greatest|total|required|desired|exact)\s+)?"
+    r"(?:value|number|area|sum|length|probability|minimum|maximum|product|ratio|perimeter|volume|distance"
+    r"|remainder|total)(?:\s+of\s+[A-Za-z]+)?\s*(?:is|are|[:=])"
+    r"|there\s+(?:are|is)(?:\s+(?:exactly|only))?(?=[\s}])|it\s+is(?:\s+an?)?(?=[\s}])|(?:option|choice)(?=[\s}({\\])"
+    r"|答案\s*(?:是|为|:)|选项?(?=[\s(A-J])"
+)
+_LABEL = re.compile(rf"{_OPEN}(?:{_SAID})\s*(?P<shut>\}})?[\s~:]*(?:\\[,;: ]\s*)*", re.IGNORECASE)
+_LETTER = re.compile(
+    r"[\s$]*(?:\\(?:text|textbf|textrm|mathrm|mathbf|mbox)\s*\{\s*)?\(\s*[A-J]\s*\)\s*[.:]?\s*(?P<shut>\})?"
+    r"(?:\\[,;: ]|\\q?quad\b|[\s~])*(?=[-+]?[\d\\$.])(?!\\(?:cdot|times|cup|cap|text\w*\s*\{\s*(?:and|or)\b))"
+)
+
+
+_VERDICT = re.compile(
+    r"\s*(?:\\text\w*\s*\{\s*)?(?P<word>yes|no|true|false)\s*(?:[.,;:–—]|-)\s*(?P<rest>[^{}]{1,200})\}?\s*\Z",
+    re.IGNORECASE,
+)
+_SECOND_THOUGHT = re.compile(r"\b(?:yes|no|true|false|if|unless|but|maybe|perhaps|wait|or)\b", re.IGNORECASE)
+
+
+def unlabelled(answer: str) -> str:
+    r"""An answer without the words that only say that it is the answer.
+
+    Example:
+        >>> [unlabelled(t) for t in (r"\text{The answer is }7", "Option C", r"\text{There are 12 ways}")]
+        ['7', 'C', '\\text{12 ways}']
+        >>> unlabelled(r"\text{The answer is not }7"), unlabelled("7")
+        ('\\text{not }7', '7')
+        >>> unlabelled(r"\text{No, it is impossible}"), unlabelled("Yes, unless n = 1")
+        ('No', 'Yes, unless n = 1')
+    """
+    verdict = _VERDICT.match(answer)
+    if verdict and not _SECOND_THOUGHT.search(verdict["rest"]):
+        return verdict["word"]
+    label = _LABEL.match(answer)
+    if label is None or label.end() == len(answer):
+        return answer
+    opened = label["font"] is not None and label["shut"] is None
+    if label["font"] is None and label["shut"] is not None:
+        return answer
+    return (label["font"].strip() if opened else "") + answer[label.end() :]
+
+
+def without_letter(answer: str) -> str:
+    r"""A choice's value without its letter.
+
+    Example:
+        >>> without_letter(r"\textbf{(C)}\ 48"), without_letter(r"\text{(C) 48}"), without_letter("(C)")
+        ('48', '\\text{48}', '(C)')
+    """
+    letter = _LETTER.match(answer)
+    if letter is None:
+        return answer
+    font = letter.group().partition("(")[0].strip()
+    if not font.endswith("{"):
+        return answer if letter["shut"] else answer[letter.end() :]
+    return answer[letter.end() :] if letter["shut"] else font + answer[letter.end() :]
