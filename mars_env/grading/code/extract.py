@@ -1,10 +1,12 @@
 r"""Finds the program in a completion: a pure function of the text, linear in its length.
 
 1. Thinking is ignored: only the text after the last ``</think>`` is read. If the last ``<think>`` is
-   never closed, there is no program.
+   never closed, there is no program. Nor is anything read after a control token of a chat template, except
+   within a block, where it is part of the program.
 2. Of the fenced blocks (three or more backticks or tildes at the start of a line), those labelled
    as Python count; if there are none, those without a label. A block whose fence is never closed
-   ends with the text.
+   ends with the text. In a list item, a fence may be indented further. Its lines lose its indentation.
+   If there are none, those in a block quote count that ends the text.
 3. If the problem names a function or class, the last block that defines it is the program. If none does, or
    the problem names nothing, the last block is.
 4. Without any fence, the whole text is the program. With fences of which none counts, there is no program.
@@ -17,9 +19,11 @@ from __future__ import annotations
 
 import re
 
+from mars_env.grading.message import CONTROL, without_opening
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
-_FENCE = re.compile(r"^[ ]{0,3}(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
+_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
+_ITEM = re.compile(r"^ {0,9}(?:[0-9]{1,3}[.)]|[-*+])[ \t]", re.MULTILINE)
 _PYTHON = frozenset({"python", "python3", "py", "py3", "python2", "pypy", "pypy3", "ipython"})
 
 NO_PROGRAM = "no program was found"
@@ -40,15 +44,16 @@ def extract_program(text: str, name: str = "") -> tuple[str | None, str]:
         >>> extract_program("```python\nprint(1)")
         ('print(1)\n', '')
     """
-    answer = after_thinking(text)
+    begun = without_opening(text)
+    answer = None if begun is None else after_thinking(begun)
     if answer is None:
         return None, UNCLOSED_THINKING
     text = answer
     if not text.strip():
         return None, NO_PROGRAM
-    blocks = _blocks(text)
+    blocks = _blocks(text) or _blocks(_quoted_end(text))
     if blocks is None:
-        return text, ""
+        return _ended(text), ""
     labelled = [code for label, code in blocks if label in _PYTHON]
     chosen = labelled or [code for label, code in blocks if not label]
     chosen = [code for code in chosen if code.strip()]
@@ -63,21 +68,53 @@ def extract_program(text: str, name: str = "") -> tuple[str | None, str]:
 def _blocks(text: str) -> list[tuple[str, str]] | None:
     """Label and content of each fenced block; None if there is no fence."""
     blocks: list[tuple[str, str]] = []
-    fence, label, start = "", "", 0
-    any_fence = False
+    fence, label, start, indent, closed = "", "", 0, 0, 0
+    listed = _ITEM.search(text)
     for match in _FENCE.finditer(text):
-        any_fence = True
-        mark, info = match[1], match[2].strip()
+        margin, mark, info = len(match[1].expandtabs(4)), match[2], match[3].strip()
         if not fence:
+            if margin > 3 and not (listed and listed.start() < match.start()):
+                continue
+            if CONTROL.search(text, closed, match.start()):
+                break  # the message ended before this fence
             words = re.split(r"[\s,{}]+", info.strip("{}. ").lower(), maxsplit=1)
-            fence, label, start = mark, words[0], match.end() + 1
-        elif mark[0] == fence[0] and len(mark) >= len(fence) and not info:
-            blocks.append((label, text[start : match.start()]))
-            fence = ""
+            fence, label, start, indent = mark, words[0], match.end() + 1, margin
+        elif mark[0] == fence[0] and len(mark) >= len(fence) and margin <= indent + 3:
+            ended = CONTROL.match(info)
+            if not info or ended:
+                blocks.append((label, _dedented(text[start : match.start()], indent)))
+                fence, closed = "", match.end()
+            if ended:
+                break
     if fence:
-        rest = text[start:]
-        blocks.append((label, rest if rest.endswith("\n") else rest + "\n"))
-    return blocks if any_fence else None
+        rest = _ended(text[start:])
+        blocks.append((label, _dedented(rest if rest.endswith("\n") else rest + "\n", indent)))
+    return blocks or None
+
+
+def _quoted_end(text: str) -> str:
+    """The block quote that ends a text, without its signs; empty if there is none."""
+    lines = text.rstrip().split("\n")
+    start = len(lines)
+    while start and lines[start - 1].lstrip().startswith(">"):
+        start -= 1
+    return "\n".join(line.lstrip()[1:].removeprefix(" ") for line in lines[start:])
+
+
+def _dedented(code: str, indent: int) -> str:
+    """Lines without the indentation of their fence."""
+    return re.sub(rf"^[ \t]{{1,{indent}}}", "", code, flags=re.MULTILINE) if indent else code
+
+
+def _ended(code: str) -> str:
+    """A program up to the first control token that is neither in a text nor in a comment."""
+    place = 0
+    while place >= 0 and (token := CONTROL.search(code, place)):
+        line = code[code.rfind("\n", 0, token.start()) + 1 : token.start()]
+        if not any(sign in line for sign in "'\"#"):
+            return code[: token.start()]
+        place = code.find("\n", token.end())
+    return code
 
 
 def defines(code: str, name: str) -> bool:

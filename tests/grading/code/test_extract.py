@@ -28,6 +28,22 @@ from mars_env.grading.code.extract import complete_prompt, extract_program
         ("</think>print(1)", "print(1)"),
         ("```python\na\n```\n```python\n```", "a\n"),
         ("```python\r\na\r\n```", "a\r\n"),
+        ("1. So:\n\n   ```python\n   if a:\n       b\n   ```\n", "if a:\n    b\n"),
+        ("- So:\n\n      ```python\n      if a:\n          b\n      ```\n", "if a:\n    b\n"),
+        ("   ```python\na\n   ```", "a\n"),
+        ("```python\nx = '''\n    ```\n    b\n    ```\n'''\n```", "x = '''\n    ```\n    b\n    ```\n'''\n"),
+        ("```python\na\n```<|im_end|>", "a\n"),
+        ("```python\na\n```<|im_end|>\n<|im_start|>user\n```python\nb\n```", "a\n"),
+        ("```python\na\n```\nDone.<|eot_id|>\n```python\nb\n```", "a\n"),
+        ("```python\na<|im_end|>", "a\n"),
+        ("print(1)<|im_end|>\n<|im_start|>user", "print(1)"),
+        ("<|im_start|>assistant\n```python\na\n```", "a\n"),
+        (
+            "<|channel|>analysis<|message|>```python\nb\n```<|end|><|channel|>final<|message|>```python\na\n```",
+            "a\n",
+        ),
+        ("```python\nprint('</s><|im_end|>')\n```", "print('</s><|im_end|>')\n"),
+        ("print('<|im_end|>')", "print('<|im_end|>')"),
     ],
 )
 def test_programs(text, program):
@@ -36,7 +52,16 @@ def test_programs(text, program):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  \n", "```js\nx\n```", "```\n```", "<think>print(1)", "<think>a</think>b<think>c"]
+    "text",
+    [
+        "",
+        "  \n",
+        "```js\nx\n```",
+        "```\n```",
+        "<think>print(1)",
+        "<|channel|>analysis<|message|>x",
+        "<think>a</think>b<think>c",
+    ],
 )
 def test_none(text):
     assert extract_program(text)[0] is None
@@ -56,6 +81,16 @@ def test_the_block_that_defines_the_function():
 def test_any_text(text):
     found, why = extract_program(text)
     assert (found is None) == bool(why)
+
+
+def test_a_docstring_without_fences_around_it_is_no_block():
+    program = "def f():\n    '''\n    ```python\n    f()\n    ```\n    '''\n"
+    assert extract_program(program) == (program, "")
+
+
+@pytest.mark.parametrize("piece", ["'<|im_end|>' ", "    ```python\n", "- ```\n", "<|im_end|>#\n"])
+def test_long_texts(piece):
+    assert extract_program("x = 1 #" + piece * 100_000)[0]
 
 
 PROMPT = "from typing import List\n\n\ndef near(x: List[int]) -> bool:\n    ''' Doc. '''\n"

@@ -1,0 +1,34 @@
+"""Completions as models write them: which program is taken, how it reads and prints, how it may end."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from sandboxes import need_a_sandbox
+
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.problems.code import code_problem_from_row
+from mars_env.sandbox import Limits
+
+LINES = Path(__file__).with_name("forms.jsonl").read_text(encoding="utf-8").splitlines()
+ROWS = [json.loads(line) for line in LINES]
+
+
+@pytest.fixture(scope="module")
+def grader():
+    need_a_sandbox()
+    grader = CodeGrader(limits=Limits(cpu_seconds=3))
+    yield grader
+    asyncio.run(grader.aclose())
+
+
+def test_there_are_both_kinds():
+    assert len(ROWS) > 90 and sum(row["verdict"] == "WRONG" for row in ROWS) > 35
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_verdicts(grader, row):
+    problem = code_problem_from_row({"id": "p", "prompt": "?", **row["problem"]})
+    grade = asyncio.run(grader.grade(problem, row["text"]))
+    assert str(grade.verdict) == row["verdict"], grade
