@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ENGINES := .venv-engines
+EXACT := .venv-exact
 TORCH := torch==2.13.0
 
 # One thread per process: busy threads on shared cores slow each other down many times over.
@@ -10,12 +11,13 @@ export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test test-engines prove-openrlhf check unit distributions extras results docs clean
+.PHONY: help demo test test-engines test-engines-exact prove-openrlhf check unit distributions extras results docs clean
 
 help:
 	@echo "make demo     train a miniature team with MarsRL and show the table (minutes)"
 	@echo "make test     lint, types, import rules, all light tests"
 	@echo "make test-engines  install vLLM for CPUs and test the real engines and servers (minutes)"
+	@echo "make test-engines-exact  the same with the versions of a GPU machine, as far as they run on CPUs"
 	@echo "make prove-openrlhf  train the miniature locally and through OpenRLHF, and compare (hours)"
 	@echo "make check    the same without the tests"
 	@echo "make distributions  test a clone without symbolic links, the sdist, and the wheel built from it (minutes)"
@@ -40,13 +42,18 @@ unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n auto -q
 
 # vLLM pins its own versions. The miniature needs little memory; graphs are not compiled.
-test-engines: export VLLM_CPU_KVCACHE_SPACE ?= 1
-test-engines: export VLLM_CPU_OMP_THREADS_BIND ?= nobind
-test-engines: export VLLM_NO_USAGE_STATS = 1
-test-engines: export VLLM_LOGGING_LEVEL ?= WARNING
-test-engines: export HF_HUB_OFFLINE = 1
+test-engines test-engines-exact: export VLLM_CPU_KVCACHE_SPACE ?= 1
+test-engines test-engines-exact: export VLLM_CPU_OMP_THREADS_BIND ?= nobind
+test-engines test-engines-exact: export VLLM_NO_USAGE_STATS = 1
+test-engines test-engines-exact: export VLLM_LOGGING_LEVEL ?= WARNING
+test-engines test-engines-exact: export HF_HUB_OFFLINE = 1
 test-engines: $(ENGINES)/installed
 	$(ENGINES)/bin/python -m pytest tests/engines -q --timeout 900
+
+# The versions of requirements-gpu.txt; FILES="tests/engines/test_scores.py" picks some.
+FILES := tests/engines
+test-engines-exact: $(EXACT)/installed
+	$(EXACT)/bin/python -m pytest $(FILES) -q --timeout 900
 
 prove-openrlhf: $(ENGINES)/installed $(VENV)/installed
 	$(ENGINES)/bin/python examples/replicate_openrlhf.py
@@ -54,6 +61,13 @@ prove-openrlhf: $(ENGINES)/installed $(VENV)/installed
 
 $(ENGINES)/installed: pyproject.toml constraints-engines.txt scripts/install_engines.sh
 	scripts/install_engines.sh "$(PYTHON)" "$(ENGINES)" "$(TORCH)"
+	@touch $@
+
+$(EXACT)/installed: pyproject.toml requirements-gpu.txt constraints-gpu.txt constraints-engines.txt \
+		scripts/exact_engines.py scripts/install_engines.sh
+	mkdir -p "$(EXACT)"
+	"$(PYTHON)" scripts/exact_engines.py >"$(EXACT)/requirements.txt"
+	scripts/install_engines.sh "$(PYTHON)" "$(EXACT)" "$(TORCH)" "$(EXACT)/requirements.txt"
 	@touch $@
 
 distributions: $(VENV)/installed
@@ -72,6 +86,7 @@ results: $(VENV)/installed
 	$(BIN)/python examples/replicate_promptcot.py --table
 	$(BIN)/python examples/replicate_spell.py --table
 	$(BIN)/python examples/replicate_sums.py --table
+	$(BIN)/python examples/replicate_mars2_choice.py --table
 	$(BIN)/python examples/replicate_smollm2.py --table
 	$(BIN)/python examples/results_overview.py
 
@@ -84,4 +99,4 @@ docs: $(VENV)/installed
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) $(ENGINES) build site dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(ENGINES) $(EXACT) build site dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache

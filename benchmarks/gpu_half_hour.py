@@ -18,8 +18,10 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -64,6 +66,7 @@ def plan(small: bool = False) -> tuple[Step, ...]:
     study = ("--quick",) if small else ("--check", "0", "--jobs", str(os.cpu_count() or 1))
     openrlhf = (python, "-m", "mars_env.trainers.openrlhf")
     smoke = ("--config", str(ROOT / "examples" / "openrlhf" / "marsrl_smoke_1gpu.toml"))
+    smoke += ("--dry-run=24",) if small else ()
     sizes = ("tiny", "tiny") if small else ("100m", "600m")
     return (
         Step("machine", own("machine"), 60, "what is there: card, driver, torch, packages"),
@@ -112,25 +115,35 @@ def run_one(step: Step, seconds: float) -> dict[str, Any]:
         "limit": round(seconds),
     }
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path[1:2]]))}
-    try:
-        process = subprocess.Popen(
-            step.command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        return row | {"status": "failed", "output": str(error)}
-    try:
-        output, _ = process.communicate(timeout=seconds)
-        status = "done" if process.returncode == 0 else "failed"
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        status = "out of time"
+    # Into a file: a pipe stays open as long as any process that the step left behind, such as one of Ray's.
+    with tempfile.TemporaryFile() as told:
+        try:
+            process = subprocess.Popen(
+                step.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=told,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            return row | {"status": "failed", "output": str(error)}
+        try:
+            status = "done" if process.wait(seconds) == 0 else "failed"
+        except subprocess.TimeoutExpired:
+            status = "out of time"
+        finally:
+            _end(process)
+        told.seek(0)
+        output = told.read().decode(errors="replace")
     row |= {"status": status, "seconds": round(time.monotonic() - began, 1), "exit": process.returncode}
     result = last_json(output)
     if status == "done" and result is not None:
         return row | {"result": result}
     return row | {"output": output[-2000:]}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a step's process group, also where the program itself is interrupted."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def last_json(output: str) -> Any:
@@ -171,14 +184,18 @@ def installed() -> dict[str, str | None]:
     return found
 
 
-def install() -> dict[str, Any]:
-    """Whether pip finds everything of requirements-gpu.txt, as it stands and each line by itself."""
+def install(seconds: float = 20) -> dict[str, Any]:
+    """What of requirements-gpu.txt pip finds, each line by itself and for so many seconds at most."""
     requirements = (ROOT / "requirements-gpu.txt").read_text(encoding="utf-8").splitlines()
     lines = [line.strip() for line in requirements if line.strip() and not line.startswith("#")]
     pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--no-input", "--no-deps")
     found = {}
     for line in lines:
-        ended = subprocess.run([*pip, line], capture_output=True, text=True, timeout=60, check=False)
+        try:
+            ended = subprocess.run([*pip, line], capture_output=True, text=True, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
+            found[line] = f"no answer within {seconds:g} s"
+            continue
         *_, last = ended.stderr.strip().splitlines() or [""]
         found[line] = "found" if ended.returncode == 0 else last[-300:]
     return {"installed": installed(), "index": found}
@@ -309,6 +326,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     steps = plan(told.small)
     if unknown := sorted(set(told.only or ()) - {step.name for step in steps}):
         parser.error(f"there is no step {unknown[0]}; there are: {', '.join(step.name for step in steps)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends the step that is running, too
     chosen = [step for step in steps if not told.only or step.name in told.only]
     return 1 if run_all(chosen, told.out, told.budget) else 0
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the tests of real engines need, on CPUs: scripts/install_engines.sh PYTHON VENV TORCH
+# Installs what the tests of real engines need, on CPUs: scripts/install_engines.sh PYTHON VENV TORCH [REQUIREMENTS]
+# REQUIREMENTS is a complete list (constraints-engines.txt, unless another is given).
 # vLLM and OpenRLHF pin other versions than the rest of the library, so they get an environment of their own.
 set -euo pipefail
-python=$1 venv=$2 torch=$3
+python=$1 venv=$2 torch=$3 requirements=$(realpath "${4:-$(dirname "$0")/../constraints-engines.txt}")
 cd "$(dirname "$0")/.."
 
 # vLLM's kernels for CPUs are linked against libnuma.
@@ -24,7 +25,7 @@ if ! "$venv/bin/python" -c "import torch" 2>/dev/null; then
         { $pip uv && "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --torch-backend=cpu "$torch"; } 2>/dev/null ||
         $pip "$torch"
 fi
-$pip --no-deps --requirement constraints-engines.txt
+$pip --no-deps --requirement "$requirements"
 # OpenRLHF's wheel installs its own tests as a top-level package `tests`, which would hide this repository's.
 rm -rf "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests"
 $pip --no-deps --no-build-isolation --editable .

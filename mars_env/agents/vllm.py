@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from mars_env.agents.context import finish_reason, room_for, without_room
 from mars_env.agents.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.agents.requests import check_request
-from mars_env.agents.vllm_engines import Engine, Job, OfflineEngine, StreamingEngine, load_vllm
+from mars_env.agents.vllm_engines import Engine, Generated, Job, OfflineEngine, StreamingEngine, load_vllm
 from mars_env.agents.vllm_experts import EXTENSION
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, MissingExtra, ModelError
@@ -170,7 +170,8 @@ class VLLMModel:
                 sampled which tokens.
 
         Raises:
-            ConfigError: If parameters are missing, or if the engine is ``"offline"`` and must interrupt.
+            ConfigError: If parameters are missing, or if the engine must interrupt and is ``"offline"`` or
+                of a vLLM before 0.32.
         """
         version = self.version + 1 if version is None else version
         with _as_directory(weights, self._config) as directory:
@@ -203,9 +204,9 @@ class VLLMModel:
         if not room:
             return without_room(ids, n, sampling)
         lora = None if adapter is None else adapter.request
-        outputs = await self._generated([Job(ids, self._params(sampling, i, room), lora) for i in range(n)])
+        samples = await self._generated([Job(ids, self._params(sampling, i, room), lora) for i in range(n)])
         version = None if adapter is None else adapter.version
-        return [self._completion(ids, sampling, output.outputs[0], version) for output in outputs]
+        return [self._completion(ids, sampling, sample, version) for sample in samples]
 
     async def _score(
         self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool, adapter: _Adapter | None
@@ -220,8 +221,8 @@ class VLLMModel:
             output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         )
         lora = None if adapter is None else adapter.request
-        [output] = await self._generated([Job((*given.prompt_ids, *given.token_ids), params, lora)])
-        told = (output.prompt_logprobs or [])[len(given.prompt_ids) :]
+        [read] = await self._generated([Job((*given.prompt_ids, *given.token_ids), params, lora)])
+        told = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
         if len(told) != len(given.token_ids):
             raise ModelError(
                 f"{self.name}: vLLM gave {len(told)} of {len(given.token_ids)} log-probabilities"
@@ -232,11 +233,10 @@ class VLLMModel:
             )
         except ValueError as error:  # a token that the model holds for impossible, say
             raise ModelError(f"{self.name}: vLLM's log-probabilities cannot be used: {error}") from error
-        spans = output.outputs[0].weight_versions or ()
-        by = adapter.version if adapter is not None else int(spans[0].version) if spans else self.version
+        by = adapter.version if adapter is not None else read.versions[0][0]
         return replace(given, logprobs=values, versions=((by, len(values)),))
 
-    async def _generated(self, jobs: Sequence[Job]) -> list[Any]:
+    async def _generated(self, jobs: Sequence[Job]) -> list[Generated]:
         self.under_way += len(jobs)
         try:
             return await self._engine.generate(jobs)
@@ -267,16 +267,13 @@ class VLLMModel:
         )
 
     def _completion(
-        self, ids: tuple[int, ...], sampling: Sampling, output: Any, version: int | None
+        self, ids: tuple[int, ...], sampling: Sampling, sample: Generated, version: int | None
     ) -> Completion:
+        output = sample.output.outputs[0]
         tokens = tuple(output.token_ids)
         if output.finish_reason not in ("stop", "length"):
             raise ModelError(f"{self.name}: vLLM aborted the request: finish reason {output.finish_reason!r}")
-        if version is None:
-            spans = output.weight_versions or ()
-            versions = tuple((int(span.version), span.end - span.start) for span in spans)
-        else:
-            versions = ((version, len(tokens)),)
+        versions = sample.versions if version is None else ((version, len(tokens)),)
         text = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
         return Completion(
             text=cut_at_stop(text, sampling.stop),

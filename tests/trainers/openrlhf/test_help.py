@@ -7,7 +7,7 @@ import pytest
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.trainers.openrlhf import __main__, arguments, help
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.versions import CPU_STACK, GPU_STACK, require_stack
+from mars_env.trainers.openrlhf.versions import CPU_STACK, EXACT_STACK, GPU_STACK, require_stack
 
 
 @pytest.fixture
@@ -71,3 +71,11 @@ def test_all_that_is_wrong_is_told_at_once():
 def test_a_build_of_a_supported_version_is_supported():
     assert require_stack({**GPU_STACK, "torch": "2.13.0+cu130"}.get) == "GPU"
     assert require_stack({**CPU_STACK, "torch": "2.13.0+cpu"}.get) == "CPU (tests)"
+    assert require_stack({**EXACT_STACK, "torch": "2.13.0+cpu"}.get) == "CPU (tests, exact)"
+
+
+def test_versions_of_two_stacks_do_not_mix():
+    with pytest.raises(
+        ConfigError, match=r"transformers 5\.19\.0 is installed, but .* transformers 5\.15\.0"
+    ):
+        require_stack({**EXACT_STACK, "transformers": CPU_STACK["transformers"]}.get)

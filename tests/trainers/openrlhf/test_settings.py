@@ -69,6 +69,18 @@ def test_the_game_grows_in_groups_or_as_its_rules_say():
     assert GroupedSettings().group == TeamSettings(env=ENV).group
 
 
+def test_an_evaluation_takes_no_more_turns_than_training_unless_it_is_told_to():
+    settings = TeamSettings(env=ENV, options={"schedule": "training"}, eval_problems=3)
+    assert settings.evaluation_game().rules.max_turns == settings.game().rules.max_turns == 5
+    own = settings.model_copy(update={"eval_options": {"rounds": 2}})
+    assert own.evaluation_game().rules.max_turns == 6
+    whole = settings.model_copy(update={"eval_options": {}})
+    assert whole.evaluation_game().rules.max_turns == 22
+    tree = TeamSettings(env="programs-tree-search", options={"schedule": "training"}, eval_problems=3)
+    assert tree.evaluation_game().rules.max_turns == tree.game().rules.max_turns == 8
+    assert read_flags(as_flags(whole))[0] == whole and read_flags(as_flags(settings))[0] == settings
+
+
 def test_training_and_evaluation_take_their_own_problems():
     settings = TeamSettings(
         env=ENV,

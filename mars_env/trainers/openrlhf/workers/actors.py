@@ -15,6 +15,7 @@ import torch
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor
 from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
 from vllm import SamplingParams, TokensPrompt
+from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 
 from mars_env.errors import ConfigError
@@ -36,6 +37,7 @@ class TeamRolloutActor(plain(RolloutRayActor)):  # type: ignore[misc]
         limits = self.team.engine_limits() if self.team is not None else {}
         # Log-probabilities under the sampling distribution, whether or not OpenRLHF corrects with them.
         kwargs |= {"logprobs_mode": "processed_logprobs", "max_logprobs": 1} | limits
+        kwargs |= plain_experts(current_platform)
         await super().__init__(*args, **kwargs)
         require_limits(limits, self.llm.vllm_config.scheduler_config)
         self._version = 0
@@ -120,6 +122,19 @@ class TeamPolicyActor(plain(PolicyModelActor)):  # type: ignore[misc]
             return without_padding(status, real)
 
         return step
+
+
+def plain_experts(platform: Any) -> dict[str, str]:
+    """The argument for kernels of vLLM that keep the experts of a mixture in the order of a checkpoint.
+
+    OpenRLHF writes new weights into the engine's own. By itself vLLM takes FlashInfer's kernels on Blackwell
+    GPUs, whose experts are in another order: the first update would fail, or shuffle them silently. Triton's
+    are what it takes on Hopper. A dense model has none.
+
+    Args:
+        platform: vLLM's ``current_platform``.
+    """
+    return {"moe_backend": "triton"} if platform.is_cuda() else {}
 
 
 def require_limits(asked: Mapping[str, int], scheduler: Any) -> None:
