@@ -1,4 +1,4 @@
-"""Call async code from sync code, whether or not an event loop is running in this thread."""
+"""Call async code from sync code, whether or not an event loop is running in this thread; end tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import atexit
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -75,3 +75,38 @@ async def maybe_await(value: T | Awaitable[T]) -> T:
         result: T = await value
         return result
     return value
+
+
+async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of coroutines that run at the same time, in their order.
+
+    If one fails, or this is cancelled, the others are cancelled and have ended when the error is raised.
+
+    Example:
+        >>> async def double(x): return 2 * x
+        >>> run_sync(together(double(x) for x in (1, 2)))
+        [2, 4]
+    """
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        await end_tasks(tasks)
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks that are still running, and wait until they have ended; what they raise is dropped.
+
+    Example:
+        >>> async def ended() -> bool:
+        ...     task = asyncio.create_task(asyncio.sleep(60))
+        ...     await end_tasks([task])
+        ...     return task.cancelled()
+        >>> run_sync(ended())
+        True
+    """
+    every = list(tasks)
+    for task in every:
+        task.cancel()
+    if any(not task.done() for task in every):
+        await asyncio.gather(*every, return_exceptions=True)

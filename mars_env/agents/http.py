@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -13,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import aiohttp
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
-from mars_env.agents.endpoint import Endpoint
-from mars_env.agents.http_scoring import Read, Refused, Scoring, T
-from mars_env.agents.links import Link, Links
+from mars_env.agents.encoding import require_fit
+from mars_env.agents.endpoint import Endpoint, Endpoints
+from mars_env.agents.http_scoring import Read, Refused, Scorer, T
+from mars_env.agents.links import NETWORK_ERRORS, Link, Links
 from mars_env.agents.openai_dialect import (
     completions_of,
     context_of,
@@ -33,6 +31,7 @@ from mars_env.agents.secrets import Secrets, api_key
 from mars_env.agents.wire import Answer, AnswerTooLong
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.seeds import derive_seed
+from mars_env.sync import together
 from mars_env.text import logger, one_line
 from mars_env.types import Completion, Prompt, Sampling
 
@@ -44,10 +43,8 @@ _LIST_BYTES = 2**20
 _PATIENCE = 30.0
 """Seconds that a server may take to list its models before a run."""
 
-_NETWORK = (aiohttp.ClientError, TimeoutError, OSError)
 
-
-class HTTPModel(Scoring):
+class HTTPModel:
     """A model behind one or more OpenAI-compatible endpoints.
 
     Messages go to ``/chat/completions``; texts and token ids go to ``/completions``. Connection
@@ -157,14 +154,13 @@ class HTTPModel(Scoring):
         if logprobs not in ("raw", "processed"):
             raise ConfigError(f"logprobs is 'raw' or 'processed', got {logprobs!r}")
         self.name, self.version = name or model, version
-        self._endpoints = [Endpoint(url) for url in urls]
+        self._endpoints = Endpoints(urls, self.name, health_interval, timeout)
         self._api, self.processed = api, logprobs == "processed"
         self.capacity, self.under_way = concurrency, 0
         self.context: int | None = None
         self.model_name, self.exact = model, exact
         self._attempts, self._backoff = attempts, backoff
-        self._timeout = timeout
-        self._health_interval, self._health_checks = health_interval, set[asyncio.Task[None]]()
+        self._health_interval = health_interval
         self._samples_per_call, self._limit_field = samples_per_call, limit_field
         clash = {"model", "messages", "prompt", "n", "seed", "stop", "stream", limit_field} & {
             *(extra_body or ())
@@ -172,18 +168,18 @@ class HTTPModel(Scoring):
         if clash:
             raise ConfigError(f"extra_body may not set {', '.join(sorted(clash))}: the model does")
         self._head = json.dumps({"model": model, **(extra_body or {})})[:-1]
-        self._tokenizer = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
-        self._template_options = (extra_body or {}).get("chat_template_kwargs") or {}
+        loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
+        template_options = (extra_body or {}).get("chat_template_kwargs") or {}
+        self._scorer = Scorer(self.name, loaded, template_options, self._head)
         self._key = api_key(api_key_env)
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if self._key:
             self._headers["Authorization"] = f"Bearer {self._key}"
         self._secrets = Secrets([self._key, *(headers or {}).values()])
-        for endpoint in self._endpoints:
+        for endpoint in self._endpoints.all:
             self._secrets.add(*endpoint.secrets)
         self._links = Links(self._headers, timeout, max_answer, concurrency)
         self._jitter = random.Random()
-        self._turn = 0
 
     def __repr__(self) -> str:  # never the key, the headers or the body
         return f"HTTPModel({self.name!r}, {self.endpoints})"
@@ -201,22 +197,22 @@ class HTTPModel(Scoring):
     @property
     def endpoints(self) -> list[str]:
         """The endpoints' addresses, drained ones too."""
-        return [str(endpoint.base) for endpoint in self._endpoints]
+        return [str(endpoint.base) for endpoint in self._endpoints.all]
 
     def at(self, url: str) -> HTTPModel:
         """This model behind one of its endpoints alone, over the same connections."""
         one = copy(self)
-        one._endpoints = [endpoint for endpoint in self._endpoints if str(endpoint.base) == url]
+        one._endpoints = self._endpoints.only(url)
         return one
 
     async def learn_context(self) -> int | None:
         """Ask the servers for the model's context length, and keep it as `context`; None if none says."""
         link = self._links.open or await self._links.connect()
         told = []
-        for endpoint in self._endpoints:
+        for endpoint in self._endpoints.all:
             try:
                 _, body = await link.get(endpoint.models, self._health_interval, _LIST_BYTES)
-            except (*_NETWORK, RuntimeError):
+            except (*NETWORK_ERRORS, RuntimeError):
                 continue  # the first request will say what is wrong with it
             told.append(context_of(body, self.model_name))
         self.context = min((one for one in told if one is not None), default=None)
@@ -226,11 +222,11 @@ class HTTPModel(Scoring):
         """What each endpoint says of its models: address, status, body; no status if it cannot be reached."""
         link = self._links.open or await self._links.connect()
         told: list[tuple[str, int | None, bytes]] = []
-        for endpoint in self._endpoints:
+        for endpoint in self._endpoints.all:
             try:
                 status, body = await link.get(endpoint.models, _PATIENCE, _LIST_BYTES)
                 told.append((str(endpoint.base), status, body))
-            except (*_NETWORK, RuntimeError) as error:
+            except (*NETWORK_ERRORS, RuntimeError) as error:
                 words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
                 told.append((str(endpoint.base), None, words.encode()))
         return told
@@ -243,26 +239,11 @@ class HTTPModel(Scoring):
         Raises:
             ConfigError: If it is none of the model's endpoints.
         """
-        endpoint = self._endpoint(url)
-        if endpoint is None:
-            raise ConfigError(f"{self.name} has no endpoint {url}")
-        endpoint.drained = True
-        while endpoint.busy:
-            await asyncio.sleep(0.02)
+        await self._endpoints.drain(url)
 
     def admit(self, url: str) -> None:
         """Send requests to an endpoint: one that was drained, or a new one."""
-        endpoint = self._endpoint(url)
-        if endpoint is None:
-            self._endpoints = [*self._endpoints, new := Endpoint(url)]
-            self._secrets.add(*new.secrets)
-        else:
-            endpoint.drained = False
-            endpoint.recover()
-
-    def _endpoint(self, url: str) -> Endpoint | None:
-        wanted = str(Endpoint(url).base).rstrip("/")
-        return next((one for one in self._endpoints if str(one.base).rstrip("/") == wanted), None)
+        self._secrets.add(*self._endpoints.admit(url).secrets)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.
@@ -288,7 +269,35 @@ class HTTPModel(Scoring):
         parts = [
             self._samples(chat, head, begin, min(step, n - begin), sampling) for begin in range(0, n, step)
         ]
-        return [completion for part in await _gather(parts) for completion in part]
+        return [completion for part in await together(parts) for completion in part]
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be: its token ids; as `HFModel.written`.
+
+        Raises:
+            ConfigError: There is no tokenizer, and more than token ids are given.
+            ModelError: There are no tokens, or ids outside the vocabulary.
+        """
+        return self._scorer.written(prompt, texts, end)
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
+
+        The server is asked as vLLM serves it (``prompt_logprobs``), and then, if it does not know that, by
+        ``echo``. What the server says of other tokens than those that were sent is refused.
+
+        Raises:
+            ConfigError: The server offers neither, or there is no tokenizer, or messages alone are sent to it
+                (``api="chat"``).
+            ContextError: Prompt and texts are longer than the model's context, where that is known.
+            ModelError: As `written`, or the server failed.
+        """
+        if self._api == "chat":
+            raise ConfigError(f"{self.name}: only /completions can score texts: leave out api='chat'")
+        given = self.written(prompt, *texts, end=end)
+        require_fit(given, self.context, self.name)
+        values = await self._scorer.logprobs(given, partial(self._ask, False))
+        return replace(given, logprobs=values, versions=((self.version, len(values)),))
 
     async def _samples(
         self, chat: bool, head: str, first: int, n: int, sampling: Sampling
@@ -370,9 +379,7 @@ class HTTPModel(Scoring):
         self.under_way += 1
         try:
             async with link.semaphore:  # not held while a call waits for its next attempt
-                endpoint = self._endpoints[0]
-                if len(self._endpoints) > 1 or endpoint.drained:
-                    endpoint = self._choose(link) or await self._admitted(link)
+                endpoint = await self._endpoints.choose(link)
                 endpoint.busy += 1
                 try:
                     return await self._send(link, endpoint, chat, body, read)
@@ -391,7 +398,7 @@ class HTTPModel(Scoring):
         except _Fault as fault:
             endpoint.rest(fault.retry_after)
             raise
-        except _NETWORK as error:
+        except NETWORK_ERRORS as error:
             endpoint.rest(reachable=False)
             raise self._fault(endpoint, f"{type(error).__name__}: {error}") from None
         except AnswerTooLong as error:
@@ -405,50 +412,6 @@ class HTTPModel(Scoring):
             raise ModelError(f"{self.name}: closed while a request was running: {error}") from error
         endpoint.failures, endpoint.reachable = 0, True
         return found
-
-    def _choose(self, link: Link) -> Endpoint | None:
-        """The least busy endpoint that is well and does not rest, in turn among equals.
-
-        If there is none, the one whose rest ends first; None if all are drained.
-        """
-        now, count = time.monotonic(), len(self._endpoints)
-        self._turn = (self._turn + 1) % count
-        order = [
-            endpoint
-            for endpoint in self._endpoints[self._turn :] + self._endpoints[: self._turn]
-            if not endpoint.drained
-        ]
-        for endpoint in order if count > 1 else ():
-            if endpoint.checked_at + self._health_interval <= now:
-                endpoint.checked_at = now
-                check = asyncio.create_task(self._check(link, endpoint), name="mars-env-health")
-                self._health_checks.add(check)  # a loop keeps only weak references to its tasks
-                check.add_done_callback(self._health_checks.discard)
-        awake = [endpoint for endpoint in order if endpoint.rested_at <= now and endpoint.well]
-        if awake:
-            return min(awake, key=_busy)
-        return min(order, key=_rested_at, default=None)
-
-    async def _admitted(self, link: Link) -> Endpoint:
-        """An endpoint, as soon as one is admitted."""
-        limit = time.monotonic() + self._timeout
-        while (endpoint := self._choose(link)) is None:
-            if time.monotonic() > limit:
-                raise ModelError(f"{self.name}: every endpoint is drained; admit one")
-            await asyncio.sleep(0.02)
-        return endpoint
-
-    async def _check(self, link: Link, endpoint: Endpoint) -> None:
-        """Ask a server for its health; any status below 500 is good."""
-        try:
-            status, _ = await link.get(endpoint.health, self._health_interval)
-            alive = status < 500
-        except (*_NETWORK, RuntimeError):  # RuntimeError: the session closed meanwhile
-            alive = False
-        if not alive:
-            endpoint.rest(reachable=False)
-        elif not endpoint.reachable:
-            endpoint.recover()
 
     def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
         """The error that a status means."""
@@ -475,23 +438,3 @@ class _Fault(Exception):
 
 class _TooLong(ModelError):
     """The server refused a request because prompt and limit exceed the model's context."""
-
-
-def _busy(endpoint: Endpoint) -> int:
-    return endpoint.busy
-
-
-def _rested_at(endpoint: Endpoint) -> float:
-    return endpoint.rested_at
-
-
-async def _gather(calls: Sequence[Any]) -> list[list[Completion]]:
-    """Await all; the first failure cancels the others."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise

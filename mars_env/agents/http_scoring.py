@@ -8,12 +8,11 @@ come from the model's tokenizer, here.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, Literal, TypeVar
+from functools import partial
+from typing import Any, Final, Literal, Protocol, TypeVar
 
-from mars_env.agents.encoding import encode_prompt, require_fit, written
+from mars_env.agents.encoding import encode_prompt, written
 from mars_env.agents.requests import is_messages
 from mars_env.checks import MOST_TOKEN_ID, token_ids
 from mars_env.checks import logprobs as checked_logprobs
@@ -81,80 +80,67 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
     return checked_logprobs(values)
 
 
-class Scoring(ABC):
-    """The part of `HTTPModel` that scores texts."""
+class Send(Protocol):
+    """Sends one request to ``/completions``, with all attempts, and returns what was read from the answer."""
 
-    name: str
-    version: int
-    context: int | None
-    _api: str
-    _head: str
-    _template_options: Mapping[str, Any]
-    _tokenizer: Any
-    _form: Form | None = None
-
-    @abstractmethod
-    async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
-        """Send one request, with all attempts."""
-
-    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """The completion that given texts would be: its token ids; as `HFModel.written`.
+    async def __call__(self, body: bytes, read: Read[T]) -> T:
+        """Send a body.
 
         Raises:
-            ConfigError: There is no tokenizer, and more than token ids are given.
-            ModelError: There are no tokens, or ids outside the vocabulary.
+            Refused: The server refuses it.
+            ModelError: All attempts failed.
         """
+
+
+class Scorer:
+    """Writes given texts as token ids, and asks a server for their log-probabilities.
+
+    Args:
+        name: The model's, for messages.
+        tokenizer: Of transformers, or its name or path, which is loaded on first use; None if there is none.
+        template_options: What the tokenizer's chat template gets.
+        head: Fields of each request: a JSON object without its closing brace.
+    """
+
+    def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any], head: str) -> None:
+        self._name, self._tokenizer = name, tokenizer
+        self._template_options, self._head = template_options, head
+        self._form: Form | None = None  # the one that worked
+
+    def written(self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool) -> Completion:
+        """See `HTTPModel.written`."""
         needed = (
             end or isinstance(prompt, str) or is_messages(prompt) or any(isinstance(t, str) for t in texts)
         )
         tokenizer = self._loaded() if needed else None
         most = MOST_TOKEN_ID if tokenizer is None else len(tokenizer)
-        ids = encode_prompt(tokenizer, prompt, most, self.name, self._template_options)
-        return written(tokenizer, ids, texts, most, self.name, end=end)
+        ids = encode_prompt(tokenizer, prompt, most, self._name, self._template_options)
+        return written(tokenizer, ids, texts, most, self._name, end=end)
 
-    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
-
-        The server is asked as vLLM serves it (``prompt_logprobs``), and then, if it does not know that, by
-        ``echo``. What the server says of other tokens than those that were sent is refused.
-
-        Raises:
-            ConfigError: The server offers neither, or there is no tokenizer, or messages alone are sent to it
-                (``api="chat"``).
-            ContextError: Prompt and texts are longer than the model's context, where that is known.
-            ModelError: As `written`, or the server failed.
-        """
-        if self._api == "chat":
-            raise ConfigError(f"{self.name}: only /completions can score texts: leave out api='chat'")
-        given = self.written(prompt, *texts, end=end)
-        require_fit(given, self.context, self.name)
+    async def logprobs(self, given: Completion, send: Send) -> tuple[float, ...]:
+        """The log-probability of each token of a completion; see `HTTPModel.score`."""
         ids = token_ids([*given.prompt_ids, *given.token_ids])
         why = "its answers have no log-probabilities of the prompt"
         for form in [self._form] if self._form else FORMS:
             fields = {"prompt": list(ids), **FORMS[form]}
             body = f"{self._head}, {json.dumps(fields)[1:]}".encode()
-
-            def read(payload: bytes, form: Form = form) -> tuple[float, ...] | None:
-                return scored_logprobs(payload, form, ids)
-
             try:
-                found = await self._ask(False, body, read)
+                found = await send(body, partial(scored_logprobs, form=form, ids=ids))
             except Refused as error:
                 why = str(error)
                 continue
             if found is not None:
                 self._form = form
-                values = found[len(given.prompt_ids) - 1 :]
-                return replace(given, logprobs=values, versions=((self.version, len(values)),))
+                return found[len(given.prompt_ids) - 1 :]
         raise ConfigError(
-            f"{self.name}: the server scores no given texts, neither by prompt_logprobs nor by echo: {why}"
+            f"{self._name}: the server scores no given texts, neither by prompt_logprobs nor by echo: {why}"
         )
 
     def _loaded(self) -> Any:
         """The tokenizer; a name is loaded on first use."""
         if self._tokenizer is None:
             raise ConfigError(
-                f"{self.name}: texts are scored as exact token ids: give HTTPModel(tokenizer=...) the "
+                f"{self._name}: texts are scored as exact token ids: give HTTPModel(tokenizer=...) the "
                 "model's tokenizer or its name, or token ids and end=False"
             )
         if isinstance(self._tokenizer, str):

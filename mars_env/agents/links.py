@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -12,16 +13,29 @@ from yarl import URL
 
 from mars_env.agents.wire import MOST_HEADERS, Answer, AnswerTooLong, Wire
 
+NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+"""What a request raises that no server answered."""
+
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """What one event loop reaches the servers by: plain HTTP by a `Wire`, TLS by an aiohttp session."""
+    """What one event loop reaches the servers by: plain HTTP by a `Wire`, TLS by an aiohttp session.
+
+    Attributes:
+        session: For TLS, and for pages.
+        wire: For plain HTTP.
+        most: Longest body of an answer, in bytes.
+        semaphore: Bounds the concurrent requests.
+        keeper: Closes session and wire when it is closed.
+        orphaned: Closes `keeper` when the `Links` are collected.
+    """
 
     session: aiohttp.ClientSession
     wire: Wire
     most: int
     semaphore: asyncio.Semaphore
     keeper: AsyncGenerator[None, None]
+    orphaned: weakref.finalize[..., Links]
 
     async def post(self, url: URL, body: bytes) -> Answer:
         """Send a request; its answer holds at most `most` bytes.
@@ -66,7 +80,7 @@ class Links:
         """Make the running event loop's link."""
         loop = asyncio.get_running_loop()
         for other in [other for other in self._links if other.is_closed()]:
-            del self._links[other]  # its session closed with it, and would keep it alive
+            self._links.pop(other).orphaned.detach()  # its session closed with it, and would keep it alive
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # the semaphore is the limit
             timeout=aiohttp.ClientTimeout(total=self._timeout),
@@ -75,7 +89,9 @@ class Links:
         )
         wire = Wire(self._headers, self._timeout, self._most)
         keeper = _keep(session, wire)
-        link = Link(session, wire, self._most, asyncio.Semaphore(self._capacity), keeper)
+        orphaned = weakref.finalize(self, _close_in, loop, keeper)
+        orphaned.atexit = False
+        link = Link(session, wire, self._most, asyncio.Semaphore(self._capacity), keeper, orphaned)
         self._links[loop] = link
         await keeper.__anext__()  # does not suspend, so two first calls cannot both come here
         return link
@@ -84,6 +100,7 @@ class Links:
         """Close the running event loop's link; the next request makes a new one."""
         link = self._links.pop(asyncio.get_running_loop(), None)
         if link is not None:
+            link.orphaned.detach()
             await link.keeper.aclose()
 
 
@@ -108,12 +125,25 @@ async def post_by_aiohttp(
 async def _keep(session: aiohttp.ClientSession, wire: Wire) -> AsyncGenerator[None, None]:
     """Holds a session and a wire until this generator is closed.
 
-    Event loops close the asynchronous generators that still run in them: all of them when
-    `asyncio.run` ends, and one that is no longer referenced at once. So the session closes with its
-    loop, or with its model, whichever is first.
+    Event loops close the asynchronous generators that still run in them when `asyncio.run` ends, so the
+    session closes with its loop.
     """
     try:
         yield
     finally:
         wire.close()
         await session.close()
+
+
+def _close_in(loop: asyncio.AbstractEventLoop, keeper: AsyncGenerator[None, None]) -> None:
+    """Close a keeper whose `Links` were collected, in its own event loop: this may be another thread.
+
+    The finalizer that calls this refers to the session. So the session itself is never collected with its
+    model while it is open, which would break off its connections in the wrong thread.
+    """
+    with suppress(RuntimeError):  # the loop is closed, and the session with it
+        loop.call_soon_threadsafe(lambda: loop.create_task(_closed(keeper)))
+
+
+async def _closed(keeper: AsyncGenerator[None, None]) -> None:
+    await keeper.aclose()

@@ -1,9 +1,10 @@
-"""What the library's OpenAI-compatible servers share: an address, reading requests, keys, errors."""
+"""What the library's servers share: an address, reading requests, keys, errors as OpenAI words them."""
 
 from __future__ import annotations
 
+import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -65,19 +66,34 @@ def plain_json(text: str | bytes) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-async def read_json(request: web.Request) -> Any:
-    """The body of a request.
+async def read_body(request: web.Request) -> bytes:
+    """The body of a request, which is announced as JSON: a web page could send another one unasked.
 
     Raises:
-        Refusal: It is not announced as JSON (a web page could send it unasked), or is too long.
-        ValueError: It is not JSON; other exceptions of `UNREADABLE` mean the same.
+        Refusal: It is not, or is too long.
     """
     if request.content_type != "application/json":
         raise Refusal(415, "the body of a request is JSON: send Content-Type: application/json")
     try:
-        return plain_json(await request.read())
+        return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
         raise Refusal(413, f"the request is longer than {request.client_max_size:,} bytes") from error
+
+
+async def read_json(request: web.Request) -> Any:
+    """The JSON of a request.
+
+    Raises:
+        Refusal: As `read_body`.
+        ValueError: It is not JSON; other exceptions of `UNREADABLE` mean the same.
+    """
+    return plain_json(await read_body(request))
+
+
+def has_key(request: web.Request, keys: Sequence[bytes]) -> bool:
+    """Whether a request has one of these keys; without keys everyone may ask."""
+    given = key_of(request).encode("utf-8", "replace")
+    return not keys or any(hmac.compare_digest(given, key) for key in keys)
 
 
 def key_of(request: web.Request) -> str:

@@ -78,8 +78,12 @@ class Secrets:
         return "".join([*shown, text[end:]])
 
 
-def api_key(variable: str | None) -> str:
+def api_key(variable: str | None, what: str = "the API key") -> str:
     """The key that an environment variable holds; empty without a variable.
+
+    Args:
+        variable: Its name.
+        what: Whose key it is, for the message.
 
     Raises:
         ConfigError: The variable is not set.
@@ -88,7 +92,7 @@ def api_key(variable: str | None) -> str:
         return ""
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise ConfigError(f"the environment variable {variable} with the API key is not set; export it first")
+        raise ConfigError(f"the environment variable {variable} with {what} is not set; export it first")
     return key
 
 

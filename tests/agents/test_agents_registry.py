@@ -60,7 +60,7 @@ def test_roles_may_differ():
     with pytest.raises(ConfigError, match="there is no agent 'max_tokens'"):
         make_agents(spec, TEAM)
     team = make_agents(spec.replace(",max_tokens", "&max_tokens"), TEAM, sampling=Sampling(temperature=0.3))
-    assert [str(e.base) for e in team["solver_0"].model._endpoints] == ["http://a/v1", "http://b:8000/v1"]
+    assert team["solver_0"].model.endpoints == ["http://a/v1", "http://b:8000/v1"]
     assert team["solver_0"].sampling == Sampling(temperature=0.3, top_k=5, max_tokens=9)
     assert team["verifier_0"].sampling == Sampling(temperature=0.3)
     assert team["verifier_0"].model is team["corrector_0"].model

@@ -7,6 +7,7 @@ import json
 import random
 import time
 import warnings
+import weakref
 
 import pytest
 from aiohttp import web
@@ -14,6 +15,7 @@ from aiohttp import web
 from mars_env.agents.http import HTTPModel
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.seeds import derive_seed
+from mars_env.sync import run_sync
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
@@ -377,6 +379,28 @@ def test_sessions_close_with_their_loops_without_a_warning():
         gc.collect()
     assert not problems
     assert not [str(w.message) for w in caught if "nclosed" in str(w.message)]
+
+
+def test_a_model_that_is_collected_in_another_thread_closes_its_session_in_its_own_loop(caplog):
+    async def used():
+        server = await Server().start()
+        model = HTTPModel(server.url, "m")
+        model.itself = model  # part of a cycle, as models of a run may be: only the collector finds it
+        await model.complete("p", 1, Sampling())
+        return server, weakref.ref(model), weakref.ref(model._links.open.session)
+
+    gc.disable()
+    try:
+        server, model, session = run_sync(used())
+        gc.collect()
+        assert model() is None
+        for _ in range(10):
+            run_sync(asyncio.sleep(0))
+        assert session() is None or session().closed
+    finally:
+        gc.enable()
+    run_sync(server.stop())
+    assert "Unclosed" not in caplog.text
 
 
 async def test_a_closed_model_can_be_used_again(server):

@@ -113,7 +113,7 @@ async def test_a_connection_that_ends_is_not_used_again(first):
         wire.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from(
         [sized(b'{"a": 1}'), CHUNKED, TRAILED, b"HTTP/1.1 100 Continue\r\n\r\n" + sized(b"late")]

@@ -1,0 +1,60 @@
+"""Tasks that are ended together: nothing runs on, nothing is told twice."""
+
+import asyncio
+
+import pytest
+
+from mars_env.sync import end_tasks, together
+
+
+async def told(events, name, seconds=60.0, error=None):
+    """Waits, then fails or returns its name; says how it ended."""
+    try:
+        await asyncio.sleep(seconds)
+        if error is not None:
+            raise error
+        return name
+    finally:
+        events.append(name)
+
+
+async def test_results_come_in_the_order_of_the_calls():
+    events = []
+    assert await together(told(events, name, seconds) for name, seconds in (("a", 0.02), ("b", 0))) == [
+        "a",
+        "b",
+    ]
+    assert events == ["b", "a"] and await together([]) == []
+
+
+async def test_the_first_failure_ends_the_others_before_it_is_raised():
+    events = []
+    with pytest.raises(ValueError, match="no"):
+        await together([told(events, "slow"), told(events, "bad", 0, ValueError("no")), told(events, "late")])
+    assert sorted(events) == ["bad", "late", "slow"]
+
+
+async def test_a_cancelled_call_ends_what_it_waits_for():
+    events = []
+    task = asyncio.create_task(together([told(events, "slow")]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await end_tasks([task])
+    assert task.cancelled() and events == ["slow"]
+
+
+async def test_what_ended_tasks_raise_is_dropped_and_finished_ones_cost_no_turn_of_the_loop():
+    async def stubborn():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ValueError("not so fast") from None
+
+    bad = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    await end_tasks([bad])
+    assert isinstance(bad.exception(), ValueError)
+    turns = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    await end_tasks([bad])
+    assert turns == []
