@@ -147,62 +147,6 @@ class Linear:
         return self._submitted[index]
 
 
-class Chains:
-    """Independent episodes of one problem in one tree; a group is all turns of one agent at one depth.
-
-    The simplest way to train a team by groups, and the one that MarsRL argues against (arXiv 2511.11373): the
-    turns of a group answer different inputs, except for the first agent's.
-
-    Example:
-        >>> from mars_env.envs.solve import Solve
-        >>> grower = Chains(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0, n=3)
-        >>> [order] = grower.ask(1)
-        >>> order.turn_ids, order.group
-        (('0', '1', '2'), 'p#0/solver_0/0')
-    """
-
-    def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int, n: int) -> None:
-        self._rules = rules
-        self._tree = tree
-        self._ready = self._orders(Node(None, rules.start(problem)), n)
-
-    def ask(self, k: int) -> list[Expansion]:
-        """The next turns of all chains that do not wait for a result."""
-        orders, self._ready = self._ready[:k], self._ready[k:]
-        return orders
-
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
-        """Continue each new node; the chain of a lost turn ends."""
-        for node in nodes or ():
-            self._ready += self._orders(node, 1)
-
-    def final(self) -> str | None:
-        """A training tree has no answer."""
-        return None
-
-    def _orders(self, parent: Node, n: int) -> list[Expansion]:
-        agent = self._rules.current_agent(parent.state)
-        if agent is None:
-            return []
-        depth = parent.id.count(".") + 1 if parent.turn else 0
-        return [Expansion(parent, agent, child_ids(parent, 0, n), f"{self._tree}/{agent}/{depth}")]
-
-
-def chains(n: int) -> MakeGrower:
-    """A function that makes `Chains` growers of n episodes; a run that trains on them has no ``rollouts``.
-
-    Raises:
-        ConfigError: n is below 2, and nothing could be compared.
-    """
-    if n < 2:
-        raise ConfigError(f"chains need at least 2 episodes of a problem to compare, got {n}")
-
-    def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
-        return Chains(rules, problem, tree, seed, n)
-
-    return make
-
-
 class Levels:
     """So many turns on every turn of the level above, all of them continued; those on one turn are a group.
 
@@ -223,12 +167,12 @@ class Levels:
         self._ready = self._orders(Node(None, rules.start(problem)))
 
     def ask(self, k: int) -> list[Expansion]:
-        """The groups that can be made now."""
+        """The turns that can be made now."""
         orders, self._ready = self._ready[:k], self._ready[k:]
         return orders
 
     def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
-        """Continue each new node; below a lost group nothing grows."""
+        """Continue each new node; below a lost turn nothing grows."""
         for node in nodes or ():
             self._ready += self._orders(node)
 
@@ -242,7 +186,10 @@ class Levels:
             return []
         depth = parent.id.count(".") + 1 if parent.turn else 0
         ids = child_ids(parent, 0, self._sizes[min(depth, len(self._sizes) - 1)])
-        return [Expansion(parent, agent, ids, f"{self._tree}/{ids[0]}")]
+        return [Expansion(parent, agent, ids, self._group(agent, depth, ids))]
+
+    def _group(self, agent: str, depth: int, ids: Sequence[str]) -> str:
+        return f"{self._tree}/{ids[0]}"
 
 
 def levels(sizes: Sequence[int]) -> MakeGrower:
@@ -256,6 +203,42 @@ def levels(sizes: Sequence[int]) -> MakeGrower:
 
     def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
         return Levels(rules, problem, tree, seed, sizes)
+
+    return make
+
+
+class Chains(Levels):
+    """Independent episodes of one problem in one tree; a group is all turns of one agent at one depth.
+
+    The simplest way to train a team by groups, and the one that MarsRL argues against (arXiv 2511.11373): the
+    turns of a group answer different inputs, except for the first agent's.
+
+    Example:
+        >>> from mars_env.envs.solve import Solve
+        >>> grower = Chains(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0, n=3)
+        >>> [order] = grower.ask(1)
+        >>> order.turn_ids, order.group
+        (('0', '1', '2'), 'p#0/solver_0/0')
+    """
+
+    def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int, n: int) -> None:
+        super().__init__(rules, problem, tree, seed, (n, 1))
+
+    def _group(self, agent: str, depth: int, ids: Sequence[str]) -> str:
+        return f"{self._tree}/{agent}/{depth}"
+
+
+def chains(n: int) -> MakeGrower:
+    """A function that makes `Chains` growers of n episodes; a run that trains on them has no ``rollouts``.
+
+    Raises:
+        ConfigError: n is below 2, and nothing could be compared.
+    """
+    if n < 2:
+        raise ConfigError(f"chains need at least 2 episodes of a problem to compare, got {n}")
+
+    def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
+        return Chains(rules, problem, tree, seed, n)
 
     return make
 

@@ -1,9 +1,9 @@
 """The embedded, endless set `nibbles`: find the program from inputs and outputs on 4-bit integers.
 
-Made for training the miniature: a hidden chain of operations from two families, arithmetic and bits;
-six outputs are shown (public tests), ten are not. Programs are short Python functions, judged in the
-sandbox like any other; `nibble_program` writes one from the names of its operations, and
-`nibble_table` gives its outputs without running anything.
+Made for training the miniature: a hidden chain of operations from two families, arithmetic and bits; six
+outputs are shown (public tests), ten are not; or fewer are shown, so that several programs fit them. Programs
+are short Python functions, judged in the sandbox like any other; `nibble_program` writes one from the names
+of its operations, and `nibble_table` gives its outputs without running anything.
 
 With two registers, a function ``f(x, r)`` returns u if r is 0 and v if r is 1, each computed by a separate
 chain: half of a program can be right, a test tells which half, and the other can be repaired separately.
@@ -19,15 +19,13 @@ from types import MappingProxyType
 
 from mars_env.errors import ConfigError
 from mars_env.problems.code import code_problem_from_row
-from mars_env.problems.generated import ATTEMPTS, Split, checked_split, split_of
-from mars_env.problems.problem_set import ENDLESS, ProblemSet
-from mars_env.seeds import derive_seed
-from mars_env.types import Problem
+from mars_env.problems.generated import ATTEMPTS, Accept, Draft, Generated, checked_split
+from mars_env.problems.problem_set import ProblemSet
 
 VERSION = 1
 LICENCE = "Apache-2.0"
 PUBLIC = (0, 3, 6, 9, 12, 15)
-"""Inputs whose outputs are shown."""
+"""Inputs whose outputs are shown, unless fewer are asked for."""
 
 LEAST_SPREAD = 4
 """Functions whose largest and smallest outputs are closer are excluded, and so is the identity."""
@@ -145,30 +143,36 @@ def _known(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Nibbles:
-    """The source of the set; problem i depends only on the seed, the split, the options and i."""
+    """Draws problems: the maker of a `Generated` source.
 
-    label: str
-    split: Split
-    seed: int
+    Attributes:
+        least: Fewest operations of a chain.
+        most: Most operations.
+        mix: Share of operations from the chain's own family.
+        registers: 1 or 2.
+    """
+
     least: int
     most: int
     mix: float
     registers: int = 1
+    shown: int = len(PUBLIC)
 
-    def __len__(self) -> int:
-        return ENDLESS
+    def __call__(self, rng: random.Random, accept: Accept) -> Draft:
+        """Draw one; what it shows decides its split.
 
-    def __getitem__(self, index: int) -> Problem:
-        rng = random.Random(derive_seed(self.label, self.split, self.seed, index))
+        Raises:
+            ConfigError: None of `ATTEMPTS` draws was suitable.
+        """
         for _ in range(ATTEMPTS):
             if self.registers == 1:
                 chains = [self.chain(rng, arithmetic=rng.random() < 0.5)]  # mostly from one family
             else:
                 chains = [self.chain(rng, arithmetic=True), self.chain(rng, arithmetic=False)]
             tables = [nibble_table(names) for names in chains]
-            shown = nibble_examples(tables)
-            if all(map(is_fit, tables)) and split_of(shown) == self.split:
-                return _problem(self.place(index), chains, tables, shown)
+            public = shown_inputs(self.shown)
+            if all(map(is_fit, tables)) and accept(nibble_examples(tables, public)):
+                return _draft(chains, tables, public)
         raise ConfigError(f"nibbles found no suitable problem in {ATTEMPTS} draws; allow more operations")
 
     def chain(self, rng: random.Random, arithmetic: bool) -> list[str]:
@@ -179,20 +183,24 @@ class Nibbles:
             for _ in range(rng.randint(self.least, self.most))
         ]
 
-    def index_of(self, problem_id: str) -> int:
-        """The index that an id names; raises KeyError for an id of another set."""
-        prefix, _, number = problem_id.rpartition("/")
-        canonical = number.isdecimal() and number.isascii() and str(int(number)) == number
-        if prefix != self.place(0).rpartition("/")[0] or not canonical or int(number) >= ENDLESS:
-            raise KeyError(problem_id)
-        return int(number)
 
-    def place(self, index: int) -> str:
-        """The place is the id."""
-        return f"{self.label}/{self.split}/{self.seed}/{index}"
+def shown_inputs(count: int) -> tuple[int, ...]:
+    """The inputs whose outputs are shown, evenly spaced: all six of `PUBLIC`, or 1, 2 or 3 of them.
+
+    Raises:
+        ConfigError: It is another number.
+
+    Example:
+        >>> shown_inputs(6), shown_inputs(3)
+        ((0, 3, 6, 9, 12, 15), (3, 9, 15))
+    """
+    if count not in (1, 2, 3, 6):
+        raise ConfigError(f"nibbles shows 1, 2, 3 or 6 outputs of a function, not {count!r}")
+    step = len(PUBLIC) // count
+    return PUBLIC[step - 1 :: step]
 
 
-def nibble_examples(tables: Sequence[Sequence[int]]) -> str:
+def nibble_examples(tables: Sequence[Sequence[int]], public: Sequence[int] = PUBLIC) -> str:
     """The part of a function that a statement shows: its outputs on the public inputs, by register.
 
     Example:
@@ -201,7 +209,7 @@ def nibble_examples(tables: Sequence[Sequence[int]]) -> str:
         >>> nibble_examples([nibble_table([]), nibble_table(["xor5"])]).split(", f")[6]
         '(0, 1) = 5'
     """
-    calls = _calls(len(tables), PUBLIC)
+    calls = _calls(len(tables), public)
     return ", ".join(f"f({', '.join(map(str, call))}) = {tables[r][call[0]]}" for call, r in calls)
 
 
@@ -220,11 +228,10 @@ def _calls(registers: int, inputs: Sequence[int]) -> list[tuple[tuple[int, ...],
     return [((x,) if registers == 1 else (x, r), r) for r in range(registers) for x in inputs]
 
 
-def _problem(
-    problem_id: str, chains: list[list[str]], tables: Sequence[Sequence[int]], shown: str
-) -> Problem:
-    registers, hidden = len(chains), [x for x in range(16) if x not in PUBLIC]
-    calls = _calls(registers, PUBLIC) + _calls(registers, hidden)
+def _draft(chains: list[list[str]], tables: Sequence[Sequence[int]], public: Sequence[int]) -> Draft:
+    registers, hidden = len(chains), [x for x in range(16) if x not in public]
+    calls = _calls(registers, public) + _calls(registers, hidden)
+    shown = nibble_examples(tables, public)
     names = [name for chain in chains for name in chain]
     if registers == 1:
         wanted = "f(x) from 4-bit integers (0 to 15) to 4-bit integers, a short chain"
@@ -234,18 +241,18 @@ def _problem(
             " short chain"
         )
     row = {
-        "id": problem_id,
         "prompt": f"Write a Python function {wanted} of arithmetic or bit operations, with\n{shown}",
         "mode": "function_call",
         "fn_name": "f",
         "inputs": [list(call) for call, _ in calls],
         "outputs": [tables[r][call[0]] for call, r in calls],
-        "public_tests": registers * len(PUBLIC),
+        "public_tests": registers * len(public),
         "solution": nibble_program(names) if registers == 1 else nibble_pair_program(*chains),
         "level": len(names),
         "family": _family(names) if registers == 1 else "both",
     }
-    return code_problem_from_row(row, source="nibbles", licence=LICENCE)
+    made = code_problem_from_row(row, default_id="", source="nibbles", licence=LICENCE)
+    return Draft(made.statement, made.reference, made.metadata, made.kind)
 
 
 def _family(names: Sequence[str]) -> str:
@@ -259,6 +266,7 @@ def nibbles_problems(
     level: int | Collection[int] | None = None,
     mix: float = 0.85,
     registers: int = 1,
+    shown: int = len(PUBLIC),
 ) -> ProblemSet:
     """The endless set of hidden programs on 4-bit integers.
 
@@ -270,6 +278,8 @@ def nibbles_problems(
         mix: The share of operations from the chain's own family.
         registers: 1, or 2 for functions of x and a choice: the first register's chain is mostly
             arithmetic, the second one's mostly bits.
+        shown: How many outputs of each register are shown (public tests): 6, 3, 2 or 1. The fewer, the more
+            programs fit them, and only the hidden tests tell these apart.
 
     Raises:
         ConfigError: The options are invalid, or the split is unknown.
@@ -290,10 +300,12 @@ def nibbles_problems(
     label = "nibbles" if registers == 1 else "nibble-pairs"
     if not usual:
         label += f"-{levels[0]}to{levels[-1]}-{mix:g}"
+    if len(shown_inputs(shown)) < len(PUBLIC):
+        label += f"-shown{shown}"
     chosen = checked_split("nibbles", split)
     return ProblemSet(
         "nibbles",
-        Nibbles(label, chosen, seed, levels[0], levels[-1], mix, registers),
+        Generated(label, chosen, seed, Nibbles(levels[0], levels[-1], mix, registers, shown)),
         revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
         licence=LICENCE,
         generated=True,

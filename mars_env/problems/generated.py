@@ -27,7 +27,7 @@ class Draft:
     """A problem before it has an id."""
 
     statement: str
-    reference: str | None
+    reference: Any
     metadata: Mapping[str, Any]
     kind: Literal["math", "code", "open"] = "math"
 
@@ -68,14 +68,13 @@ class Generated:
     def __getitem__(self, index: int) -> Problem:
         rng = random.Random(derive_seed(self.label, self.split, self.seed, index))
         draft = self.make(rng, lambda statement: split_of(statement) == self.split)
-        problem_id = f"{self.label}/{self.split}/{self.seed}/{index}"
-        return Problem(problem_id, draft.statement, draft.reference, draft.kind, draft.metadata)
+        return Problem(self.place(index), draft.statement, draft.reference, draft.kind, draft.metadata)
 
     def index_of(self, problem_id: str) -> int:
         """The index that an id names; raises KeyError for an id of another set."""
         prefix, _, number = problem_id.rpartition("/")
         canonical = number.isdecimal() and number.isascii() and str(int(number)) == number
-        if prefix != f"{self.label}/{self.split}/{self.seed}" or not canonical or int(number) >= ENDLESS:
+        if prefix != self.place(0).removesuffix("/0") or not canonical or int(number) >= ENDLESS:
             raise KeyError(problem_id)
         return int(number)
 

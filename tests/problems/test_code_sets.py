@@ -4,8 +4,9 @@ import asyncio
 import collections
 
 import pytest
+from sandboxes import need_a_sandbox
 
-from mars_env.errors import ConfigError, SandboxError
+from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.validate import fenced, validate_problems
 from mars_env.problems import load_problems
@@ -23,11 +24,8 @@ from mars_env.types import Verdict
 
 @pytest.fixture(scope="module")
 def grader():
+    need_a_sandbox()
     grader = CodeGrader(limits=Limits(cpu_seconds=3))
-    try:
-        asyncio.run(grader._pool.backend())
-    except SandboxError as error:
-        pytest.skip(str(error))
     yield grader
     asyncio.run(grader.aclose())
 

@@ -32,7 +32,7 @@ from mars_env.trainers.miniature.recipe import RECIPE, Recipe
 from mars_env.trainers.miniature.warm_start import STAGES, Stage, save
 from mars_env.trainers.miniature.warm_start import train as warm_start
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Playing, make_team
+from mars_env.trainers.team import Playing, Team, make_team
 from mars_env.types import Agent, Tree, role_of
 
 
@@ -124,9 +124,16 @@ async def train_arm(
     """
     shared = load(start)
     models = {role: load(start, name=role) if arm.separate else shared for role in LIMITS}
-    trained = Trained(models, ())
     if arm.roles == ():
-        return trained
+        return Trained(models, ())
+    history = await train(*set_up(arm, seed, recipe, models), loggers=loggers, directory=directory)
+    return Trained(models, tuple(history))
+
+
+def set_up(
+    arm: Arm, seed: int, recipe: Recipe, models: Mapping[str, HFModel]
+) -> tuple[Game, Team, ProblemSet, RunSettings]:
+    """What `mars_env.trainers.train` takes to train an arm, in its order; `models` are by role."""
     game, settings = training_game(arm, recipe), arm_settings(arm, seed, recipe)
     team = make_team(
         settings,
@@ -134,9 +141,7 @@ async def train_arm(
         models,
         agent=lambda name, model: _agent(role_of(name), model, recipe),
     )
-    problems = load_problems("arithmetic", seed=seed, split="train")
-    history = await train(game, team, problems, settings, loggers=loggers, directory=directory)
-    return replace(trained, history=tuple(history))
+    return game, team, load_problems("arithmetic", seed=seed, split="train"), settings
 
 
 def _agent(role: str, model: Playing, recipe: Recipe, forced: str = "") -> Agent:

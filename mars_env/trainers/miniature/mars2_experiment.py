@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from mars_env.agents.hf import HFModel
 from mars_env.envs import Game
@@ -33,7 +33,7 @@ from mars_env.trainers.miniature.mars2_recipe import RECIPE, Mars2Recipe
 from mars_env.trainers.miniature.mars2_warm_start import warm_start
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Playing, make_team
-from mars_env.types import Agent, Ratings, Tree, Turn
+from mars_env.types import Agent, Problem, Ratings, Tree, Turn
 
 Stage = Literal["single", "homogeneous", "heterogeneous"]
 """One agent; several agents that share their weights; several agents with weights of their own."""
@@ -166,7 +166,7 @@ async def train_team(
     team = make_team(settings, game.rules.possible_agents, models, agent=_coder)
     if not arm.trained:
         return TrainedTeam(team.agents)
-    problems = load_problems("nibbles", registers=2, level=recipe.level, seed=seed, split="train")
+    problems = training_problems(seed, recipe)
     history = await train(game, team, problems, settings, loggers=loggers)
     return TrainedTeam(team.agents, tuple(history))
 
@@ -175,19 +175,30 @@ def _coder(name: str, model: Playing) -> Agent:
     return MiniatureCoder(int(name.rpartition("_")[2]), model)
 
 
+def training_problems(seed: int, recipe: Mars2Recipe = RECIPE) -> ProblemSet:
+    """The training problems of a seed, without end."""
+    return load_problems("nibbles", **_asked(recipe), seed=seed, split="train")
+
+
 def held_out(seed: int, recipe: Mars2Recipe = RECIPE) -> ProblemSet:
     """The evaluation problems of a seed; no training problem shows the same examples."""
-    return load_problems(
-        "nibbles", registers=2, level=recipe.level, seed=seed, split="test", n=recipe.problems
-    )
+    return load_problems("nibbles", **_asked(recipe), seed=seed, split="test", n=recipe.problems)
+
+
+def _asked(recipe: Mars2Recipe) -> Mapping[str, Any]:
+    return {"registers": 2, "level": recipe.level, "shown": recipe.warm_start.shown}
 
 
 async def search(
-    trained: TrainedTeam, settings: TreeSearchSettings, seed: int, recipe: Mars2Recipe = RECIPE
+    trained: TrainedTeam,
+    settings: TreeSearchSettings,
+    seed: int,
+    recipe: Mars2Recipe = RECIPE,
+    problems: Sequence[Problem] | None = None,
 ) -> list[Tree]:
-    """Search every held-out problem once."""
+    """Search every problem once; by default the held-out ones."""
     game = evaluation_game(settings, len(trained.agents))
-    jobs = [Job(problem) for problem in held_out(seed, recipe)]
+    jobs = [Job(problem) for problem in (held_out(seed, recipe) if problems is None else problems)]
     return await collect(game, trained.agents, jobs, seed=seed, concurrency=len(jobs))
 
 
@@ -240,6 +251,25 @@ def search_figures(trees: Sequence[Tree]) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def within(trees: Sequence[Tree], tokens: int) -> list[Tree]:
+    """The same searches, stopped when they had spent a number of tokens.
+
+    Example:
+        >>> within([], 8)
+        []
+    """
+    cut = []
+    for tree in trees:
+        spent, known = 0, []
+        for turn in sorted(tree.turns, key=lambda turn: int(turn.info["call"])):
+            if spent >= tokens:
+                break
+            known.append(turn)
+            spent += sampled_tokens(turn)
+        cut.append(replace(tree, turns=tuple(known)))
+    return cut
+
+
 def right_within(trees: Sequence[Tree], tokens: int) -> float:
     """Pass@1 of the same searches, stopped when they had spent a number of tokens, with the choice made then.
 
@@ -247,17 +277,9 @@ def right_within(trees: Sequence[Tree], tokens: int) -> float:
         >>> right_within([], 8)
         0.0
     """
-    finished = [tree for tree in trees if not tree.fault]
-    right = 0
-    for tree in finished:
-        spent, known = 0, []
-        for turn in sorted(tree.turns, key=lambda turn: int(turn.info["call"])):
-            if spent >= tokens:
-                break
-            known.append(turn)
-            spent += sampled_tokens(turn)
-        right += any(bool(is_right(turn)) for turn in candidates(known)[:1])
-    return right / max(1, len(finished))
+    stopped = within([tree for tree in trees if not tree.fault], tokens)
+    right = sum(any(bool(is_right(turn)) for turn in candidates(tree.turns)[:1]) for tree in stopped)
+    return right / max(1, len(stopped))
 
 
 def choices_left(trees: Sequence[Tree], wave: int | None = None) -> dict[str, float]:

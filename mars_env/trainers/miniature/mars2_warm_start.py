@@ -10,14 +10,22 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from mars_env.problems.code_nibbles import PUBLIC, Nibbles, is_fit, nibble_examples, nibble_table
+from mars_env.checks import without_newer
+from mars_env.problems.code_nibbles import (
+    PUBLIC,
+    Nibbles,
+    is_fit,
+    nibble_examples,
+    nibble_table,
+    shown_inputs,
+)
 from mars_env.problems.generated import split_of
 from mars_env.seeds import derive_seed
 from mars_env.trainers.miniature import mars2_protocol as p
@@ -37,6 +45,7 @@ class WarmStart(BaseModel):
         least: Fewest operations of a register that has a program.
         most: Most operations.
         mix: Share of operations from the register's own family.
+        shown: How many outputs of each register a problem shows, as in `mars_env.problems`' ``nibbles``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,6 +57,11 @@ class WarmStart(BaseModel):
     least: int = 1
     most: int = 3
     mix: float = 0.85
+    shown: int = len(PUBLIC)
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_newer(write(self), self, "shown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +94,14 @@ def draw(rng: random.Random, lean: float, settings: WarmStart) -> p.Pair:
     The first register has a chain with probability `lean`, the second with ``1 - lean``; at least one of them
     has a chain.
     """
-    source = Nibbles("", "train", 0, settings.least, settings.most, settings.mix, 2)
+    source = Nibbles(settings.least, settings.most, settings.mix, 2, settings.shown)
+    public = shown_inputs(settings.shown)
     while True:
         u = source.chain(rng, arithmetic=True) if rng.random() < lean else []
         v = source.chain(rng, arithmetic=False) if rng.random() < 1 - lean else []
         tables = [nibble_table(names) for names in (u, v)]
         fit = all(not names or is_fit(table) for names, table in zip((u, v), tables, strict=True))
-        if (u or v) and fit and split_of(nibble_examples(tables)) == "train":
+        if (u or v) and fit and split_of(nibble_examples(tables, public)) == "train":
             return p.Pair(tuple(u), tuple(v))
 
 
@@ -99,13 +114,14 @@ def demonstrate(rng: random.Random, lean: float, settings: WarmStart, refine: bo
     """
     target = draw(rng, lean, settings)
     role = rng.randrange(p.ROLES)
-    examples = _examples(target)
+    public = shown_inputs(settings.shown)
+    examples = _examples(target, public)
     if not refine:
         return Demonstration((*examples, p.GENERATE[role]), (*target.lines, p.END))
     if rng.random() < 1 / 16:
         return Demonstration((*examples, p.OLD, *target.lines, p.PASSED, p.REFINE[role]), (p.END,))
     old = _spoilt(rng, target, draw(rng, lean, settings))
-    failed = _first_failure(old, target)
+    failed = _first_failure(old, target, public)
     if failed is None or rng.random() < 1 / 8:
         edit, seen = target.lines, p.NOTHING
     else:
@@ -114,14 +130,15 @@ def demonstrate(rng: random.Random, lean: float, settings: WarmStart, refine: bo
     return Demonstration((*examples, p.OLD, *old.lines, seen, p.REFINE[role]), (*edit, p.END))
 
 
-def _examples(pair: p.Pair) -> list[str]:
+def _examples(pair: p.Pair, public: Sequence[int] = PUBLIC) -> list[str]:
     tables = nibble_table(pair.u), nibble_table(pair.v)
-    return [f"f({x}, {r}) = {tables[r][x]}\n" for r in (0, 1) for x in PUBLIC]
+    return [f"f({x}, {r}) = {tables[r][x]}\n" for r in (0, 1) for x in public]
 
 
-def _first_failure(old: p.Pair, target: p.Pair) -> str | None:
-    pairs = zip(_examples(old), _examples(target), p.FAILS, strict=True)
-    return next((fails for was, wanted, fails in pairs if was != wanted), None)
+def _first_failure(old: p.Pair, target: p.Pair, public: Sequence[int]) -> str | None:
+    fails = [f"f({x}, {r}) fails\n" for r in (0, 1) for x in public]
+    pairs = zip(_examples(old, public), _examples(target, public), fails, strict=True)
+    return next((failed for was, wanted, failed in pairs if was != wanted), None)
 
 
 def _spoilt(rng: random.Random, target: p.Pair, other: p.Pair) -> p.Pair:
