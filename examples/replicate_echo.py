@@ -20,15 +20,15 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
-from studies import Arms, Check, Dirty, Quick, Seeds, Table, chosen, console, repeats
 
 from mars_env.agents import HFModel
 from mars_env.envs import Game, GroupedSettings, Solve
@@ -40,7 +40,6 @@ from mars_env.evaluation import (
     arms_table,
     origins,
     provenance,
-    settings_hash,
 )
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
@@ -297,19 +296,14 @@ def row(arm: str, seed: int, recipe: Recipe, origin: Provenance, runs: Any) -> L
     began = time.process_time()
     result = asyncio.run(played(arm, seed, recipe, runs))
     return LedgerRow(
-        arm=arm, seed=seed, commit=origin.commit, versions=origin.versions, settings=settings_of(recipe),
-        seconds=round(time.process_time() - began, 1), **result,
+        arm=arm, seed=seed, commit=origin.commit, versions=origin.versions,
+        settings=studies.settings_of(recipe), seconds=round(time.process_time() - began, 1), **result,
     )  # fmt: skip
-
-
-def settings_of(recipe: Recipe) -> str:
-    """The hash of a recipe."""
-    return settings_hash(recipe.model_dump(mode="json"))
 
 
 def write_table(recipe: Recipe) -> None:
     """Write the tables into the page."""
-    made = LEDGER.rows(settings_of(recipe))
+    made = LEDGER.rows(studies.settings_of(recipe))
     heads = {
         RIGHT: "right places",
         "reward": "reward in training",
@@ -340,16 +334,16 @@ def exact(made: Sequence[LedgerRow]) -> str:
 
 
 def main(
-    seeds: Seeds = "0-4",
-    arms: Arms = None,
-    table: Table = False,
-    check_seed: Check = None,
-    quick: Quick = False,
-    allow_dirty: Dirty = False,
+    seeds: studies.Seeds = "0-4",
+    arms: studies.Arms = None,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
 ) -> None:
     """Run what the ledger lacks of the study, and write its table."""
     torch.set_num_threads(1)
-    names = chosen(arms, ARMS)
+    names = studies.chosen(arms, ARMS)
     if table:
         write_table(RECIPE)
         return
@@ -357,30 +351,19 @@ def main(
         if quick:
             small = RECIPE.model_copy(update={"warm_start": 30, "steps": 4, "samples": 2, "settled": 1})
             for arm in names:
-                show(row(arm, 0, small, provenance(allow_dirty=True), runs))
+                studies.show(row(arm, 0, small, provenance(allow_dirty=True), runs))
             return
-        stored = LEDGER.rows(settings_of(RECIPE))
+        play = partial(row, recipe=RECIPE, runs=runs)
         if check_seed is not None:
-            origin = provenance(allow_dirty=True)
-
-            def again(arm: str, seed: int) -> LedgerRow:
-                return row(arm, seed, RECIPE, origin, runs)
-
-            raise typer.Exit(0 if repeats(stored, check_seed, names, again, MEASURED) else 1)
+            again = partial(play, origin=provenance(allow_dirty=True))
+            stored = LEDGER.rows(studies.settings_of(RECIPE))
+            raise typer.Exit(0 if studies.repeats(stored, check_seed, names, again, MEASURED) else 1)
         commit_of(PLAN)  # refuses a plan that is not committed
-        origin = provenance(allow_dirty=allow_dirty)
-        for seed in seeds_of(seeds):
-            done = {each.arm for each in stored if each.seed == seed}
-            for arm in (arm for arm in names if arm not in done):
-                LEDGER.append(found := row(arm, seed, RECIPE, origin, runs))
-                show(found)
+        play = partial(play, origin=provenance(allow_dirty=allow_dirty))
+        owed = studies.seed_by_seed(LEDGER.missing(names, seeds_of(seeds), studies.settings_of(RECIPE)))
+        for found in studies.play_owed(play, owed, LEDGER):
+            studies.show(found)
     write_table(RECIPE)
-
-
-def show(found: LedgerRow) -> None:
-    """One line about a row."""
-    figures = ", ".join(f"{name} {value:.3f}" for name, value in found.figures.items())
-    console.print(f"{found.arm}, seed {found.seed}: {figures}; {found.seconds:.0f} s", highlight=False)
 
 
 if __name__ == "__main__":

@@ -20,24 +20,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import studies
 import torch
 import typer
-from studies import (
-    Arms,
-    Cache,
-    Check,
-    Dirty,
-    Jobs,
-    Quick,
-    Seeds,
-    Table,
-    chosen,
-    console,
-    play_owed,
-    rendered,
-    repeats,
-    seed_by_seed,
-)
 
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.errors import ConfigError
@@ -247,7 +232,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         for cost in (lambda row: row.seconds, lambda row: row.figures["cpu_seconds"])
     )
     choices = known(rows, CHOICE)
-    return rendered(
+    return studies.rendered(
         "mars2_results.md.jinja",
         present=present,
         recipe=recipe,
@@ -320,13 +305,13 @@ def write_page() -> None:
     write_part(DOCS / "results.md", "mars2", page(rows))
     plot = training_curves(curves(rows), ylabel="Pass@1 of the search, %", xlabel="tokens a problem")
     (DOCS / "results" / "mars2-budget.svg").write_bytes(plot)
-    console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
+    studies.console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
 
 
 def check(seed: int, arms: Sequence[str], cache: Path) -> bool:
     """Play a seed's rows on the page again and say which figures differ."""
     again = partial(play, quick=False, cache=cache, origin=provenance(allow_dirty=True))
-    return repeats(shown(), seed, arms, again, measured=("cpu_seconds",))
+    return studies.repeats(shown(), seed, arms, again, measured=("cpu_seconds",))
 
 
 def short(row: LedgerRow) -> str:
@@ -338,17 +323,17 @@ def short(row: LedgerRow) -> str:
 
 
 def main(
-    seeds: Seeds = "0-4",
-    arm: Arms = None,
-    jobs: Jobs = 1,
-    table: Table = False,
-    quick: Quick = False,
-    check_seed: Check = None,
-    allow_dirty: Dirty = False,
-    cache: Cache = None,
+    seeds: studies.Seeds = "0-4",
+    arm: studies.Arms = None,
+    jobs: studies.Jobs = 1,
+    table: studies.Table = False,
+    quick: studies.Quick = False,
+    check_seed: studies.Check = None,
+    allow_dirty: studies.Dirty = False,
+    cache: studies.Cache = None,
 ) -> None:
     """Run MARS2's scaling law in miniature and write its part of docs/results.md."""
-    arms = chosen(arm, [a.name for a in ARMS])
+    arms = studies.chosen(arm, [a.name for a in ARMS])
     with tempfile.TemporaryDirectory() as folder:
         place = (cache or Path(folder)) / settings(QUICK if quick else RECIPE)
         if check_seed is not None:
@@ -357,12 +342,12 @@ def main(
         played = partial(play, quick=quick, cache=place, origin=origin)
         if quick:  # nothing is kept
             rows = [played(name, seeds_of(seeds)[0]) for name in arms]
-            console.print(page(rows, QUICK), highlight=False)
+            studies.console.print(page(rows, QUICK), highlight=False)
             return
         if not table:
-            owed = seed_by_seed(LEDGER.missing(arms, seeds_of(seeds), settings()))
-            for row in play_owed(played, owed, LEDGER, jobs):
-                console.print(short(row), highlight=False)
+            owed = studies.seed_by_seed(LEDGER.missing(arms, seeds_of(seeds), settings()))
+            for row in studies.play_owed(played, owed, LEDGER, jobs):
+                studies.console.print(short(row), highlight=False)
     write_page()
 
 

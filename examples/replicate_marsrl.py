@@ -21,25 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import studies
 import torch
 import typer
-from studies import (
-    Arms,
-    Cache,
-    Check,
-    Dirty,
-    Jobs,
-    Play,
-    Quick,
-    Seeds,
-    Table,
-    chosen,
-    console,
-    play_owed,
-    rendered,
-    repeats,
-    seed_by_seed,
-)
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation import (
@@ -284,7 +268,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
     trained = [row for row in rows if row.arm in ARM]
     seconds = [sum(r.seconds for r in trained if r.seed == seed) for seed in {r.seed for r in joint}]
     controls = [name for name in CONTROLS if name in here]
-    return rendered(
+    return studies.rendered(
         "marsrl_results.md.jinja",
         present=present,
         steps=joint[0].detail["steps"],
@@ -346,43 +330,43 @@ def write_page() -> None:
     write_part(DOCS / "results.md", "marsrl", page(rows))
     plot = training_curves(curves(joint), ylabel="mean reward")
     (DOCS / "results" / "rewards.svg").write_bytes(plot)
-    console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
+    studies.console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
 
 
-def again(cache: Path) -> Play:
+def again(cache: Path) -> studies.Play:
     """Plays rows that are not kept."""
     return partial(play, origin=provenance(allow_dirty=True), cache=cache)
 
 
 def check(seed: int, names: Sequence[str], cache: Path) -> bool:
     """Play a seed's rows again and say which figures differ."""
-    return repeats(LEDGER.rows(settings()), seed, names, again(cache))
+    return studies.repeats(LEDGER.rows(settings()), seed, names, again(cache))
 
 
 def main(
-    seeds: Seeds = "0-4",
-    arm: Arms = None,
-    jobs: Jobs = 2,
-    table: Table = False,
-    check_seed: Check = None,
-    quick: Quick = False,
-    allow_dirty: Dirty = False,
-    cache: Cache = None,
+    seeds: studies.Seeds = "0-4",
+    arm: studies.Arms = None,
+    jobs: studies.Jobs = 2,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+    cache: studies.Cache = None,
 ) -> None:
     """Run MarsRL's ablation in miniature and write docs/results.md."""
-    names = chosen(arm, ROWS)
+    names = studies.chosen(arm, ROWS)
     with tempfile.TemporaryDirectory() as folder:
         place = cache or Path(folder)
         if check_seed is not None:
             raise typer.Exit(0 if check(check_seed, names, place) else 1)
         if quick:
             rows = [again(place)(name, seeds_of(seeds)[0], quick=True) for name in names]
-            console.print(page(rows), highlight=False, markup=False)
+            studies.console.print(page(rows), highlight=False, markup=False)
             return
         if not table:
             played = partial(play, origin=provenance(allow_dirty=allow_dirty), cache=place)
-            owed = seed_by_seed(LEDGER.missing(names, seeds_of(seeds), settings()))
-            for row in play_owed(played, owed, LEDGER, jobs):
+            owed = studies.seed_by_seed(LEDGER.missing(names, seeds_of(seeds), settings()))
+            for row in studies.play_owed(played, owed, LEDGER, jobs):
                 show(row)
     write_page()
 
@@ -391,7 +375,7 @@ def show(row: LedgerRow) -> None:
     """One line about a row."""
     solver, system = (100 * row.figures[name] for name in (SOLVER, SYSTEM))
     shown = f"{row.arm}, seed {row.seed}: Solver {solver:.1f}, System {system:.1f}, {row.seconds:.0f} s"
-    console.print(shown, highlight=False)
+    studies.console.print(shown, highlight=False)
 
 
 if __name__ == "__main__":

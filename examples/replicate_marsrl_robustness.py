@@ -21,23 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
+import studies
 import torch
 import typer
 from replicate_marsrl import COLUMNS, baseline_figures, show, team_figures
-from studies import (
-    Cache,
-    Check,
-    Dirty,
-    Jobs,
-    Quick,
-    Table,
-    chosen,
-    console,
-    play_owed,
-    rendered,
-    repeats,
-    seed_by_seed,
-)
 
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
@@ -300,7 +287,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
         for name in joint
     ]
     owed = sum(len(row.seeds) for row in ROWS.values()) - len(rows)
-    return rendered(
+    return studies.rendered(
         "marsrl_robustness_results.md.jinja",
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
         titles={row.arm.name: row.arm.title for row in ROWS.values()},
@@ -327,29 +314,29 @@ def write_page() -> None:
     if not rows:
         raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
     write_part(DOCS / "results.md", "marsrl-robustness", page(rows))
-    console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
+    studies.console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
 
 
 def owed_rows(names: Sequence[str], seeds: Sequence[int] | None) -> list[tuple[str, int]]:
     """What the plan holds and the ledger lacks, seed by seed."""
     done = {(row.arm, row.seed) for row in LEDGER.rows(settings())}
     every = [(name, seed) for name in names for seed in ROWS[name].seeds if seeds is None or seed in seeds]
-    return seed_by_seed(each for each in every if each not in done)
+    return studies.seed_by_seed(each for each in every if each not in done)
 
 
 def main(
     seeds: Annotated[str | None, typer.Option(help='E.g. "10-14"; by default all of the plan.')] = None,
     row: Annotated[list[str] | None, typer.Option(help="Only these rows; repeatable.")] = None,
-    jobs: Jobs = 1,
-    cache: Cache = None,
-    table: Table = False,
-    check_seed: Check = None,
-    quick: Quick = False,
-    allow_dirty: Dirty = False,
+    jobs: studies.Jobs = 1,
+    cache: studies.Cache = None,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
 ) -> None:
     """MarsRL in miniature from several warm starts."""
     torch.set_num_threads(1)
-    names, kept = chosen(row, ROWS), not (quick or check_seed is not None)
+    names, kept = studies.chosen(row, ROWS), not (quick or check_seed is not None)
     with tempfile.TemporaryDirectory() as folder:
         place = (cache or Path(folder)).absolute() / settings(QUICK if quick else RECIPE)
         if table:
@@ -358,7 +345,7 @@ def main(
         origin = provenance(allow_dirty=allow_dirty or not kept)
         played = partial(play, origin=origin, cache=place, quick=quick)
         if check_seed is not None:
-            raise typer.Exit(0 if repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
+            raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
         if quick:
             for name in names:
                 show(played(name, 10))
@@ -366,7 +353,7 @@ def main(
         owed = owed_rows(names, seeds_of(seeds) if seeds else None)
         for start in {ROWS[name].start.name: ROWS[name].start for name, _ in owed}.values():
             checkpoint(start, place)  # before several processes want it
-        for made in play_owed(played, owed, LEDGER, jobs):
+        for made in studies.play_owed(played, owed, LEDGER, jobs):
             show(made)
     write_page()
 

@@ -18,16 +18,17 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import studies
 import torch
 import typer
 from replicate_marsrl import show
-from studies import Arms, Check, Dirty, Quick, Seeds, Table, chosen, console, rendered, repeats, seed_by_seed
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance, settings_hash
@@ -36,9 +37,21 @@ from mars_env.evaluation.ledger import seeds_of
 from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.provenance import commit_of
-from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.loggers import JsonlLogger, Logger, read_jsonl
+from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
+from mars_env.rollout.staleness import age
+from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.loop import fit, rollouts
 from mars_env.trainers.miniature import load
-from mars_env.trainers.miniature.experiment import ARMS, Trained, evaluate_team, figures_of, train_arm
+from mars_env.trainers.miniature.experiment import (
+    ARMS,
+    Arm,
+    Trained,
+    evaluate_team,
+    figures_of,
+    set_up,
+    train_arm,
+)
 from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Tree
@@ -78,16 +91,23 @@ class Way:
         float32: Whether OpenRLHF computes in float32, which it has no flag for.
         stale: How the local loss differs where it trains on groups as old as OpenRLHF's asynchronous
             ways do; None where it does not.
+        late: Whether the local trainer trains each step's groups one update late, so that all are as old.
+        exploratory: Whether it was added after the first rows. The hash of the settings leaves it out, so
+            that the rows of before keep theirs.
     """
 
     title: str
     flags: Mapping[str, str | None] | None = field(default_factory=dict)
     float32: bool = False
     stale: Mapping[str, Any] | None = None
+    late: bool = False
+    exploratory: bool = False
 
 
 STALE: Final[Mapping[str, str | None]] = {"--train.async_enable": None, "--mars.staleness": "1"}
 PARTIAL: Final[Mapping[str, str | None]] = {**STALE, "--train.partial_rollout_enable": None}
+RATIO: Final[Mapping[str, Any]] = {"old_logprobs": None}
+WEIGHTS: Final[Mapping[str, Any]] = {"old_logprobs": None, "tis_cap": 5.0, "tis_veto": None}
 LOCAL = "local"
 WAYS: Final[Mapping[str, Way]] = {
     LOCAL: Way("the local trainer", None),
@@ -101,22 +121,53 @@ WAYS: Final[Mapping[str, Way]] = {
     "local, asynchronous": Way(
         "the local trainer, asynchronous, ratio to the policy that sampled (added to find a cause)",
         None,
-        stale={"old_logprobs": None},
+        stale=RATIO,
     ),
     "local, asynchronous, weights": Way(
         "the local trainer, asynchronous, importance weights up to 5 (added to find a cause)",
         None,
-        stale={"old_logprobs": None, "tis_cap": 5.0, "tis_veto": None},
+        stale=WEIGHTS,
+    ),
+    "asynchronous, 38 at once": Way(
+        "OpenRLHF, asynchronous, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
+        {**STALE, "--mars.concurrency": "38"},
+        exploratory=True,
+    ),
+    "partial rollouts, 38 at once": Way(
+        "OpenRLHF, partial rollouts, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
+        {**PARTIAL, "--mars.concurrency": "38"},
+        exploratory=True,
+    ),
+    "local, one update late": Way(
+        "the local trainer, all groups one version old, ratio to the policy that sampled (added for a cause)",
+        None,
+        stale=RATIO,
+        late=True,
+    ),
+    "local, one update late, weights": Way(
+        "the local trainer, all groups one version old, importance weights up to 5 (added for a cause)",
+        None,
+        stale=WEIGHTS,
+        late=True,
     ),
 }
-CLAIMS = tuple(
-    Claim(f"{name} above {LOCAL}: {figure.split('_')[0].capitalize()}", name, figure, LOCAL)
-    for figure in ("system_accuracy", "solver_accuracy")
-    for name in WAYS
-    if name != LOCAL
-) + tuple(
-    Claim(f"{name} above local, asynchronous: System", name, "system_accuracy", "local, asynchronous")
-    for name in ("asynchronous", "partial rollouts", "local, asynchronous, weights")
+PLOTTED: Final = tuple(WAYS)[:6]
+"""The plan's first arms; those that were added to find a cause are in the tables alone."""
+CLAIMS = (
+    tuple(
+        Claim(f"{name} above {LOCAL}: {figure.split('_')[0].capitalize()}", name, figure, LOCAL)
+        for figure in ("system_accuracy", "solver_accuracy")
+        for name in WAYS
+        if name != LOCAL
+    )
+    + tuple(
+        Claim(f"{name} above local, asynchronous: System", name, "system_accuracy", "local, asynchronous")
+        for name in ("asynchronous", "partial rollouts", "local, asynchronous, weights")
+    )
+    + tuple(
+        Claim(f"{name}, 38 at once above {name}: System", f"{name}, 38 at once", "system_accuracy", name)
+        for name in ("asynchronous", "partial rollouts")
+    )
 )
 
 
@@ -166,11 +217,11 @@ def flags_of(way: Way, seed: int, recipe: Recipe, folder: Path) -> dict[str, str
 
 
 def settings(recipe: Recipe = RECIPE) -> str:
-    """The hash of everything that decides a result except arm and seed."""
+    """The hash of everything that decides a result except arm and seed, and what exploratory ways add."""
     ways = {
         name: {"flags": flags_of(way, 0, recipe, Path()), "float32": way.float32}
         for name, way in WAYS.items()
-        if way.flags is not None
+        if way.flags is not None and not way.exploratory
     }
     return settings_hash({"recipe": recipe.model_dump(mode="json"), "ways": ways})
 
@@ -184,17 +235,63 @@ def groups_per_update(run: RunSettings) -> int:
     return round(GROUPS_OF_A_PROBLEM * run.problems_per_step)
 
 
-def locally(way: Way, seed: int, recipe: Recipe) -> tuple[Trained, dict[str, float], Curves]:
+def locally(way: Way, seed: int, recipe: Recipe, folder: Path) -> tuple[Trained, dict[str, float], Curves]:
     """Train with the local trainer."""
     [arm] = [arm for arm in ARMS if arm.name == "all"]
     if way.stale is not None:
-        pipeline = PipelineSettings(max_staleness=1, groups_per_update=groups_per_update(recipe.marsrl))
         train = recipe.marsrl.train.model_copy(update=dict(way.stale))
-        run = recipe.marsrl.model_copy(update={"pipeline": pipeline, "train": train})
-        recipe = recipe.model_copy(update={"marsrl": run})
-    trained = asyncio.run(train_arm(arm, seed, recipe))
+        changed: dict[str, Any] = {"train": train}
+        if not way.late:
+            groups = groups_per_update(recipe.marsrl)
+            changed["pipeline"] = PipelineSettings(max_staleness=1, groups_per_update=groups)
+        recipe = recipe.model_copy(update={"marsrl": recipe.marsrl.model_copy(update=changed)})
+    logger = JsonlLogger(folder / "figures.jsonl")
+    train_way = train_late if way.late else train_arm
+    trained = asyncio.run(train_way(arm, seed, recipe, loggers=[logger]))
+    logged = read_jsonl(logger.path)
+    counts = {"updates": float(len(trained.history))}
+    if way.stale is not None:
+        counts["oldest"] = max(step["pipeline/oldest"] for step in logged)
+        counts["age"] = sum(step["pipeline/age"] for step in logged) / len(logged)
     rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
-    return trained, {"updates": float(len(trained.history))}, rewards
+    return trained, counts, rewards
+
+
+async def train_late(arm: Arm, seed: int, recipe: Recipe, *, loggers: Sequence[Logger] = ()) -> Trained:
+    """Train in lockstep, as `train_arm`, but each step's groups one update late: all are one version old.
+
+    In one process rollouts wait while an update computes, so asynchronous training there is hardly as stale
+    as with engines of their own. Here the age is fixed, and nothing depends on timing.
+    """
+    models = dict.fromkeys(ROLES, load())
+    game, team, problems, settings = set_up(arm, seed, recipe, models)
+    config = settings.train.model_copy(update={"seed": seed})
+    trainer = LocalTrainer(team.policies, config, max_staleness=1)
+
+    def batches(done: int) -> AsyncGenerator[UpdateBatch]:
+        return one_late(rollouts(game, team, problems, settings, done=done), team.policies)
+
+    history = await fit(trainer, batches, settings.steps, refresh=team.refresh, loggers=loggers)
+    return Trained(models, tuple(history))
+
+
+async def one_late(
+    batches: AsyncGenerator[UpdateBatch], policies: Mapping[str, Policy]
+) -> AsyncGenerator[UpdateBatch]:
+    """Each batch once the next one has been sampled, with its groups' ages at that time."""
+
+    def version(policy: str) -> int:
+        return policies[policy].version
+
+    def aged(batch: UpdateBatch) -> UpdateBatch:
+        return replace(batch, ages=tuple(age(group, version) for group in batch.groups))
+
+    async with aclosing(batches):
+        held = await anext(batches)
+        async for batch in batches:
+            yield aged(held)
+            held = batch
+        yield aged(held)
 
 
 def through_openrlhf(
@@ -216,9 +313,11 @@ def through_openrlhf(
         raise ConfigError(f"OpenRLHF ended with code {done.returncode}; its output is {folder / 'log.txt'}")
     steps = [figures for _, figures in sorted(cpu.logged(folder / "board", "train").items())]
     updates = read_lines(folder / "record" / UPDATES)
+    ages = [age for update in updates for age in update["ages"]]
     counts = {
         "updates": float(len(updates)),
-        "oldest": float(max((age for update in updates for age in update["ages"]), default=0)),
+        "oldest": float(max(ages, default=0)),
+        "age": sum(ages) / max(1, len(ages)),
         "vllm_kl_most": max(abs(step["vllm_kl"]) for step in steps),
         "idle_share": sum(step["pipeline/idle_share"] for step in steps) / len(steps),
         "interrupted": sum(step.get(f"team/{role}/interrupted", 0.0) for step in steps for role in ROLES),
@@ -232,12 +331,8 @@ def through_openrlhf(
 def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = RECIPE) -> LedgerRow:
     """Train one way, then evaluate on the seed's held-out problems."""
     began, plan = time.perf_counter(), commit_of(PLAN)
-    way = WAYS[name]
-    if way.flags is None:
-        trained, counts, rewards = locally(way, seed, recipe)
-    else:
-        folder = out / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
-        trained, counts, rewards = through_openrlhf(way, seed, recipe, folder)
+    way, folder = WAYS[name], out / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+    trained, counts, rewards = (locally if way.flags is None else through_openrlhf)(way, seed, recipe, folder)
     trained_in = time.perf_counter() - began
     trees: list[Tree] = asyncio.run(evaluate_team(trained, seed, recipe))
     found = figures_of(trees)
@@ -260,9 +355,9 @@ def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = R
 
 
 def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, list[tuple[float, float]]]:
-    """A role's mean reward over training, by arm: means over seeds and over equal parts of the run."""
+    """A role's mean reward over training, by plotted arm: means over seeds and equal parts of the run."""
     found: dict[str, list[tuple[float, float]]] = {}
-    for name in WAYS:
+    for name in PLOTTED:
         by_part: dict[int, list[float]] = defaultdict(list)
         for row in rows:
             if row.arm == name:
@@ -279,7 +374,7 @@ def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, l
 def page(rows: Sequence[LedgerRow]) -> str:
     """The part of docs/openrlhf.md that is made of rows."""
     names = [name for name in WAYS if any(row.arm == name for row in rows)]
-    return rendered(
+    return studies.rendered(
         "openrlhf_results.md.jinja",
         arms=arms_table(rows, names, COLUMNS),
         titles={name: WAYS[name].title for name in names},
@@ -305,21 +400,21 @@ def write_page() -> None:
             continue
         plot = training_curves(lines, ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates")
         (DOCS / "results" / f"openrlhf-{role}.svg").write_bytes(plot)
-    console.print(f"wrote {DOCS / 'openrlhf.md'}", highlight=False)
+    studies.console.print(f"wrote {DOCS / 'openrlhf.md'}", highlight=False)
 
 
 def main(
-    seeds: Seeds = "5-7",
-    arm: Arms = None,
+    seeds: studies.Seeds = "5-7",
+    arm: studies.Arms = None,
     out: Annotated[Path | None, typer.Option(help="Logs, checkpoints; by default for this run.")] = None,
-    table: Table = False,
-    check_seed: Check = None,
-    quick: Quick = False,
-    allow_dirty: Dirty = False,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
 ) -> None:
     """Train the miniature locally and through OpenRLHF, and compare."""
     torch.set_num_threads(1)
-    names = chosen(arm, WAYS)
+    names = studies.chosen(arm, WAYS)
     if table:
         write_page()
         return
@@ -329,14 +424,14 @@ def main(
             play, origin=provenance(allow_dirty=allow_dirty or not kept), out=(out or Path(folder)).absolute()
         )
         if check_seed is not None:  # rollouts on vLLM depend on timing, so other arms do not repeat
-            raise typer.Exit(0 if repeats(LEDGER.rows(settings()), check_seed, [LOCAL], played) else 1)
+            stored = LEDGER.rows(settings())
+            raise typer.Exit(0 if studies.repeats(stored, check_seed, [LOCAL], played) else 1)
         if quick:
             rows = [played(name, seeds_of(seeds)[0], recipe=QUICK) for name in names]
-            console.print(page(rows), highlight=False, markup=False)
+            studies.console.print(page(rows), highlight=False, markup=False)
             return
-        for name, seed in seed_by_seed(LEDGER.missing(names, seeds_of(seeds), settings())):
-            row = played(name, seed)
-            LEDGER.append(row)
+        owed = studies.seed_by_seed(LEDGER.missing(names, seeds_of(seeds), settings()))
+        for row in studies.play_owed(played, owed, LEDGER):
             show(row)
     # The page's plots need matplotlib, which engines do without: --table writes it.
 

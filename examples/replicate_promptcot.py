@@ -16,16 +16,16 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
-from studies import Check, Dirty, Quick, Seeds, Table, console, copied, repeats
 
 from mars_env.agents import HFModel
 from mars_env.agents.designs import Design, score_design, write_design
@@ -41,7 +41,6 @@ from mars_env.evaluation import (
     origins,
     over_seeds,
     provenance,
-    settings_hash,
 )
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seed_text, seeds_of
@@ -104,8 +103,6 @@ PLAY: Final = (
     "made problems, by DPO",
     "made problems, true references",
 )
-TUNING: Final = 100
-"""Seeds from here on are for tuning, and nothing of them is kept."""
 REFERENCES: Final = "references by vote"
 CLAIMS: Final = (
     Claim("E-steps make new problems likelier than fixed rationales", "with E-step", "likely", CURVES[2]),
@@ -248,7 +245,7 @@ async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, dict[str, Any]], 
     )  # fmt: skip
     arms = {CURVES[1]: {"figures": await measured(start)}}
     for arm, improve in ((CURVES[2], False), (CURVES[3], True)):
-        both = Designers(copied(start.problem), copied(start.rationale), start.writing)
+        both = Designers(studies.copied(start.problem), studies.copied(start.rationale), start.writing)
         trainer, curve = both.trainer(rates(recipe.loop_rate)), []
         for part in (1, 2, 3):
             loop = Loop(
@@ -318,7 +315,7 @@ async def trained(
     problems: ProblemSet, recipe: Recipe, seed: int, preferences: Preferences | None
 ) -> HFModel:
     """The solver after training on some problems."""
-    model = copied(taught(recipe.solver_steps))
+    model = studies.copied(taught(recipe.solver_steps))
     settings = RunSettings(
         seed=seed,
         steps=recipe.play_steps,
@@ -457,57 +454,48 @@ def _table(made: Sequence[LedgerRow], arms: Sequence[str], heads: dict[str, str]
     return arms_table(made, [arm for arm in arms if any(row.arm == arm for row in made)], heads)
 
 
-def seed_rows(seed: int, recipe: Recipe, origin: Provenance) -> list[LedgerRow]:
+def seed_rows(seed: int, _: Collection[str], recipe: Recipe, origin: Provenance) -> list[LedgerRow]:
     """All rows of a seed, which share their models; each has an equal part of the seconds."""
     began = time.process_time()
     each = asyncio.run(rows(seed, recipe))
     seconds = (time.process_time() - began) / len(each)
-    made = {"commit": origin.commit, "versions": origin.versions, "settings": settings_of(recipe)}
+    made = {"commit": origin.commit, "versions": origin.versions, "settings": studies.settings_of(recipe)}
     return [LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result) for arm, result in each.items()]
 
 
-def settings_of(recipe: Recipe) -> str:
-    """The hash of a recipe."""
-    return settings_hash(recipe.model_dump(mode="json"))
-
-
 def main(
-    seeds: Seeds = "0-4",
-    table: Table = False,
-    check_seed: Check = None,
-    quick: Quick = False,
-    allow_dirty: Dirty = False,
+    seeds: studies.Seeds = "0-4",
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
 ) -> None:
     """Run what the ledger lacks of the study, and write its tables.
 
     Seeds from 100 on are for tuning: their rows are not kept.
     """
     torch.set_num_threads(1)
-    stored = LEDGER.rows(settings_of(RECIPE))
     if quick:
-        for row in seed_rows(0, QUICK, provenance(allow_dirty=True)):
-            show(row)
+        for row in seed_rows(0, (), QUICK, provenance(allow_dirty=True)):
+            studies.show(row)
         return
     if check_seed is not None:
-        again = {row.arm: row for row in seed_rows(check_seed, RECIPE, provenance(allow_dirty=True))}
-        raise typer.Exit(0 if repeats(stored, check_seed, list(again), lambda arm, _: again[arm]) else 1)
-    for seed in () if table else seeds_of(seeds):
-        done = {row.arm for row in stored if row.seed == seed}
-        if done >= {*CURVES, *PLAY, REFERENCES}:
-            continue
-        if seed < TUNING:
+        again = seed_rows(check_seed, (), RECIPE, provenance(allow_dirty=True))
+        stored = LEDGER.rows(studies.settings_of(RECIPE))
+        raise typer.Exit(0 if studies.seed_repeats(stored, check_seed, again) else 1)
+    if not table:
+        play = partial(seed_rows, recipe=RECIPE, origin=provenance(allow_dirty=allow_dirty))
+        reported = [seed for seed in seeds_of(seeds) if seed < studies.FIRST_TUNING_SEED]
+        if reported:
             commit_of(DOCS / "results" / "plans" / "promptcot.md")  # refuses a plan that is not committed
-        for row in seed_rows(seed, RECIPE, provenance(allow_dirty=allow_dirty)):
-            show(row)
-            if seed < TUNING and row.arm not in done:
-                LEDGER.append(row)
-    if found := LEDGER.rows(settings_of(RECIPE)):
+        arms = (*CURVES, *PLAY, REFERENCES)
+        for row in studies.play_seeds(play, reported, arms, LEDGER, studies.settings_of(RECIPE)):
+            studies.show(row)
+        for seed in seeds_of(seeds):
+            for row in play(seed, ()) if seed >= studies.FIRST_TUNING_SEED else ():
+                studies.show(row)  # and keep nothing
+    if found := LEDGER.rows(studies.settings_of(RECIPE)):
         write_table(found)
-
-
-def show(row: LedgerRow) -> None:
-    """One line about a row."""
-    console.print(f"{row.arm}, seed {row.seed}: {row.figures}; {row.seconds:.0f} s", highlight=False)
 
 
 if __name__ == "__main__":

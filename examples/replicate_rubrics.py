@@ -15,15 +15,15 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
-from studies import Check, Dirty, Quick, Seeds, Table, console, copied, repeats
 
 from mars_env.agents import HFModel, Scaffold, Scaffolded, ScriptedModel
 from mars_env.envs import Game, GroupedSettings, Solve
@@ -36,7 +36,6 @@ from mars_env.evaluation import (
     arms_table,
     origins,
     provenance,
-    settings_hash,
 )
 from mars_env.evaluation.ledger import seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
@@ -133,7 +132,7 @@ def guesser(steps: int) -> HFModel:
 async def lock(arm: str, seed: int, recipe: Recipe) -> dict[str, Any]:
     """Train one arm on the locks of a seed."""
     run, options, denominator = LOCK_ARMS[arm]
-    problems, model = locks(seed)[: recipe.locks], copied(guesser(recipe.warm_start))
+    problems, model = locks(seed)[: recipe.locks], studies.copied(guesser(recipe.warm_start))
     grader = RubricGrader(aggregate=OPEN, checks={"step": step_is_right})
     game = Game(Solve(), grader, rewards={"solver": RubricReward(OPEN)})
     chosen = settings(seed, denominator, recipe)
@@ -212,7 +211,7 @@ async def bias(seed: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
         return Game(Solve(), grader, rewards={"solver": RubricReward(aggregate)})
 
     async def trained(model: HFModel, biased: bool, problems: ProblemSet) -> HFModel:
-        model = copied(model)
+        model = studies.copied(model)
         chosen = settings(seed, "trainer", recipe)
         team = make_team(chosen, ["solver_0"], [model], agent=lambda _, playing: opener(playing))
         await train(game(biased), team, problems, chosen)
@@ -241,7 +240,7 @@ async def bias(seed: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
     }
 
 
-async def rows(seed: int, recipe: Recipe, done: Sequence[str]) -> dict[str, tuple[float, dict[str, Any]]]:
+async def rows(seed: int, recipe: Recipe, done: Collection[str]) -> dict[str, tuple[float, dict[str, Any]]]:
     """What the ledger lacks of one seed of a study: seconds and figures by arm."""
     found: dict[str, tuple[float, dict[str, Any]]] = {}
     if recipe.study == "lock":
@@ -263,7 +262,7 @@ def difference(made: Sequence[LedgerRow], a: str, b: str, figure: str) -> str:
 
 def write_table(recipe: Recipe) -> None:
     """Write the table of a study into its page."""
-    made = LEDGER.rows(settings_of(recipe))
+    made = LEDGER.rows(studies.settings_of(recipe))
     if recipe.study == "lock":
         text = arms_table(made, list(LOCK_ARMS), {"open": "locks opened", "steps": "steps right"})
         text += "\nDifferences from `sigmoid (RuscaRL)` in locks opened, in points, paired by seed:\n\n"
@@ -287,14 +286,9 @@ def write_table(recipe: Recipe) -> None:
     write_part(DOCS / "rubrics.md", "bias", f"{text}\n{origins(made)}\n")
 
 
-def settings_of(recipe: Recipe) -> str:
-    """The hash of a recipe."""
-    return settings_hash(recipe.model_dump(mode="json"))
-
-
-def seed_rows(seed: int, recipe: Recipe, origin: Provenance, done: Sequence[str] = ()) -> list[LedgerRow]:
+def seed_rows(seed: int, done: Collection[str], recipe: Recipe, origin: Provenance) -> list[LedgerRow]:
     """The rows of a seed but those that are done."""
-    made = {"commit": origin.commit, "versions": origin.versions, "settings": settings_of(recipe)}
+    made = {"commit": origin.commit, "versions": origin.versions, "settings": studies.settings_of(recipe)}
     found = asyncio.run(rows(seed, recipe, done))
     return [
         LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result)
@@ -304,37 +298,31 @@ def seed_rows(seed: int, recipe: Recipe, origin: Provenance, done: Sequence[str]
 
 def main(
     study: Annotated[str, typer.Option(help="lock or bias.")],
-    seeds: Seeds = "0-4",
-    table: Table = False,
-    check_seed: Check = None,
-    quick: Quick = False,
-    allow_dirty: Dirty = False,
+    seeds: studies.Seeds = "0-4",
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
 ) -> None:
     """Run what the ledger lacks of a study, and write its table."""
     torch.set_num_threads(1)
     recipe = RECIPES[study]
-    stored = LEDGER.rows(settings_of(recipe))
     if quick:
         small = recipe.model_copy(update={"warm_start": 30, "steps": 2, "samples": 2})
-        for row in seed_rows(0, small, provenance(allow_dirty=True)):
-            show(row)
+        for row in seed_rows(0, (), small, provenance(allow_dirty=True)):
+            studies.show(row)
         return
     if check_seed is not None:
-        again = {row.arm: row for row in seed_rows(check_seed, recipe, provenance(allow_dirty=True))}
-        raise typer.Exit(0 if repeats(stored, check_seed, list(again), lambda arm, _: again[arm]) else 1)
+        again = seed_rows(check_seed, (), recipe, provenance(allow_dirty=True))
+        stored = LEDGER.rows(studies.settings_of(recipe))
+        raise typer.Exit(0 if studies.seed_repeats(stored, check_seed, again) else 1)
     if not table:
         commit_of(DOCS / "results" / "plans" / "rubrics.md")  # refuses a plan that is not committed
-        origin = provenance(allow_dirty=allow_dirty)
-        for seed in seeds_of(seeds):
-            for row in seed_rows(seed, recipe, origin, [row.arm for row in stored if row.seed == seed]):
-                LEDGER.append(row)
-                show(row)
+        play = partial(seed_rows, recipe=recipe, origin=provenance(allow_dirty=allow_dirty))
+        arms = LOCK_ARMS if study == "lock" else BIAS_ARMS
+        for row in studies.play_seeds(play, seeds_of(seeds), arms, LEDGER, studies.settings_of(recipe)):
+            studies.show(row)
     write_table(recipe)
-
-
-def show(row: LedgerRow) -> None:
-    """One line about a row."""
-    console.print(f"{row.arm}, seed {row.seed}: {row.figures}; {row.seconds:.0f} s", highlight=False)
 
 
 if __name__ == "__main__":

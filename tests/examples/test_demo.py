@@ -1,9 +1,8 @@
 """`make demo`: its path from the warm start to the page, in short, and what it brings."""
 
 import asyncio
-import importlib.util
-from pathlib import Path
 
+import demo
 import pytest
 import torch
 from command_line import run_cli
@@ -11,20 +10,10 @@ from rich.progress import Progress
 
 from mars_env.agents.hf import HFModel
 
-PATH = Path(__file__).parents[2] / "examples" / "demo.py"
-
-
-@pytest.fixture
-def demo():
-    spec = importlib.util.spec_from_file_location("demo", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_few_steps_teach_the_verifier_to_check(demo, tmp_path):
+def test_a_few_steps_teach_the_verifier_to_check(tmp_path):
     """Reports that check a solution start with another token, which is what training finds first."""
     torch.set_num_threads(1)
     with Progress(disable=True) as progress:
@@ -52,7 +41,7 @@ def test_a_few_steps_teach_the_verifier_to_check(demo, tmp_path):
     assert again.history == ()
 
 
-def test_the_demo_plays_the_recipe_of_the_study(demo):
+def test_the_demo_plays_the_recipe_of_the_study():
     """So its outcome on a seed is that of the ledger's arm `all`."""
     recipe = demo.RECIPE
     assert demo.shorter(recipe.marsrl.steps, recipe.evaluation_problems) == recipe

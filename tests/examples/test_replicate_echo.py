@@ -8,6 +8,7 @@ from queue import Queue
 import pytest
 import replicate_echo as study
 import torch
+from studies import settings_of
 
 from mars_env.evaluation.claims import claims_table
 
@@ -50,7 +51,7 @@ def test_the_clock_measures_the_learner_after_it_has_settled():
 
 
 def test_the_page_shows_all_arms_and_seeds_of_the_ledger():
-    made = study.LEDGER.rows(study.settings_of(study.RECIPE))
+    made = study.LEDGER.rows(settings_of(study.RECIPE))
     assert sorted((row.arm, row.seed) for row in made) == sorted((a, s) for a in study.ARMS for s in range(5))
     assert not any((row.commit or "").endswith("-dirty") for row in made)
     page = (ROOT / "docs" / "echo.md").read_text(encoding="utf-8")

@@ -1,11 +1,11 @@
 """MarsRL in miniature: the page is made of the ledger, rows are checked, the whole command runs in short."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import replicate_marsrl as study
 import typer
 from typer.testing import CliRunner
 
@@ -16,21 +16,13 @@ PATH = Path(__file__).parents[2] / "examples" / "replicate_marsrl.py"
 
 
 @pytest.fixture
-def study():
-    spec = importlib.util.spec_from_file_location("replicate_marsrl", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def app(study):
+def app():
     app = typer.Typer()
     app.command()(study.main)
     return app
 
 
-def test_table_makes_the_page_from_the_ledger_byte_for_byte(study, app, tmp_path, monkeypatch):
+def test_table_makes_the_page_from_the_ledger_byte_for_byte(app, tmp_path, monkeypatch):
     written = (study.DOCS / "results.md").read_bytes()
     (tmp_path / "results").mkdir()
     begin, end = written.index(b"<!-- begin marsrl -->"), written.index(b"<!-- end marsrl -->")
@@ -42,13 +34,13 @@ def test_table_makes_the_page_from_the_ledger_byte_for_byte(study, app, tmp_path
     assert b"<svg" in (tmp_path / "results" / "rewards.svg").read_bytes()
 
 
-def test_every_row_of_the_present_settings_is_one_that_the_command_knows(study):
+def test_every_row_of_the_present_settings_is_one_that_the_command_knows():
     rows = study.LEDGER.rows(study.settings())
     assert {row.arm for row in rows} <= set(study.ROWS)
     assert {(row.arm, row.seed) for row in rows} >= {(arm, seed) for arm in study.ARM for seed in range(5)}
 
 
-def test_check_tells_which_figures_differ(study, tmp_path, monkeypatch, capsys):
+def test_check_tells_which_figures_differ(tmp_path, monkeypatch, capsys):
     """The played rows stand in for an hour of training; what is compared is the ledger's own."""
     stored = {row.arm: row for row in study.LEDGER.rows(study.settings()) if row.seed == 0}
     monkeypatch.setattr(study, "play", lambda name, seed, origin, cache: stored[name])
@@ -69,7 +61,7 @@ def test_check_tells_which_figures_differ(study, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_row_of_the_ledger_is_played_again(study, tmp_path):
+def test_a_row_of_the_ledger_is_played_again(tmp_path):
     """To the digit on the ledger's machine; elsewhere other kernels may sample some tokens otherwise."""
     [stored] = [r for r in study.LEDGER.rows(study.settings()) if (r.arm, r.seed) == (study.FORCED, 0)]
     now = study.play(study.FORCED, 0, provenance(allow_dirty=True), tmp_path)
@@ -85,7 +77,7 @@ def test_an_arm_that_there_is_not_is_named(app):
     assert result.exit_code == 2 and "everybody" in result.output
 
 
-def test_uncommitted_code_records_nothing(study, app, tmp_path, monkeypatch):
+def test_uncommitted_code_records_nothing(app, tmp_path, monkeypatch):
     def refuse(*, allow_dirty):
         assert not allow_dirty
         raise ConfigError("the working tree differs")
@@ -97,7 +89,7 @@ def test_uncommitted_code_records_nothing(study, app, tmp_path, monkeypatch):
     assert isinstance(result.exception, ConfigError) and not ledger.path.exists()
 
 
-def test_a_continued_solver_must_belong_to_its_arm(study, tmp_path, monkeypatch):
+def test_a_continued_solver_must_belong_to_its_arm(tmp_path, monkeypatch):
     """The team is trained again; were it another one, its Solver would meet a stranger's System."""
     ledger = Ledger(tmp_path / "marsrl.jsonl")
     monkeypatch.setattr(study, "LEDGER", ledger)
@@ -114,7 +106,7 @@ def test_a_continued_solver_must_belong_to_its_arm(study, tmp_path, monkeypatch)
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_quick_seed_runs_as_a_command_and_keeps_nothing(study):
+def test_the_quick_seed_runs_as_a_command_and_keeps_nothing():
     before = study.LEDGER.path.read_bytes(), (study.DOCS / "results.md").read_bytes()
     done = subprocess.run(
         [sys.executable, PATH, "--quick", "--seeds", "7"], capture_output=True, text=True, timeout=900

@@ -6,21 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import replicate_marsrl_robustness as study
 
 from mars_env.evaluation import LedgerRow
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def study(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    import replicate_marsrl_robustness
-
-    return replicate_marsrl_robustness
-
-
-def test_the_rows_are_those_of_the_plan(study):
+def test_the_rows_are_those_of_the_plan():
     plan = study.PLAN.read_text(encoding="utf-8")
     arms = dict(re.findall(r"^\| `([^`]+)` \| [^|]*\|([^|]*\|[^|]*)\|$", plan, re.MULTILINE))
     arms = {name: cells for name, cells in arms.items() if "to" in cells}
@@ -33,7 +26,7 @@ def test_the_rows_are_those_of_the_plan(study):
     assert sum(len(row.seeds) for row in study.ROWS.values()) == 6 * 10 + 3 * 3 * 5 + 3 * 5
 
 
-def test_the_primary_comparisons_are_among_the_claims(study):
+def test_the_primary_comparisons_are_among_the_claims():
     texts = [claim.text for claim in study.CLAIMS]
     assert len(texts) == len(set(texts))
     assert set(study.PRIMARY) <= set(texts)
@@ -41,7 +34,7 @@ def test_the_primary_comparisons_are_among_the_claims(study):
     assert all({claim.arm, claim.other_arm} <= arms for claim in study.CLAIMS)
 
 
-def made_up(study, name, seed):
+def made_up(name, seed):
     """A row with every figure that its kind has."""
     figures = dict.fromkeys((*study.COLUMNS, "tokens"), 0.5 + 0.01 * (seed % 3))
     if name.endswith(", all"):
@@ -59,8 +52,8 @@ def made_up(study, name, seed):
     )  # fmt: skip
 
 
-def test_the_page_says_what_is_missing_and_judges_every_claim(study):
-    rows = [made_up(study, name, seed) for name, row in study.ROWS.items() for seed in row.seeds]
+def test_the_page_says_what_is_missing_and_judges_every_claim():
+    rows = [made_up(name, seed) for name, row in study.ROWS.items() for seed in row.seeds]
     whole = study.page(rows)
     assert "have not been run yet" not in whole
     for claim in study.CLAIMS:
@@ -69,8 +62,8 @@ def test_the_page_says_what_is_missing_and_judges_every_claim(study):
     assert f"**{len(rows) - 2 * len(study.ROWS)} rows of the plan have not been run yet.**" in part
 
 
-def test_only_what_the_ledger_lacks_is_owed(study, monkeypatch):
-    first = made_up(study, "poor, none", 10)
+def test_only_what_the_ledger_lacks_is_owed(monkeypatch):
+    first = made_up("poor, none", 10)
     monkeypatch.setattr(type(study.LEDGER), "rows", lambda self, settings: [first])
     owed = study.owed_rows(["poor, none", "good, all"], None)
     assert ("poor, none", 10) not in owed
@@ -79,7 +72,7 @@ def test_only_what_the_ledger_lacks_is_owed(study, monkeypatch):
     assert study.owed_rows(["good, all"], [11]) == [("good, all", 11)]
 
 
-def test_the_ledger_holds_only_rows_of_the_plan(study):
+def test_the_ledger_holds_only_rows_of_the_plan():
     for row in study.LEDGER.rows(study.settings()):
         assert row.seed in study.ROWS[row.arm].seeds
         assert re.fullmatch("[0-9a-f]{40}", row.commit)

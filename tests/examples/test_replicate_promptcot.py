@@ -1,30 +1,22 @@
 """The study of PromptCoT 2.0: its figures by hand, and that the page shows the ledger's rows."""
 
 import asyncio
-import importlib.util
 import math
 import random
 from pathlib import Path
 
 import pytest
+import replicate_promptcot as study
 import torch
+from studies import settings_of
 
 from mars_env.agents.designs import score_design
-from mars_env.evaluation import arms_table, settings_hash
+from mars_env.evaluation import arms_table
 from mars_env.problems import ProblemSet
 from mars_env.trainers.miniature import grammar
 from mars_env.types import Problem
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def study():
-    torch.set_num_threads(1)
-    spec = importlib.util.spec_from_file_location("promptcot", ROOT / "examples" / "replicate_promptcot.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_drawn_problem_is_one_of_the_language_and_has_its_concepts():
@@ -42,7 +34,7 @@ def test_the_four_writers_of_the_cold_start():
     assert {"3+4*3", "_+_*_", "3*4+3"} <= written and len(written) > 6
 
 
-async def test_the_likelihood_of_a_problem_is_the_importance_estimate(study):
+async def test_the_likelihood_of_a_problem_is_the_importance_estimate():
     both = study.new_designers(3)
     held = grammar.designs(1, 3)
     scores = [(await score_design(both.problem, both.writing, grammar.bare(d))) for d in held]
@@ -53,7 +45,7 @@ async def test_the_likelihood_of_a_problem_is_the_importance_estimate(study):
     assert await study.likelihood(both, held, 2, 0) >= bound * (1 - 1e-6)
 
 
-def test_the_error_of_references_by_votes(study):
+def test_the_error_of_references_by_votes():
     def made(i, statement, votes, reference):
         provenance = {"provenance": {"reference": {"votes": votes}}}
         return Problem(str(i), statement, reference, metadata=provenance)
@@ -71,14 +63,15 @@ def test_the_error_of_references_by_votes(study):
 
 
 @pytest.mark.slow
-def test_the_study_runs_from_its_cold_start_to_its_figures(study):
+def test_the_study_runs_from_its_cold_start_to_its_figures():
+    torch.set_num_threads(1)
     rows = asyncio.run(study.rows(0, study.QUICK))
     assert set(study.CURVES) | {study.PLAY[0], study.PLAY[1], study.REFERENCES} <= set(rows)
     assert all(0 <= value <= 1 for row in rows.values() for value in row["figures"].values())
 
 
-def test_the_page_shows_what_the_ledger_holds(study):
-    made = study.LEDGER.rows(settings_hash(study.RECIPE.model_dump(mode="json")))
+def test_the_page_shows_what_the_ledger_holds():
+    made = study.LEDGER.rows(settings_of(study.RECIPE))
     if not made:
         pytest.skip("no seed of this study has been run")
     page = (ROOT / "docs" / "promptcot.md").read_text(encoding="utf-8")

@@ -1,28 +1,21 @@
 """The studies of rubrics and scaffolds: their parts, and that the pages show the ledger's rows."""
 
 import asyncio
-import importlib.util
 from pathlib import Path
 
 import pytest
+import replicate_rubrics as study
 import torch
+from studies import settings_of
 
-from mars_env.evaluation import arms_table, settings_hash
+from mars_env.evaluation import arms_table
 from mars_env.grading.rubrics import RubricGrader
 from mars_env.trainers.miniature.lock import locks
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def study():
-    spec = importlib.util.spec_from_file_location("rubrics", ROOT / "examples" / "replicate_rubrics.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-async def test_the_biased_judge_pays_for_flattery_and_the_honest_one_does_not(study):
+async def test_the_biased_judge_pays_for_flattery_and_the_honest_one_does_not():
     [problem, *_] = study.judged(locks(0))
     code = "".join(text.split()[-1][0] for text in (row["text"] for row in problem.metadata["rubric"]))
     for text, honest, biased in ((code, 1.0, 1.0), ("!" + code[1:], 0.8, 1.0), ("", 0.0, 0.0)):
@@ -30,7 +23,7 @@ async def test_the_biased_judge_pays_for_flattery_and_the_honest_one_does_not(st
         assert [grade.score for grade in grades] == [pytest.approx(honest), pytest.approx(biased)]
 
 
-async def test_the_defence_vetoes_what_the_top_responses_have_in_common(study):
+async def test_the_defence_vetoes_what_the_top_responses_have_in_common():
     symbol = study.pattern(["ab!cd", "!habc"], ["abcde", "habcd", "a!bcd"])
     assert symbol == "!"
     [problem, *_] = study.defended(study.judged(locks(0)), symbol)
@@ -40,7 +33,7 @@ async def test_the_defence_vetoes_what_the_top_responses_have_in_common(study):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lock", "bias"])
-def test_a_study_runs_from_its_warm_start_to_its_figures(study, name):
+def test_a_study_runs_from_its_warm_start_to_its_figures(name):
     torch.set_num_threads(1)
     small = study.RECIPES[name].model_copy(update={"warm_start": 2, "steps": 1, "samples": 1, "locks": 2})
     rows = asyncio.run(study.rows(0, small, ()))
@@ -63,8 +56,8 @@ def test_a_study_runs_from_its_warm_start_to_its_figures(study, name):
         ),
     ],
 )
-def test_the_pages_show_all_arms_and_seeds_of_the_ledger(study, name, page, figures):
-    made = study.LEDGER.rows(settings_hash(study.RECIPES[name].model_dump(mode="json")))
+def test_the_pages_show_all_arms_and_seeds_of_the_ledger(name, page, figures):
+    made = study.LEDGER.rows(settings_of(study.RECIPES[name]))
     arms = list(study.LOCK_ARMS if name == "lock" else study.BIAS_ARMS)
     assert sorted((row.arm, row.seed) for row in made) == sorted((a, s) for a in arms for s in range(5))
     assert not any((row.commit or "").endswith("-dirty") for row in made)

@@ -3,14 +3,15 @@
 import asyncio
 import json
 import random
-import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import pytest
+import replicate_smollm2 as study
 import torch
 import typer
+import word_problems as words
 from tiny_checkpoint import varied
 from typer.testing import CliRunner
 
@@ -27,22 +28,7 @@ PAGE = ROOT / "docs" / "smollm2.md"
 ORIGIN = Provenance("0" * 40, {})
 
 
-@pytest.fixture
-def study(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    import replicate_smollm2
-
-    torch.set_num_threads(1)
-    replicate_smollm2.console.file = None  # what is the standard output when it prints
-    return replicate_smollm2
-
-
-@pytest.fixture
-def words(study):
-    return sys.modules["word_problems"]
-
-
-async def test_made_texts_are_what_they_say(words):
+async def test_made_texts_are_what_they_say():
     rng, grader = random.Random(1), grader_for("math")
     for made in words.distinct(rng, 60):
         stated = Problem("p", made.text, str(made.answer))
@@ -59,7 +45,7 @@ async def test_made_texts_are_what_they_say(words):
         assert not read_judgement(words.mistaken_report(made, rng)).passed
 
 
-def test_demonstrations_by_hand(words):
+def test_demonstrations_by_hand():
     made = words.WordProblem("?", {"a": 15, "c": 3, "d": 4}, ("c*d", "a+it"))
     assert words.solution(made.worked()) == "3*4=12, 15+12=27. \\boxed{27}"
     assert words.solution(made.worked(slip=-1, at=0)) == "3*4=11, 15+11=26. \\boxed{26}"
@@ -67,7 +53,7 @@ def test_demonstrations_by_hand(words):
     assert words.report(made, 26) == "3*4=12, 15+12=27, not 26.\nCorrectness: Wrong"
 
 
-def test_demonstrations_are_honest_and_corrections_right(words):
+def test_demonstrations_are_honest_and_corrections_right():
     mix = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     found = words.lessons(3, 400, mix)
     counts = Counter(one.role for one in found)
@@ -88,7 +74,7 @@ def test_demonstrations_are_honest_and_corrections_right(words):
     assert words.lessons(3, 400, mix) == found != words.lessons(4, 400, mix)
 
 
-def test_no_held_out_problem_was_seen_before(study, tmp_path):
+def test_no_held_out_problem_was_seen_before(tmp_path):
     one = study.Study(5, study.RECIPE, tiny_model(name=study.NAME), tmp_path)
     held = {problem.statement for problem in one.held_out}
     assert len(held) == study.RECIPE.held_out
@@ -101,16 +87,17 @@ def last_weights(place):
     return found.read_bytes()
 
 
-def played(study, place):
+def played(place):
+    torch.set_num_threads(1)
     make = partial(tiny_model, name=study.NAME)
     return asyncio.run(study.rows(0, study.QUICK, place, ORIGIN, make))
 
 
 @pytest.mark.slow
-def test_a_killed_seed_continues_to_the_same_rows_and_weights(study, tmp_path, monkeypatch):
+def test_a_killed_seed_continues_to_the_same_rows_and_weights(tmp_path, monkeypatch):
     """It is stopped in each of its stages, once between two checkpoints."""
     monkeypatch.setattr(study, "Game", partial(Game, rewards=dict.fromkeys(study.SYSTEMS, varied)))
-    whole = played(study, tmp_path / "whole")
+    whole = played(tmp_path / "whole")
     real, logged, kills = study.write_run, study.JsonlLogger.log, []
 
     class Killed(BaseException):
@@ -133,8 +120,8 @@ def test_a_killed_seed_continues_to_the_same_rows_and_weights(study, tmp_path, m
     monkeypatch.setattr(study.JsonlLogger, "log", log)
     for _ in range(3):
         with pytest.raises(Killed):
-            played(study, tmp_path / "killed")
-    again = played(study, tmp_path / "killed")
+            played(tmp_path / "killed")
+    again = played(tmp_path / "killed")
     assert kills == ["taught", "evaluation", "rewarded"]
     assert [(row.arm, row.figures) for row in again] == [(row.arm, row.figures) for row in whole]
     assert [row.detail["episodes"] for row in again] == [row.detail["episodes"] for row in whole]
@@ -149,20 +136,20 @@ def test_a_killed_seed_continues_to_the_same_rows_and_weights(study, tmp_path, m
             assert f"    PROBLEM ({told['answer']}): {told['problem']}\n" in text
 
 
-def test_a_seed_is_not_continued_by_other_code(study, tmp_path):
+def test_a_seed_is_not_continued_by_other_code(tmp_path):
     tmp_path.joinpath("commit.json").write_text(json.dumps("1" * 40))
     with pytest.raises(ConfigError, match="was begun at commit 111"):
-        played(study, tmp_path)
+        played(tmp_path)
 
 
-def test_other_weights_are_refused(study, tmp_path):
+def test_other_weights_are_refused(tmp_path):
     tmp_path.joinpath("model.safetensors").write_bytes(b"other")
     with pytest.raises(ConfigError, match="other weights than this study"):
         study.real_model(tmp_path)
 
 
 @pytest.fixture
-def run(study, tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "LEDGER", Ledger(tmp_path / "smollm2.jsonl"))
     monkeypatch.setattr(study, "TUNING", Ledger(tmp_path / "tuning.jsonl"))
     app = typer.Typer()
@@ -186,14 +173,14 @@ def test_seeds_and_settings_cannot_be_mixed_up(run, options, tmp_path):
 
 
 @pytest.mark.slow
-def test_quick_runs_without_the_checkpoint_and_keeps_nothing(run, study, tmp_path, monkeypatch):
+def test_quick_runs_without_the_checkpoint_and_keeps_nothing(run, tmp_path, monkeypatch):
     monkeypatch.setattr(study, "real_model", None)
     done = run("--quick")
     assert done.exit_code == 0, done.output
     assert not list(tmp_path.iterdir())
 
 
-def test_the_page_shows_what_the_ledger_holds(study):
+def test_the_page_shows_what_the_ledger_holds():
     made = study.LEDGER.rows(study.settings_of(study.RECIPE))
     between = PAGE.read_text(encoding="utf-8").partition("<!-- begin smollm2 -->\n")[2]
     between = between.partition("<!-- end smollm2 -->")[0]

@@ -1,25 +1,18 @@
 """SPELL's study: its parts, its example, and that the page shows the ledger's rows."""
 
-import asyncio
 import runpy
 from pathlib import Path
 
 import pytest
+import replicate_spell as study
 import torch
+from studies import settings_of
 
 from mars_env.envs.spell import read_question
 from mars_env.evaluation import provenance
 from mars_env.trainers.miniature.lookups import clusters, easy_question, is_right, level, truth, warm_started
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def study(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    import replicate_spell
-
-    return replicate_spell
 
 
 def test_the_program_of_the_static_set_asks_easy_questions_with_right_references():
@@ -38,20 +31,20 @@ def test_the_warm_start_is_the_same_each_time():
 
 
 @pytest.mark.slow
-def test_a_row_is_played_twice_alike(study):
+def test_a_row_is_played_twice_alike():
     torch.set_num_threads(1)
     small = study.RECIPE.model_copy(
         update={"warm_start": 20, "steps": 2, "clusters": 2, "held_out": 1, "group": 2, "verifiers": 2}
     )
     origin = provenance(allow_dirty=True)
     for arm in study.ARMS:
-        first, again = (asyncio.run(study.play(arm, 0, small, origin)) for _ in range(2))
+        first, again = (study.play(arm, 0, small, origin) for _ in range(2))
         assert first.figures == again.figures and first.detail == again.detail
         assert all(0 <= value <= 1 for value in first.figures.values())
 
 
-def test_the_page_shows_all_arms_and_seeds_of_the_ledger(study):
-    rows = study.LEDGER.rows(study.settings_of(study.RECIPE))
+def test_the_page_shows_all_arms_and_seeds_of_the_ledger():
+    rows = study.LEDGER.rows(settings_of(study.RECIPE))
     if not rows:
         assert "It has not been run yet" in (ROOT / "docs" / "spell.md").read_text()
         return

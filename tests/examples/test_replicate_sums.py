@@ -1,27 +1,15 @@
 """The study of subset sums: reported and tuning seeds stay apart, and the numbers of the plan stay fixed."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+import replicate_sums as study
 import typer
 from typer.testing import CliRunner
 
 from mars_env.evaluation import Ledger, LedgerRow
 
-PATH = Path(__file__).parents[2] / "examples" / "replicate_sums.py"
-
 
 @pytest.fixture
-def study():
-    spec = importlib.util.spec_from_file_location("replicate_sums", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def page(study, tmp_path_factory, monkeypatch):
+def page(tmp_path_factory, monkeypatch):
     docs = tmp_path_factory.mktemp("docs")
     (docs / "sums.md").write_text("<!-- begin sums -->\n<!-- end sums -->\n")
     monkeypatch.setattr(study, "DOCS", docs)
@@ -29,7 +17,7 @@ def page(study, tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def run(study, page, tmp_path, monkeypatch):
+def run(page, tmp_path, monkeypatch):
     monkeypatch.setattr(study, "LEDGER", Ledger(tmp_path / "sums.jsonl"))
     monkeypatch.setattr(study, "TUNING", Ledger(tmp_path / "tuning.jsonl"))
     monkeypatch.setattr(study, "RECIPE", study.QUICK)
@@ -53,7 +41,7 @@ def test_seeds_and_settings_cannot_be_mixed_up(run, options, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_are_kept_apart_continued_and_checked(run, study, page):
+def test_rows_are_kept_apart_continued_and_checked(run, page):
     assert run("--seeds", "0", "--arm", "none").exit_code == 0
     tuned = run("--tuning", "--seeds", "100", "--arm", "none", "--steps", "1", "--learning-rate", "0.001")
     assert tuned.exit_code == 0, tuned.output
@@ -71,14 +59,13 @@ def test_a_check_without_a_row_fails(run):
     assert run("--check", "0", "--arm", "none").exit_code == 1
 
 
-def test_the_claims_are_judged_once_all_arms_are_there(study, capsys):
+def test_the_claims_are_judged_once_all_arms_are_there(capsys):
     names = {*study.COLUMNS, "tokens"}
     rows = [
         LedgerRow(arm=arm, seed=seed, settings="s", seconds=1, figures=dict.fromkeys(names, 0.5 + seed / 100))
         for arm in study.ARM
         for seed in (0, 1)
     ]
-    study.console.file = None
     study.show(rows, list(study.ARM))
     printed = capsys.readouterr().out
     assert "the bar: after joint training, System above fresh retries" in printed
