@@ -1,4 +1,4 @@
-"""What all tests share: modules that are not collected, and how processes that tests start take Ctrl-C.
+"""What all tests share: modules that are not collected, no limits of time, how started processes take Ctrl-C.
 
 Doctests are collected from all modules except these, which only OpenRLHF's environment can import. One more
 needs verifiers, which an environment without the extra lacks.
@@ -17,6 +17,12 @@ collect_ignore = [
 ]
 if find_spec("verifiers") is None:
     collect_ignore.append("mars_env/trainers/verifiers.py")
+
+if find_spec("hypothesis") is not None:  # a busy machine is no failure
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("untimed")
 
 # Background jobs of a shell, and all that they start, ignore SIGINT; tests interrupt what they start.
 if (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +9,7 @@ import typer
 from yarl import URL
 
 from mars_env.agents.openai_server import LOOPBACK
+from mars_env.agents.secrets import api_key
 from mars_env.api import made_game
 from mars_env.cli.config import REST
 from mars_env.cli.options import settings
@@ -88,7 +88,7 @@ def sample(  # public edge: one parameter is one option of the command
         raise ConfigError(f"--patience is in seconds, above 0, got {patience:g}")
     if weights is not None and not weights.is_dir():
         raise ConfigError(f"there is no folder {weights}: leave --weights out to get the weights by HTTP")
-    key = _key(api_key_env)
+    key = api_key(api_key_env, "the learner's key")
     rules = made_game(spec(env_id, **settings(set_ or [])), kind).rules
     told = overridden(ctx.meta.get(REST, {}), option or [])
     told = merged_settings(told, {"sampling": {"max_tokens": max_tokens} if max_tokens else {}})
@@ -127,17 +127,3 @@ def sample(  # public edge: one parameter is one option of the command
         say("mars-env: stopped: the learner gives what was under way to other samplers", err=True)
         raise
     say(f"the training is over: {taken} answers")
-
-
-def _key(variable: str | None) -> str:
-    """The key in an environment variable; no key without one.
-
-    Raises:
-        ConfigError: It is not set.
-    """
-    if variable is None:
-        return ""
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise ConfigError(f"the environment variable {variable} with the learner's key is not set")
-    return key

@@ -18,6 +18,7 @@ from mars_env.distributed.worker import Assignment, RunContext, TreeEnded, Turns
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import MarsError
 from mars_env.rollout.engine import Job, Journal, turn_order
+from mars_env.sync import end_tasks
 from mars_env.text import logger
 from mars_env.types import Tree, Turn
 
@@ -102,9 +103,7 @@ async def dispatch(
         if state.failure is not None:
             raise state.failure
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
         if state.under_way:
             await asyncio.gather(*(worker.discard() for worker in workers), return_exceptions=True)
 

@@ -16,6 +16,7 @@ from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
 from mars_env.players import refuse_training_agents
 from mars_env.rollout.engine import Job, play
+from mars_env.sync import end_tasks
 from mars_env.types import Action, Agent, Observation, Problem, Tree, Turn
 
 HEARTBEAT_SECONDS = 2.0
@@ -135,9 +136,7 @@ class Worker(Host):
     async def begin(self, run: RunContext) -> None:
         """Start a run. Trees of an earlier run that are still being played are discarded without a report."""
         assert self._game is not None, "setup comes first"
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         self._tasks, self._events, self._failure = set(), [], None
         self._run, self._run_game = run, run.change(self._game)
 

@@ -21,6 +21,7 @@ from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
 from mars_env.seeds import derive_seed
+from mars_env.sync import end_tasks
 from mars_env.text import described, logger, shown
 from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
 
@@ -122,7 +123,7 @@ async def play(  # public, and more than seven: the five after `seed` are indepe
             for task in done:
                 grower.tell(under_way.pop(task), task.result())
     finally:
-        await _cancel(under_way)
+        await end_tasks(under_way)
     turns = sorted(player.turns.values(), key=turn_order)
     proposed = None if player.fault else grower.final()
     tree = await conclude(game, job.problem, job.tree_id, turns, proposed, seed=seed, fault=player.fault)
@@ -164,7 +165,7 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
             yield tree
         await all_done  # raises what a worker raised
     finally:
-        await _cancel(workers)
+        await end_tasks(workers)
         await asyncio.gather(
             all_done, return_exceptions=True
         )  # otherwise asyncio warns that nobody retrieved its exception
@@ -283,11 +284,3 @@ class _Player:
         if progress is None or not isinstance(agent, TrainingAgent):
             return await agent.act(observation, n, seed)
         return await agent.act_in_training(observation, n, seed, TrainingAsk(self._job.problem, progress))
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
-    """Cancel tasks that are still running, and wait until they have ended."""
-    running = [task for task in tasks if not task.done()]
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)

@@ -42,6 +42,7 @@ from mars_env.rollout.engine import Job, Journal, play
 from mars_env.rollout.groups import groups_of, is_uniform
 from mars_env.rollout.slots import Claim, Slots, under
 from mars_env.rollout.staleness import acting_after, age, oldest_version
+from mars_env.sync import end_tasks
 from mars_env.text import logger
 from mars_env.types import Agent, Group, Tree, Turn
 
@@ -265,10 +266,7 @@ class _Schedule:
 
     async def stop(self) -> None:
         """Cancel whatever is under way, and wait until it has ended."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
 
     async def _start_trees(
         self, steps: Iterable[Sequence[Job]], play_tree: Callable[[Job], Coroutine[None, None, Tree]]

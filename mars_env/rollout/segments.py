@@ -6,13 +6,13 @@ output does not delay the others. Unfinished outputs are continued by the next p
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
+from mars_env.sync import together
 from mars_env.types import Completion, Model, Prompt, Sampling
 
 Decode = Callable[[Sequence[int]], str]
@@ -92,12 +92,7 @@ class SegmentedModel:
             raise ConfigError(f"n must be at least 1, got {n}")
         if n == 1:
             return [await self._sample(prompt, 0, sampling)]
-        tasks = [asyncio.create_task(self._sample(prompt, i, sampling)) for i in range(n)]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:  # if one failed, the others are no longer needed
-                task.cancel()
+        return await together(self._sample(prompt, i, sampling) for i in range(n))
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
         whole = await self._sampled(prompt, sample, 0, sampling)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from mars_env.agents.openai_server import (
     UNREADABLE,
     Refusal,
     error_response,
-    key_of,
+    has_key,
     listen,
     read_json,
 )
@@ -33,6 +32,7 @@ from mars_env.rollout.store import stored_problems
 from mars_env.serving.answering import Answerer
 from mars_env.serving.solution import Solution, progress
 from mars_env.serving.wire import Asked, asked, chunks, completion
+from mars_env.sync import end_tasks, together
 from mars_env.text import described, logger, one_line
 from mars_env.types import Problem, Tree, Turn
 
@@ -169,8 +169,7 @@ class TeamServer:
         return guarded
 
     def _check_key(self, request: web.Request) -> None:
-        given = key_of(request).encode("utf-8", "replace")
-        if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
+        if not has_key(request, self._keys):
             raise Refusal(
                 401,
                 "the API key is missing or wrong: send Authorization: Bearer KEY",
@@ -225,8 +224,7 @@ class TeamServer:
         except ConnectionError:
             log.info("a client went away before its answer")
         finally:
-            playing.cancel()
-            await asyncio.gather(playing, return_exceptions=True)
+            await end_tasks([playing])
         return response
 
     async def _solutions(self, wanted: Asked, on_turn: Callable[[Turn], None]) -> list[Solution]:
@@ -234,13 +232,7 @@ class TeamServer:
         if self._store is not None and wanted.problem.id not in self._known:
             self._store.write_problem(wanted.problem)
             self._known.add(wanted.problem.id)
-        tasks = [asyncio.create_task(self._solution(wanted, index, on_turn)) for index in range(wanted.n)]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return await together(self._solution(wanted, index, on_turn) for index in range(wanted.n))
 
     async def _solution(self, wanted: Asked, index: int, on_turn: Callable[[Turn], None]) -> Solution:
         problem = wanted.problem

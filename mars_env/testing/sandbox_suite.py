@@ -23,7 +23,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits
 from mars_env.testing import sandbox_evasions, sandbox_limits  # noqa: F401  (this adds their checks)
@@ -439,13 +439,13 @@ async def leaves_nothing_alive(backend: Backend) -> None:
     assert not alive, f"{len(alive)} processes survived"
 
 
-def processes_with(token: str) -> list[int]:
-    """Pids of this machine's processes whose command line contains a text."""
+def processes_with(token: str, part: Literal["cmdline", "environ"] = "cmdline") -> list[int]:
+    """Pids of this machine's other processes whose command line, or environment, contains a text."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):  # it has just ended
-                if token.encode() in (entry / "cmdline").read_bytes():
+            with contextlib.suppress(OSError):  # it has just ended, or may not be read
+                if token.encode() in (entry / part).read_bytes():
                     found.append(int(entry.name))
     return found
 
@@ -462,17 +462,8 @@ async def cancelling_kills(backend: Backend) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    assert not _processes_with_variable(token), "the program survived"
+    assert not processes_with(token, "environ"), "the program survived"
     assert _folders() <= before, "a folder was left"
-
-
-def _processes_with_variable(token: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):  # it has ended, or may not be read
-            if entry.name.isdigit() and token.encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-    return found
 
 
 def _folders() -> set[str]:

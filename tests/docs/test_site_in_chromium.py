@@ -3,21 +3,15 @@
 Only some pages are built, without the reference: first page, code, a wide table, the command line.
 """
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
+from chromium import launched, needs_chromium
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 build = pytest.importorskip("mkdocs.commands.build", reason="the site needs pip install 'mars-env[docs]'")
 pytest.importorskip("material", reason="the site needs pip install 'mars-env[docs]'")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.slow, *needs_chromium]
 ROOT = Path(__file__).parents[2]
 PAGES = ("index", "first-game", "results", "command-line")
 HOST = "http://site.invalid/"
@@ -72,11 +66,8 @@ def site(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=120_000)
+    with launched() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

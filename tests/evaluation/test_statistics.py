@@ -63,7 +63,7 @@ def majority_by_brute_force(answers, quality, k):
     return sum(total) / len(total)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.sampled_from([None, "a", "b", "c", "d"]), st.booleans()), min_size=1, max_size=9)
 )
@@ -153,7 +153,7 @@ def test_the_same_data_always_give_the_same_interval():
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_intervals_of_rates_hold_the_value_and_stay_in_bounds(pairs):
     estimate = ratio([min(p) for p in pairs], [max(p) for p in pairs])
     if estimate.value is None:

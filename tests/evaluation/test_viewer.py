@@ -87,7 +87,7 @@ def test_the_content_policy_allows_the_pages_own_script_and_no_address(run):
     assert "@import" not in text and "url(" not in text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=200))
 def test_any_text_leaves_the_page_well_formed(text):
     tree = hostile_tree()

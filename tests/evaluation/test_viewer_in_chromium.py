@@ -1,32 +1,23 @@
 """The page of a run in a real browser: a way through it, hostile texts, a phone, dark mode, no scripts."""
 
-import os
-import shutil
 from urllib.parse import quote
 
 import pytest
+from chromium import launched, needs_chromium, playwright
 from shown_run import prompts, shown_run
 
 from mars_env.evaluation.report import build_report
 from mars_env.evaluation.viewer import write_page
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
-    pytest.mark.timeout(300),
-]
+pytestmark = needs_chromium
 PHONE = {"viewport": {"width": 375, "height": 760}, "is_mobile": True, "has_touch": True}
 
 
 @pytest.fixture(scope="module")
 def browser():
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=120_000)
+    with launched() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture
@@ -62,6 +53,20 @@ def shown_ids(page):
     )
 
 
+def box_of(locator):
+    """Where something is shown, once it is: a browser lays out what was moved or opened a moment later."""
+    playwright.expect(locator).to_be_visible()
+    return locator.bounding_box()
+
+
+def open_everything(page):
+    """Opens the trees and all that is folded in them. The turns come with an event, after the opening."""
+    page.click("#open")
+    for _ in ("trees", "what was in them"):
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        playwright.expect(page.locator("details.tree[open] > noscript")).to_have_count(0)
+
+
 def test_a_way_through_a_run(opened):
     trees = shown_run(80)
     advantages = {("code-0#0", "0.1"): 1.5}
@@ -75,14 +80,13 @@ def test_a_way_through_a_run(opened):
     # Filters and order.
     page.select_option("#outcome", "fixed")
     fixed = shown_ids(page)
-    assert (
-        0 < len(fixed) < len(trees)
-        and "fixed" in page.locator(f"details.tree >> text={fixed[0]} >> ..").inner_text()
-    )
+    assert 0 < len(fixed) < len(trees)
+    expect(page.locator(f"details.tree >> text={fixed[0]} >> ..")).to_contain_text("fixed")
     page.select_option("#outcome", "")
     page.select_option("#order", "failures")
     first = page.locator("details.tree").first
-    assert "wrong" in first.inner_text() and shown_ids(page) != everything
+    expect(first).to_contain_text("wrong")
+    assert shown_ids(page) != everything
     page.select_option("#order", "")
     assert shown_ids(page) == everything
     page.fill("#query", "units sum-")
@@ -93,7 +97,7 @@ def test_a_way_through_a_run(opened):
 
     # A search: its picture, whose circles lead to the turns.
     page.locator("details.tree > summary").first.click()
-    assert page.locator("article").count() == 9
+    expect(page.locator("article")).to_have_count(9)
     drawing = page.locator("svg.drawing")
     assert drawing.locator("circle.node").count() == 9 and drawing.locator("circle.node.right").count() == 1
     assert "n=5" in drawing.text_content()
@@ -107,22 +111,23 @@ def test_a_way_through_a_run(opened):
     here.locator("summary", has_text="Changes to").click()
     assert here.locator("ins").first.text_content() == "+     for i in range(n + 1):"
     here.locator("summary", has_text="Log-probabilities").click()
-    assert here.locator("svg.curve").bounding_box()["height"] > 20
+    assert box_of(here.locator("svg.curve"))["height"] > 20
 
     # An episode: prompt and thinking are folded, formulas are drawn.
     page.keyboard.press("c")
     tree = page.locator("details.tree", has=page.locator(f".id >> text={fixed[0]}"))
     tree.locator("summary").first.click()
     solver = tree.locator("article").first
-    box = solver.locator("pre.prose:visible mfrac").first.bounding_box()
+    box = box_of(solver.locator("pre.prose:visible mfrac").first)
     assert box["height"] > 10 and box["width"] > 3
-    assert solver.locator("pre.prose:visible menclose").first.bounding_box()["width"] > 10
+    assert box_of(solver.locator("pre.prose:visible menclose").first)["width"] > 10
     thinking = solver.locator("details.thinking")
     assert not thinking.locator("pre").is_visible()
     thinking.locator("summary").click()
-    assert "Let me think" in thinking.inner_text() and "<think>" not in thinking.inner_text()
+    expect(thinking).to_contain_text("Let me think", use_inner_text=True)
+    expect(thinking).not_to_contain_text("<think>")
     solver.locator("summary", has_text="Prompt,").click()
-    assert "You solve problems." in solver.inner_text()
+    expect(solver).to_contain_text("You solve problems.", use_inner_text=True)
 
 
 def test_keys_and_links(opened):
@@ -192,10 +197,9 @@ def test_hostile_texts_do_nothing(opened):
         trees, title=HOSTILE, report=report, notes=[HOSTILE],
         prompts=lambda tree: {turn.id: [(HOSTILE, HOSTILE)] for turn in tree.turns},
     )  # fmt: skip
-    page.click("#open")
-    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-    page.wait_for_timeout(300)
-    assert page.locator("article").count() == 6
+    open_everything(page)
+    playwright.expect(page.locator("article")).to_have_count(6)
+    page.wait_for_timeout(300)  # for what scripts in the texts would do
     assert page.evaluate("window.owned") is None
     found = page.evaluate("""() => {
       const all = (name) => [...document.querySelectorAll(name)];
@@ -209,9 +213,9 @@ def test_hostile_texts_do_nothing(opened):
       };
     }""")
     assert found == {"scripts": 1, "foreign": 0, "handlers": 0, "links": 0, "styled": 0}
-    shown = page.inner_text("main")
-    assert "<img src=x onerror=" in shown and "[link](javascript:" in shown  # it can be read
-    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    for text in ("<img src=x onerror=", "[link](javascript:"):  # they can be read
+        playwright.expect(page.locator("main")).to_contain_text(text, use_inner_text=True)
+    assert not {"\x1b", "\x07", "\u202e"} & set(page.text_content("main"))
 
 
 def test_a_phone_shows_all_without_scrolling_sideways(opened):
@@ -222,12 +226,11 @@ def test_a_phone_shows_all_without_scrolling_sideways(opened):
     trees = [Tree("wide#0", problem, (turn,)), *shown_run(40)]
     report = build_report(trees, title="t", problem_set="sums", generated=False)
     page = opened(trees, report=report, prompts=prompts, **PHONE)
-    page.click("#open")
-    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    open_everything(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     assert page.evaluate("document.documentElement.clientWidth") == 375
     for control in page.locator("#controls > :is(input, select, button)").all():
-        assert control.bounding_box()["height"] >= 36  # a finger hits it
+        assert box_of(control)["height"] >= 36  # a finger hits it
 
 
 CONTRAST = """selectors => {
@@ -271,8 +274,7 @@ def test_both_colour_schemes_can_be_read(opened, scheme):
     trees = shown_run(60)
     report = build_report(trees, title="t", problem_set="sums", generated=False)
     page = opened(trees, report=report, prompts=prompts, color_scheme=scheme)
-    page.click("#open")
-    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    open_everything(page)
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, background[4:-1].split(","))) < 200) == (scheme == "dark")
     low = [(name, round(contrast, 2)) for name, contrast in page.evaluate(CONTRAST, READ) if contrast < 4.5]
@@ -283,7 +285,7 @@ def test_without_scripts_the_page_is_still_whole(opened):
     page = opened(shown_run(30), java_script_enabled=False)
     assert not page.locator("#controls").is_visible()
     page.locator("details.tree > summary").first.click()
-    assert page.locator("details.tree").first.locator("article").first.is_visible()
+    playwright.expect(page.locator("details.tree").first.locator("article").first).to_be_visible()
 
 
 def test_a_way_through_ten_thousand_turns(opened):
@@ -301,9 +303,9 @@ def test_a_way_through_ten_thousand_turns(opened):
     page.select_option("#outcome", "")
     page.select_option("#order", "failures")
     first = page.locator("details.tree").first
-    assert "wrong" in first.inner_text()
+    expect(first).to_contain_text("wrong")
     first.locator("summary").first.click()
-    assert page.locator("article").count() > 1
+    expect(page.locator("article").nth(1)).to_be_visible()
     last = trees[-1]
     page.fill("#query", last.id)
     expect(told).not_to_have_text(f"{len(trees)} of {len(trees)}")

@@ -23,10 +23,3 @@ def needed(module: str, extra: str) -> ModuleType:
         return importlib.import_module(module)
     found: ModuleType = pytest.importorskip(module, reason=f"{module} comes with the extra {extra}")
     return found
-
-
-def without_sandbox(error: Exception) -> None:
-    """Skip a test that needs a sandbox if there is none; if ``make`` installed one, raise the error."""
-    if MADE:
-        raise error
-    pytest.skip(str(error))

@@ -21,6 +21,17 @@ def need(name):
         skip_or_fail(name, WORKING[name].why)
 
 
+def need_a_sandbox():
+    """Skip a test of programs where no sandbox works; fail if only the library can be to blame."""
+    if not any(state.works for state in WORKING.values()):
+        for name, state in WORKING.items():
+            if _must_work(name, None):
+                skip_or_fail(name, state.why)
+        pytest.skip(
+            "; ".join(f"{name} does not work on this machine: {s.why}" for name, s in WORKING.items())
+        )
+
+
 def skip_or_fail(name, why, user=None):
     """Skip; but fail if the machine has what the sandbox needs."""
     reason = _must_work(name, user)

@@ -57,7 +57,7 @@ async def ages(bound, size, first, seed, train_time):
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 4),
     st.sampled_from([None, 1, 2, 5]),

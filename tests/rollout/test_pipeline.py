@@ -108,7 +108,7 @@ OPTIONS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     OPTIONS, st.integers(0, 10**6), st.sampled_from([0.01, 1.0, 5.0, 40.0]), st.booleans(), st.floats(0, 0.2)
 )

@@ -279,7 +279,7 @@ def read_or_refused(run):
         assert "\n" not in str(error) and len(str(error)) < 1000
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data(), name=st.sampled_from(FILES))
 def test_any_part_of_a_row_may_be_anything(run, data, name):
     rows = rows_of(run, name)
@@ -293,7 +293,7 @@ def test_any_part_of_a_row_may_be_anything(run, data, name):
         (run / f"{name}.jsonl").write_bytes(before)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data(), name=st.sampled_from([f"{name}.jsonl" for name in FILES] + ["manifest.json"]))
 def test_damaged_files_are_read_or_refused(run, data, name):
     before = (run / name).read_bytes()

@@ -174,7 +174,7 @@ texts = st.text(st.characters(), max_size=20)  # surrogates included: a model ma
 numbers = st.integers(0, 2**40)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     text=texts,
     ids=st.lists(numbers, max_size=4),

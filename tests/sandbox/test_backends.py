@@ -168,3 +168,17 @@ def test_a_sandbox_that_must_work_is_not_skipped(monkeypatch):
     with pytest.raises(pytest.skip.Exception, match="we broke it"):
         sandboxes.need("bubblewrap")
     sandboxes._must_work.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("must", "raised"), [("", pytest.skip.Exception), ("it was installed", pytest.fail.Exception)]
+)
+def test_programs_are_not_tested_only_where_no_sandbox_works(monkeypatch, must, raised):
+    sandboxes.need_a_sandbox()  # one works, or this test is skipped for the same reason
+    monkeypatch.setattr(sandboxes, "_must_work", lambda name, user: must)
+    for name in sandboxes.WORKING:
+        monkeypatch.setitem(sandboxes.WORKING, name, Probe(name, False, f"{name} is absent"))
+    with pytest.raises(raised, match="bubblewrap is absent"):
+        sandboxes.need_a_sandbox()
+    monkeypatch.setitem(sandboxes.WORKING, "landlock", Probe("landlock", True, ""))
+    sandboxes.need_a_sandbox()

@@ -2,7 +2,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -59,7 +59,6 @@ def test_scores_enter_the_tree_in_the_order_of_asking():
     assert list(search.scores.items()) == [(0, 0.1), (1, None), (2, 0.9)]
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(order=st.permutations(range(6)), k=st.integers(1, 8))
 def test_the_tree_depends_on_neither_the_order_of_telling_nor_the_workers(order, k):
     reference = play(make(wave=6, calls=18, stop_at=None), k=6)
@@ -187,7 +186,6 @@ def stored(search):
     return Search.load(json.loads(json.dumps(search.state_dict())))
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.integers(0, 3), min_size=20, max_size=60), st.booleans())
 def test_a_search_goes_on_as_if_it_had_never_been_stored(moves, as_completed):
     """Two searches in step, one of which is stored and loaded at every turn."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import hmac
 import itertools
 import math
 import secrets
@@ -24,25 +23,15 @@ from typing import Literal, Self, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from mars_env.agents.openai_server import LOOPBACK, Refusal, error_response, key_of, listen
+from mars_env.agents.openai_server import LOOPBACK, Refusal, error_response, has_key, listen, read_body
 from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout.staleness import least_updates
+from mars_env.sync import end_tasks
 from mars_env.text import logger, one_line, shown
 from mars_env.trainers.local import Policy
+from mars_env.trainers.swarm import wire
 from mars_env.trainers.swarm.capacity import Capacity
 from mars_env.trainers.swarm.weights import Publication, WeightStore
-from mars_env.trainers.swarm.wire import (
-    Alive,
-    Ask,
-    Give,
-    Given,
-    Left,
-    Take,
-    Taken,
-    Wanted,
-    Working,
-    received,
-)
 from mars_env.trainers.team import Team
 from mars_env.types import Action, Observation
 
@@ -65,7 +54,7 @@ class _Open:
     """An ask without an answer."""
 
     order: int
-    ask: Ask
+    ask: wire.Ask
     policy: str
     answer: asyncio.Future[list[Action]]
     holder: str = ""
@@ -197,8 +186,7 @@ class Swarm:
             while self._seen and time.monotonic() < ends:
                 await asyncio.sleep(0.02)
         if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+            await end_tasks([self._sweeper])
         await self._runner.cleanup()
 
     # ------------------------------------------------------------------------------------ the team's side
@@ -220,7 +208,7 @@ class Swarm:
         first = self._published[-1 if least is None else least if self._paces else 0]
         order = next(self._orders)
         name = f"{self._session}-{order}"
-        ask = Ask(id=name, agent=agent, observation=dict(observation), n=n, seed=seed, weights=first)
+        ask = wire.Ask(id=name, agent=agent, observation=dict(observation), n=n, seed=seed, weights=first)
         opened = _Open(order, ask, self._agents[agent], asyncio.get_running_loop().create_future())
         self._open[ask.id] = opened
         self._queue(opened)
@@ -267,7 +255,7 @@ class Swarm:
     # -------------------------------------------------------------------------------- the samplers' side
 
     async def _take(self, request: web.Request) -> web.Response:
-        take = await _body(request, Take)
+        take = await _body(request, wire.Take)
         wrong = {name: policy for name, policy in self._agents.items() if take.agents.get(name) != policy}
         if wrong:
             has = ", ".join(f"{shown(name)} with {shown(policy)}" for name, policy in take.agents.items())
@@ -287,11 +275,11 @@ class Swarm:
         seen.at = time.monotonic()
         if self._over:
             self._seen.pop(take.sampler, None)
-            return _json(Taken(lease=self._lease, over=True))
+            return _json(wire.Taken(lease=self._lease, over=True))
         if self._seen.get(take.sampler) is not seen:  # it has left meanwhile
-            return _json(Taken(lease=self._lease))
+            return _json(wire.Taken(lease=self._lease))
         share = min(take.room, math.ceil(len(self._waiting) / max(1, len(self._seen))))
-        asks: list[Ask] = []
+        asks: list[wire.Ask] = []
         while self._waiting and len(asks) < share:
             opened = self._open.get(heapq.heappop(self._waiting)[1])
             if opened is not None and not opened.answer.done() and not opened.holder:
@@ -299,29 +287,29 @@ class Swarm:
                 opened.tries += 1
                 seen.asks.add(opened.ask.id)
                 asks.append(opened.ask)
-        return _json(Taken(asks=asks, lease=self._lease))
+        return _json(wire.Taken(asks=asks, lease=self._lease))
 
     async def _give(self, request: web.Request) -> web.Response:
-        give = await _body(request, Give)
+        give = await _body(request, wire.Give)
         self._note(give).asks.discard(give.ask)
         opened = self._open.get(give.ask)
         if opened is None or opened.answer.done():
-            return _json(Given(result="unwanted"))
+            return _json(wire.Given(result="unwanted"))
         holds = opened.holder == give.sampler  # else it was slow, and another one may work on it
         if give.fault:
             if holds:
                 self._fail(opened, f"{shown(give.sampler)}: {one_line(give.fault, 300)}")
-            return _json(Given(result="taken"))
+            return _json(wire.Given(result="taken"))
         actions, why = self._received(give, opened)
         if why:
             log.warning("an answer of the sampler %s is refused: %s", shown(give.sampler), why)
             if holds:
                 self._fail(opened, f"an answer of {shown(give.sampler)} was refused: {why}")
-            return _json(Given(result="refused", why=why))
+            return _json(wire.Given(result="refused", why=why))
         opened.answer.set_result(actions)
-        return _json(Given(result="taken"))
+        return _json(wire.Given(result="taken"))
 
-    def _received(self, give: Give, opened: _Open) -> tuple[list[Action], str]:
+    def _received(self, give: wire.Give, opened: _Open) -> tuple[list[Action], str]:
         policy = self._policies[opened.policy]
         told = [
             p.policies[opened.policy].version
@@ -330,10 +318,10 @@ class Swarm:
         ]
         text = policy.model.config.get_text_config(decoder=True)
         context = getattr(text, "max_position_embeddings", None) or 2**31
-        return received(give, opened.ask.n, (min(told), max(told)), text.vocab_size, context)
+        return wire.received(give, opened.ask.n, (min(told), max(told)), text.vocab_size, context)
 
     async def _alive(self, request: web.Request) -> web.Response:
-        alive = await _body(request, Alive)
+        alive = await _body(request, wire.Alive)
         seen = self._note(alive)
         mine = {id for id in alive.asks if (opened := self._open.get(id)) and opened.holder == alive.sampler}
         for id in seen.asks - set(alive.asks):  # it was given them, but does not know: our answer was lost
@@ -343,18 +331,18 @@ class Swarm:
             elif seen.at - opened.given > self._lease / 2:
                 seen.asks.discard(id)
                 self._fail(opened, f"{shown(alive.sampler)} does not work on it")
-        return _json(Wanted(dropped=[id for id in alive.asks if id not in mine]))
+        return _json(wire.Wanted(dropped=[id for id in alive.asks if id not in mine]))
 
     async def _leave(self, request: web.Request) -> web.Response:
         """A sampler is stopped: others get its asks now, and no attempt is counted."""
-        leaving = (await _body(request, Working)).sampler
+        leaving = (await _body(request, wire.Working)).sampler
         held = [o for o in self._open.values() if o.holder == leaving and not o.answer.done()]
         if self._seen.pop(leaving, None) is not None:
             log.info("the sampler %s has left; others get its %d asks", shown(leaving), len(held))
         for opened in held:
             opened.tries -= 1
             self._queue(opened)
-        return _json(Left(asks=len(held)))
+        return _json(wire.Left(asks=len(held)))
 
     async def _newest(self, request: web.Request) -> web.Response:
         """The newest publication of this process, as soon as it is another than the one named."""
@@ -384,8 +372,7 @@ class Swarm:
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
-                given = key_of(request).encode("utf-8", "replace")
-                if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
+                if not has_key(request, self._keys):
                     raise Refusal(401, "the key is missing or wrong: give the sampler key=")
                 return await handler(request)
             except Refusal as refusal:
@@ -395,7 +382,7 @@ class Swarm:
 
     # ------------------------------------------------------------------------------------------- records
 
-    def _note(self, working: Working) -> _Seen:
+    def _note(self, working: wire.Working) -> _Seen:
         """A sampler has shown itself."""
         seen = self._seen.setdefault(working.sampler, _Seen(0.0, busy=working.busy))
         self._busy += max(0.0, min(working.busy - seen.busy, 10 * self._lease))
@@ -457,12 +444,8 @@ async def _body(request: web.Request, kind: type[M]) -> M:
     Raises:
         Refusal: It is not what the protocol says, or too long.
     """
-    if request.content_type != "application/json":
-        raise Refusal(415, "the body of a request is JSON: send Content-Type: application/json")
     try:
-        return kind.model_validate_json(await request.read())
-    except web.HTTPRequestEntityTooLarge as error:
-        raise Refusal(413, f"the request is longer than {request.client_max_size:,} bytes") from error
+        return kind.model_validate_json(await read_body(request))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = one_line(".".join(map(str, first["loc"])), 100)

@@ -17,13 +17,15 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor
 from yarl import URL
 
-from mars_env.agents.links import post_by_aiohttp
+from mars_env.agents.links import NETWORK_ERRORS, post_by_aiohttp
 from mars_env.agents.preflight import preflight
 from mars_env.agents.wire import Answer, AnswerTooLong
 from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
 from mars_env.players import refuse_training_agents
+from mars_env.sync import end_tasks
 from mars_env.text import described, logger, one_line
 from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.swarm import wire
 from mars_env.trainers.swarm.weights import (
     MOST_MANIFEST,
     Publication,
@@ -31,19 +33,6 @@ from mars_env.trainers.swarm.weights import (
     read_manifest,
     read_tensors,
 )
-from mars_env.trainers.swarm.wire import (
-    MOST_FAULT,
-    Alive,
-    Ask,
-    Give,
-    Given,
-    Left,
-    Take,
-    Taken,
-    Wanted,
-    Working,
-    sent,
-)  # fmt: skip
 from mars_env.trainers.team import Refreshable
 from mars_env.types import Agent, Sampling
 
@@ -54,7 +43,6 @@ M = TypeVar("M", bound=BaseModel)
 Tensors = dict[str, dict[str, Tensor]]
 """Weights by policy and name."""
 
-_NETWORK = (aiohttp.ClientError, TimeoutError, OSError)
 _MOST_ANSWER = 64 * 2**20
 _PIECE = 2**20
 _SLOWEST_RETRY = 10.0
@@ -139,7 +127,7 @@ class Connection:
                 why = f"status {answer.status}"
             except AnswerTooLong as error:
                 raise ConfigError(f"an answer of {self.base} is too long: {error}") from error
-            except _NETWORK as error:
+            except NETWORK_ERRORS as error:
                 why = described(error)
             if time.monotonic() - self._heard > self._patience:
                 raise ModelError(f"the learner at {self.base} is gone for {self._patience:g} s: {why}")
@@ -285,9 +273,7 @@ class _Sampler:
         self._concurrency, self._demanded = concurrency, demanded
         self._name = secrets.token_hex(8)
         self._received: Publication | None = None  # the newest one
-        self._ready: dict[
-            int, tuple[Publication, dict[str, dict[str, Tensor]]]
-        ] = {}  # received, not used yet
+        self._ready: dict[int, tuple[Publication, Tensors]] = {}  # received, not used yet
         self._used: Publication | None = None
         self._acting = 0
         self._demands: list[int] = []
@@ -309,10 +295,7 @@ class _Sampler:
             for each in done:
                 each.result()
         finally:
-            tasks = [*work, *self._asks.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks([*work, *self._asks.values()])
             self._failure.cancel()
         return self._taken
 
@@ -320,7 +303,7 @@ class _Sampler:
         """Tell the learner, if it can be told at once, that others may have what was under way."""
         with contextlib.suppress(MarsError, TimeoutError):
             async with asyncio.timeout(_FAREWELL):
-                await self._connection.post("leave", Working(**self._state()), Left)
+                await self._connection.post("leave", wire.Working(**self._state()), wire.Left)
 
     async def _take(self) -> None:
         policies = {name: agent.policy for name, agent in self._agents.items()}
@@ -328,8 +311,8 @@ class _Sampler:
             while (room := self._concurrency - len(self._asks)) < 1:
                 self._room.clear()
                 await self._room.wait()
-            take = Take(**self._state(), agents=policies, room=room)
-            taken = await self._connection.post("take", take, Taken)
+            take = wire.Take(**self._state(), agents=policies, room=room)
+            taken = await self._connection.post("take", take, wire.Taken)
             if taken.over:
                 return
             self._lease = taken.lease
@@ -352,8 +335,8 @@ class _Sampler:
                 async with asyncio.timeout(self._lease / 4):
                     await self._news.wait()
             self._news.clear()
-            alive = Alive(**self._state(), asks=list(self._asks))
-            for id in (await self._connection.post("alive", alive, Wanted)).dropped:
+            alive = wire.Alive(**self._state(), asks=list(self._asks))
+            for id in (await self._connection.post("alive", alive, wire.Wanted)).dropped:
                 if id in self._asks:
                     self._asks[id].cancel()
 
@@ -365,29 +348,30 @@ class _Sampler:
             "busy": busy,
         }
 
-    async def _answer(self, ask: Ask) -> None:
+    async def _answer(self, ask: wire.Ask) -> None:
         """Act on one ask, and give the answer."""
         parts: dict[str, Any]
         try:
             async with self._weights_for(ask):
                 actions = await self._agents[ask.agent].act(ask.observation, ask.n, ask.seed)
-            parts = {"actions": sent(actions)}
+            parts = {"actions": wire.sent(actions)}
         except Exception as error:  # the learner is told, and tries again, here or elsewhere
             log.warning("%s could not act: %s", one_line(ask.agent), described(error))
-            parts = {"fault": described(error)[:MOST_FAULT]}
+            parts = {"fault": described(error)[: wire.MOST_FAULT]}
         try:
             given = await self._give(ask, parts)
         except Refused as error:  # too long, for example
-            given = await self._give(ask, {"fault": str(error)[:MOST_FAULT]})
+            given = await self._give(ask, {"fault": str(error)[: wire.MOST_FAULT]})
         self._taken += given.result == "taken" and "fault" not in parts
         if given.result == "refused":
             log.warning("the learner refused an answer of %s: %s", one_line(ask.agent), one_line(given.why))
 
-    async def _give(self, ask: Ask, parts: Mapping[str, Any]) -> Given:
-        return await self._connection.post("give", Give(**self._state(), ask=ask.id, **parts), Given)
+    async def _give(self, ask: wire.Ask, parts: Mapping[str, Any]) -> wire.Given:
+        give = wire.Give(**self._state(), ask=ask.id, **parts)
+        return await self._connection.post("give", give, wire.Given)
 
     @contextlib.asynccontextmanager
-    async def _weights_for(self, ask: Ask) -> Any:
+    async def _weights_for(self, ask: wire.Ask) -> Any:
         """Wait until the models have weights that may act on this ask, and keep exact ones while it acts."""
         async with self._change:
             self._demands.append(ask.weights.number)
@@ -412,7 +396,7 @@ class _Sampler:
                     self._busy += time.monotonic() - self._since
                 self._change.notify_all()
 
-    def _may_act(self, ask: Ask) -> bool:
+    def _may_act(self, ask: wire.Ask) -> bool:
         if self._demanded:
             return self._used == ask.weights
         used = self._used

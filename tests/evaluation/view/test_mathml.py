@@ -97,7 +97,7 @@ class Elements(HTMLParser):
         assert self.open.pop() == tag
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join) | st.text(max_size=100))
 def test_any_formula_is_mathml_or_nothing(latex):
     drawn = mathml(latex, True)

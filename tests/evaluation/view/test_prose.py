@@ -70,7 +70,7 @@ MARKS = [
 TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=4), max_size=40).map("".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TEXTS)
 def test_no_text_becomes_markup_or_is_lost(text):
     html = str(prose(text))
