@@ -19,6 +19,8 @@ pytest.importorskip("openrlhf")
 HELPERS = Path(openrlhf_on_cpu.__file__).parent
 PATIENCE = 800
 TEMPERATURE = 0.9
+NEAR_TIE = 1e-5
+"""Two experts whose logits are closer: rounding, which differs by engine, may choose either."""
 ROLES = ("solver", "verifier", "corrector")
 
 FLAGS = {
@@ -103,22 +105,44 @@ def test_engine_and_trainer_agree_before_and_after_updates(run, tolerance):
         assert abs(figures["vllm_kl"]) < tolerance, (step, figures["vllm_kl"])
 
 
+def closest_choice(module, ids):
+    """How far, in logits, a router's last choice was ahead of the next expert: the least over all tokens."""
+    import torch
+
+    with torch.no_grad():
+        layers = module(torch.tensor([ids]), output_router_logits=True).router_logits
+    chosen = module.config.num_experts_per_tok
+    best = torch.cat(layers).topk(chosen + 1).values
+    return (best[:, chosen - 1] - best[:, chosen]).min().item()
+
+
 def test_each_token_was_sampled_from_the_weights_of_its_version(run, tolerance):
-    """The engine's log-probabilities are those of transformers with the checkpoint of that update."""
+    """The engine's log-probabilities are those of transformers with the checkpoint of that update.
+
+    Of about 80,000 choices of experts one is now and then so close that the two choose differently; its row
+    says nothing about the weights.
+    """
     from mars_env.agents.hf import HFModel
 
     checkpoints = {0: run / "base"} | {n: run / "checkpoints" / f"global_step{n}_hf" for n in (1, 2)}
     models = {version: HFModel(path, dtype="float32") for version, path in checkpoints.items()}
-    seen = set()
-    for row in read_lines(run / "record" / SAMPLES):
+    rows, compared = read_lines(run / "record" / SAMPLES), []
+    for row in rows:
         [[version, length]] = row["versions"]
         assert (version, length) == (row["update"] - 1, len(row["completion_ids"]))
-        for other, model in models.items():
-            scored = model.logprobs(tuple(row["prompt_ids"]), tuple(row["completion_ids"]), TEMPERATURE)
-            apart = max(abs(a - b) for a, b in zip(row["logprobs"], scored, strict=True))
-            assert apart < tolerance if other == version else apart > 10 * tolerance
-        seen.add(version)
-    assert seen == {0, 1, 2}
+        prompt, completion = tuple(row["prompt_ids"]), tuple(row["completion_ids"])
+        if closest_choice(models[version].module, prompt + completion) < NEAR_TIE:
+            continue
+        apart = {
+            other: max(abs(a - b) for a, b in zip(row["logprobs"], scored, strict=True))
+            for other, model in models.items()
+            for scored in [model.logprobs(prompt, completion, TEMPERATURE)]
+        }
+        assert apart.pop(version) < tolerance, (row["update"], prompt, completion)
+        assert min(apart.values()) > 10 * tolerance, (apart, row["update"], prompt, completion)
+        compared.append(version)
+    assert set(compared) == {0, 1, 2}
+    assert len(compared) >= len(rows) / 2
 
 
 def test_experts_and_routers_are_trained(run):
