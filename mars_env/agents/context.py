@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from mars_env.errors import ContextError
 from mars_env.types import Completion, FinishReason, Sampling
+
+NO_LIMIT = sys.maxsize
+"""`max_tokens` of a request that sets none: only the context can cut its completions off."""
 
 
 def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) -> int:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
+from mars_env.agents.context import NO_LIMIT
 from mars_env.checks import count, token_ids
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.text import one_line
@@ -55,14 +56,14 @@ def keeps_logprobs(sampling: Sampling, *, processed: bool) -> bool:
     """Whether a server's log-probabilities are those of the distribution that is sampled from.
 
     Args:
-        sampling: How is sampled.
+        sampling: How is sampled. To servers, a `top_k` below 0 means all tokens, as 0 does.
         processed: Whether the server computes them after the temperature, top-p and top-k.
 
     Example:
         >>> keeps_logprobs(Sampling(temperature=0.6), processed=False)
         False
     """
-    return processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k == 0)
+    return processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k <= 0)
 
 
 def completions_of(
@@ -85,8 +86,9 @@ def completions_of(
         context: What the server's model can hold, where that is known.
 
     Raises:
-        ValueError: It holds no choices, the server aborted, or a count, a token id or a log-probability is
-            invalid. Other exceptions that a malformed answer raises (KeyError, TypeError ...) mean the same.
+        ValueError: It holds no choices, the server broke a completion off, the reason why one ended is not
+            known, or a count, a token id or a log-probability is invalid. Other exceptions that a malformed
+            answer raises (KeyError, TypeError ...) mean the same.
     """
     answer = json.loads(payload)
     choices = answer["choices"][:n]
@@ -99,22 +101,22 @@ def completions_of(
     sampled, prompt_tokens = (_tokens(usage, name) for name in ("completion_tokens", "prompt_tokens"))
     counts = _shares(sampled, texts)
     faithful = keeps_logprobs(sampling, processed=processed)
-    cut = _cut_by_context(answer, choices, sampling, context)
+    reasons = [_finish_reason(choice.get("finish_reason")) for choice in choices]
+    cut = _cut_by_context(usage, reasons.count("length"), sampling, context)
     completions = []
-    for choice, text, share in zip(choices, texts, counts, strict=True):
-        reason = choice.get("finish_reason")
-        if reason in ("abort", "error"):
-            raise ValueError(f"the server aborted: finish_reason {reason!r}")
+    for choice, text, share, reason in zip(choices, texts, counts, reasons, strict=True):
         # vLLM puts a chat's prompt ids beside the choices, and a text completion's into each choice.
         prompt_ids = token_ids(choice.get("prompt_token_ids") or answer.get("prompt_token_ids") or ())
         ids = token_ids(choice.get("token_ids") or ())
         logprobs = _logprobs(choice.get("logprobs")) if ids else ()
+        if reason == "length" and (len(ids) < sampling.max_tokens if ids else cut):
+            reason = "context"
         if logprobs and len(logprobs) != len(ids):
             raise ValueError(f"{len(logprobs)} log-probabilities of {len(ids)} tokens")
         completions.append(
             Completion(
                 text=text,
-                finish_reason=_finish_reason(reason, len(ids), sampling, cut),
+                finish_reason=reason,
                 prompt_ids=prompt_ids,
                 token_ids=ids,
                 logprobs=logprobs if faithful else (),
@@ -127,39 +129,45 @@ def completions_of(
     return completions
 
 
-_FINISH_REASONS: Mapping[str, FinishReason] = {
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "context",  # Mistral
-    "model_context_window_exceeded": "context",  # Anthropic
-    "content_filter": "content_filter",
-    "safety": "content_filter",  # Gemini
-    "sensitive": "content_filter",  # GLM
+_WORDS: Mapping[FinishReason, str] = {
+    "stop": "stop stop_sequence end_turn eos eos_token complete tool_calls tool_use function_call repetition "
+    "none null",
+    "length": "length max_tokens",
+    "context": "model_length model_context_window_exceeded",
+    "content_filter": "content_filter content_filtered safety sensitive refusal recitation blocklist "
+    "prohibited_content spii guardrail_intervened error_toxic",
 }
+"""The words of OpenAI, vLLM, TGI, Together, watsonx, Cohere, Mistral, Anthropic, Bedrock, Gemini and GLM."""
+
+_FINISH_REASONS = {word: reason for reason, words in _WORDS.items() for word in words.split()} | {"": "stop"}
 
 
-def _finish_reason(told: object, tokens: int, sampling: Sampling, cut: bool) -> FinishReason:
-    """Why a choice ended; `cut` says whether the context cut choices off, where there are no token ids."""
-    reason = _FINISH_REASONS.get(str(told).lower(), "stop")
-    if reason == "length" and (tokens < sampling.max_tokens if tokens else cut):
-        return "context"
+def _finish_reason(told: object) -> FinishReason:
+    """Why a choice ended, in the server's word; a server that tells nothing is believed to have finished.
+
+    Raises:
+        ValueError: It was broken off, or the word is not known: half an answer is never used.
+
+    Example:
+        >>> [_finish_reason(word) for word in ("stop", "MAX_TOKENS", "content_filter: RECITATION", None)]
+        ['stop', 'length', 'content_filter', 'stop']
+    """
+    reason = _FINISH_REASONS.get(str(told).lower().partition(":")[0].strip())
+    if reason is None:
+        raise ValueError(f"the server broke the completion off: finish_reason {told!r}")
     return reason
 
 
-def _cut_by_context(
-    answer: Mapping[str, Any], choices: Sequence[Any], sampling: Sampling, context: int | None
-) -> bool:
-    """Whether the context cut the choices off: they all have one prompt, and so the same room.
+def _cut_by_context(usage: Mapping[str, Any], cut: int, sampling: Sampling, context: int | None) -> bool:
+    """Whether the context cut choices off: they all have one prompt, and so the same room.
 
-    Either the prompt is known to leave too little, or fewer tokens were sampled than all that were cut off at
-    their own limit would have.
+    Either the prompt is known to leave too little, or fewer tokens were sampled than all `cut` choices that
+    were cut off at their own limit would have. A request without a limit leaves only the context.
     """
-    usage = answer.get("usage") or {}
     prompt, sampled = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
     if context is not None and prompt:
         return bool(prompt + sampling.max_tokens > context)
-    number = sum(_FINISH_REASONS.get(str(choice.get("finish_reason"))) == "length" for choice in choices)
-    return bool(0 < sampled < number * sampling.max_tokens)
+    return sampling.max_tokens == NO_LIMIT or bool(0 < sampled < cut * sampling.max_tokens)
 
 
 def is_too_long(status: int, payload: bytes) -> bool:

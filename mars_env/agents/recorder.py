@@ -21,6 +21,7 @@ import aiohttp
 from aiohttp import web
 
 from mars_env.agents.chat_stream import ChatStream, asked_for, event
+from mars_env.agents.context import NO_LIMIT
 from mars_env.agents.conversations import digests
 from mars_env.agents.endpoint import Endpoint
 from mars_env.agents.openai_dialect import completions_of, keeps_logprobs
@@ -373,9 +374,9 @@ def _wants(body: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def _sampling(body: Mapping[str, Any]) -> Sampling:
-    """How a request is sampled; 0 tokens stand for a limit that the program does not set."""
+    """How a request is sampled."""
     told = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
-    limit = body.get("max_completion_tokens") or body.get("max_tokens") or 0
+    limit = body.get("max_completion_tokens") or body.get("max_tokens") or NO_LIMIT
     return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **told})
 
 

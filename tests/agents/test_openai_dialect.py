@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from mars_env.agents.context import NO_LIMIT
 from mars_env.agents.openai_dialect import (
     completions_of,
     context_of,
@@ -31,6 +32,7 @@ def test_log_probabilities_are_kept_where_they_are_those_that_were_sampled_from(
     for sampling, processed, kept in (
         *((Sampling(), False, True), (Sampling(temperature=0.5), False, False)),
         *((Sampling(temperature=0.5), True, True), (Sampling(top_p=0.5), False, False)),
+        *((Sampling(top_k=-1), False, True), (Sampling(top_k=5), False, False)),
     ):
         [found] = completions_of(answer(choice), 1, sampling, processed=processed, version=3)
         assert found.trainable is kept and found.versions == ((3, 1),)
@@ -129,7 +131,12 @@ def test_rounding_above_zero_is_forgiven():
     (["max_tokens"], {"completion_tokens": 8}, None, ["length"]),
     (["content_filter"], {"completion_tokens": 3}, None, ["content_filter"]),
     (["SAFETY"], {"completion_tokens": 3}, None, ["content_filter"]),
-    ([None], {"completion_tokens": 3}, None, ["stop"]),
+    (["PROHIBITED_CONTENT", "refusal"], {}, None, ["content_filter", "content_filter"]),
+    (["content_filter: RECITATION"], {"completion_tokens": 3}, None, ["content_filter"]),
+    (["MAX_TOKENS"], {"completion_tokens": 7}, None, ["context"]),
+    (["LENGTH", "Stop"], {"completion_tokens": 7}, None, ["context", "stop"]),
+    (["eos_token", "tool_calls"], {}, None, ["stop", "stop"]),
+    ([None, ""], {"completion_tokens": 3}, None, ["stop", "stop"]),
 ])  # fmt: skip
 def test_what_the_context_cut_off_is_told_from_a_limit_of_its_own(choices, usage, context, reasons):
     told = [{"index": i, "text": "so", "finish_reason": reason} for i, reason in enumerate(choices)]
@@ -138,6 +145,30 @@ def test_what_the_context_cut_off_is_told_from_a_limit_of_its_own(choices, usage
         context=context,
     )  # fmt: skip
     assert [completion.finish_reason for completion in found] == reasons
+
+
+@pytest.mark.parametrize("reason", [
+    "abort", "ERROR", "insufficient_system_resource", "network_error", "timeout", "cancelled", "new", 3,
+])  # fmt: skip
+def test_a_completion_that_the_server_broke_off_is_no_answer(reason):
+    good, bad = ({"text": "so", "finish_reason": told} for told in ("stop", reason))
+    assert completions_of(answer(good), 1, Sampling(), processed=False, version=0)
+    with pytest.raises(ValueError, match=f"broke the completion off: finish_reason {reason!r}"):
+        completions_of(answer(good, bad), 2, Sampling(), processed=False, version=0)
+
+
+@pytest.mark.parametrize(
+    "usage", [{}, {"completion_tokens": 3}, {"completion_tokens": 3, "prompt_tokens": 9}]
+)
+@pytest.mark.parametrize("context", [None, 100])
+@pytest.mark.parametrize("ids", [[], [1, 2, 3]])
+def test_without_a_limit_only_the_context_cuts_off(usage, context, ids):
+    told = [{"text": "so", "finish_reason": reason, "token_ids": ids} for reason in ("length", "stop")]
+    found = completions_of(
+        answer(*told, usage=usage), 2, Sampling(max_tokens=NO_LIMIT), processed=False, version=0,
+        context=context,
+    )  # fmt: skip
+    assert [completion.finish_reason for completion in found] == ["context", "stop"]
 
 
 def test_token_ids_tell_by_themselves():

@@ -243,6 +243,16 @@ async def test_another_distribution_is_stored_but_not_trained_on(tmp_path, setti
     assert [turn.trainable for turn in turns] == [True, False, False]
 
 
+@pytest.mark.parametrize(("limit", "reason"), [({}, "context"), ({"max_tokens": 5}, "length")])
+async def test_a_program_without_a_limit_is_cut_off_by_the_context(tmp_path, limit, reason):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
+        engine.reply, engine.reason = {"content": "so it"}, "length"
+        await say(who, user("q"), **limit, extra_body={"top_k": -1})
+    [turn] = by_answer(tmp_path).values()
+    assert turn.action.completions[0].finish_reason == reason
+    assert turn.trainable
+
+
 @pytest.mark.parametrize(
     ("lacks", "temperature", "why"),
     [

@@ -20,6 +20,7 @@ class Engine:
         fail: A status that is answered instead, with a body.
         breaks: Whether streams break off after two chunks.
         delay: Seconds before an answer, and between chunks.
+        reason: Why answers without tool calls end.
         lacks: Names of fields that it never gives: ``token_ids``, ``logprobs``.
         status: Of the list of models.
     """
@@ -27,7 +28,7 @@ class Engine:
     def __init__(self):
         self.requests, self.told = [], {}
         self.fail, self.breaks, self.delay, self.reply = None, False, 0.0, None
-        self.lacks, self.status = (), 200
+        self.lacks, self.status, self.reason = (), 200, "stop"
 
     async def __aenter__(self):
         app = web.Application(client_max_size=1 << 26)
@@ -86,7 +87,7 @@ class Engine:
         ids = tokens_of(str(message.get("content") or "call"))
         logprobs = [-round(rng.random() + 0.01, 6) for _ in ids]
         self.told[name, index] = (ids, logprobs)
-        reason = "tool_calls" if message.get("tool_calls") else "stop"
+        reason = "tool_calls" if message.get("tool_calls") else self.reason
         return {
             "index": index, "message": message, "ids": ids, "logprobs": logprobs, "finish_reason": reason
         }  # fmt: skip
