@@ -98,10 +98,7 @@ def test_a_loop_may_close_while_requests_wait():
         await asyncio.sleep(0.02)
         return waiting
 
-    begun = time.monotonic()
-    waiting = asyncio.run(main())
-    assert waiting.cancelled()
-    assert time.monotonic() - begun < 5
+    assert asyncio.run(main()).cancelled()
 
 
 def test_closed_loops_are_forgotten():

@@ -157,10 +157,10 @@ def test_stripping_leaves_no_tags_and_is_done_once(text):
 
 
 def test_stripping_takes_linear_time():
-    begun = time.perf_counter()
+    begun = time.process_time()
     Thinking().visible("</think>" * 200_000)
     Thinking().visible("<think>" * 200_000)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 10  # if every tag searched the rest, hours
 
 
 async def test_the_agent_suite_finds_faults():

@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -138,7 +137,7 @@ print(len("ab"), collections.OrderedDict is None, os.environ.get("LEFT"), os.get
 
 async def test_all_boxes_of_a_killed_server_are_lost_and_gone(pool):
     token = secrets.token_hex(8)
-    source = f"import time\nopen('f', 'w').write('x')\ntime.sleep(30)  # {token}"
+    source = f"import time\nopen('f', 'w').write('x')\ntime.sleep(600)  # {token}"
 
     async def work(lease):
         boxes = [await lease.box() for _ in range(3)]
@@ -148,10 +147,9 @@ async def test_all_boxes_of_a_killed_server_are_lost_and_gone(pool):
         os.kill(server_of(pool), signal.SIGKILL)
         return await asyncio.gather(*runs)
 
-    started = time.monotonic()
-    results = await pool.use(work)
-    assert {r.ended for r in results} == {Ended.LOST} and time.monotonic() - started < 10
-    for _ in range(50):
+    results = await asyncio.wait_for(pool.use(work), 60)
+    assert {r.ended for r in results} == {Ended.LOST}
+    for _ in range(600):
         alive = [e.name for e in Path("/proc").iterdir() if e.name.isdigit() and has_variable(e, token)]
         if not alive:
             break
@@ -181,7 +179,7 @@ async def test_closing_waits_for_the_work_in_progress(pool):
     running = asyncio.create_task(pool.run("import time; time.sleep(0.5); print(1)"))
     await asyncio.sleep(0.3)
     await pool.aclose()
-    assert running.done() or (await asyncio.wait_for(running, 1)).ok
+    assert running.done() or (await asyncio.wait_for(running, 60)).ok
     assert running.result().stdout == b"1\n"
 
 

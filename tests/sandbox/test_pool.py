@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -195,13 +194,12 @@ def test_after_a_fork():
 
 
 async def test_cancelling_one_leaves_the_others(pool):
-    long = asyncio.create_task(pool.run("import time; time.sleep(30)", limits=Limits(idle_seconds=60)))
+    limits = Limits(idle_seconds=600, wall_seconds=600)
+    long = asyncio.create_task(pool.run("import time; time.sleep(600)", limits=limits))
     await asyncio.sleep(0.3)
-    started = time.monotonic()
     long.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await long
-    assert time.monotonic() - started < 5
+        await asyncio.wait_for(long, 60)
     assert (await pool.run("print(1)")).stdout == b"1\n"
 
 

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -81,9 +80,7 @@ def test_references_of_real_sets_grade_themselves(grader, name):
 
 def test_the_tower_is_wrong_with_its_reason_and_the_next_verdict_is_right(grader):
     for reference in ("25", r"\sqrt{2}"):
-        started = time.monotonic()
         grade = grader.grade_sync(problem(reference), TOWER)
-        assert time.monotonic() - started < 10
         assert grade.verdict is Verdict.WRONG
         assert "limit" in grade.reason
         assert grader.grade_sync(problem(r"\sqrt{8}"), r"\boxed{2\sqrt{2}}").verdict is Verdict.CORRECT
@@ -126,9 +123,9 @@ def test_a_model_cannot_make_its_verdict_unknown(grader):
 
 
 def test_a_megabyte_is_no_trouble(grader):
-    started = time.monotonic()
-    assert grader.grade_sync(problem(r"\sqrt3"), r"\boxed{" + "1+" * 500_000 + "1}").verdict is Verdict.WRONG
-    assert time.monotonic() - started < 10
+    grade = grader.grade_sync(problem(r"\sqrt3"), r"\boxed{" + "1+" * 500_000 + "1}")
+    assert grade.verdict is Verdict.WRONG
+    assert "longer than the limit" in grade.reason
 
 
 def test_a_lost_pool_is_unknown(monkeypatch):
