@@ -6,12 +6,14 @@ The rules, in order; the first match wins:
    of a chat template (`mars_env.grading.message`). A text whose last ``<think>`` is never closed has
    no answer. Characters that look like ASCII are read as ASCII (`characters.py`).
    After an answer, a line with "Question:" or the like ends it: a base model goes on with another problem.
+   An instruction ("Answer the question", "to find the answer:") or a heading above the problem is no answer.
 2. The last box, ``\boxed{...}`` or ``\fbox{...}`` (nested braces count; ``\boxed 5`` works).
    Boxes joined only by a comma, "and" or "or", or by nothing, are one answer: a list. A box inside
    another belongs to it. If the last box is empty or not closed (the completion was cut
    off), there is no answer: an earlier box never replaces it. Boxes in quotations do not count. A box
    after "not", or before a question mark, is not an answer. An "answer is ..." that follows the last box and
-   states a value is the model's final answer.
+   states a value is the model's final answer, unless it is about another case ("for n = 1, ...") and nothing
+   says that the box was wrong (`cues.py`).
 3. The last "answer is ...", "Answer: ...", ``<answer>``, up to the end of its sentence (`phrases.py`); a
    field "answer" of JSON at the end.
 4. Bold text that ends the completion.
@@ -83,13 +85,19 @@ _OPEN_TAG = r"(?:\s[^<>\n]{0,200})?\s*/?>"
 _STRONG = re.compile(rf"</?(?:b|strong){_OPEN_TAG}", re.IGNORECASE)
 _TAG = re.compile(rf"</?(?:p|div|span|i|em|u|br|h[1-6]){_OPEN_TAG}", re.IGNORECASE)
 _END_TAG = re.compile(r"</(?:p|div|span|b|strong|i|em|u|h[1-6])>", re.IGNORECASE)
+_PROBLEM = r"(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:"
 _ANSWERED = re.compile(
-    r"\\(?:boxed|fbox)(?![A-Za-z])|^#{4}[ \t]|\b(?:the|final) answer(?: is\b|:)|^\W{0,4}(?:final )?answer\b",
+    r"\\(?:boxed|fbox)(?![A-Za-z])|^#{4}[ \t]"
+    r"|(?P<sought>\bto (?:find|obtain|compute|determine|reach|calculate|derive) (?:the|final) answer:"
+    r"(?![ \t*$\\(]*[-\d]))"
+    r"|\b(?:the|final) answer"
+    r"(?: is\b(?!\s+(?:to\s|an?\s+(?:\w+\s+)?(?:integer|number)\b|required|expected))|:)"
+    r"|^\W{0,4}(?:final )?answer\b"
+    r"(?!\s+(?:the|this|that|each|all|these|those|every|any|both|my|your|in|with|as|by|using|only)\b)"
+    rf"(?!\W*{_PROBLEM})",
     re.IGNORECASE | re.MULTILINE,
 )
-_NEXT = re.compile(
-    r"^[ \t*#_]*(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:", re.MULTILINE
-)
+_NEXT = re.compile(rf"^[ \t*#_]*{_PROBLEM}", re.MULTILINE)
 _TO_GRADER = re.compile(
     r"^[ \t*#_(\[]*(?:note (?:to|for) (?:the )?|)grader(?:['’]s)?(?: note| instructions?)?[ \t*_]*:",
     re.IGNORECASE | re.MULTILINE,
@@ -277,7 +285,7 @@ def _named(text: str, chain: list[_Box], contents: list[str]) -> list[str]:
 def _corrected(text: str, end: int, found: Extraction) -> Extraction:
     """The answer found in boxes, unless the text after them states another answer."""
     after = text[end:][-_TAIL:]
-    later = last_statement(after, Quotations(after), values=True)
+    later = last_statement(after, Quotations(after), boxed=True)
     if later is not None:
         return Extraction(later.answer, "phrase")
     return Extraction(None, WITHDRAWN) if _WITHDRAWN.search(after) else found
@@ -289,7 +297,7 @@ def _own_part(text: str) -> str:
     A base model goes on with a problem of its own once it has answered. Only comments after a box are left
     out; bold text stays bold.
     """
-    answered = _ANSWERED.search(text)
+    answered = next((one for one in _ANSWERED.finditer(text) if not one["sought"]), None)
     if answered and (another := _NEXT.search(text, answered.end())):
         text = text[: another.start()]
     if said := _TO_GRADER.search(text):

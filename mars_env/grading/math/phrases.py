@@ -7,9 +7,10 @@ states a value if it ends with it ("the largest n is 34") and nothing in it revo
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from typing import NamedTuple
 
+from mars_env.grading.math.cues import Cue, cues, of_another_case, puts_right, supposed
 from mars_env.grading.math.spelled import date, is_number_word, spelled_number
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import NOT_UNITS
@@ -18,80 +19,6 @@ MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
 )
 _DISPLAY = re.compile(r"(?:\$\$(.{1,4000}?)\$\$|\\\[(.{1,4000}?)\\\])", re.DOTALL)
-
-
-class _Cue(NamedTuple):
-    """A word that may introduce an answer: what must precede it, and what must follow it."""
-
-    word: str
-    before: re.Pattern[str] | None
-    after: re.Pattern[str]
-    decimal_comma: bool = False
-
-
-def _cue(word: str, before: str, after: str, *, decimal_comma: bool = False) -> _Cue:
-    lead = re.compile(rf"(?:{before})\Z", re.IGNORECASE | re.MULTILINE) if before else None
-    return _Cue(word, lead, re.compile(after, re.IGNORECASE | re.DOTALL), decimal_comma)
-
-
-_MARK = r"[ \t]*[*_]*[ \t]*[:=][ \t*_:】]*(?:\n\s*)?"
-_PAUSE = r"[ \t*_:】]*(?:\n\s*)?"
-_START = r"^[ \t*#_>【]*"
-_FRENCH = r"\b(?:la|le) (?:bonne |seule )?"
-_GERMAN = r"\b(?:die|das) (?:richtige |endgültige |gesuchte )?(?:end)?"
-_SPANISH = r"\b(?:la|el) "
-_CUES = [
-    _cue(
-        "answer",
-        r"(?<![^\W_])",
-        rf"answers?\b(?:[^.:=\n$\\]{{0,60}}?\b(?:is|are|equals?|(?:must|should) be)\b{_PAUSE}|{_MARK}"
-        r"|[ \t*_:]*\n\s*)",
-    ),
-    _cue("answer", rf"{_START}(?:final[ \t]+)?", r"answer[ \t*_]+(?=[$\d\\(+-])"),
-    _cue("result", r"\b(?:final|end)[ \t]+", rf"results?(?:[ \t]+(?:is|equals)\b{_PAUSE}|{_MARK})"),
-    _cue("result", _START, rf"results?{_MARK}"),
-    _cue("solution", _START, rf"solutions?{_MARK}"),
-    _cue("option", r"\b(?:correct|right)[ \t]+", rf"option(?:[ \t]+is\b{_PAUSE}|{_MARK})"),
-    _cue("choice", r"\b(?:correct|right)[ \t]+", rf"choice(?:[ \t]+is\b{_PAUSE}|{_MARK})"),
-    *(
-        _cue(word, before, after, decimal_comma=True)
-        for names, articles, after in (
-            (
-                ("réponse", "reponse", "solution", "résultat"),
-                _FRENCH,
-                rf"\w+(?: finale?| correcte?| cherchée?)?(?: à [^.:\n]{{1,40}}?)? est\b{_PAUSE}",
-            ),
-            (
-                ("antwort", "ergebnis", "lösung"),
-                _GERMAN,
-                rf"\w+(?: auf [^.:\n]{{1,40}}?)? (?:ist|lautet|beträgt)\b{_PAUSE}",
-            ),
-            (
-                ("respuesta", "resultado", "solución"),
-                _SPANISH,
-                rf"\w+(?: final| correct[ao])?(?: a [^.:\n]{{1,40}}?)? es\b{_PAUSE}",
-            ),
-        )
-        for word, before, after in ((name, articles, after) for name in names)
-    ),
-    *(
-        _cue(
-            word,
-            r"(?<![^\W_])(?:end|endgültige )?",
-            rf"\w+(?: finale?| correct[ao])?{_MARK}",
-            decimal_comma=True,
-        )
-        for word in ("réponse", "reponse", "antwort", "ergebnis", "lösung", "respuesta")
-    ),
-    _cue("ответ", r"(?<![^\W_])", rf"ответ\w{{0,2}}(?:{_MARK}|[ \t]*[–—-][ \t]*)", decimal_comma=True),
-    _cue("答え", "", rf"答え(?:は|:){_PAUSE}"),
-    _cue("答案", "", rf"答案(?:(?:应该|应|就)?(?:是|为|等于){_PAUSE}|{_MARK}|】{_PAUSE})"),
-    _cue("结果", "", rf"结果(?:应该|应|就)?(?:是|为|等于){_PAUSE}"),
-    _cue("答:", r"^|[\n。]", rf"答:{_PAUSE}"),
-    _cue("选", r"(?<!可)", r"选项?[ :]*(?=[ (]*[A-J]{1,6}(?![A-Za-z]))"),
-]
-_ASCII_CUES = [cue for cue in _CUES if cue.word.isascii()]
-_MOST_CUES = 12  # for each word, from the end of the text
 _REVERSED = re.compile(
     r"\s+(?:is|are)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my|your)\s+"
     r"(?:(?:final|correct|required|desired|only|unique|requested)\s+){0,2}(?:answers?|solutions?|results?)[\s.!*_]*\Z",
@@ -132,13 +59,6 @@ _DOUBTED = re.compile(
     r"|suppos\w+|assum\w+|either|perhaps|maybe|possibly|probably"
     r"|presumably|unsure|unclear|doubt|guess|wrong|false|incorrect|impossible|unlikely|wonder|(?:nicht|pas|si|wenn|ob|не|если|может)\b"
     r"|(?:may|might|could|would|should)\s*\Z)|ではな|ません|かもしれ|不|可能|也许|或许|大约|如果|若|假设|是否",
-    re.IGNORECASE,
-)
-_SUPPOSED = re.compile(
-    r"n[’']t\b|\b(?:not|never|if|unless|whether|suppose|supposing|assume|assuming|unsure|unclear|doubt|wonder|might|could|would"
-    r"|pretend|imagine|claim\w*|says?|said|told|asks?|thinks|thought|believes|guess\w*|false|si|wenn|falls|ob|не|если)\b"
-    r"|\b(?:wrong|incorrect|common|mistaken|tempting|alternative|another|previous|initial|naive|student[’']s)\s+\Z"
-    r"|不|如果|若|假设|是否",
     re.IGNORECASE,
 )
 _IDLE = re.compile(
@@ -235,68 +155,51 @@ def is_value(text: str) -> bool:
     )
 
 
-def last_statement(text: str, quoted: Container[int], *, values: bool = False) -> Statement | None:
+def last_statement(text: str, quoted: Container[int], *, boxed: bool = False) -> Statement | None:
     """What the last "answer is ..." in a text states; None if there is none.
+
+    A statement about another case ("for n = 1, the answer is 3") takes the place of no earlier answer, unless
+    the text between them says that this was wrong.
 
     Args:
         text: A message.
         quoted: The positions that do not count (`Quotations`).
-        values: Whether only values count.
+        boxed: Whether the text follows a box. Then only values count.
     """
-    found = sorted(_cues(text), key=lambda one: one[:2], reverse=True)
-    for end, start, cue in found:
-        if start in quoted or _supposed(text, start):
+    case: tuple[int, Statement] | None = None
+    for end, start, cue in sorted(cues(text), key=lambda one: one[:2], reverse=True):
+        if start in quoted or supposed(text, start):
             continue
-        answer, asked = clause(escape_money(text[end : end + 5000]))
-        answer = _COPULA.sub("", answer).rstrip()
-        if cue.decimal_comma:
-            answer = _continental(answer)
-            answer = _JOINED.sub(lambda match: _JOINERS[match[1].lower()], answer)
-        if not answer or asked or _IDLE.match(answer):
+        said = _said(text, start, end, cue)
+        if said is None or ((boxed or case) and not said.is_value):
             continue
-        if answer.startswith("~") and text[end : end + 20].lstrip(" *_").startswith(
-            "~"
-        ):  # in prose it is not LaTeX's space
-            return None if values else Statement(rf"\approx {answer[1:]}", False)
-        value = stated(answer)
-        if value is not None:
-            return Statement(value, True)
-        marked = text[start:end].rstrip().rstrip("*_ ").endswith((":", "】"))
-        if marked and not values and (number := only_number(f"So {answer}")):
-            return Statement(number, True)
-        if not values:
-            bold = _BOLD.findall(text[end : end + len(answer) + 8])
-            told = len(bold) == 1 and not _TAKEN_BACK.search(answer)
-            return Statement(peel(bold[0]) if told else answer, False)
-    return None
+        if of_another_case(text, start):
+            case = case or (start, said)
+        else:
+            return case[1] if case and puts_right(text[end : case[0]]) else said
+    return case[1] if case and (not boxed or puts_right(text[: case[0]])) else None
 
 
-def _cues(text: str) -> Iterator[tuple[int, int, _Cue]]:
-    """End, start and kind of the last cues of each kind."""
-    lower = text.lower()
-    if len(lower) != len(text):
-        lower = text
-    for cue in _ASCII_CUES if text.isascii() else _CUES:
-        place = len(text)
-        for _ in range(_MOST_CUES):
-            place = lower.rfind(cue.word, 0, place)
-            if place < 0:
-                break
-            start = place
-            if cue.before is not None:
-                lead = cue.before.search(text, max(0, place - 60), place)
-                if lead is None:
-                    continue
-                start = lead.start()
-            if match := cue.after.match(text, place):
-                yield match.end(), start, cue
-
-
-def _supposed(text: str, place: int) -> bool:
-    """Whether the clause before a cue only supposes, denies or reports it."""
-    before = text[max(0, place - 200) : place]
-    before = re.split(r"[.;!?:\n，。；]|,(?!\s*(?:that|dass|que)\b)", before)[-1]
-    return bool(_SUPPOSED.search(before))
+def _said(text: str, start: int, end: int, cue: Cue) -> Statement | None:
+    """What follows a cue; None for nothing, a question, or a remark about the answer."""
+    answer, asked = clause(escape_money(text[end : end + 5000]))
+    answer = _COPULA.sub("", answer).rstrip()
+    if cue.decimal_comma:
+        answer = _continental(answer)
+        answer = _JOINED.sub(lambda match: _JOINERS[match[1].lower()], answer)
+    if not answer or asked or _IDLE.match(answer):
+        return None
+    if answer.startswith("~") and text[end : end + 20].lstrip(" *_").startswith("~"):
+        return Statement(rf"\approx {answer[1:]}", False)  # in prose it is not LaTeX's space
+    value = stated(answer)
+    if value is not None:
+        return Statement(value, True)
+    marked = text[start:end].rstrip().rstrip("*_ ").endswith((":", "】"))
+    if marked and (number := only_number(f"So {answer}")):
+        return Statement(number, False)
+    bold = _BOLD.findall(text[end : end + len(answer) + 8])
+    told = len(bold) == 1 and not _TAKEN_BACK.search(answer)
+    return Statement(peel(bold[0]) if told else answer, False)
 
 
 def clause(text: str) -> tuple[str, bool]:
