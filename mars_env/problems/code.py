@@ -6,7 +6,8 @@ The reference of a code problem is plain data, in one format for all of them:
 - ``tests``: each with ``public`` and, by form: ``input`` and ``output`` texts; ``arguments`` (a list) and
   ``accept`` (the values that are right); ``code`` (Python text) and ``check`` (whether it defines
   ``check(candidate)``, to be called).
-- ``stdin``: ``exact``, ``tolerance``, ``checker`` (source of a program that decides).
+- ``stdin``: ``exact``, ``tolerance``, ``checker`` (source of a program that decides), and ``comparison``
+  where a set's own grader compares outputs in another way (see `mars_env.grading.code.compare`).
 - ``function_call``: ``fn_name``, ``method`` (of a class ``Solution``), ``tolerance``.
 - ``asserts``: ``entry_point``, ``prompt`` (the start of the program, if it is one), ``imports``.
 - ``prelude``: whether well-known names are imported for the program, as LeetCode and LiveCodeBench do.
@@ -300,7 +301,7 @@ def _typed_cases(row: Row, found: list[tuple[Any, bool]], name: str) -> dict[str
     pairs = [
         {"input": _field(t, "input"), "output": _field(t, "output"), "public": public} for t, public in found
     ]
-    return {**_stdin(row, pairs), "prelude": True}
+    return {**_stdin(row, pairs), "prelude": True, "comparison": "stripped"}
 
 
 def _field(test: Any, name: str) -> str:
@@ -369,7 +370,7 @@ def _code_contests(row: Row) -> dict[str, Any]:
         if len(inputs) != len(outputs):
             raise BadField(field, f"has {len(outputs)} outputs for {len(inputs)} inputs")
         pairs += [{"input": i, "output": o, "public": public} for i, o in zip(inputs, outputs, strict=True)]
-    return _stdin({}, pairs)
+    return {**_stdin({}, pairs), "comparison": "words"}
 
 
 def _asserts(row: Row) -> dict[str, Any]:

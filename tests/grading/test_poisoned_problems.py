@@ -84,7 +84,8 @@ def test_a_limit_in_a_file_is_one_that_can_hold_or_is_set_aside(tmp_path, field,
 
 STDIN = {
     "form": "stdin", "exact": False, "tolerance": None, "checker": None, "prelude": False, "solutions": [],
-    "time_limit": None, "memory_limit": None, "tests": [{"input": "1", "output": "1", "public": False}],
+    "time_limit": None, "memory_limit": None, "comparison": "words",
+    "tests": [{"input": "1", "output": "1", "public": False}],
 }  # fmt: skip
 ASSERTS = {
     "form": "asserts", "entry_point": "f", "imports": [], "prompt": "", "prelude": False, "solutions": [],

@@ -2,7 +2,7 @@
 
 Standard output (`outputs_match`):
 
-- White space at the end of a line and empty lines at the end of the output do not count.
+- White space at the end of a line, and empty lines at the beginning and the end of the output, do not count.
 - A line that holds only numbers may separate them by any white space. In other lines white space counts,
   because figures are drawn with it.
 - An integer must be written as expected. If a decimal number is expected, a number that differs by
@@ -11,6 +11,9 @@ Standard output (`outputs_match`):
   last (0.333333 stands for 1/3), and at least 1e-9 s; if fewer, 1e-6 s but at most half a unit of the
   last, and at least 1e-9 s.
 - ``exact`` compares the whole text unchanged, except for one newline at the end.
+- Two sets are compared as their own graders do. ``"stripped"`` (LiveCodeBench): white space at the beginning
+  of a line does not count either, and in a line of numbers equal ones match however they are written.
+  ``"words"`` (CodeContests): only the words count, without case; a number may differ by 1e-5.
 
 Values (`values_match`), for function calls, whose expected values come from JSON:
 
@@ -25,16 +28,30 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Callable
 from decimal import Context, Decimal
-from typing import Any
+from functools import partial
+from typing import Any, Literal, get_args
 
 from mars_env.grading.code.values import BadValue, Handle, Pairs, decode
 
 NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,4})?")
 _CONTEXT = Context(prec=60)
 
+Comparison = Literal["lines", "stripped", "words"]
+"""How outputs are compared: see the top of this file."""
 
-def outputs_match(expected: str, actual: str, *, exact: bool = False, tolerance: float | None = None) -> bool:
+COMPARISONS = get_args(Comparison)
+
+
+def outputs_match(
+    expected: str,
+    actual: str,
+    *,
+    exact: bool = False,
+    tolerance: float | None = None,
+    comparison: Comparison = "lines",
+) -> bool:
     r"""Whether an output is the expected one.
 
     Args:
@@ -42,21 +59,54 @@ def outputs_match(expected: str, actual: str, *, exact: bool = False, tolerance:
         actual: The program's output.
         exact: Every character counts, except for one newline at the end.
         tolerance: For decimal numbers, absolute or relative; None derives it from the digits shown.
+        comparison: By lines, by stripped lines, or by words, which have a tolerance of their own.
 
     Example:
         >>> outputs_match("1 2\n0.333333\n", "1  2 \n0.3333333333333333")
         True
         >>> outputs_match("2", "2.0"), outputs_match("  *", "*"), outputs_match("0.5", "0.50001")
         (False, False, False)
+        >>> outputs_match("2", " 2.0", comparison="stripped"), outputs_match("NO", "No", comparison="words")
+        (True, True)
     """
     if exact:
         return expected.removesuffix("\n") == actual.removesuffix("\n")
+    if comparison == "words":
+        return _words_match(expected.lower(), actual.lower(), lambda a, b: a == b or _near(a, b, _LEEWAY))
     # Reject an output of the wrong shape before parsing it, so that the work depends on the expected output.
-    wanted, given = expected.rstrip(), actual.rstrip()
+    wanted, given = _without_empty_ends(expected), _without_empty_ends(actual)
     if wanted.count("\n") != given.count("\n"):
         return False
     lines = zip(wanted.split("\n"), given.split("\n"), strict=True)
+    if comparison == "stripped":
+        return all(
+            _line_matches(a.strip(), b.strip(), tolerance) or _words_match(a, b, partial(_near, leeway=0))
+            for a, b in lines
+        )
     return all(_line_matches(a.rstrip(), b.rstrip(), tolerance) for a, b in lines)
+
+
+def _without_empty_ends(text: str) -> str:
+    """A text without the empty lines at its beginning and its end."""
+    text = text.rstrip()
+    return text[text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1 :]
+
+
+def _words_match(expected: str, actual: str, word_matches: Callable[[str, str], bool]) -> bool:
+    wanted = expected.split()
+    given = actual.split(None, len(wanted))
+    return len(wanted) == len(given) and all(map(word_matches, wanted, given))
+
+
+def _near(expected: str, actual: str, leeway: Decimal | int) -> bool:
+    """Whether both are numbers, and differ by at most `leeway`."""
+    if not (NUMBER.fullmatch(expected) and NUMBER.fullmatch(actual)):
+        return False
+    return _CONTEXT.abs(_CONTEXT.subtract(Decimal(expected), Decimal(actual))) <= leeway
+
+
+_LEEWAY = Decimal("1e-5")
+"""By so much a number may differ in CodeContests, at any size."""
 
 
 def has_too_many_words(expected: str, output: bytes) -> bool:
@@ -75,12 +125,9 @@ def has_too_many_words(expected: str, output: bytes) -> bool:
 def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:
     if expected == actual:
         return True
-    wanted = expected.split()
-    given = actual.split(None, len(wanted))
-    if len(wanted) != len(given):
+    if not _words_match(expected, actual, lambda a, b: a == b or _numbers_match(a, b, tolerance)):
         return False
-    if not all(a == b or _numbers_match(a, b, tolerance) for a, b in zip(wanted, given, strict=True)):
-        return False
+    wanted, given = expected.split(), actual.split()
     return all(map(NUMBER.fullmatch, wanted)) or _gaps(expected, wanted) == _gaps(actual, given)
 
 
@@ -216,9 +263,9 @@ def output_key(output: bytes) -> str:
         (True, False)
     """
     if len(output) > _KEYED:
-        return hashlib.sha256(output.rstrip()).hexdigest()
+        return hashlib.sha256(output.strip()).hexdigest()
     text = output.decode("utf-8", "backslashreplace")
-    return "\n".join(" ".join(line.split()) for line in text.rstrip().split("\n"))
+    return "\n".join(" ".join(line.split()) for line in text.strip().split("\n"))
 
 
 def value_key(data: bytes) -> str | None:

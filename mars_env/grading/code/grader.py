@@ -292,6 +292,7 @@ async def _judge_stdin(lease: Lease, task: Task, test: Mapping[str, Any], progra
 
 def _output_is_right(stdout: bytes, expected: str, reference: Mapping[str, Any]) -> bool:
     exact, tolerance = reference.get("exact", False), reference.get("tolerance")
+    comparison = reference.get("comparison", "lines")
     if len(stdout) > SMALL:
         if has_too_many_words(expected, stdout):
             return False
@@ -302,7 +303,7 @@ def _output_is_right(stdout: bytes, expected: str, reference: Mapping[str, Any])
         if "\ufffd" not in expected:  # the replacement for bytes that are not text
             return False
         output = stdout.decode("utf-8", "replace")
-    return outputs_match(expected, output, exact=exact, tolerance=tolerance)
+    return outputs_match(expected, output, exact=exact, tolerance=tolerance, comparison=comparison)
 
 
 async def _apart(size: int, function: Callable[..., T], *arguments: Any) -> T:

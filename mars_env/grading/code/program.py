@@ -90,8 +90,9 @@ def load(prelude: bool, imports: list[str]) -> dict[str, Any]:
 
 
 def import_common_names(source: str, namespace: dict[str, Any]) -> None:
-    """Import the well-known names that occur in the source, before it runs."""
+    """Import the well-known names that occur in the source, before it runs, and raise two limits."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 50_000))  # as LiveCodeBench does
+    sys.set_int_max_str_digits(50_000)  # likewise
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in source).split())
     for module_name, names in _PLACES.items():
         for name in words.intersection(names.split()):

@@ -7,6 +7,7 @@ from types import NoneType
 from typing import Any
 
 from mars_env.errors import ProblemError
+from mars_env.grading.code.compare import COMPARISONS
 from mars_env.problems.code import LEAST_BYTES, LEAST_SECONDS, MOST_BYTES, MOST_SECONDS
 
 _Kinds = Mapping[str, type | tuple[type, ...]]
@@ -58,6 +59,8 @@ def check_reference(reference: Any) -> None:
         raise ProblemError("fn_name must be the name of a function")
     if not isinstance(reference.get("checker"), str | NoneType):
         raise ProblemError("checker must be a program")
+    if reference.get("comparison", "lines") not in COMPARISONS:
+        raise ProblemError(f"comparison must be one of: {', '.join(COMPARISONS)}")
     for name in ("checker", "prompt"):
         if "\0" in (reference.get(name) or ""):
             raise ProblemError(f"{name} contains a NUL character")

@@ -1,9 +1,9 @@
 """Typed plain data over a channel: what may pass between a program and its judges.
 
 Values keep their exact types: ``True`` is not ``1``, ``2`` is not ``2.0``, a tuple is not a list. Only a few
-other classes of the standard library pass. Everything else stays in its process and is
-represented by a `Handle` with its type's name, truth value and length. Decoding builds nothing
-but these types, whatever the bytes contain.
+other classes of the standard library pass, and a NumPy scalar as its value. Everything else stays in its
+process and is represented by a `Handle` with its type's name, truth value and length. Decoding builds
+nothing but these types, whatever the bytes contain.
 
 This module is also sent into sandboxes unchanged, so it imports only modules that import fast.
 """
@@ -121,6 +121,8 @@ class _Writer:
             name, arguments = standard
             self.blob(b"Y", name.encode())
             self.value(arguments, depth - 1)
+        elif (scalar := _numpy_scalar(value)) is not value:
+            self.value(scalar, depth - 1)
         else:
             handle = value if isinstance(value, Handle) else self.keep(value)
             if not isinstance(handle, Handle):
@@ -165,6 +167,14 @@ class _Writer:
 
 def _is_deque(value: Any) -> bool:
     return type(value).__name__ == "deque" and type(value).__module__ == "collections"
+
+
+def _numpy_scalar(value: Any) -> Any:
+    """The value of a NumPy scalar as a plain one; any other object unchanged."""
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        item = value.item()
+        return value if type(item) is type(value) else item
+    return value
 
 
 def _standard(value: Any) -> tuple[str, tuple[Any, ...]] | None:

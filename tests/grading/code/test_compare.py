@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.grading.code.compare import (
+    COMPARISONS,
     has_room_for,
     has_too_many_words,
     outputs_match,
@@ -31,7 +32,14 @@ from mars_env.grading.code.values import decode, encode
         ("0.5", "０.５", False),
         ("1 2", "1\u00a02", True),
         ("1\n2", "1\r\n2\r\n\r\n", True),
-        ("1\n2", "\n1\n2", False),
+        ("1\n2", "\n1\n2", True),
+        ("\nYES  \n", "YES", True),
+        (" \r\n\n1\n", "1", True),
+        ("\n  *\n ***", "\n\n  *\n ***\n", True),
+        ("\n  *\n ***", "*\n ***", False),
+        ("\n1\n2", "1\n\n2", False),
+        ("\n", "1", False),
+        ("\n1", "", False),
         ("a b", "a b" + 10**6 * " \n", True),
         ("3.0", "3", True),
         ("0.5", ".5", True),
@@ -65,6 +73,45 @@ from mars_env.grading.code.values import decode, encode
 )
 def test_outputs(expected, actual, right):
     assert outputs_match(expected, actual) is right
+
+
+@pytest.mark.parametrize(
+    ("comparison", "expected", "actual", "right"),
+    [
+        ("stripped", "Yes", " Yes", True),
+        ("stripped", "\n 3\n4", "3\n  4\n", True),
+        ("stripped", "1 3", " 1.0 3.000", True),
+        ("stripped", "0.333333", "0.3333333333", True),
+        ("stripped", "3", "3.0000000001", False),
+        ("stripped", "3", "4", False),
+        ("stripped", "Yes", "yes", False),
+        ("stripped", "x 3", "x 3.0", False),
+        ("stripped", "Yes No", "Yes  No", False),
+        ("stripped", "1 2", "1\n2", False),
+        ("stripped", "1\n2", "1\n\n2", False),
+        ("stripped", "1 2", "1", False),
+        ("stripped", "1e9999", "1e9998", False),
+        ("words", "YES\n", "Yes", True),
+        ("words", "1 2\n3\n", "\n1\n2  3", True),
+        ("words", "0.333333333333", "0.33333", True),
+        ("words", "3", "3.0", True),
+        ("words", "x 1e2", "X 100.00001", True),
+        ("words", "0.33333", "0.33335", False),
+        ("words", "1000000", "1000001", False),
+        ("words", "1000000.0", "1000000.5", False),
+        ("words", "123456789012345678901", "123456789012345678902", False),
+        ("words", "YES", "NO", False),
+        ("words", "12", "1 2", False),
+        ("words", "1 2", "1 2 3", False),
+        ("words", "1 2", "1", False),
+        ("words", "3", "three", False),
+        ("words", "nan", "1", False),
+        ("words", "1", "nan", False),
+        ("words", "", "0", False),
+    ],
+)
+def test_outputs_as_the_graders_of_sets_compare_them(comparison, expected, actual, right):
+    assert outputs_match(expected, actual, comparison=comparison) is right
 
 
 def test_tolerance_and_exactness():
@@ -143,10 +190,14 @@ def test_there_is_room_for_each_way_to_write_a_number():
         assert values_match(expected, through(actual)) and has_room_for(expected, len(encode(actual)))
 
 
-@given(st.text(" \n\x1c\u00a01ab.", max_size=20), st.text(" \n\x1c\u00a01ab.", max_size=20))
-def test_too_many_words_are_never_a_match(expected, actual):
+@given(
+    st.text(" \n\x1c\u00a01ab.", max_size=20),
+    st.text(" \n\x1c\u00a01ab.", max_size=20),
+    st.sampled_from(COMPARISONS),
+)
+def test_too_many_words_are_never_a_match(expected, actual, comparison):
     if has_too_many_words(expected, actual.encode()):
-        assert not outputs_match(expected, actual)
+        assert not outputs_match(expected, actual, comparison=comparison)
 
 
 @given(json_values)
