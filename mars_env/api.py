@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from mars_env.envs.aec import MarsEnv
 from mars_env.envs.contexts import require_room
@@ -24,7 +26,7 @@ from mars_env.problems import load_problems as _load_problems
 from mars_env.rollout import read_run
 from mars_env.sync import run_sync
 from mars_env.text import logger, shown
-from mars_env.types import Agent, Grader, Model, Problem, Reward, TeamReward, Tree
+from mars_env.types import Agent, Grader, Model, Problem, Reward, Sampling, TeamReward, Tree
 
 if TYPE_CHECKING:
     from mars_env.distributed import Placement
@@ -330,12 +332,13 @@ def prepare(
     team: Callable[[], Mapping[str, Agent]] = partial(
         make_agents, agents, env.possible_agents, roles=roles_of(env.game.rules)
     )
-    described: Any = agents
-    if not isinstance(agents, str):
-        players = team()
-        described = {name: player.policy for name, player in players.items()}
+    told: str | Mapping[str, Agent]
+    if isinstance(agents, str):
+        told = agents
+    else:
+        told = players = team()
         team = team if elsewhere else lambda: players
-    config = {**described_spec(env_spec), "agents": described}
+    config = described_spec(env_spec, told)
     plan = Plan(title=str(env), problems=limited(env.problems, limit), config=config, **repeats)
     return Prepared(plan, env.game, partial(made_game, env_spec, env.problems[0].kind), team)
 
@@ -371,13 +374,26 @@ def _spec(
     return replace(env_spec, settings={**env_spec.settings, **settings}, **told)
 
 
-def described_spec(env_spec: EnvSpec) -> dict[str, Any]:
-    """What a stored run records of its game besides its id, as plain data: the same in every process."""
+def described_spec(env_spec: EnvSpec, agents: str | Mapping[str, Agent]) -> dict[str, Any]:
+    """What a stored run records of its game, besides its id, and of its team, the same in every process.
+
+    Args:
+        env_spec: What is played.
+        agents: The agents by name, or their specification.
+    """
     parts = {"team_reward": env_spec.team_reward, "grader": env_spec.grader}
+    team = {} if isinstance(agents, str) else agents
+    given = {"settings": env_spec.settings, "rewards": env_spec.rewards, "parts": parts, "agents": team}
+    inside = {f"{kind}.{name}": _fields(of) for kind, each in given.items() for name, of in each.items()}
     told: dict[str, Any] = {name: _described(part) for name, part in parts.items() if part is not None}
     if env_spec.rewards:
         told["rewards"] = {role: _described(reward) for role, reward in env_spec.rewards.items()}
-    return {"settings": {name: _described(value) for name, value in env_spec.settings.items()}, **told}
+    return {
+        "settings": {name: _described(value) for name, value in env_spec.settings.items()},
+        **told,
+        "agents": agents if isinstance(agents, str) else {name: a.policy for name, a in agents.items()},
+        "fields": {name: each for name, each in inside.items() if each},
+    }
 
 
 def _described(setting: Any) -> str:
@@ -386,6 +402,28 @@ def _described(setting: Any) -> str:
         return str(setting)
     names = (getattr(setting, name, None) for name in ("policy", "name", "__name__"))
     return next((name for name in names if isinstance(name, str) and name), type(setting).__name__)
+
+
+def _fields(part: Any) -> dict[str, Any]:
+    """An object's fields that differ from their defaults, as plain data; of an agent, those of its sampling."""
+    sampling = getattr(part, "sampling", None)
+    part = sampling if isinstance(sampling, Sampling) else part
+    defaults: dict[str, Any] = {}
+    if isinstance(part, BaseModel):
+        defaults = {name: field.default for name, field in type(part).model_fields.items()}
+    elif is_dataclass(part) and not isinstance(part, type):
+        defaults = {field.name: field.default for field in fields(part) if field.repr}
+    values = {name: _plain(getattr(part, name)) for name in defaults}
+    return {name: value for name, value in values.items() if value != _plain(defaults[name])}
+
+
+def _plain(value: Any) -> Any:
+    """A field's value as plain data: mappings and sequences item by item, all else as `_described`."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_plain(item) for item in value]
+    return _described(value)
 
 
 def compare(run_a: str | Path, run_b: str | Path) -> Comparison:

@@ -67,6 +67,9 @@ class Run:
 GROWING = ("samples", "problems", "problems_hash")
 """What a continued run may have more of, or less: the trees that both have are the same."""
 
+LATER = ("fields",)
+"""What runs of earlier versions did not record: it is compared where the earlier run has it."""
+
 _ADDRESS = re.compile(r"https?://[^#,\s]*(?=#)")
 _TRANSPORT = re.compile(r"(?<=[?&])(concurrency|attempts|timeout|api_key_env)=[^&,]*&?")
 
@@ -83,10 +86,11 @@ def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
         >>> differences(one, {**one, "seed": 1})
         ['seed: 0 then, 1 now']
     """
+    compared = {*earlier, *now} - {*GROWING} - {key for key in LATER if key not in earlier}
     return [
         f"{key}: {earlier.get(key)!r} then, {now.get(key)!r} now"
-        for key in sorted({*earlier, *now})
-        if key not in GROWING and _lasting(key, earlier.get(key)) != _lasting(key, now.get(key))
+        for key in sorted(compared)
+        if _lasting(key, earlier.get(key)) != _lasting(key, now.get(key))
     ]
 
 

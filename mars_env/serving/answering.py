@@ -149,8 +149,8 @@ class Answerer:
         self.agents: Mapping[str, Agent] = make_agents(
             agents, self.game.rules.possible_agents, roles=roles_of(self.game.rules)
         )
-        names = agents if isinstance(agents, str) else {n: a.policy for n, a in self.agents.items()}
-        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec), "agents": names}
+        told = agents if isinstance(agents, str) else self.agents
+        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, told)}
         self._width = width
         if self.game.visibility is not None:
             self.game.visibility.refuse_unfit([question("?")] if kind == "math" else [])

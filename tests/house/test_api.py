@@ -1,11 +1,18 @@
 import json
 import logging
+from dataclasses import dataclass, field
 
 import pytest
 
 import mars_env
-from mars_env.errors import ConfigError, ProblemError
-from mars_env.types import Problem
+from mars_env.agents import ScriptedModel, make_agents
+from mars_env.api import described_spec
+from mars_env.envs.solve_verify_correct import Schedule
+from mars_env.envs.specs import EnvSpec
+from mars_env.envs.tree_search import TreeSearchSettings
+from mars_env.errors import ConfigError, ProblemError, StoreError
+from mars_env.rollout import read_run
+from mars_env.types import Problem, Sampling
 
 TOWER = r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}"
 
@@ -80,3 +87,54 @@ class _OnlyCheckers(type(mars_env.make("aime-solve").game.rules)):
 
     def current_agent(self, state):
         return "checker_0" if super().current_agent(state) else None
+
+
+def test_a_stored_run_is_not_resumed_with_other_fields_of_an_object(tmp_path):
+    def play(out, env_id="arithmetic-solve-verify-correct", temperature=0.0, **settings):
+        env = mars_env.make(env_id)
+        agents = make_agents(ScriptedModel(["\\boxed{1}\nCorrectness: Wrong"]), env.possible_agents)
+        for agent in agents.values():
+            agent.sampling = Sampling(temperature=temperature, max_tokens=7)
+        return mars_env.evaluate(env_id, agents=agents, limit=1, out=tmp_path / out, **settings)
+
+    play("rounds", schedule=Schedule(rounds=0))
+    play("nodes", "arithmetic-tree-search", schedule=TreeSearchSettings(nodes=2))
+    play("temperature", temperature=0.5)
+    with pytest.raises(StoreError, match=r"'rounds': '0'.* then.*'rounds': '3'"):
+        play("rounds", schedule=Schedule(rounds=3))
+    with pytest.raises(StoreError, match="nodes"):
+        play("nodes", "arithmetic-tree-search", schedule=TreeSearchSettings(nodes=9))
+    with pytest.raises(StoreError, match="temperature"):
+        play("temperature", temperature=1.5)
+    play("rounds", schedule=Schedule(rounds=0), samples=2)
+    assert len(read_run(tmp_path / "rounds").trees) == 2
+
+
+def test_a_run_whose_manifest_does_not_say_the_fields_resumes(tmp_path):
+    def play(samples):
+        settings = {"schedule": Schedule(rounds=0), "limit": 1, "out": tmp_path}
+        return mars_env.evaluate(
+            "arithmetic-solve-verify-correct", agents=lambda o: o["problem"], samples=samples, **settings
+        )
+
+    play(1)
+    manifest = tmp_path / "manifest.json"
+    stored = json.loads(manifest.read_text())
+    assert stored["config"].pop("fields") == {"settings.schedule": {"rounds": "0"}}
+    manifest.write_text(json.dumps(stored))
+    assert play(2).counts.episodes == 2
+
+
+def test_what_a_run_records_of_objects_is_plain_and_holds_no_field_left_out_of_their_repr():
+    @dataclass
+    class Judge:
+        parts: list[object] = field(default_factory=list)
+        limit: float = 1.0
+        key: str = field(default="", repr=False)
+
+        async def grade(self, problem, text): ...
+
+    told = described_spec(
+        EnvSpec("p", "solve", grader=Judge([str, {"a": 1}], float("inf"), "sk-1")), "agents"
+    )
+    assert told["fields"] == {"parts.grader": {"parts": ["str", {"a": "1"}], "limit": "inf"}}
