@@ -7,7 +7,8 @@ import atexit
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -75,6 +76,35 @@ async def maybe_await(value: T | Awaitable[T]) -> T:
         result: T = await value
         return result
     return value
+
+
+@contextmanager
+def only_own_cancellation() -> Iterator[None]:
+    """Inside, a `CancelledError` says that the present task is cancelled; any other is an ordinary error.
+
+    Code of a user may raise one because what it waits for was cancelled: a task of its client, say. As an
+    error of that code it can be handled; as a cancellation it would end the task that runs it.
+
+    Raises:
+        RuntimeError: Something that was waited for was cancelled, and not the task.
+
+    Example:
+        >>> async def wait() -> None:
+        ...     future = asyncio.get_running_loop().create_future()
+        ...     future.cancel()
+        ...     with only_own_cancellation():
+        ...         await future
+        >>> run_sync(wait())
+        Traceback (most recent call last):
+        RuntimeError: what it waited for was cancelled
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("what it waited for was cancelled") from error
 
 
 async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

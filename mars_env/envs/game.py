@@ -28,6 +28,7 @@ from mars_env.envs.visibility import Visibility, has_reference, shown_problem, s
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import resolve
+from mars_env.sync import only_own_cancellation
 from mars_env.text import described, shown, suggestion
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
@@ -149,7 +150,8 @@ class Game:
             return None, ""
         function = self.rewards.get(role_of(turn.agent), outcome)
         try:
-            reward = await self._answer(function(turn, path, problem))
+            with only_own_cancellation():
+                reward = await self._answer(function(turn, path, problem))
         except Exception as error:  # a user's reward may raise anything; it must not end the run
             return None, f"the reward raised {described(error)}"
         try:
@@ -169,7 +171,8 @@ class Game:
         if tree.fault:
             return tree, {turn.id: None for turn in tree.turns}
         try:
-            rewards, faults = checked_team_rewards(await self._answer(self.team_reward(tree)), tree)
+            with only_own_cancellation():
+                rewards, faults = checked_team_rewards(await self._answer(self.team_reward(tree)), tree)
         except Exception as error:  # a user's reward may raise anything; it must not end the run
             why = f"the team reward failed: {described(error)}"
             rewards, faults = {t.id: None for t in tree.turns}, {t.id: why for t in tree.turns}
@@ -192,8 +195,9 @@ class Game:
     async def _judged(self, grader: Grader, problem: Problem, text: str) -> Grade:
         limit = asyncio.timeout(self.grading_timeout)
         try:
-            async with limit:
-                grade: Any = await grader.grade(problem, text)  # a user's may return anything, too
+            with only_own_cancellation():
+                async with limit:
+                    grade: Any = await grader.grade(problem, text)  # a user's may return anything, too
         except Exception as error:  # a user's grader may raise anything; it must not end the run
             if limit.expired():
                 return Grade.unknown(f"the grader did not answer within {self.grading_timeout:g} s")

@@ -13,6 +13,7 @@ from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.envs.visibility import next_state, record
 from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.seeds import derive_seed
+from mars_env.sync import only_own_cancellation
 from mars_env.text import described, logger, shown
 from mars_env.types import Action, Problem, Tree, Turn
 
@@ -102,7 +103,8 @@ async def conclude(
     if fault:
         return Tree(tree, problem, tuple(turns), None, fault)
     try:
-        choice = await game.choose(problem, turns, proposed, derive_seed(seed, tree, "final choice"))
+        with only_own_cancellation():
+            choice = await game.choose(problem, turns, proposed, derive_seed(seed, tree, "final choice"))
         if choice.turn is not None and choice.turn not in {turn.id for turn in turns}:
             raise ModelError(f"it chose the turn {shown(choice.turn)}, which the tree does not have")
         count(choice.tokens)

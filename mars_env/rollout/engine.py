@@ -21,7 +21,7 @@ from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
 from mars_env.seeds import derive_seed
-from mars_env.sync import end_tasks
+from mars_env.sync import end_tasks, only_own_cancellation
 from mars_env.text import described, logger, shown
 from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
 
@@ -246,10 +246,11 @@ class _Player:
         began = perf_counter()
         limit = asyncio.timeout(game.turn_timeout)
         try:
-            async with limit:
-                actions = await self._act(
-                    agent, observation, n, derive_seed(self._seed, tree_id, expansion.id)
-                )
+            with only_own_cancellation():
+                async with limit:
+                    actions = await self._act(
+                        agent, observation, n, derive_seed(self._seed, tree_id, expansion.id)
+                    )
             if len(actions) != n:
                 raise ModelError(
                     f"{expansion.agent} returned {len(actions)} actions where {n} were asked for"

@@ -485,7 +485,8 @@ class _Schedule:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = MarsError("a rollout was cancelled") if task.cancelled() else task.exception()
+        if error is not None:
             self._failure = self._failure or error
             self._wake()
 

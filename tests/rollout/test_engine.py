@@ -224,3 +224,49 @@ async def test_one_agent_alone():
     assert tree.final == "0"
     assert tree.turns[0].grade.score == 1.0
     assert not tree.turns[0].trainable
+
+
+async def cancelled_future(*_):
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+async def test_an_agent_that_waits_for_something_cancelled_loses_only_its_own_tree():
+    class Waits(Guesser):
+        async def act(self, observation, n, seed):
+            if "0 + 0" in observation["problem"]:
+                await cancelled_future()
+            return await super().act(observation, n, seed)
+
+    trees = await trees_of(GAME, Waits(), 2)
+    assert {tree.problem.id: "what it waited for was cancelled" in tree.fault for tree in trees} == {
+        problem.id: problem.id == "p0" for problem in PROBLEMS
+    }
+
+
+@pytest.mark.parametrize("part", ["grader", "rewards", "team_reward"])
+async def test_a_grader_or_reward_that_waits_for_something_cancelled_gives_none(part):
+    class Waits:
+        async def grade(self, problem, text):
+            await cancelled_future()
+
+    given = {"grader": Waits(), "rewards": {"solver": cancelled_future}, "team_reward": cancelled_future}
+    game = replace(GAME, **{part: given[part]})
+    tree = await play(game, assign_agents(game.rules, Guesser()), Job(PROBLEMS[0]), seed=0)
+    assert not tree.fault and tree.turns[0].reward is None
+    assert part != "grader" or "was cancelled" in tree.turns[0].grade.reason
+
+
+async def test_a_tree_that_is_cancelled_from_outside_ends():
+    class Waits(Guesser):
+        async def act(self, observation, n, seed):
+            acting.set()
+            await asyncio.get_running_loop().create_future()
+
+    acting = asyncio.Event()
+    task = asyncio.create_task(play(GAME, assign_agents(GAME.rules, Waits()), Job(PROBLEMS[0]), seed=0))
+    await acting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

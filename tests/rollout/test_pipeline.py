@@ -440,3 +440,20 @@ def test_slots_are_never_overdrawn_and_older_trees_come_first():
     numbers = [int(tree[1 : tree.index(".")]) for tree in done]
     assert sorted(numbers) == list(range(9))
     assert all(number < place + 4 for place, number in enumerate(numbers))
+
+
+@pytest.mark.parametrize("size", [None, 3])
+def test_a_rollout_that_is_cancelled_from_outside_ends_the_run(size):
+    class Cancels(Store):
+        def __init__(self):
+            pass
+
+        def turns_of(self, tree_id):
+            raise asyncio.CancelledError
+
+    async def train():
+        options = PipelineSettings(groups_per_update=size)
+        await all_batches(Actor([0], random.Random(1)), options, steps_of(2, 2), journal=Cancels())
+
+    with pytest.raises(MarsError, match="a rollout was cancelled"):
+        run_virtual(asyncio.wait_for(train(), 10**6))
