@@ -405,7 +405,7 @@ def _described(setting: Any) -> str:
 
 
 def _fields(part: Any) -> dict[str, Any]:
-    """An object's fields that differ from their defaults, as plain data; of an agent, those of its sampling."""
+    """An object's fields that differ from their defaults, as plain data; of an agent, its sampling's."""
     sampling = getattr(part, "sampling", None)
     part = sampling if isinstance(sampling, Sampling) else part
     defaults: dict[str, Any] = {}
