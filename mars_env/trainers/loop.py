@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from mars_env.text import shown, unfit
 from mars_env.trainers.batches import require_trainable
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lockstep import graded_in_lockstep
+from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Refresh, Team
@@ -83,7 +84,8 @@ async def train(
         ConfigError: Team, game and settings do not fit together, a role that is trained has no reward, or an
             agent can get prompts that leave less room than its limit in the model's context, or a server
             refuses an agent or gives no log-probabilities of one that is trained.
-        ModelError: A server of an agent cannot be reached.
+        ModelError: A server of an agent cannot be reached, or as many trees in a row as a step has could not
+            be played. The same call continues from the newest checkpoint.
     """
     _refuse_unfit(game, team, settings)
     settings = _checked(settings)
@@ -193,12 +195,17 @@ async def rollouts(
         settings: How groups are formed, and how far rollouts may run ahead.
         done: Updates that are done already.
         directory: Where `LEDGER` records what was trained.
+
+    Raises:
+        ModelError: As many trees in a row as a step has could not be played.
     """
     if settings.rollouts is not None:
         game = replace(game, grower=grouped(settings.rollouts))
     if not settings.pipeline.max_staleness:
         game = graded_in_lockstep(game)
     policies, trained = team.policies, _Ledger.of(directory, done)
+    own = _trained(team, settings)
+    lost = LostTrees(lambda turn: turn.agent in own, settings.problems_per_step)
     batches = pipeline(
         game,
         team.agents,
@@ -208,6 +215,7 @@ async def rollouts(
         version=done,
         policy_version=lambda name: policies[name].version if name in policies else None,
         slots=team.slots,
+        journal=lost,
         trained=trained.groups,
     )
     async with aclosing(batches) as due:
@@ -215,7 +223,9 @@ async def rollouts(
             _refuse_unrewarded(game, batch, team, settings)
             if batch.version == done:
                 _refuse_faulty(batch, team, settings)
-            trained.note(batch)  # before its checkpoint; without a checkpoint the line is removed again
+            trained.note(
+                batch, lost.ids
+            )  # before its checkpoint; without a checkpoint the line is removed again
             yield batch
 
 
@@ -367,7 +377,8 @@ class _Ledger:
         groups = frozenset(group for row in rows for group in row["groups"])
         return cls(log, groups, frozenset(tree for row in rows for tree in row["trees"]))
 
-    def note(self, batch: UpdateBatch) -> None:
-        """Record what the next update trains."""
+    def note(self, batch: UpdateBatch, lost: Collection[str]) -> None:
+        """Record what the next update trains. Trees that were lost may be played again."""
         groups = [group.id for group in batch.groups]
-        self.log.write(batch.version + 1, {"groups": groups, "trees": batch.trained_tree_ids})
+        trees = [tree for tree in batch.trained_tree_ids if tree not in lost]
+        self.log.write(batch.version + 1, {"groups": groups, "trees": trees})

@@ -32,6 +32,7 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.loop import fit
+from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.spell_memory import Memory, ask, remembered, rows_of
@@ -199,6 +200,11 @@ async def spell_batches(  # public edge: one keyword for each thing that can be 
     game = graded_in_lockstep(game)
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
     memory = Memory().plus(remembered(new for row in rows for new in row["new"]))
+    roles = settings.train.train_roles
+    lost = LostTrees(
+        lambda turn: turn.policy in team.policies and (roles is None or turn.role in roles),
+        settings.problems_per_step,
+    )
     for step in range(done, settings.steps):
         trees: list[Tree] = []
         for attempt in range(spell.tries):
@@ -215,7 +221,10 @@ async def spell_batches(  # public edge: one keyword for each thing that can be 
                 )
                 for cluster in clusters.sample(rng, settings.problems_per_step)
             ]
-            trees += await collect(game, team.agents, jobs, seed=settings.seed, concurrency=concurrency)
+            played = await collect(game, team.agents, jobs, seed=settings.seed, concurrency=concurrency)
+            for tree in played:
+                lost.note(tree)
+            trees += played
             if _solvable(trees) >= spell.questions:
                 break
         if on_trees is not None:
@@ -263,6 +272,7 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
 
     Raises:
         ConfigError: The settings do not fit.
+        ModelError: As many trees in a row as there are clusters in a try could not be played.
     """
     chosen = spell or SpellSettings()
     refuse_unfit(settings, team)

@@ -27,6 +27,7 @@ from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.lockstep import graded_in_lockstep
+from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.samples import TurnSample, refuse_other_prompts, turn_samples
 from mars_env.types import Agent, Problem, Tree, role_of
 
@@ -153,12 +154,13 @@ class TeamRollouts:
         Raises:
             ConfigError: TRL is set otherwise than `arguments` says, or evaluates. Before the first step: a
                 server refuses an agent, or gives no log-probabilities.
+            ModelError: No tree of a step of several could be played.
         """
         problems = self._asked(prompts, trainer)
         if self._refresh is not None:
             self._refresh(trainer)
+        roles = self._config.train_roles
         if not self._checked:
-            roles = self._config.train_roles
             trained = [name for name in self._agents if roles is None or role_of(name) in roles]
             run_sync(preflight(self._agents, self._game, trained))
             self._checked = True
@@ -169,6 +171,9 @@ class TeamRollouts:
                 self._game, self._agents, jobs, seed=self._seed, concurrency=self._concurrency or len(jobs)
             )
         )
+        lost = LostTrees(lambda turn: roles is None or turn.role in roles, len(jobs))
+        for tree in trees:
+            lost.note(tree)
         samples = [self._samples(tree, float(trainer.temperature)) for tree in trees]
         # Means over completions would count the rows that fill up.
         share = sum(map(len, samples)) / (len(trees) * self.rows)

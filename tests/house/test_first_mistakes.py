@@ -143,7 +143,12 @@ class Given:
             ConfigError,
             "no turn of 'buyer' has a reward .*KeyError: 'nope'",
         ),
-        (Given({"buyer": paid}, misnaming, {}), ModelError, "every tree of the first update was discarded"),
+        (Given({"buyer": paid}, misnaming, {}), ModelError, "2 trees in a row could not be played.*price"),
+        (
+            Given({"buyer": paid}, misnaming, {"problems_per_step": 1}),
+            ModelError,
+            "every tree of the first update was discarded",
+        ),
         (Given({"buyer": paid}, greedy, {}), ConfigError, "the temperature must be above 0"),
         (
             Given({"buyer": paid}, lambda model: None, {}),

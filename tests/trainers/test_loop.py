@@ -192,3 +192,50 @@ async def test_a_server_without_log_probabilities_is_refused_before_anything_is_
     frozen = COMMON | {"train": TrainConfig(token_budget=4096, train_roles=("solver", "corrector"))}
     with pytest.raises(ModelError, match="no server of served can be reached"):  # it plays, and need not tell
         await run.train(RunSettings(**frozen))
+
+
+class Failing:
+    """The miniature behind an engine, which fails for some calls."""
+
+    def __init__(self, inner, fails):
+        self.inner, self.fails, self.calls = inner, fails, 0
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    async def complete(self, prompt, n, sampling):
+        self.calls += 1
+        if self.fails(self.calls, prompt):
+            raise ModelError("connection refused")
+        return await self.inner.complete(prompt, n, sampling)
+
+
+def failing(fails):
+    run = Run(shared=True)
+    run.agents["solver_0"].model = Failing(run.player, fails)
+    return run
+
+
+@pytest.mark.parametrize("options", [
+    PipelineSettings(max_staleness=0),
+    PipelineSettings(max_staleness=1, groups_per_update=6),
+], ids=["steps", "agentic"])  # fmt: skip
+async def test_a_model_that_is_gone_for_good_ends_the_run_before_an_update_counts(options, tmp_path):
+    settings = RunSettings(**COMMON, pipeline=options)
+    run = failing(lambda call, prompt: call > 3)
+    run.trained = load()  # apart from the weights that sample
+    run.policies = {"miniature": Policy(run.trained.module)}
+    with pytest.raises(ModelError, match=r"3 trees in a row could not be played.*connection refused"):
+        await run.train(settings, directory=tmp_path, checkpoint_every=1)
+    done = run.policies["miniature"].version
+    assert done == len(run.logged) < 3
+    assert [path.name for path in tmp_path.glob("step-*")] == [f"step-{done:08d}"] * bool(done)
+    again = Run()
+    history = await again.train(settings, directory=tmp_path)
+    assert [metrics.step for metrics in history] == list(range(done + 1, 4))
+
+
+async def test_one_problem_that_cannot_be_played_costs_its_own_tree():
+    settings = RunSettings(**{**COMMON, "problems_per_step": 1})
+    history = await failing(lambda call, prompt: call == 2).train(settings)
+    assert [bool(metrics.advantages.turns) for metrics in history] == [True, False, True]

@@ -2,9 +2,11 @@
 
 import json
 
+import pytest
 from spell_team import Script, cut
 
 from mars_env.envs.spell import cluster
+from mars_env.errors import ModelError
 from mars_env.problems import ProblemSet
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.spell import MEMORY, SpellSettings, spell_batches, spell_game
@@ -76,3 +78,13 @@ async def test_the_memory_grows_by_the_questions_of_every_try(tmp_path):
 async def test_questions_that_nobody_could_judge_are_not_counted_as_solvable():
     played, [batch] = await batches((cut("17"), cut("2")))
     assert played == [8] and batch.groups == ()
+
+
+async def test_a_questioner_that_is_gone_ends_the_run(tmp_path, monkeypatch):
+    async def gone(self, observation, n, seed):
+        raise ModelError("connection refused")
+
+    monkeypatch.setattr(Asks, "act", gone)
+    with pytest.raises(ModelError, match=r"2 trees in a row could not be played.*connection refused"):
+        await batches(("17", "2"), directory=tmp_path)
+    assert (tmp_path / MEMORY).read_text() == ""  # no update counts

@@ -11,7 +11,7 @@ import torch
 from mars_env.agents.hf import HFModel
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.grading import grader_for
 from mars_env.problems import load_problems
 from mars_env.rollout import groups_of
@@ -161,6 +161,18 @@ def test_prompts_and_evaluation_that_do_not_fit_are_refused(tmp_path):
     by_trl.model.eval()
     with pytest.raises(ConfigError, match="TRL cannot evaluate a team"):
         rollouts([id] * ROWS, by_trl)
+
+
+def test_a_model_that_is_gone_ends_the_run(tmp_path, monkeypatch):
+    async def gone(self, observation, n, seed):
+        raise ModelError("connection refused")
+
+    module = load().module
+    rollouts = team(module)
+    by_trl = trainer(rollouts, module, tmp_path)
+    monkeypatch.setattr(MiniatureAgent, "act", gone)
+    with pytest.raises(ModelError, match=r"4 trees in a row could not be played.*connection refused"):
+        by_trl.train()
 
 
 @pytest.mark.parametrize(

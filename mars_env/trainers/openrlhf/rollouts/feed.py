@@ -14,6 +14,7 @@ from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
 from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch, pipeline
+from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
 from mars_env.types import Agent, Tree
 
@@ -51,6 +52,7 @@ class RolloutFeed:
         self._game, self._agents, self._problems = game, agents, problems
         self._size, self._settings, self._seed = problems_per_step, settings, seed
         self._policy_version = policy_version
+        self._lost = LostTrees(lambda turn: policy_version(turn.policy) is not None, problems_per_step)
         self._batches: AsyncGenerator[UpdateBatch] | None = None
         self._over = False
         self._loop = asyncio.new_event_loop()
@@ -63,7 +65,7 @@ class RolloutFeed:
         """The next batch; None if everything is trained. The previous batch now counts as trained.
 
         Raises:
-            MarsError: The rollouts failed.
+            MarsError: The rollouts failed, or as many trees in a row as a step has could not be played.
         """
         if self._over:
             return None
@@ -74,7 +76,7 @@ class RolloutFeed:
         if batch is None:
             self._over = True
         else:
-            self._problems.note(batch)
+            self._problems.note(batch, self._lost.ids)
         return batch
 
     def play(
@@ -112,6 +114,7 @@ class RolloutFeed:
                 seed=self._seed,
                 version=self._problems.updates,
                 policy_version=self._policy_version,
+                journal=self._lost,
                 trained=self._problems.trained,
             )
         return await anext(self._batches, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +82,19 @@ class DrawnProblems:
         while jobs := self._draw(size):
             yield jobs
 
-    def note(self, batch: UpdateBatch) -> None:
-        """Record that a batch goes to the trainer, so that it is not trained again after a resume."""
+    def note(self, batch: UpdateBatch, lost: Collection[str] = ()) -> None:
+        """Record that a batch goes to the trainer, so that it is not trained again after a resume.
+
+        Args:
+            batch: What is trained.
+            lost: Trees that could not be played: they stay open, and a resumed run plays them again.
+        """
         with self._lock:
             self._updates += 1
             self._trained.update(group.id for group in batch.groups)
             for tree in batch.trained_tree_ids:
-                self._open.pop(tree, None)
+                if tree not in lost:
+                    self._open.pop(tree, None)
             closed = tuple(f"{tree}/" for tree in self._open)
             self._trained = {id for id in self._trained if id.startswith(closed)}
 

@@ -95,16 +95,34 @@ def test_with_staleness_rollouts_go_on_meanwhile(closing):
     assert len(played) > seen
 
 
-def test_a_model_that_fails_leaves_trees_without_turns_and_the_run_ends(closing):
+@pytest.mark.parametrize("groups", [None, 2], ids=["steps", "agentic"])
+def test_a_model_that_is_gone_ends_the_run_and_no_problem_counts_as_trained(closing, groups):
     def act(observation):
         raise ModelError("the engine is lost")
 
-    feed, _ = feed_of(act, PipelineSettings(max_staleness=0))
+    feed, drawn = feed_of(act, PipelineSettings(max_staleness=1, groups_per_update=groups))
     closing(feed)
-    batches = []
+    with pytest.raises(ModelError, match=r"2 trees in a row could not be played.*the engine is lost"):
+        feed.next()
+    assert drawn.updates == 0
+    assert len(drawn.state_dict()["open"]) >= 2
+
+
+def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(closing):
+    poisoned = SETTINGS.training_problems()[0]
+
+    def act(observation):
+        if observation["problem"] == poisoned.statement:
+            raise ModelError("400: this prompt is refused")
+        return "Correctness: Correct"
+
+    feed, drawn = feed_of(act, PipelineSettings(max_staleness=0), size=1)
+    closing(feed)
+    sizes = []
     while (batch := feed.next()) is not None:
-        batches.append(batch)
-    assert [len(batch.groups) for batch in batches] == [0, 0, 0]
+        sizes.append(bool(batch.groups))
+    assert sizes == [False, True, True, True, True, True]
+    assert drawn.state_dict()["open"] == [(poisoned.id, 0)]
 
 
 def test_an_evaluation_plays_beside_what_is_under_way(closing):
