@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
@@ -27,7 +27,16 @@ WIDE = 120
 
 
 class Row(BaseModel):
-    """One figure of two runs and their paired difference, b minus a."""
+    """One figure of two runs and their paired difference, b minus a.
+
+    Attributes:
+        title: The metric's.
+        a: Of the first run, over the problems that it knows.
+        b: Of the second, likewise.
+        difference: Over the problems that both know.
+        scale: Of the metric.
+        left_out: How many problems the difference leaves out, because only one run knows them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,6 +45,7 @@ class Row(BaseModel):
     b: Estimate
     difference: Estimate
     scale: str
+    left_out: int = 0
 
     @property
     def clear(self) -> bool:
@@ -69,12 +79,21 @@ class Comparison(BaseModel):
             for r in self.rows.values()
         ]
         note = "Paired by problem. * the interval excludes 0. Not corrected for multiple comparisons."
-        yield Group(Text(one_line(self.headline, 200), style="bold"), table(heads, rows), Text(note))
+        notes = [Text(line) for line in (note, self.left_out) if line]
+        yield Group(Text(one_line(self.headline, 200), style="bold"), table(heads, rows), *notes)
 
     @property
     def headline(self) -> str:
         """One line: which runs, how many problems."""
         return f"{self.names[1]} against {self.names[0]}, {self.problems} problems"
+
+    @property
+    def left_out(self) -> str:
+        """A sentence on the problems that differences leave out; empty where there are none."""
+        most = max((row.left_out for row in self.rows.values()), default=0)
+        return (
+            f"Differences leave out problems that only one run knows: up to {most} a figure." if most else ""
+        )
 
     def __str__(self) -> str:
         """The table as plain text, 100 characters wide."""
@@ -82,7 +101,8 @@ class Comparison(BaseModel):
 
     def _repr_html_(self) -> str:
         """The table as HTML, for notebooks."""
-        return f"<p>{escape(one_line(self.headline, 200))}</p>" + html_table(*self._cells())
+        note = f"<p>{escape(self.left_out)}</p>" if self.left_out else ""
+        return f"<p>{escape(one_line(self.headline, 200))}</p>" + html_table(*self._cells()) + note
 
     def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         heads: tuple[str, ...] = ("Figure", *self.names, "Difference", "95% interval")
@@ -92,12 +112,13 @@ class Comparison(BaseModel):
         return heads, rows
 
     def markdown(self) -> str:
-        """The comparison as a Markdown table."""
-        return markdown_table(*self._cells()) + "\n"
+        """The comparison as a Markdown table, and what the differences leave out."""
+        note = f"\n{self.left_out}\n" if self.left_out else ""
+        return markdown_table(*self._cells()) + "\n" + note
 
     def latex(self) -> str:
         """The comparison as a LaTeX table; it needs the package booktabs."""
-        return latex_table(*self._cells(), f"{self.headline}, paired by problem.")
+        return latex_table(*self._cells(), f"{self.headline}, paired by problem. {self.left_out}".rstrip())
 
     def json_text(self) -> str:
         """The comparison as JSON; `Comparison.model_validate_json` reads it back."""
@@ -143,7 +164,10 @@ def compare(
 ) -> Comparison:
     """Compare two runs that were played on the same problems.
 
-    The numbers of samples may differ; problems are the unit, and both runs are resampled together.
+    The numbers of samples may differ; problems are the unit, and both runs are resampled together. A mean
+    over problems is compared over those that both runs know: what one of them has lost, its server gone,
+    says nothing about the other. A share of what occurred, such as a precision, leaves out the problems of
+    which one run knows nothing.
 
     Args:
         a: Trees of the first run.
@@ -169,16 +193,19 @@ def compare(
     left, right = measure(a, answer_of), measure(b, answer_of)
     values = estimates(left, problems), estimates(right, problems)
     told = {*telling(left), *telling(right)}
+    unknown = _known(left) ^ _known(right)
     rows = {
         name: Row(
             title=metric.title,
             a=values[0][name],
             b=values[1][name],
-            difference=_difference(metric, right[name], problems),
+            difference=_difference(metric, right[name], [p for p in problems if p not in lost]),
             scale=metric.scale,
+            left_out=len(lost),
         )
         for name, metric in left.items()
         if name in right and name in told
+        for lost in [metric.pairs.keys() ^ right[name].pairs.keys() if metric.averaged else unknown]
     }
     return Comparison(names=names, problems=len(problems), rows=rows)
 
@@ -186,7 +213,14 @@ def compare(
 _BOUNDS = {"rate": (-1.0, 1.0), "difference": (-2.0, 2.0)}
 
 
+def _known(metrics: Mapping[str, Metric]) -> set[str]:
+    """The problems of which an attempt or an answer is known."""
+    return {
+        p for name in ("solver_accuracy", "system_accuracy") if name in metrics for p in metrics[name].pairs
+    }
+
+
 def _difference(a: Metric, b: Metric, problems: Sequence[str]) -> Estimate:
     pairs = np.array([[*a.pairs.get(p, (0, 0)), *b.pairs.get(p, (0, 0))] for p in problems], dtype=np.float64)
-    xa, wa, xb, wb = pairs.T
+    xa, wa, xb, wb = pairs.reshape(-1, 4).T
     return difference(xa, wa, xb, wb, _BOUNDS.get(a.scale, (-math.inf, math.inf)))

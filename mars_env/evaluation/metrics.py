@@ -70,12 +70,14 @@ class Metric:
         title: What a reader sees.
         scale: Rate, difference or amount.
         pairs: Numerator and denominator by problem id; problems without data are absent.
+        averaged: Whether it is a mean over problems, each of equal weight, and not a share of what occurred.
     """
 
     name: str
     title: str
     scale: Scale
     pairs: Mapping[str, Pair]
+    averaged: bool = False
 
 
 def powers_of_two(limit: int) -> tuple[int, ...]:
@@ -94,6 +96,7 @@ class _Sums:
     def __init__(self) -> None:
         self.heads: dict[str, tuple[str, Scale]] = {}
         self.pairs: dict[str, dict[str, Pair]] = defaultdict(dict)
+        self.averaged: set[str] = set()
 
     def add(self, name: str, problem: str, numerator: float, denominator: float = 1.0) -> None:
         x, w = self.pairs[name].get(problem, (0.0, 0.0))
@@ -102,6 +105,7 @@ class _Sums:
     def average(self, name: str, problem: str, values: Sequence[float | bool]) -> None:
         """Equal weight for each problem, however many samples it has."""
         if values:
+            self.averaged.add(name)
             self.add(name, problem, sum(values) / len(values))
 
 
@@ -172,9 +176,9 @@ def _at_k(
             if len(of_problem) < k:
                 continue
             right = [r for r, _ in of_problem]
-            sums.add(f"{who}_pass@{k}", problem, pass_at_k(len(right), sum(right), k))
+            sums.average(f"{who}_pass@{k}", problem, [pass_at_k(len(right), sum(right), k)])
             if votes:
-                sums.add(f"{who}_maj@{k}", problem, maj_at_k([a for _, a in of_problem], right, k))
+                sums.average(f"{who}_maj@{k}", problem, [maj_at_k([a for _, a in of_problem], right, k)])
 
 
 def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[str, Metric]:
@@ -237,7 +241,11 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     for name in ("rounds", "judging_tokens"):
         if not any(x for x, _ in sums.pairs[name].values()):
             order.remove(name)  # no agent verifies in this game
-    metrics = {name: Metric(name, *_title(name), sums.pairs[name]) for name in order if sums.pairs[name]}
+    metrics = {
+        name: Metric(name, *_title(name), sums.pairs[name], name in sums.averaged)
+        for name in order
+        if sums.pairs[name]
+    }
     if "system_accuracy" in metrics and "search_pass@n" in metrics and not metrics.keys() & {"gain"}:
         metrics["system_accuracy"] = replace(metrics["system_accuracy"], title="Search Pass@1, chosen node")
     return _named_after(trees, metrics)

@@ -212,7 +212,8 @@ def _tables(report: Report | None, comparison: Comparison | None) -> list[Mappin
     if comparison is not None:
         rows = [(r.title, shown(r.a), shown(r.b), difference_text(r)) for r in comparison.rows.values()]
         heads = ("", *map(visible, comparison.names), "Difference, 95% interval")
-        tables.append({"title": "Comparison, paired by problem", "wide": True, "heads": heads, "rows": rows})
+        title = f"Comparison, paired by problem. {comparison.left_out}".rstrip(". ")
+        tables.append({"title": title, "wide": True, "heads": heads, "rows": rows})
     if report is not None:
         if baselines := baseline_rows(report):
             tables.append({"title": "Baselines", "wide": True, "heads": BASELINE_HEADS, "rows": baselines})

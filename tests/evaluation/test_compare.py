@@ -46,6 +46,39 @@ def test_metrics_that_one_run_lacks_are_left_out(run, episode):
     assert "fix_rate" not in compare(run, alone).rows
 
 
+def lost(tree):
+    """The tree of an episode that a fault ended before its first turn."""
+    return replace(tree, turns=(), final=None, fault="the server is gone")
+
+
+def test_problems_that_one_run_has_lost_are_no_difference(episode):
+    easy = [episode(f"easy{i}", 0, "S+ Vc") for i in range(20)]
+    hard = [episode(f"hard{i}", 0, "S- Vc", tokens=1000) for i in range(20)]
+    both = [*easy, *hard]
+    for a, b in ((([*easy, *map(lost, hard[1:]), hard[0]]), both), (both, [*map(lost, easy), *hard])):
+        comparison = compare(a, b)
+        for name in ("solver_accuracy", "system_accuracy", "tokens", "acceptance_precision"):
+            assert comparison.rows[name].difference.value == pytest.approx(0), name
+            assert not comparison.rows[name].clear
+    assert comparison.rows["tokens"].left_out == 20 and comparison.rows["tokens"].difference.problems == 20
+    for text in (str(comparison), comparison.markdown(), comparison.latex(), comparison._repr_html_()):
+        assert "Differences leave out problems that only one run knows: up to 20 a figure." in text
+    assert "leave out" not in str(compare(both, both))
+
+
+def test_runs_that_know_no_problem_in_common_show_no_difference(episode):
+    easy, hard = [episode(f"p{i}", 0, "S+") for i in range(3)], [episode(f"q{i}", 0, "S-") for i in range(3)]
+    row = compare([*easy, *map(lost, hard)], [*map(lost, easy), *hard]).rows["system_accuracy"]
+    assert row.difference.value is None and not row.clear and row.left_out == 6
+
+
+def test_a_share_keeps_the_problems_where_nothing_of_it_occurred(episode):
+    a = [episode(f"p{i}", 0, "S- Vw" if i < 2 else "S+ Vw" if i < 4 else "S+ Vc") for i in range(8)]
+    b = [episode(f"p{i}", 0, "S- Vw") for i in range(8)]
+    row = compare(a, b).rows["verifier_precision"]
+    assert row.difference.value == pytest.approx(1 - 2 / 4) and row.left_out == 0
+
+
 def test_other_problems_are_refused(run):
     with pytest.raises(ConfigError, match=r"different problems \(1 only in A, such as 'p3'\); play both"):
         compare(run, run[:4])
