@@ -18,7 +18,7 @@ _COMMANDS = {
     "envs": ("mars_env.cli.problems:envs", "List the environment ids."),
     "problems": (
         "mars_env.cli.problems:problems",
-        "Show the first problems of a set; with --jsonl as rows that `grade` and `make` take.",
+        "Show the first problems of a set; with --jsonl as a file that `grade` and `make` take.",
     ),
     "evaluate": (
         "mars_env.cli.evaluate:evaluate",

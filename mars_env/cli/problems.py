@@ -12,7 +12,7 @@ from mars_env.api import load_problems
 from mars_env.cli.options import print_json_line
 from mars_env.cli.screen import Screen, say
 from mars_env.envs import list_envs
-from mars_env.rollout.records import problem_to_row
+from mars_env.problems.written import written_rows
 
 
 def envs() -> None:
@@ -23,18 +23,16 @@ def envs() -> None:
 
 def problems(
     name: Annotated[str, typer.Argument(help="A problem set's name or file.")],
-    limit: Annotated[int, typer.Option(help="How many to show.")] = 5,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of a generated set.")] = 0,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Rows with references, one a line.")] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="A problem file, with references.")] = False,
 ) -> None:
-    """Show the first problems of a set; with --jsonl as rows that `grade` and `make` take."""
+    """Show the first problems of a set; with --jsonl as a file that `grade` and `make` take."""
     found = load_problems(name, seed=seed) if not Path(name).exists() else load_problems(Path(name))
     shown = found[: min(limit, len(found))]
     if jsonl:
-        for problem in shown:
-            row = problem_to_row(problem)
-            answer = {"answer": row["reference"]} if problem.kind != "open" else problem.metadata
-            print_json_line({"id": row["id"], "problem": row["statement"], **answer})
+        for row in written_rows(shown):
+            print_json_line(row)
         return
     size = "endless" if found.endless else f"{len(found)} problems"
     kind = "generated" if found.generated else "collected"

@@ -18,7 +18,7 @@ from mars_env.sync import run_sync
 
 def validate(
     problems: Annotated[str, typer.Argument(help="A set of code problems, by name or file.")],
-    limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of problems, from the first.")] = None,
     mutants: Annotated[int, typer.Option(help="Wrong variants of each reference solution to try.")] = 6,
     backend: Annotated[str, typer.Option(help="Sandbox backend.")] = "auto",
 ) -> None:

@@ -40,7 +40,7 @@ def load_problems(
         seed: For generated sets; the others have a fixed order.
         split: ``"train"`` or ``"test"`` of a generated set; a real set's own split; None takes the default.
         fields: For files: which field is ``id``, ``problem`` and ``answer``, if the names differ.
-        check: Called on every problem that is not generated; if it returns a reason, the set is refused.
+        check: Called on every problem that is not generated here; if it returns a reason, the set is refused.
         options: Options of the set: ``source=`` (a local copy) for the real sets, ``level=``, ``topic=`` and
             ``template=`` for ``aime``, ``min_terms=`` and ``max_terms=`` for ``arithmetic``,
             ``licence=`` for files.
@@ -77,7 +77,7 @@ def load_problems(
         if not 1 <= n <= len(problems):
             raise ConfigError(f"the problem set {name!r} has {len(problems)} problems: cannot take n={n}")
         problems = problems[:n]
-    if check is not None and not problems.generated:
+    if check is not None and (_is_path(name_or_path) or not problems.generated):
         check_references(problems, check)
     return problems
 

@@ -312,8 +312,8 @@ class ProblemSet(Sequence[Problem]):
     def content_hash(self) -> str:
         """A hash of ids, statements, references, kinds, rubrics and documents, for a run's manifest.
 
-        For a generated set it covers the revision, the size and the first problems: another seed or
-        another version of the generator gives another hash, without making all the problems.
+        For a set that is generated on demand it covers the revision, the size and the first problems: another
+        seed or another version of the generator gives another hash, without making all the problems.
 
         Example:
             >>> one = ProblemSet("mine", [Problem("p1", "What is 1 + 1?", "2")])
@@ -325,7 +325,7 @@ class ProblemSet(Sequence[Problem]):
         problems: Iterable[Problem] = self
         if self.generated:
             digest.update(json.dumps([self.revision, len(self)]).encode())
-            problems = self[:HASHED]
+            problems = self if isinstance(self._source, Listed) else self[:HASHED]
         for problem in problems:
             row = [problem.id, problem.kind, problem.statement, problem.reference]
             row += [problem.metadata[key] for key in ("rubric", "documents") if key in problem.metadata]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import re
@@ -12,6 +11,7 @@ from typing import Any
 
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
+from mars_env.text import suggestion
 
 ENTRY_POINTS = "mars_env.problems"
 """The entry-point group in which installed packages offer sets: name -> loader or `ProblemSet`."""
@@ -113,10 +113,9 @@ def find_loader(name: str) -> Loader:
     for point in entry_points(group=ENTRY_POINTS):
         if point.name == name:
             return _as_loader(point.load(), f"the entry point {name!r}")
-    close = difflib.get_close_matches(name, list_problem_sets(), n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    known = list_problem_sets()
     raise ConfigError(
-        f"there is no problem set {name!r}{hint} Known: {', '.join(list_problem_sets())}; "
+        f"there is no problem set {name!r}{suggestion(name, known) or '.'} Known: {', '.join(known)}; "
         "or give a .jsonl or .parquet file, or my_module:name"
     )
 

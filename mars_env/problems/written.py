@@ -43,17 +43,33 @@ def write_problems(path: str | Path, problems: ProblemSet) -> None:
         >>> again[0] == made, again.name, again.licence
         (True, 'made', 'MIT')
     """
-    head = {
+    lines = [json.dumps(row, allow_nan=False, ensure_ascii=False) for row in written_rows(problems)]
+    write_whole(Path(path), "\n".join(lines) + "\n")
+
+
+def written_rows(problems: ProblemSet) -> Iterator[dict[str, Any]]:
+    """The rows of a written set: the one that describes it, then one a problem.
+
+    Raises:
+        ProblemError: As `write_problems`.
+
+    Example:
+        >>> head, row = written_rows(ProblemSet("sums", [Problem("p", "2 + 2?", "4")]))
+        >>> head["set"]["name"], row["id"]
+        ('sums', 'p')
+    """
+    yield {
         "format": FORMAT,
         "set": {
             "name": problems.name,
             "revision": problems.revision,
             "licence": problems.licence,
             "notes": problems.notes,
+            "generated": problems.generated,
         },
     }
-    lines = [json.dumps(head, ensure_ascii=False), *(_line(problem) for problem in problems)]
-    write_whole(Path(path), "\n".join(lines) + "\n")
+    for problem in problems:
+        yield _checked(problem_row(problem))
 
 
 def problem_row(problem: Problem) -> dict[str, Any]:
@@ -102,29 +118,30 @@ def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
         ProblemError: A row is bad; the message gives place and field.
     """
     place, head = next(rows)
-    about = head.get("set")
-    if not isinstance(about, Mapping) or not all(isinstance(value, str) for value in about.values()):
-        raise ProblemError(f"{place}: field 'set' must be an object of texts")
+    about = {"generated": False, **head["set"]} if isinstance(head.get("set"), Mapping) else {}
+    generated = about.pop("generated", None)
+    if not isinstance(generated, bool) or not all(isinstance(value, str) for value in about.values()):
+        raise ProblemError(f"{place}: field 'set' must be an object of texts, and 'generated' true or false")
     listed: Listed = read_problems(rows, problem_from_row)[0]
     return ProblemSet(
         about.get("name") or name,
         listed,
         revision=about.get("revision", ""),
         licence=about.get("licence", "unknown"),
+        generated=generated,
         notes=about.get("notes", ""),
     )
 
 
-def _line(problem: Problem) -> str:
-    row = problem_row(problem)
+def _checked(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, if it is read as it is written."""
     try:
-        line = json.dumps(row, allow_nan=False, ensure_ascii=False)
-        again = json.loads(line)
+        again = json.loads(json.dumps(row, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise ProblemError(f"the problem {problem.id!r} cannot be written: {error}") from error
+        raise ProblemError(f"the problem {row['id']!r} cannot be written: {error}") from error
     if again != row:
         raise ProblemError(
-            f"the problem {problem.id!r} would be read otherwise than it is: its reference and metadata may "
+            f"the problem {row['id']!r} would be read otherwise than it is: its reference and metadata may "
             "hold lists, objects with text keys, texts, numbers, true, false and null only"
         )
-    return line
+    return row

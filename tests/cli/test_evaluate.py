@@ -7,6 +7,7 @@ import pytest
 from command_line import command, kill_when, run_cli, timeless
 
 import mars_env
+from mars_env.problems.subset_sum import answers
 from mars_env.rollout import read_run
 
 AIME25 = Path(__file__).parents[2].parent / "shared" / "data" / "aime2025.jsonl"
@@ -155,9 +156,36 @@ def test_the_lists():
     assert "aime-solve-verify-correct" in run_cli("envs").split()
     assert "Start with" in run_cli("problems", "arithmetic", "--limit", 2)
     rows = [json.loads(line) for line in run_cli("problems", "aime", "--limit", 3, "--jsonl").splitlines()]
-    assert [set(row) for row in rows] == [{"id", "problem", "answer"}] * 3
+    assert [row.get("id") for row in rows] == [None, "aime/train/0/0", "aime/train/0/1", "aime/train/0/2"]
+    assert "greater than or equal to 1" in run_cli("problems", "aime", "--limit", "-1", code=2)
     said = run_cli("doctor")
     assert "torch" in said and "aiohttp" not in said
+
+
+@pytest.mark.parametrize("name", ["aime", "subset-sum", "nibbles", "programs", "reports"])
+def test_printed_problems_are_a_file_of_the_same_problems(tmp_path, name):
+    path = tmp_path / "printed.jsonl"
+    path.write_text(run_cli("problems", name, "--limit", 3, "--jsonl"))
+    printed, first = mars_env.load_problems(path), mars_env.load_problems(name, n=3)
+    assert list(printed) == list(first)
+    assert (printed.name, printed.generated) == (first.name, first.generated)
+
+
+def test_printed_problems_are_graded_by_their_own_rule(tmp_path):
+    path, completions = tmp_path / "printed.jsonl", tmp_path / "completions.jsonl"
+    path.write_text(run_cli("problems", "subset-sum", "--limit", 5, "--jsonl"))
+    rows = [
+        {"problem_id": p.id, "completion": rf"\boxed{{{', '.join(map(str, answer))}}}"}
+        for p in mars_env.load_problems("subset-sum", n=5)
+        for answer in [*answers(p.metadata["numbers"], p.metadata["target"]), [p.metadata["target"] + 1]]
+    ]
+    completions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ["--problems", path, "--completions", completions, "--out", tmp_path / "verdicts.jsonl"]
+    run_cli("grade", *arguments)
+    verdicts = [
+        json.loads(line)["verdict"] for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()
+    ]
+    assert verdicts.count("WRONG") == 5 and verdicts.count("CORRECT") == len(rows) - 5
 
 
 def test_problems_come_from_standard_input():

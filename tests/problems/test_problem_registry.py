@@ -99,6 +99,11 @@ def test_an_unknown_name_gets_a_hint():
         load_problems("amie")
 
 
+def test_an_unknown_name_without_a_near_one_is_a_sentence():
+    with pytest.raises(ConfigError, match=r"there is no problem set 'nosuch'\. Known: aime, aime24"):
+        load_problems("nosuch")
+
+
 def test_fields_are_for_files():
     with pytest.raises(ConfigError, match="fields is only for files"):
         load_problems("aime", fields={"problem": "question"})

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems import ProblemSet, load_problems
+from mars_env.problems.problem_set import HASHED
 from mars_env.types import Problem
 
 
@@ -161,3 +162,11 @@ def test_sets_travel_to_other_processes(make):
     copy = pickle.loads(pickle.dumps(problems))
     assert list(copy) == list(problems)
     assert copy.manifest() == problems.manifest()
+
+
+def test_the_hash_of_a_generated_list_covers_all_of_it():
+    def made(last):
+        problems = [Problem(f"p{i}", "How many?", str(i)) for i in range(HASHED)]
+        return ProblemSet("made", [*problems, Problem("last", "How many?", last)], generated=True)
+
+    assert made("1").content_hash() == made("1").content_hash() != made("2").content_hash()

@@ -54,6 +54,28 @@ def test_a_written_set_is_read_as_it_was(tmp_path):
     assert (tmp_path / "again.jsonl").read_bytes() == path.read_bytes()
 
 
+def test_a_generated_set_stays_one_and_its_references_are_checked(tmp_path):
+    path = tmp_path / "made.jsonl"
+    write_problems(path, load_problems("aime", n=3))
+    again = mars_env.load_problems(path)
+    assert again.generated and list(again) == list(load_problems("aime", n=3))
+    report = mars_env.evaluate("aime-solve", problems=again, agents=lambda o: r"\boxed{7}")
+    assert report.set_name == "aime (generated, AIME-style)"
+    path.write_text(
+        path.read_text() + '{"id": "a", "problem": "?", "answer": "9^(9^(9^9))", "kind": "math", "metadata": {}}\n'
+    )
+    with pytest.raises(ProblemError, match="line 5: field 'answer'"):
+        mars_env.load_problems(path)
+
+
+@pytest.mark.parametrize("about", [[], {"generated": "yes"}, {"generated": None}, {"name": 3}])
+def test_a_bad_description_of_a_set_is_refused(tmp_path, about):
+    path = tmp_path / "made.jsonl"
+    path.write_text(json.dumps({"format": "mars-env.problems/1", "set": about}) + "\n")
+    with pytest.raises(ProblemError, match="line 1: field 'set' must be"):
+        load_problems(path)
+
+
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-99, 2**53) | st.floats(-9, 9) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
