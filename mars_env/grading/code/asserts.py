@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from dataclasses import replace
 from typing import Any
@@ -20,15 +21,33 @@ _SUITE = "from mars_env.grading.code import suite\nsuite.main()\n"
 async def judge_suite(lease: Lease, task: Task, program: str) -> list[Outcome]:
     """Judge a program by an assert-style suite; without channels, by replaying the conversation."""
     outcomes: list[Outcome] = []
+    idle: float | None = None
     for _ in range(ATTEMPTS):
-        ran, suite = await _converse(lease, task, program)
+        ran, suite = await _converse(lease, task, program, idle)
         outcomes = _suite_outcomes(task, ran, suite)
         if (why := _not_played(suite)) is not None and await _tests_are_to_blame(lease, task, suite):
             return [Outcome(False, False, f"{why}, which needs a sandbox with channels", fault=True)]
         lost = Ended.LOST in (ran.ended, suite.ended)
-        if not (lost or was_killed(ran) or was_killed(suite)):
+        if _stalled(ran, suite):
+            idle = math.inf  # it was not the program that slept
+        elif not (lost or was_killed(ran) or was_killed(suite)):
             break
     return outcomes
+
+
+_SPARE = 5.0
+"""Seconds for which a program may sleep beyond the tests' limit of computing time."""
+
+
+def _stalled(ran: Result, suite: Result) -> bool:
+    """Whether the program came to the end of its time because the tests made no progress."""
+    return ran.ended is Ended.WALL and _last_kind(suite) == "unasked"
+
+
+def _last_kind(suite: Result) -> str:
+    """The outcome of the last test that began; empty without one."""
+    report = _report(suite)
+    return str(report[1][-1][0]) if report and report[0] == "ran" and report[1] else ""
 
 
 _NOT_PLAYED = {
@@ -56,8 +75,17 @@ async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result) -> bool:
     return kind == "unlike" and not any(unordered)
 
 
-async def _converse(lease: Lease, task: Task, program: str) -> tuple[Result, Result]:
-    """Run program and tests at the same time, with a channel between them; returns both results."""
+async def _converse(
+    lease: Lease, task: Task, program: str, idle: float | None = None
+) -> tuple[Result, Result]:
+    """Run program and tests at the same time, with a channel between them; returns both results.
+
+    Args:
+        lease: Runs them.
+        task: The tests.
+        program: The program.
+        idle: Seconds for which the program may sleep; None allows for the time in which the tests compute.
+    """
     reference = task.reference
     prompt, name = reference["prompt"], reference["entry_point"]
     if prompt:
@@ -68,6 +96,7 @@ async def _converse(lease: Lease, task: Task, program: str) -> tuple[Result, Res
         "helpers": preamble(prompt, name) if prompt else "",
         "entry_point": name,
         "all": task.run_all,
+        "patience": task.limits.idle,
     }
     files = {
         "program.py": program.encode("utf-8", "surrogatepass"),
@@ -75,7 +104,7 @@ async def _converse(lease: Lease, task: Task, program: str) -> tuple[Result, Res
     }
     cpu = task.limits.cpu_seconds
     # The program sleeps while the tests compute, and the tests while the program does.
-    program_limits = replace(task.limits, idle_seconds=2 * cpu + 5)
+    program_limits = replace(task.limits, idle_seconds=2 * cpu + _SPARE if idle is None else idle)
     suite_limits = replace(
         task.limits, cpu_seconds=2 * cpu, idle_seconds=float("inf"), wall_seconds=task.limits.wall + 30
     )
@@ -90,10 +119,13 @@ async def _converse(lease: Lease, task: Task, program: str) -> tuple[Result, Res
     suite_run = asyncio.ensure_future(suite_box.run(suite_job, suite_limits, ours))
     try:
         suite = await suite_run
-        report = _report(suite)
-        if report and report[0] == "ran" and report[1] and report[1][-1][0] != "gone":
+        kind, running = _last_kind(suite), not program_run.done()
+        if kind not in ("", "gone", "unasked"):
             return Result(Ended.EXITED, exit_code=0), suite  # the program's result no longer matters
-        return await program_run, suite
+        ran = await program_run
+        if kind == "unasked" and running and ran.ended is Ended.WALL:  # it left the channel, then slept
+            ran = replace(ran, ended=Ended.EXITED, exit_code=0)
+        return ran, suite
     finally:
         for run in (program_run, suite_run):
             run.cancel()
@@ -121,6 +153,8 @@ def _suite_outcomes(task: Task, ran: Result, suite: Result) -> list[Outcome]:
         return [Outcome(False, False, unplayed)]
     if report[0] == "broken":
         return [Outcome(False, False, f"the problem's own tests are broken: {report[1]}", fault=True)]
+    if _stalled(ran, suite):
+        return [Outcome(False, False, "the tests made no progress", fault=True)]
     if report[0] == "load":
         why = f"it raised {report[1]}" if report[1] else badly_ended(ran) or "it ended before the first test"
         # The program fails by itself, before any test, so its traceback reveals nothing about the tests.
@@ -130,12 +164,12 @@ def _suite_outcomes(task: Task, ran: Result, suite: Result) -> list[Outcome]:
         if kind == "passed":
             outcomes.append(Outcome(True, test["public"]))
         else:
-            if kind == "gone":
+            if gone := kind in ("gone", "unasked"):
                 failure = badly_ended(ran) or "it ended, or sent something that is not a value"
             else:
                 failure = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
             code = cut(test["code"]) if not test.get("check") else ""
             parts = (code and f"Test: {code}", last_call, text if kind == "raised" else "")
-            detail = "\n".join(filter(None, parts)) + (f"\n{said(ran)}" if kind == "gone" else "")
+            detail = "\n".join(filter(None, parts)) + (f"\n{said(ran)}" if gone else "")
             outcomes.append(Outcome(False, test["public"], failure, detail))
     return outcomes

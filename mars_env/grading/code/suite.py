@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+import time
 import types
 
 from mars_env.grading.code import program as channel
@@ -46,6 +47,15 @@ class ProgramError(Exception):
 class ProgramGone(BaseException):
     """The program ended or sent invalid data. It is not an Exception, so that no test catches it as one."""
 
+    kind = "gone"
+    """The outcome of the test."""
+
+
+class ProgramUnasked(ProgramGone):
+    """The program ended while no request was under way, and had not let the tests wait for long before."""
+
+    kind = "unasked"
+
 
 class Remote(channel.Proxy):
     """An object in the program's process."""
@@ -58,12 +68,19 @@ class Remote(channel.Proxy):
 
 
 class Session:
-    """The conversation with the program."""
+    """The conversation with the program.
+
+    Args:
+        patience: Seconds that the tests may have waited for the program in all before its end is its own
+            fault even if no request was under way.
+    """
 
     last_call = ""
     """The last call by name and its result, for people."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = 0.0) -> None:
+        self.patience = patience
+        self.under_way = 0
         self.remotes: dict[int, Remote] = {}
         self.lent: list[Any] = []
         self.numbers: dict[int, int] = {}
@@ -114,7 +131,10 @@ class Session:
         try:
             channel.write(packet)
         except OSError as error:
-            raise ProgramGone("the program ended before the request") from error
+            unasked = self.under_way == 0 and self.patience > 0
+            raise (ProgramUnasked if unasked else ProgramGone)(
+                "the program ended before the request"
+            ) from error
 
     def read(self) -> bytes | None:
         """The answer to it, or None if there will be none."""
@@ -144,7 +164,13 @@ class Session:
         packet = values.encode((operation, target, list(arguments), keywords), self.keep, containers=sent)
         shown = f"{target}({', '.join(map(short, arguments))})" if operation == "call" else ""
         self.exchange(packet)
-        answer = self.receive(sent)
+        began = time.monotonic()
+        self.under_way += 1
+        try:
+            answer = self.receive(sent)
+        finally:
+            self.under_way -= 1
+            self.patience -= time.monotonic() - began
         if answer == ("stop",) and operation == "next":
             raise StopIteration
         if answer[0] == "raised" and len(answer) == 3:
@@ -256,7 +282,7 @@ def main() -> None:
         spec = values.decode(file.read())
     if "recorded" in spec:
         fix_hashes()
-    session = Recording(*spec["recorded"]) if "recorded" in spec else Session()
+    session = Recording(*spec["recorded"]) if "recorded" in spec else Session(spec["patience"])
     report = run(spec, session)
     sys.stdout.flush()
     channel.send(values.encode(report))
@@ -291,7 +317,7 @@ def run(spec: dict[str, Any], session: Session) -> Any:
         session.last_call = ""
         outcome = attempt(code, spec["entry_point"] if check else "", namespace)
         outcomes.append((*outcome, session.last_call))
-        if outcome[0] == "gone" or (outcome[0] != "passed" and not spec["all"]):
+        if outcome[0] in ("gone", "unasked") or (outcome[0] != "passed" and not spec["all"]):
             break
     return "ran", outcomes
 
@@ -321,7 +347,7 @@ class Function:
 
 
 def attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> tuple[str, str]:
-    """Run a test: ``passed``, ``failed`` (an assertion), ``raised`` or ``gone``, and a text."""
+    """Run a test: ``passed``, ``failed`` (an assertion), ``raised``, ``gone`` or ``unasked``, and a text."""
     try:
         exec(code, namespace)  # noqa: S102
         if candidate:
@@ -329,7 +355,7 @@ def attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> 
     except AssertionError as error:
         return "failed", text_of(error)
     except ProgramGone as error:
-        return "gone", str(error)
+        return error.kind, str(error)
     except BaseException as error:
         return "raised", f"{type(error).__name__}: {text_of(error)}"[:500]
     return "passed", ""

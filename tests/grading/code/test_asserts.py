@@ -1,0 +1,89 @@
+"""Tests in one sandbox, the program in another: who is to blame when time runs out."""
+
+import asyncio
+
+import pytest
+from sandboxes import need_a_sandbox
+
+from mars_env.grading.code import asserts
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.problems.code import code_problem_from_row
+from mars_env.sandbox import Ended, Limits, Result
+from mars_env.types import Verdict
+
+SLOW = "import time\nassert f(1) == 1\ntime.sleep(3)\nassert f(2) == 2"
+"""Tests that make no progress for longer than the program's idle time."""
+
+
+def judged(code, program, **limits):
+    need_a_sandbox()
+    grader = CodeGrader(limits=Limits(**limits))
+    problem = code_problem_from_row({"id": "p", "prompt": "f", "entry_point": "f", "tests": [code]})
+
+    async def run():
+        try:
+            return await grader.grade(problem, program)
+        finally:
+            await grader.aclose()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The idle time of each run, which is 1.3 seconds at first."""
+    monkeypatch.setattr(asserts, "_SPARE", 0.3)
+    converse, seen = asserts._converse, []
+
+    async def watched(lease, task, program, idle=None):
+        seen.append(idle)
+        return await converse(lease, task, program, idle)
+
+    monkeypatch.setattr(asserts, "_converse", watched)
+    return seen
+
+
+def test_tests_that_stall_do_not_make_a_program_wrong(runs):
+    grade = judged(SLOW, "def f(x): return x", cpu_seconds=0.5)
+    assert grade.verdict is Verdict.CORRECT, grade
+    assert runs == [None, float("inf")]
+
+
+def test_tests_that_stall_do_not_make_a_program_right(runs):
+    grade = judged(SLOW, "def f(x): return 1", cpu_seconds=0.5)
+    assert (grade.verdict, grade.reason) == (Verdict.WRONG, "wrong answer")
+
+
+def test_tests_that_stall_to_the_end_of_all_time_are_unknown(runs):
+    grade = judged(SLOW, "def f(x): return x", cpu_seconds=0.5, wall_seconds=1.0)
+    assert (grade.verdict, grade.reason) == (Verdict.UNKNOWN, "the tests made no progress")
+    assert runs == [None, float("inf"), float("inf")]
+
+
+@pytest.mark.parametrize("program", [
+    "import time\ndef f(x): time.sleep(60)",
+    "import time\ndef f(x):\n    if x == 2: time.sleep(60)\n    return x",
+    "import os, time\ndef f(x):\n    os.close(4)\n    time.sleep(60)",
+    "import os, threading, time\ndef f(x):\n"
+    "    threading.Timer(0.2, os.close, [4]).start()\n    return x",
+    "import os, threading\ndef f(x):\n    threading.Timer(0.2, os._exit, [0]).start()\n    return x",
+])  # fmt: skip
+def test_a_program_that_sleeps_or_leaves_is_wrong(runs, program):
+    grade = judged(SLOW, program, cpu_seconds=0.5, wall_seconds=6.0)
+    assert grade.verdict is Verdict.WRONG, grade
+
+
+def test_a_program_that_slept_for_long_itself_is_not_run_again(runs, monkeypatch):
+    monkeypatch.setattr(asserts, "_SPARE", 2.0)  # it may sleep for 3 seconds, and 2.5 of them in its calls
+    grade = judged(SLOW, "import time\ndef f(x):\n    time.sleep(2.6)\n    return x", cpu_seconds=0.5)
+    assert grade.verdict is Verdict.WRONG and runs == [None]
+
+
+@pytest.mark.parametrize("ended", Ended)
+def test_only_the_end_of_time_is_a_stall(ended):
+    def suite(kind):
+        data = asserts.values.encode(("ran", [("passed", "", ""), (kind, "", "")]))
+        return Result(Ended.EXITED, exit_code=0, data=data)
+
+    assert asserts._stalled(Result(ended), suite("unasked")) is (ended is Ended.WALL)
+    assert not asserts._stalled(Result(ended), suite("gone"))
