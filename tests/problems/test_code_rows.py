@@ -222,6 +222,29 @@ class Bomb:
         return (print, ("exploded",))
 
 
+MEDIAN = {
+    "task_id": "HumanEval/47",
+    "prompt": 'def f(x):\n    """\n    >>> f([3, 1, 2])\n    2\n    >>> f([-10, 4])  # the mean\n    15.0\n'
+    "    >>> round(f([1]), 2) # f(x) == 5\n    -0.5\n    >>> f([5]) == 5\n    True\n    >>> f([6, 5])\n    5.5\n"
+    '    >>> x = 3\n    >>> f(\n    15.0\n    """\n',
+    "entry_point": "f",
+    "test": "def check(candidate):\n    assert candidate([-10, 4]) == 8.0\n    assert candidate([6, 5]) == 5.5\n"
+    "    assert candidate([3, 1, 2]) == x\n",
+    "canonical_solution": "    return 1",
+}
+
+
+def test_examples_of_human_eval_are_true_and_compare_what_they_show():
+    assert human_eval_row(MEDIAN)["examples"] == [
+        "assert f([3, 1, 2]) == 2",
+        "assert round(f([1]), 2) == -0.5",
+        "assert (f([5]) == 5) == True",
+        "assert f([6, 5]) == 5.5",
+    ]
+    for test in ("", "def check(", "(" * 10_000, "\0"):
+        assert "assert f([-10, 4]) == 15.0" in human_eval_row({**MEDIAN, "test": test})["examples"]
+
+
 def test_only_plain_data_is_unpickled(capsys):
     for value in (Bomb(), print, pickle.Unpickler, {1: Bomb()}):
         data = base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
