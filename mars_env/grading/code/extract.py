@@ -3,9 +3,11 @@ r"""Finds the program in a completion: a pure function of the text, linear in it
 1. Thinking is ignored: only the text after the last ``</think>`` is read. If the last ``<think>`` is
    never closed, there is no program. Nor is anything read after a control token of a chat template, except
    within a block, where it is part of the program.
-2. Of the fenced blocks (three or more backticks or tildes at the start of a line), those labelled
-   as Python count; if there are none, those without a label. A block whose fence is never closed
-   ends with the text. In a list item, a fence may be indented further. Its lines lose its indentation.
+   A tag of thinking in a literal of a fenced program is part of the program.
+2. Of the fenced blocks (three or more backticks or tildes at the start of a line, or backticks labelled as
+   Python at its end), those labelled as Python count; if there are none, those without a label. A tag may
+   follow the closing fence. A block whose fence is never closed ends with the text, or with a fence at the
+   end of one of its lines. In a list item, a fence may be indented further. Its lines lose its indentation.
    If there are none, those in a block quote count that ends the text.
 3. If the problem names a function or class, the last block that defines it is the program. If none does, or
    the problem names nothing, the last block is.
@@ -18,13 +20,25 @@ prompt followed by either: see `complete_prompt`.
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from mars_env.grading.message import CONTROL, without_opening
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
-_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
+_PYTHON = r"(?:python|py|pypy|ipython)[0-9.]*"
+_FENCE = re.compile(
+    rf"^(?:([ \t]*)(`{{3,}}|~{{3,}})[ \t]*([^\n`]*)"
+    rf"|[^\s#\"'`>][^\n\"]*?(?<=[\s:>])(`{{3,}})({_PYTHON}))[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A fence on its own line, or one labelled as Python that ends a line."""
+_TAG = r"(?:</[a-z]{2,20}>)?[ \t]*"
+_GLUED = re.compile(rf"(?<!`)`{{3,}}{_TAG}$", re.MULTILINE)
+_CODE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n.*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
+_LITERAL = re.compile(
+    r"(?:(?<!\w)|(?<=\b[rfb]))(['\"])(?:(?!\1)[^\n]){0,200}?</?think>(?:(?!\1)[^\n]){0,200}\1(?!\w)"
+)
 _ITEM = re.compile(r"^ {0,9}(?:[0-9]{1,3}[.)]|[-*+])[ \t]", re.MULTILINE)
-_PYTHON = frozenset({"python", "python3", "py", "py3", "python2", "pypy", "pypy3", "ipython"})
 
 NO_PROGRAM = "no program was found"
 
@@ -45,16 +59,16 @@ def extract_program(text: str, name: str = "") -> tuple[str | None, str]:
         ('print(1)\n', '')
     """
     begun = without_opening(text)
-    answer = None if begun is None else after_thinking(begun)
-    if answer is None:
+    answer = None if begun is None else after_thinking(_literals_hidden(begun))
+    if begun is None or answer is None:
         return None, UNCLOSED_THINKING
-    text = answer
+    text = begun[len(begun) - len(answer) :]
     if not text.strip():
         return None, NO_PROGRAM
     blocks = _blocks(text) or _blocks(_quoted_end(text))
     if blocks is None:
         return _ended(text), ""
-    labelled = [code for label, code in blocks if label in _PYTHON]
+    labelled = [code for label, code in blocks if re.fullmatch(_PYTHON, label)]
     chosen = labelled or [code for label, code in blocks if not label]
     chosen = [code for code in chosen if code.strip()]
     if not chosen:
@@ -71,25 +85,51 @@ def _blocks(text: str) -> list[tuple[str, str]] | None:
     fence, label, start, indent, closed = "", "", 0, 0, 0
     listed = _ITEM.search(text)
     for match in _FENCE.finditer(text):
-        margin, mark, info = len(match[1].expandtabs(4)), match[2], match[3].strip()
+        if match[1] is None:  # a fence at the end of a line of prose only opens
+            margin, mark, info = 0, match[4], match[5]
+        else:
+            margin, mark, info = len(match[1].expandtabs(4)), match[2], match[3].strip()
         if not fence:
             if margin > 3 and not (listed and listed.start() < match.start()):
                 continue
             if CONTROL.search(text, closed, match.start()):
                 break  # the message ended before this fence
-            words = re.split(r"[\s,{}]+", info.strip("{}. ").lower(), maxsplit=1)
+            words = re.split(r"[\s,:{}]+", info.strip("{}. ").lower(), maxsplit=1)
             fence, label, start, indent = mark, words[0], match.end() + 1, margin
         elif mark[0] == fence[0] and len(mark) >= len(fence) and margin <= indent + 3:
-            ended = CONTROL.match(info)
-            if not info or ended:
+            rest = re.sub(_TAG, "", info, count=1)
+            ended = CONTROL.match(rest)
+            if not rest or ended:
                 blocks.append((label, _dedented(text[start : match.start()], indent)))
                 fence, closed = "", match.end()
             if ended:
                 break
     if fence:
-        rest = _ended(text[start:])
+        rest = _unglued(_ended(text[start:]))
         blocks.append((label, _dedented(rest if rest.endswith("\n") else rest + "\n", indent)))
     return blocks or None
+
+
+def _unglued(code: str) -> str:
+    """A program up to the first fence that closes it at the end of one of its own lines.
+
+    The fence is neither in a text (the quotation marks before it come in pairs) nor in a comment.
+    """
+    place, single, double = 0, 0, 0
+    for fence in _GLUED.finditer(code):
+        part = code[place : fence.start()]
+        place, single, double = fence.start(), single + part.count("'"), double + part.count('"')
+        if single % 2 == 0 and double % 2 == 0 and "#" not in part[part.rfind("\n") + 1 :]:
+            return code[:place]
+    return code
+
+
+def _literals_hidden(text: str) -> str:
+    """The text, as long as before, without the tags of thinking in the literals of fenced programs."""
+    if "think>" not in text:
+        return text
+    hide = partial(_LITERAL.sub, lambda literal: literal[0].replace("think>", "think "))
+    return _CODE.sub(lambda block: hide(block[0]), text)
 
 
 def _quoted_end(text: str) -> str:

@@ -44,6 +44,24 @@ from mars_env.grading.code.extract import complete_prompt, extract_program
         ),
         ("```python\nprint('</s><|im_end|>')\n```", "print('</s><|im_end|>')\n"),
         ("print('<|im_end|>')", "print('<|im_end|>')"),
+        ("Here's the code: ```python\na\n```", "a\n"),
+        ("<answer>```python\na\n```</answer>", "a\n"),
+        ("```python\na\n```</answer><|im_end|>\n```python\nb\n```", "a\n"),
+        ("```python\na```", "a\n"),
+        ("```python\nprint('a')```</answer>", "print('a')\n"),
+        ("```python\na```\nThis is `a`.", "a\n"),
+        ("```python\na # ```\n```", "a # ```\n"),
+        ('```python\nx = """\na: ```\n"""\nb', 'x = """\na: ```\n"""\nb\n'),
+        ("```python:solution.py\na\n```\nor\n```\nb\n```", "a\n"),
+        ("```python3.11\na\n```", "a\n"),
+        ("x = '''\n  As in: ```python\n'''", "x = '''\n  As in: ```python\n'''"),
+        ("# As in: ```python\nx = 1", "# As in: ```python\nx = 1"),
+        ("```python\nprint('<think>')\n```", "print('<think>')\n"),
+        (
+            "<think>no</think>\n```python\ns = re.sub(r'</think>', '', s)\n```",
+            "s = re.sub(r'</think>', '', s)\n",
+        ),
+        ("<think>\n```python\nno('</think>')\n```\n</think>\n```python\nyes\n```", "yes\n"),
     ],
 )
 def test_programs(text, program):
@@ -61,6 +79,11 @@ def test_programs(text, program):
         "<think>print(1)",
         "<|channel|>analysis<|message|>x",
         "<think>a</think>b<think>c",
+        "<think>\n```python\nprint('</think>')\n```",
+        "<think>So: ```python\nprint('<think>')\n```",
+        "It isn't hard. <think> I'd write ```python\nprint(1)\n```",
+        "So: ```js\nx\n```",
+        "```pythonic\nx\n```",
     ],
 )
 def test_none(text):
@@ -88,7 +111,9 @@ def test_a_docstring_without_fences_around_it_is_no_block():
     assert extract_program(program) == (program, "")
 
 
-@pytest.mark.parametrize("piece", ["'<|im_end|>' ", "    ```python\n", "- ```\n", "<|im_end|>#\n"])
+@pytest.mark.parametrize(
+    "piece", ["'<|im_end|>' ", "    ```python\n", "- ```\n", "<|im_end|>#\n", "```", "a```\n"]
+)
 def test_long_texts(piece):
     assert extract_program("x = 1 #" + piece * 100_000)[0]
 
