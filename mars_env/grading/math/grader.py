@@ -25,8 +25,11 @@ _PERCENT_SIGN = re.compile(
     r"(?<=[\d}])(?:\\[ ,]|\s)*(?:\\?%|\\text\s*\{\s*(?:%|\\%|percent|per cent)\s*\}|percent)\s*\$?\s*\Z"
 )
 _ASKS_FOR_PERCENT = re.compile(
-    r"\b(?:what|how\s+many)\s+(?:is\s+the\s+)?percent(?:age)?s?\b|\b(?:find|compute|determine|calculate|give|state|what(?:\s+i|['’])s)"
-    r"\s+the\s+percent(?:age)?\b|\b(?:as|in)\s+(?:an?\s+)?percent(?:age)?\b|百分之(?:几|多少)",
+    r"\b(?:what|how\s+(?:many|much))\s+percent(?:age)?s?\b"
+    r"|\b(?:find|compute|determine|calculate|give|state|what\s+(?:is|was|are|were|will\s+be)|what['’]s)\s+(?:the|his|her|their|its)\s+"
+    r"(?:(?:total|overall|combined|net|minimum|maximum|least|greatest|smallest|largest|lowest|highest|average|mean|final|new|exact"
+    r"|approximate|annual|equivalent|remaining|expected)\s+)?percent(?:age)?\b"
+    r"|\bto\s+the\s+nearest\s+(?:(?:whole|integer)\s+|\w+\s+of\s+an?\s+)?percent\b|\b(?:as|in)\s+(?:an?\s+)?percent(?:age)?\b|百分之(?:几|多少)",
     re.IGNORECASE,
 )
 _INLINE_LENGTH = 400

@@ -201,6 +201,12 @@ ASKS = [
     "Find the percentage of girls.",
     "By what percent did it rise?",
     "Express the ratio as a percent.",
+    "What was the percent increase?",
+    "What was the overall percentage decrease in price?",
+    "What is the total percent of discount?",
+    "What's the minimum percentage of students?",
+    "What is the chance of rain, to the nearest tenth of a percent?",
+    "How much percent of the votes?",
 ]
 
 
@@ -224,6 +230,11 @@ def test_a_number_of_per_cent_may_carry_its_sign_where_it_is_asked_for(statement
         (ASKS[0], r"25\%\%"),
         ("A coat is 20 percent off. What does it cost?", r"25\%"),
         ("After a discount of 20%, what is the price?", r"25\%"),
+        ("What was the price after a 20 percent rise?", r"25\%"),
+        ("What is the total price if the percentage falls?", r"25\%"),
+        ("What is the total, to the nearest hundred, of a percentage?", r"25\%"),
+        (ASKS[5], "0.25"),
+        (ASKS[8], r"2500\%"),
         ("?", r"25\%"),
     ],
 )
