@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 from mars_env.types import Grade, Problem
 
 _WORDS = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
 _CHOICE = re.compile(r"\b[A-Z]\b")
+_PRONOUN = re.compile(r"\bI\b(?=[’'][a-z]|[ \t]+(?!is\b)[a-z])")
+_ARTICLE = re.compile(
+    r"(\A|\n|[.!?][*\"”)]*\s)[ \t]*A"
+    r"(?=[ \t]+(?!(?:is|was|and|or|because|since|as|must|would|seems|fits|follows)\b)[a-z])"
+)
 
 
 def words_of(text: str) -> list[str]:
@@ -25,10 +31,11 @@ def words_of(text: str) -> list[str]:
 class CoverMatch:
     """CORRECT if the reference's words occur in the answer, one after the other.
 
-    A reference of one capital letter, a choice, must be the last letter that stands alone in the answer.
+    Thinking is not read. A reference of one capital letter, a choice, must be the last letter that stands
+    alone in the answer; the words of "I am" and "A check confirms" are no choices.
 
-    The rule of SPELL (arXiv 2509.23863). It is generous to long answers, and misses a right answer in other
-    words; SPELL's verifier is there for those.
+    The rule of SPELL (arXiv 2509.23863), except for thinking and these words. It is generous to long answers,
+    and misses a right answer in other words; SPELL's verifier is there for those.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -40,13 +47,16 @@ class CoverMatch:
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text; UNKNOWN if the reference has no words."""
+        answered = after_thinking(text)
+        if answered is None:
+            return Grade.wrong(UNCLOSED_THINKING, backend="cover")
         expected = str(problem.reference or "").strip()
         if _CHOICE.fullmatch(expected):
-            chosen = _CHOICE.findall(text)
+            chosen = _CHOICE.findall(_ARTICLE.sub(r"\1", _PRONOUN.sub("", answered)))
             if chosen and chosen[-1] == expected:
                 return Grade.correct(backend="cover")
             return Grade.wrong("another choice, or none", backend="cover")
-        reference, answer = words_of(expected), words_of(text)
+        reference, answer = words_of(expected), words_of(answered)
         if not reference:
             return Grade.unknown("the reference has no words", backend="cover")
         size = len(reference)
