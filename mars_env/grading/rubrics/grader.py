@@ -134,7 +134,7 @@ class RubricGrader:
         text = answer
         votes = await asyncio.gather(*(self._votes(c, problem, text) for c in rubric.criteria))
         by_id = {c.id: each for c, each in zip(rubric.criteria, votes, strict=True)}
-        fractions = {c.id: _decided(by_id[c.id]) for c in rubric.criteria}
+        fractions = {c.id: _decided(by_id[c.id], bool(c.tiers)) for c in rubric.criteria}
         told = {
             "seconds": time.perf_counter() - began,
             "backend": self.name,
@@ -216,14 +216,17 @@ class RubricGrader:
         return _Vote(None, tokens, f"no readable verdict in {self.tries} answers")
 
 
-def _decided(votes: Sequence[_Vote]) -> float | None:
-    """The verdict of more than half of the repeats (for tiers, the median of those that are known).
+def _decided(votes: Sequence[_Vote], tiers: bool) -> float | None:
+    """The verdict of more than half of the repeats; for tiers, the median of those known, if they are so many.
 
     Example:
-        >>> _decided([_Vote(1.0), _Vote(None), _Vote(1.0)]), _decided([_Vote(1.0), _Vote(None), _Vote(0.0)])
-        (1.0, None)
+        >>> votes = [_Vote(fraction) for fraction in (1.0, 1.0, 0.0, None)]
+        >>> _decided(votes[:3], False), _decided(votes, False), _decided(votes, True)
+        (1.0, None, 1.0)
     """
     known = sorted(vote.fraction for vote in votes if vote.fraction is not None)
+    if not tiers:
+        return next((one for one in known if 2 * known.count(one) > len(votes)), None)
     if 2 * len(known) <= len(votes):
         return None
     low, high = statistics.median_low(known), statistics.median_high(known)

@@ -124,12 +124,24 @@ async def test_an_unreadable_answer_is_asked_for_again_and_a_fault_is_not():
         ([YES, "rubbish", YES], 1.0),
         ([YES, "rubbish", NO], None),
         ([YES, "rubbish", ModelError("gone")], None),
+        ([YES, YES, NO, "rubbish", "rubbish"], None),
+        ([YES, NO, NO, "rubbish", "rubbish"], None),
+        ([YES, YES, NO, YES, "rubbish"], 1.0),
     ],
 )
 async def test_repeats_need_more_than_half(votes, decided):
-    grade = await graded(Judge(right=votes), repeats=3, tries=1)
+    grade = await graded(Judge(right=votes), repeats=len(votes), tries=1)
     assert grade.details["fractions"]["c1"] == decided
-    assert len(grade.details["votes"]["c1"]) == 3
+    assert len(grade.details["votes"]["c1"]) == len(votes)
+
+
+async def test_tiers_need_more_than_half_and_take_the_median():
+    levels = (Tier(0, "none"), Tier(0.4, "some"), Tier(1, "all"))
+    rubric = Rubric((Criterion("c", "How much is proved?", 2, levels),))
+    for votes, decided in (([0, 1, 2, None, None], 0.4), ([2, 1, None, None, None], None)):
+        texts = ["rubbish" if vote is None else f'{{"explanation": "e", "tier": {vote}}}' for vote in votes]
+        grade = await RubricGrader(ScriptedModel(texts), rubric, repeats=5, tries=1).grade(PROBLEM, "4")
+        assert grade.details["fractions"]["c"] == decided
 
 
 async def test_tiers_are_levels_with_values():
