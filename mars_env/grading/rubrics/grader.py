@@ -217,7 +217,7 @@ class RubricGrader:
 
 
 def _decided(votes: Sequence[_Vote], tiers: bool) -> float | None:
-    """The verdict of more than half of the repeats; for tiers, the median of those known, if they are so many.
+    """The verdict of more than half of the repeats; for tiers, the median of those known if they are so many.
 
     Example:
         >>> votes = [_Vote(fraction) for fraction in (1.0, 1.0, 0.0, None)]
