@@ -224,12 +224,12 @@ class Bomb:
 
 MEDIAN = {
     "task_id": "HumanEval/47",
-    "prompt": 'def f(x):\n    """\n    >>> f([3, 1, 2])\n    2\n    >>> f([-10, 4])  # the mean\n    15.0\n'
-    "    >>> round(f([1]), 2) # f(x) == 5\n    -0.5\n    >>> f([5]) == 5\n    True\n    >>> f([6, 5])\n    5.5\n"
-    '    >>> x = 3\n    >>> f(\n    15.0\n    """\n',
+    "prompt": 'def f(x):\n    """\n    >>> f([3, 1, 2])\n    2\n    >>> f([-10, 4])  # the mean\n'
+    "    15.0\n    >>> round(f([1]), 2) # f(x) == 5\n    -0.5\n    >>> f([5]) == 5\n    True\n"
+    '    >>> f([6, 5])\n    5.5\n    >>> x = 3\n    >>> f(\n    15.0\n    """\n',
     "entry_point": "f",
-    "test": "def check(candidate):\n    assert candidate([-10, 4]) == 8.0\n    assert candidate([6, 5]) == 5.5\n"
-    "    assert candidate([3, 1, 2]) == x\n",
+    "test": "def check(candidate):\n    assert candidate([-10, 4]) == 8.0\n"
+    "    assert candidate([6, 5]) == 5.5\n    assert candidate([3, 1, 2]) == x\n",
     "canonical_solution": "    return 1",
 }
 

@@ -62,7 +62,8 @@ def test_a_generated_set_stays_one_and_its_references_are_checked(tmp_path):
     report = mars_env.evaluate("aime-solve", problems=again, agents=lambda o: r"\boxed{7}")
     assert report.set_name == "aime (generated, AIME-style)"
     path.write_text(
-        path.read_text() + '{"id": "a", "problem": "?", "answer": "9^(9^(9^9))", "kind": "math", "metadata": {}}\n'
+        path.read_text()
+        + '{"id": "a", "problem": "?", "answer": "9^(9^(9^9))", "kind": "math", "metadata": {}}\n'
     )
     with pytest.raises(ProblemError, match="line 5: field 'answer'"):
         mars_env.load_problems(path)
