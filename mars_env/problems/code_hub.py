@@ -120,9 +120,9 @@ def _assertion(source: str, want: str) -> str:
     """
     try:
         left, right = (ast.parse(text.strip(), mode="eval").body for text in (source, want))
+        return ast.unparse(ast.Assert(ast.Compare(left, [ast.Eq()], [right])))
     except _UNREADABLE:
         return ""
-    return ast.unparse(ast.Assert(ast.Compare(left, [ast.Eq()], [right])))
 
 
 def _results(tests: str, function: str) -> dict[str, Any]:
