@@ -55,6 +55,8 @@ def attach_rewards(path: str | Path, rewards: Rewards) -> int:
 async def reward_run(path: str | Path, reward: Reward) -> int:
     """Give every turn of a stored run the reward of a function; as `attach_rewards`.
 
+    A turn that the set-up has cut off (`Action.interrupted`) gets None.
+
     Raises:
         StoreError: It raised, or gave something else than a finite number or None.
     """
@@ -65,6 +67,9 @@ async def reward_run(path: str | Path, reward: Reward) -> int:
         for turn in tree.turns:
             before = paths[turn.parent_id]
             paths[turn.id] = (*before, turn)
+            if turn.action.interrupted:
+                given[tree.id, turn.id] = None
+                continue
             try:
                 value: Any = reward(turn, before, tree.problem)
                 value = await value if inspect.isawaitable(value) else value
@@ -78,7 +83,8 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
     """Give all turns of a tree the score of its answer, the turn that was played last; as `attach_rewards`.
 
     The trees name problems that the run has references of (``mars-env record --problems``). An UNKNOWN
-    verdict makes the rewards unknown.
+    verdict makes the rewards unknown, and so does an answer that the set-up has cut off
+    (`Action.interrupted`); another turn that was cut off has no reward of its own.
 
     Raises:
         StoreError: The run has no reference of a tree's problem.
@@ -95,9 +101,10 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
                 "each tree by its problem's id"
             )
         answer = max(tree.turns, key=lambda turn: int(turn.info.get("number", 0)))
-        grade = await grader.grade(tree.problem, answer.text)
+        cut = answer.action.interrupted
+        score = None if cut else (await grader.grade(tree.problem, answer.text)).score
         finals[tree.id] = answer.id
-        given |= {(tree.id, turn.id): grade.score for turn in tree.turns}
+        given |= {(tree.id, t.id): None if t.action.interrupted else score for t in tree.turns}
     return _write(path, run, given, finals)
 
 
