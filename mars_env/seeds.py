@@ -11,6 +11,8 @@ def derive_seed(*parts: int | str) -> int:
     The same parts give the same seed in any process, on any machine and in any order of calls, so
     rollouts do not depend on concurrency.
 
+    A text may hold lone surrogates, as a model's may.
+
     Example:
         >>> derive_seed(0, "aime/3#1", "0.2") == derive_seed(0, "aime/3#1", "0.2")
         True
@@ -19,6 +21,6 @@ def derive_seed(*parts: int | str) -> int:
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
-        data = f"{type(part).__name__}:{part}".encode()
+        data = f"{type(part).__name__}:{part}".encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(4, "little") + data)
     return int.from_bytes(digest.digest(), "little") >> 1

@@ -327,6 +327,8 @@ class _Schedule:
             if self._slots is not None:
                 await self._slots.room()
             number, _, key, samples, admitted = heapq.heappop(self._requests)
+            if admitted.done():  # its tree is being cancelled
+                continue
             self._under_way[key] = self.version
             admitted.set_result(self._slots.promise(number, samples) if self._slots is not None else None)
             self._wake()

@@ -96,10 +96,10 @@ class SegmentedModel:
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
         whole = await self._sampled(prompt, sample, 0, sampling)
-        room = sampling.max_tokens if self.context is None else self.context - whole.prompt_tokens
+        room = sampling.max_tokens if self.context is None else self.context - whole.read_tokens
         if sampling.overflow == "refuse" and room < sampling.max_tokens:
             raise ContextError(
-                f"{self.name or 'the model'}: a prompt of {whole.prompt_tokens} tokens leaves room for "
+                f"{self.name or 'the model'}: a prompt of {whole.read_tokens} tokens leaves room for "
                 f"{room} of {sampling.max_tokens} in a context of {self.context}: raise the context, lower "
                 'max_tokens, or set overflow="unknown"'
             )
@@ -114,14 +114,14 @@ class SegmentedModel:
             read = (*whole.prompt_ids, *whole.token_ids)
             part = await self._sampled(read, sample, len(whole.token_ids), sampling)
             whole = joined(whole, part, stop=sampling.stop, decode=self._decode)
-        if whole.finish_reason == "length" and whole.completion_tokens < sampling.max_tokens:
+        if whole.finish_reason == "length" and whole.sampled_tokens < sampling.max_tokens:
             return replace(whole, finish_reason="context")  # a segment ended where the context does
         return whole
 
     def _continues(self, whole: Completion, sampling: Sampling) -> bool:
         """Whether only the segment has ended, and neither the completion nor the context."""
-        count = whole.completion_tokens
-        room = self.context is None or whole.prompt_tokens + count < self.context
+        count = whole.sampled_tokens
+        room = self.context is None or whole.read_tokens + count < self.context
         cut = whole.finish_reason == "length" and count % self._segment == 0
         return cut and count < sampling.max_tokens and room
 
@@ -166,7 +166,7 @@ def joined(
         token_ids=ids,
         logprobs=(*whole.logprobs, *part.logprobs) if has_logprobs else (),
         versions=merged_runs((*whole.versions, *part.versions)),
-        completion_tokens=whole.completion_tokens + part.completion_tokens,
+        completion_tokens=whole.sampled_tokens + part.sampled_tokens,
     )
     return _stopped(both, len(whole.token_ids), stop, decode) if stop and decode is not None else both
 

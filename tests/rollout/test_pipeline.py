@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.errors import ConfigError, MarsError, ModelError
+from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Store, collect, groups_of
 from mars_env.rollout.groups import is_uniform
@@ -457,3 +457,27 @@ def test_a_rollout_that_is_cancelled_from_outside_ends_the_run(size):
 
     with pytest.raises(MarsError, match="a rollout was cancelled"):
         run_virtual(asyncio.wait_for(train(), 10**6))
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 3])
+def test_the_error_that_ends_a_run_is_told_while_its_tree_takes_time_to_close(concurrency):
+    class Refuses(Actor):
+        acted = 0
+
+        async def act(self, observation, n, seed):
+            if "solution" not in observation:
+                return [Action("wrong")] * n
+            self.acted += 1
+            if self.acted == 1:
+                await asyncio.sleep(5)
+                raise ContextError("too long a prompt")
+            try:
+                await asyncio.sleep(20)
+            finally:
+                await asyncio.sleep(20)  # closing a connection takes a moment
+            return [Action("Correctness: Wrong")] * n
+
+    options = PipelineSettings(groups_per_update=100, concurrency=concurrency)
+    game = replace(GAME, grower=grouped(GroupedSettings(group=GROUP, branches=3)))
+    with pytest.raises(ContextError, match="too long a prompt"):
+        run_virtual(all_batches(Refuses([0], random.Random(1)), options, steps_of(1, 3), game=game))

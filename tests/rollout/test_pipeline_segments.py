@@ -219,3 +219,16 @@ def test_slots_serve_by_priority_and_survive_cancellation():
     assert run_virtual(run()) == (["a", "d", "b"], 0, 0)
     with pytest.raises(ConfigError, match="at least one slot"):
         Slots(0)
+
+
+@pytest.mark.parametrize("context", [10**6, 20])
+async def test_ids_count_where_a_model_tells_no_numbers(context):
+    class Bare(Automaton):
+        async def complete(self, prompt, n, sampling):
+            given = await super().complete(prompt, n, sampling)
+            return [replace(each, prompt_tokens=0, completion_tokens=0) for each in given]
+
+    sampling = Sampling(max_tokens=30)
+    [whole] = await Automaton(context=context).complete([5], 1, sampling)
+    [parts] = await SegmentedModel(Bare(context=context), 4).complete([5], 1, sampling)
+    assert parts == replace(whole, prompt_tokens=0)
