@@ -17,7 +17,7 @@ from typing import Protocol
 from mars_env.distributed.worker import Assignment, RunContext, TreeEnded, TurnsPlayed, WorkerReport
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import MarsError
-from mars_env.rollout.engine import Job, Journal, turn_order
+from mars_env.rollout.engine import Job, Journal, add_turns, turn_order
 from mars_env.sync import end_tasks
 from mars_env.text import logger
 from mars_env.types import Tree, Turn
@@ -200,7 +200,7 @@ class _RunState:
         if isinstance(event, TurnsPlayed):
             if self._journal is not None:
                 self._journal.write_turns(event.turns)
-            there[event.tree_id].turns |= {turn.id: turn for turn in event.turns}
+            add_turns(there[event.tree_id].turns, event.turns)
             if self._on_turns is not None:
                 self._on_turns(event.turns)
             return

@@ -22,8 +22,9 @@ class SearchGrower:
 
     All turns of a tree are one group (MARS2 compares them with each other), the agents' together. The
     search is a function of its seed and of the results that it is told, so a tree is resumed by telling it
-    the stored turns again. An expansion whose search score is unknown counts as lost. One that could not be
-    made at all ends the search, and a resumed run plays the tree again.
+    the stored turns again; with `as_completed`, only those that it asks for again. An expansion whose
+    search score is unknown counts as lost. One that could not be made at all ends the search, and a resumed
+    run plays the tree again.
 
     Example:
         >>> from mars_env.envs.tree_search import tree_search

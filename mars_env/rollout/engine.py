@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Protocol
 
@@ -67,6 +67,12 @@ class Journal(Protocol):
         """Keep that a tree is finished, and the rewards that changed when it ended."""
         ...
 
+
+LEFT_OUT = "left_out"
+"""In a tree's info: ids of turns that the journal has of it, and that are not in it.
+
+A tree that was resumed after a fault may have taken other branches.
+"""
 
 OnTurns = Callable[[Sequence[Turn]], None]
 
@@ -127,6 +133,8 @@ async def play(  # public, and more than seven: the five after `seed` are indepe
     turns = sorted(player.turns.values(), key=turn_order)
     proposed = None if player.fault else grower.final()
     tree = await conclude(game, job.problem, job.tree_id, turns, proposed, seed=seed, fault=player.fault)
+    if left_out := sorted(player.stored.keys() - player.turns.keys()):
+        tree = replace(tree, info={**tree.info, LEFT_OUT: left_out})
     tree, team_rewards = await game.team_rewarded(tree)
     if journal is not None:
         journal.write_tree(tree, team_rewards)
@@ -187,6 +195,25 @@ def turn_order(turn: Turn) -> tuple[int, ...]:
     return tuple(int(part) for part in turn.id.split("."))
 
 
+def add_turns(known: dict[str, Turn], turns: Iterable[Turn]) -> None:
+    """Add turns of a tree by id; one that was played again replaces the earlier one and what grew from it.
+
+    Example:
+        >>> from mars_env.types import Action
+        >>> def turn(id, text):
+        ...     return Turn("p#0", id, None, "g", "solver_0", "", "p", Action(text))
+        >>> known = {}
+        >>> add_turns(known, [turn("0", "4"), turn("0.1", "5"), turn("1", "6"), turn("0", "7")])
+        >>> {id: turn.text for id, turn in known.items()}
+        {'0': '7', '1': '6'}
+    """
+    for turn in turns:
+        if turn.id in known:
+            for later in [id for id in known if id.startswith(f"{turn.id}.")]:
+                del known[later]
+        known[turn.id] = turn
+
+
 class _Player:
     """Plays the expansions of one tree."""
 
@@ -202,19 +229,34 @@ class _Player:
     ) -> None:
         self._game, self._agents, self._job, self._seed = game, agents, job, seed
         self._journal, self._on_turns, self._gate = journal, on_turns, gate
-        self._stored = journal.turns_of(job.tree_id) if journal is not None else {}
+        self.stored = journal.turns_of(job.tree_id) if journal is not None else {}
+        self._replayed = {""}
         self._paths: dict[str, tuple[Turn, ...]] = {"": ()}
         self.turns: dict[str, Turn] = {}
         self.fault = ""
 
     async def expand(self, expansion: Expansion) -> list[Node] | None:
         """The nodes of an expansion: as they were played before, or played now; None if the agent failed."""
-        if all(turn_id in self._stored for turn_id in expansion.turn_ids):
-            stored = [self._replay(expansion, self._stored[turn_id]) for turn_id in expansion.turn_ids]
+        if self._is_stored(expansion):
+            self._replayed |= {*expansion.turn_ids}
+            stored = [self._replay(expansion, self.stored[turn_id]) for turn_id in expansion.turn_ids]
             return self._finish(expansion, stored)
         async with self._gate(self._job, expansion):
             played = await self._play(expansion, self._paths[expansion.parent.id])
             return None if played is None else self._finish(expansion, played)
+
+    def _is_stored(self, expansion: Expansion) -> bool:
+        """Whether its turns were played before: on the same parent, by this agent, with this note.
+
+        A search that decides as results come may ask for others when it is resumed.
+        """
+        turns = [self.stored.get(turn_id) for turn_id in expansion.turn_ids]
+        return expansion.parent.id in self._replayed and all(
+            turn is not None
+            and turn.agent == expansion.agent
+            and all(turn.info.get(name, value) == value for name, value in expansion.note.items())
+            for turn in turns
+        )
 
     def _finish(self, expansion: Expansion, nodes: list[Node]) -> list[Node]:
         """Add the new turns to the tree, and pass them to `on_turns`."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from mars_env.checks import check_completion, finite
 from mars_env.envs.rewards import REWARD_FAULTS
+from mars_env.rollout.engine import LEFT_OUT
 from mars_env.text import shown
 from mars_env.types import Action, Completion, Grade, Problem, Turn, Verdict
 
@@ -114,7 +115,8 @@ def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     info = row.get("info", {})
     check_plain(info)
     _check({"info": info}, {"info": dict})
-    _check({"info": info, REWARD_FAULTS: info.get(REWARD_FAULTS, {})}, {"info": dict, REWARD_FAULTS: dict})
+    of_tree = {REWARD_FAULTS: dict, LEFT_OUT: list}
+    _check({name: info.get(name, kind()) for name, kind in of_tree.items()}, of_tree)
     return row
 
 

@@ -24,7 +24,7 @@ from typing import IO, Any, TypeVar
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
 from mars_env.files import open_regular, write_whole
-from mars_env.rollout.engine import turn_order
+from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
 from mars_env.rollout.records import (
     check_plain,
     check_tree_row,
@@ -130,7 +130,7 @@ class Store:
         for row in _recovered_rows(self.path / TURNS):
             if not isinstance(row.get("tree"), str) or row["tree"] not in self.finished:
                 turn = _read(self.path / TURNS, row, turn_from_row)
-                self._earlier.setdefault(turn.tree_id, {})[turn.id] = turn
+                add_turns(self._earlier.setdefault(turn.tree_id, {}), [turn])
         self._turns = _open(self.path / TURNS, "a")
         self._trees = _open(self.path / TREES, "a")
 
@@ -285,7 +285,7 @@ def read_run(path: str | Path) -> Run:
     for _, row in _rows(path / TURNS):
         if not isinstance(row.get("tree"), str) or row["tree"] in turns:
             turn = _read(path / TURNS, row, turn_from_row)
-            turns[turn.tree_id][turn.id] = turn
+            add_turns(turns[turn.tree_id], [turn])
     trees = [_tree(path / TREES, row, problems, turns[tree]) for tree, row in finished.items()]
     order = {problem: i for i, problem in enumerate(problems)}
     trees.sort(key=lambda tree: (order[tree.problem.id], int(tree.id.rpartition("#")[2])))
@@ -295,7 +295,10 @@ def read_run(path: str | Path) -> Run:
 def _tree(
     path: Path, row: Mapping[str, Any], problems: Mapping[str, Problem], turns: Mapping[str, Turn]
 ) -> Tree:
-    """The tree of a row, with its problem and its turns. Every parent must be among the turns."""
+    """The tree of a row, with its problem and those stored turns that are in it; every parent must be one."""
+    info = row.get("info", {})  # older runs have none
+    left_out = info.get(LEFT_OUT, [])
+    turns = {id: turn for id, turn in turns.items() if id not in left_out} if left_out else turns
     orphan = next((t for t in turns.values() if t.parent_id is not None and t.parent_id not in turns), None)
     if row["problem"] not in problems:
         raise StoreError(f"{path}: the problem {row['problem']!r} of tree {row['tree']!r} is not stored")
@@ -305,7 +308,6 @@ def _tree(
         )
     if row["final"] is not None and row["final"] not in turns:
         raise StoreError(f"{path}: the answer of tree {row['tree']!r} names a turn that is not stored")
-    info = row.get("info", {})  # older runs have none
     ordered = tuple(sorted(turns.values(), key=turn_order))
     tree = Tree(row["tree"], problems[row["problem"]], ordered, row["final"], row["fault"], info)
     return with_rewards(tree, row["rewards"])

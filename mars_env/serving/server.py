@@ -26,6 +26,7 @@ from mars_env.agents.openai_server import (
 from mars_env.agents.preflight import preflight
 from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
 from mars_env.rollout import Store
+from mars_env.rollout.engine import add_turns
 from mars_env.rollout.monitor import Monitor, prometheus_text
 from mars_env.rollout.slots import Slots
 from mars_env.rollout.store import stored_problems
@@ -303,18 +304,18 @@ class _Journal:
         self._unfinished: dict[str, dict[str, Turn]] = {}
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
-        return {**self._store.turns_of(tree_id), **self._unfinished.get(tree_id, {})}
+        return dict(self._unfinished.get(tree_id) or self._store.turns_of(tree_id))
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         self._store.write_turns(turns)
-        for turn in turns:
-            self._unfinished.setdefault(turn.tree_id, {})[turn.id] = turn
+        tree = turns[0].tree_id
+        add_turns(self._unfinished.setdefault(tree, dict(self._store.turns_of(tree))), turns)
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
-        # A fault leaves the turns in the store, and here.
-        before = self._unfinished.pop(tree.id, {}) | dict(self._store.turns_of(tree.id))
+        before = dict(self.turns_of(tree.id))
+        self._unfinished.pop(tree.id, None)
         self._store.write_tree(tree, team_rewards)
-        if tree.fault:
+        if tree.fault:  # it leaves the turns in the store, and here
             self._unfinished[tree.id] = before
 
 

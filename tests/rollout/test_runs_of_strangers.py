@@ -145,7 +145,8 @@ async def test_a_row_that_lacks_a_field_or_has_another_says_which(run):
 
 async def test_trees_of_problems_and_turns_that_are_not_stored_are_refused(run):
     trees = rows_of(run, "trees")
-    for wrong in ({"problem": "other"}, {"final": "9.9"}, {"tree": "p0#x"}, {"tree": "p0"}):
+    left_out = {"info": {"left_out": "0"}}
+    for wrong in ({"problem": "other"}, {"final": "9.9"}, {"tree": "p0#x"}, {"tree": "p0"}, left_out):
         write_rows(run, "trees", [{**trees[0], **wrong}, *trees[1:]])
         with pytest.raises(StoreError):
             read_run(run)

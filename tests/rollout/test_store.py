@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mars_env import make
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import StoreError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, Store, collect, play_all, read_run
+from mars_env.rollout import Job, Store, collect, play, play_all, read_run
 from mars_env.rollout.records import turn_from_row, turn_to_row
-from mars_env.types import Action, Completion, Grade, Problem, Turn
+from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i), metadata={"level": i}) for i in range(4)]
 CONFIG = {"seed": 1, "rules": "solve-verify-correct"}
@@ -208,3 +209,57 @@ def test_problems_that_become_known_later_are_kept_and_a_torn_line_is_cut_off(tm
     with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
         store.write_problem(PROBLEMS[2])
     assert [*read_run(tmp_path).problems.values()] == PROBLEMS[:3]
+
+
+class Fails(Guesser):
+    """Raises in its last life; acts in an order of its own by chance."""
+
+    def __init__(self, fails_at, chance):
+        super().__init__()
+        self.fails_at, self.chance = fails_at, random.Random(chance)
+
+    async def act(self, observation, n, seed):
+        for _ in range(self.chance.randrange(5)):
+            await asyncio.sleep(0)
+        if self.acts + 1 == self.fails_at:
+            self.acts += 1
+            raise RuntimeError("gone")
+        return await super().act(observation, n, seed)
+
+
+SETTINGS = {"agents": 2, "nodes": 12, "as_completed": True, "oracle": True, "early_stop": False}
+SEARCH = make("arithmetic-tree-search", problems=PROBLEMS[:1], **SETTINGS).game
+
+
+@pytest.mark.parametrize("game", [replace(GAME, team_reward=None), SEARCH], ids=["grouped", "as completed"])
+@pytest.mark.parametrize("chance", range(6))
+async def test_a_resumed_tree_that_takes_other_branches_is_read_as_it_was_played(tmp_path, game, chance):
+    async def played(agent):
+        with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
+            return await play(
+                game, assign_agents(game.rules, agent), JOBS[0], seed=chance, journal=store, width=4
+            )
+
+    faulty = [
+        await played(Fails(fails_at, chance + fails_at)) for fails_at in (5 if game is SEARCH else 2, 1)
+    ]
+    assert all(tree.fault for tree in faulty)
+    tree = await played(Fails(0, chance))
+    assert not tree.fault and read_run(tmp_path).trees == (tree,)
+    if game is SEARCH:
+        assert sorted(turn.info["call"] for turn in tree.turns) == list(range(12))
+    else:
+        assert len(tree.turns) <= 3 + 4 * 2 * 3
+
+
+async def test_a_turn_that_was_played_again_replaces_what_grew_from_the_earlier_one(tmp_path):
+    def turn(id, text):
+        return Turn("p0#0", id, id.rpartition(".")[0] or None, "g", "solver_0", "", "p0", Action(text))
+
+    with Store(tmp_path, CONFIG, PROBLEMS) as store:
+        for each in (turn("0", "a"), turn("0.0", "b"), turn("1", "c"), turn("0", "d")):
+            store.write_turns([each])
+    with Store(tmp_path, CONFIG, PROBLEMS) as store:
+        assert {t.id: t.text for t in store.turns_of("p0#0").values()} == {"0": "d", "1": "c"}
+        store.write_tree(Tree("p0#0", PROBLEMS[0], (), "0"), {})
+    assert [t.text for t in read_run(tmp_path).trees[0].turns] == ["d", "c"]
