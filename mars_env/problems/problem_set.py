@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -223,18 +224,19 @@ class ProblemSet(Sequence[Problem]):
         return self._source.place(self._index_of(problem_id))
 
     def split(self, sizes: float | Sequence[int], seed: int = 0) -> tuple[ProblemSet, ...]:
-        """Disjoint random parts, each in the order of this set.
+        """Random parts without a statement in common, each in the order of this set.
 
         Args:
             sizes: A fraction in (0, 1) for two parts that make up the whole, or the number of
-                problems in each part, which may leave some out.
+                problems in each part, which may leave some out. As the copies of a statement stay
+                together, the first part of a fraction may lack a few problems.
             seed: The same seed gives the same parts.
 
         Raises:
-            ConfigError: The sizes do not fit the set, or the set is endless.
+            ConfigError: The sizes do not fit the set or its copies, or the set is endless.
 
         Example:
-            >>> problems = ProblemSet("mine", [Problem(f"p{i}", "How many?", str(i)) for i in range(10)])
+            >>> problems = ProblemSet("mine", [Problem(f"p{i}", f"What is {i} + 1?", "") for i in range(10)])
             >>> train, test = problems.split(0.8, seed=0)
             >>> len(train), len(test), {p.id for p in train} & {p.id for p in test}
             (8, 2, set())
@@ -242,6 +244,7 @@ class ProblemSet(Sequence[Problem]):
             [3, 4]
         """
         self._refuse_endless("split")
+        whole = isinstance(sizes, (int, float))
         if isinstance(sizes, (int, float)):
             if not 0 < sizes < 1:
                 raise ConfigError(f"a split fraction must be between 0 and 1, got {sizes!r}")
@@ -254,15 +257,32 @@ class ProblemSet(Sequence[Problem]):
                 f"cannot split the {len(self)} problems of {self.name!r} into parts of {counts}: "
                 "each part needs at least one problem, and together they must not exceed the set"
             )
-        order = np.random.default_rng(seed).permutation(len(self))
-        ends = np.cumsum(counts)
-        return tuple(
-            self._view(tuple(self._indices[int(i)] for i in sorted(order[end - count : end])))
-            for count, end in zip(counts, ends, strict=True)
-        )
+        groups = self._copies(np.random.default_rng(seed).permutation(len(self)).tolist())
+        parts = []
+        for count in counts:
+            part, groups = _filled(groups, count)
+            parts.append(part)
+        if whole:
+            parts[-1] += chain.from_iterable(groups)
+        found = [len(part) for part in parts]
+        if not min(found) or (found != counts and not whole):
+            raise ConfigError(
+                f"cannot split the {len(self)} problems of {self.name!r} into parts of {counts}: the copies "
+                f"of a statement stay together, and so the parts hold {found}; choose other sizes"
+            )
+        return tuple(self._view(tuple(self._indices[i] for i in sorted(part))) for part in parts)
+
+    def _copies(self, order: Iterable[int]) -> list[list[int]]:
+        """The places of the problems in an order, those with the same statement and documents together."""
+        groups: dict[str, list[int]] = {}
+        for i in order:
+            problem = self[i]
+            asked = [" ".join(problem.statement.split()), problem.metadata.get("documents")]
+            groups.setdefault(json.dumps(asked, default=str), []).append(i)
+        return list(groups.values())
 
     def sample(self, rng: np.random.Generator, n: int = 1) -> tuple[Problem, ...]:
-        """Draw n different problems.
+        """Draw n different problems; two of them may have the same statement if the set has copies.
 
         Args:
             rng: The only source of randomness.
@@ -377,6 +397,18 @@ class ProblemSet(Sequence[Problem]):
         )
         view._indices = indices
         return view
+
+
+def _filled(groups: Iterable[list[int]], count: int) -> tuple[list[int], list[list[int]]]:
+    """Whole groups, in order, of at most so many members together; and the other groups."""
+    part: list[int] = []
+    others = []
+    for group in groups:
+        if len(part) + len(group) <= count:
+            part += group
+        else:
+            others.append(group)
+    return part, others
 
 
 def _matches(problem: Problem, key: str, wanted: Any) -> bool:

@@ -79,6 +79,34 @@ def test_a_split_by_sizes_keeps_the_order_and_depends_on_the_seed():
     assert ids(a) != ids(problems.split((30, 50), seed=2)[0])
 
 
+@pytest.mark.parametrize("sizes", [0.8, (700, 200), (300, 300, 300)])
+@pytest.mark.parametrize("options", [{}, {"template": "flips_without_runs"}])
+def test_no_statement_is_in_two_parts(sizes, options):
+    problems = load_problems("aime", n=1000, **options)
+    assert len({p.statement for p in problems}) < 1000
+    parts = problems.split(sizes, seed=0)
+    statements = [{p.statement for p in part} for part in parts]
+    assert sum(map(len, statements)) == len(set.union(*statements))
+    assert [len(part) for part in parts] == ([800, 200] if sizes == 0.8 else list(sizes))
+
+
+def test_a_set_without_copies_is_split_as_before():
+    assert ids(small().split((3, 4), seed=0)[0]) == ["p2", "p4", "p6"]
+
+
+def test_copies_that_fit_no_part_are_refused():
+    twins = ProblemSet("twins", [Problem(f"p{i}", f"What is {i // 2}{' ' * i} + 1?", "1") for i in range(10)])
+    first, second = twins.split(0.5, seed=3)
+    assert (len(first), len(second)) == (4, 6)
+    with pytest.raises(ConfigError, match=r"copies of a statement stay together, .* hold \[4, 2\]"):
+        twins.split((5, 2))
+    alike = ProblemSet("alike", [Problem(f"p{i}", "How many?", str(i)) for i in range(10)])
+    with pytest.raises(ConfigError, match="stay together"):
+        alike.split(0.8)
+    told = [Problem(f"p{i}", "Ask!", None, "open", {"documents": [str(i)]}) for i in range(10)]
+    assert len(ProblemSet("told", told).split(0.8)[0]) == 8
+
+
 @pytest.mark.parametrize("sizes", [0.0, 1.0, -1, (8, 3), (0, 5), ()])
 def test_unfit_split_sizes_are_refused(sizes):
     with pytest.raises(ConfigError):
