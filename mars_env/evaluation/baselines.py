@@ -80,10 +80,22 @@ def samples_for(budget: float, tokens_a_sample: float) -> int:
     return max(1, math.ceil(budget / tokens_a_sample - 1e-9))
 
 
+def votes_for(system: Sequence[Tree], pool: Sequence[Tree]) -> int:
+    """How many attempts like those of a pool the System's tokens buy; 0 if the pool has none."""
+    first = _first(pool)
+    return samples_for(token_budget(system), _mean_tokens(first)) if any(first.values()) else 0
+
+
+def left_out(problems: int) -> str:
+    """What the size of a baseline says of the problems that lack samples."""
+    return f", problems left out for lack of samples: {problems}" if problems else ""
+
+
 def _mean_tokens(samples: dict[str, list[Turn]]) -> float:
-    return float(
-        np.mean([np.mean([sampled_tokens(t) for t in turns]) for turns in samples.values() if turns])
-    )
+    means = [np.mean([sampled_tokens(t) for t in turns]) for turns in samples.values() if turns]
+    if not means:
+        raise ConfigError("no attempt of one agent alone was finished")
+    return float(np.mean(means))
 
 
 def _system_against(system: Sequence[Tree], accuracy: dict[str, float]) -> Estimate:
@@ -176,17 +188,13 @@ def majority(
         answers, judged = vote_samples(turns, answer_of)
         if len(judged) >= k:
             accuracy[problem] = maj_at_k(answers, judged, k)
-    left_out = len(first) - len(accuracy)
-    if 2 * left_out > len(first):
+    short = len(first) - len(accuracy)
+    if 2 * short > len(first):
         raise ConfigError(
             f"a majority vote at the System's {budget:.0f} tokens a problem takes {k} samples with a known "
-            f"grade, but for {left_out} of {len(first)} problems the pool has fewer; draw more samples"
+            f"grade, but for {short} of {len(first)} problems the pool has fewer; draw more samples"
         )
-    detail = (
-        f"{k} votes"
-        + (f" by {voted_by}" if voted_by else "")
-        + (f", problems left out for lack of samples: {left_out}" if left_out else "")
-    )
+    detail = f"{k} votes" + (f" by {voted_by}" if voted_by else "") + left_out(short)
     return baseline_of(name, detail, system, accuracy, k * a_sample)
 
 

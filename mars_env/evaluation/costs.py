@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
@@ -52,6 +52,16 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
         if judging := judging_tokens(tree):
             total += _price("", prices)[1] * judging
     return total / 1e6
+
+
+def refuse_unpriced(policies: Iterable[str], prices: Prices) -> None:
+    """Refuse prices that lack one of the policies that will act.
+
+    Raises:
+        ConfigError: A policy has no price.
+    """
+    for policy in policies:
+        _price(policy, prices)
 
 
 def _price(policy: str, prices: Prices) -> tuple[float, float]:

@@ -18,8 +18,16 @@ from mars_env.envs.selection import answers
 from mars_env.envs.solve import Solve
 from mars_env.envs.solve_verify_correct import SOLVER, VERIFIER, Schedule, SolveVerifyCorrect
 from mars_env.errors import ConfigError, ModelError
-from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
-from mars_env.evaluation.costs import Prices
+from mars_env.evaluation.baselines import (
+    Baseline,
+    majority,
+    refinement,
+    samples_for,
+    single,
+    token_budget,
+    votes_for,
+)
+from mars_env.evaluation.costs import Prices, cost, refuse_unpriced
 from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import Report, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
@@ -93,14 +101,15 @@ class Here:
             change(self.game), self.agents, jobs, seed=seed, concurrency=concurrency, journal=journal
         )
 
-    def longer(self, agent: str, limit: int) -> Here | None:
-        """The same, with another limit on an agent's completions; None if it has none to change."""
-        player = self.plain.get(agent, self.agents[agent])
-        sampling = getattr(player, "sampling", None)
-        if not isinstance(sampling, Sampling):
-            return None
-        changed: Any = copy.copy(player)
-        changed.sampling = replace(sampling, max_tokens=limit, overflow="unknown")
+    def limit_of(self, agent: str) -> int | None:
+        """The limit on an agent's completions; None if it has none to change."""
+        sampling = getattr(self.plain.get(agent, self.agents[agent]), "sampling", None)
+        return sampling.max_tokens if isinstance(sampling, Sampling) else None
+
+    def longer(self, agent: str, limit: int) -> Here:
+        """The same, with another limit on the completions of an agent that has one."""
+        changed: Any = copy.copy(self.plain.get(agent, self.agents[agent]))
+        changed.sampling = replace(changed.sampling, max_tokens=limit, overflow="unknown")
         return Here(self.game, {**self.agents, agent: changed})
 
 
@@ -202,7 +211,8 @@ async def run(
         The report and the trees, in the order of problems and samples.
 
     Raises:
-        ConfigError: A search that has nothing to see, or would see the grade without `oracle=True`.
+        ConfigError: A search that has nothing to see, or would see the grade without `oracle=True`; a game
+            that has no baselines; an agent without a price.
         StoreError: `out` holds a run of another configuration.
         ModelError: Not a single episode could be finished.
     """
@@ -213,10 +223,15 @@ async def run(
         )
     if game.visibility is not None:
         game.visibility.refuse_unfit(plan.problems)
+    if plan.baselines:
+        _refuse_baselines(game)
+    if plan.prices is not None and isinstance(play, Here):
+        refuse_unpriced((agent.policy for agent in play.agents.values()), plan.prices)
     trees = await _play(play, _evaluated, plan.jobs, plan.identity, plan, out, on_tree)
     if all(tree.fault for tree in trees):
         raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
-    baselines = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ()
+    baselines, notes = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ([], [])
+    prices, unpriced = _priced(trees, plan.prices)
     report = build_report(
         trees,
         title=plan.title,
@@ -226,12 +241,14 @@ async def run(
         seed=plan.seed,
         rewards=plan.config.get("rewards"),
         made_by=_made_by(),
-        prices=plan.prices,
+        prices=prices,
         answer_of=answers_of_grading() if plan.problems[0].kind == "math" else None,
         baselines=baselines,
         notes=(
             *(game.visibility.notes if game.visibility is not None else ()),
             *getattr(_evaluated(game).grader, "notes", ()),
+            *notes,
+            *unpriced,
         ),
     )
     if out is not None:
@@ -241,18 +258,21 @@ async def run(
     return report, trees
 
 
-async def _baselines(
-    plan: Plan,
-    game: Game,
-    play: Play,
-    trees: Sequence[Tree],
-    out: Path | None,
-    on_tree: OnTree | None,
-) -> tuple[Baseline, ...]:
-    """What the System's mean tokens a problem buy without the team.
+def _priced(trees: Sequence[Tree], prices: Prices | None) -> tuple[Prices | None, list[str]]:
+    """The prices, if the run's tokens can be priced with them; else none, and a note that says why."""
+    try:
+        if prices is not None:
+            cost(trees, prices)
+    except ConfigError as error:
+        return None, [f"The cost is not known: {error}"]
+    return prices, []
 
-    The Solver alone: one sample, a vote, self-refinement, going on where it was cut off, and beside them what
-    a perfect choice would reach. With the team's Verifier: a vote weighted by it, fresh retries.
+
+def _refuse_baselines(game: Game) -> None:
+    """Refuse a game that one agent alone cannot be set against.
+
+    Raises:
+        ConfigError: It is a search, or it has no Solver.
     """
     if game.visibility is not None and game.visibility.searched:
         raise ConfigError(
@@ -262,44 +282,85 @@ async def _baselines(
     if SOLVER not in game.rules.possible_agents:
         names = sorted(game.rules.possible_agents)
         raise ConfigError(f"baselines need a Solver to play alone; the agents are {names}")
+
+
+async def _baselines(
+    plan: Plan,
+    game: Game,
+    play: Play,
+    trees: Sequence[Tree],
+    out: Path | None,
+    on_tree: OnTree | None,
+) -> tuple[list[Baseline], list[str]]:
+    """What the System's mean tokens a problem buy without the team, and notes on what could not be computed.
+
+    The Solver alone: one sample, a vote, self-refinement, going on where it was cut off, and beside them what
+    a perfect choice would reach. With the team's Verifier: a vote weighted by it, fresh retries.
+    """
     finished = [tree for tree in trees if not tree.fault]
     attempts = [turn for tree in finished for turn in first_attempts(tree)]
-    mean_tokens = sum(map(sampled_tokens, attempts)) / len(attempts)
-    affordable = samples_for(token_budget(finished), mean_tokens)
-    pool = max(plan.samples, math.ceil(1.25 * affordable) + 1)  # lengths vary: some spare
-    revisions = math.ceil(1.5 * affordable)  # revisions tend to be shorter than first attempts
+    found: list[Baseline] = []
+    notes: list[str] = []
+    try:
+        budget = token_budget(finished)
+        affordable = samples_for(budget, sum(map(sampled_tokens, attempts)) / max(1, len(attempts)))
+    except ConfigError as error:
+        return found, [f"The baselines are left out: {error}"]
+
+    def add(make: Callable[[], Baseline]) -> None:
+        try:
+            found.append(make())
+        except ConfigError as error:
+            notes.append(f"A baseline is left out: {error}")
 
     async def played(
-        name: str, change: Callable[[Game], Game], samples: int, rules: str, play: Play = play
+        name: str, change: Callable[[Game], Game], samples: int, rules: str, size: int = 0, play: Play = play
     ) -> list[Tree]:
+        """The trees of a baseline; one whose size follows from the budget has a folder for each size."""
         part = replace(plan, samples=samples, seed=derive_seed(plan.seed, name))
         identity = {**part.identity, "rules": rules}
-        folder = out / name if out is not None else None
+        folder = out / (f"{name}-{size}" if size else name) if out is not None else None
         return await _play(play, change, part.jobs, identity, part, folder, on_tree)
 
-    async def alone(name: str, revised: int, samples: int, play: Play = play) -> list[Tree]:
-        change = partial(_solver_alone, revisions=revised)
-        return await played(name, change, samples, f"solve, {revised} revisions", play)
-
-    votes = await alone("baseline-vote", 0, pool)
-    refined = await alone("baseline-refine", revisions, plan.samples)
+    alone = partial(_solver_alone, revisions=0)
+    pool = max(plan.samples, _with_spare(affordable))
+    votes = await played("baseline-vote", alone, pool, "solve, 0 revisions")
+    if (needed := votes_for(finished, votes)) > pool:  # the team's own attempts were longer
+        votes = await played("baseline-vote", alone, _with_spare(needed), "solve, 0 revisions")
+    revisions = math.ceil(1.5 * affordable)  # revisions tend to be shorter than first attempts
+    revise = partial(_solver_alone, revisions=revisions)
+    refined = await played(
+        "baseline-refine", revise, plan.samples, f"solve, {revisions} revisions", revisions
+    )
     answer_of = await _answers_of(plan.problems, votes)
     voted_by = _voted_by(plan.problems)
-    found = [
-        single(finished, votes),
-        majority(finished, votes, answer_of, voted_by),
-        refinement(finished, refined),
-    ]
-    if any(turn.action.truncated for turn in attempts) and isinstance(play, Here):
-        limit = math.ceil(token_budget(finished))
-        if (longer := play.longer(SOLVER, limit)) is not None:
-            written = await alone("baseline-go-on", 0, plan.samples, longer)
-            found.append(replace(single(finished, written, GOING_ON), detail=f"1 sample, {limit} tokens"))
+    add(lambda: single(finished, votes))
+    add(lambda: majority(finished, votes, answer_of, voted_by))
+    add(lambda: refinement(finished, refined))
+    cut = any(turn.action.truncated for turn in attempts)
+    if cut and isinstance(play, Here) and (own := play.limit_of(SOLVER)) is not None:
+        limit = math.ceil(budget)
+        if limit > own:
+            rules, longer = f"solve, {limit} tokens", play.longer(SOLVER, limit)
+            written = await played("baseline-go-on", alone, plan.samples, rules, limit, longer)
+            add(lambda: replace(single(finished, written, GOING_ON), detail=f"1 sample, {limit} tokens"))
+        else:
+            notes.append(
+                f"{GOING_ON}: left out, since the System's {limit} tokens a problem are no more than the "
+                f"Solver's own limit of {own}"
+            )
     if VERIFIER in game.rules.possible_agents:
         checked = await played("baseline-verified", _solver_and_verifier, pool, "solve, verify once")
         read = await _answers_of(plan.problems, checked)
-        found += [weighted_vote(finished, checked, read, voted_by), retries(finished, checked)]
-    return (*found, oracle(finished, votes))
+        add(lambda: weighted_vote(finished, checked, read, voted_by))
+        add(lambda: retries(finished, checked))
+    add(lambda: oracle(finished, votes))
+    return found, notes
+
+
+def _with_spare(samples: int) -> int:
+    """A pool for votes of so many samples: lengths vary."""
+    return math.ceil(1.25 * samples) + 1
 
 
 async def _answers_of(problems: Iterable[Problem], trees: Sequence[Tree]) -> AnswerOf:

@@ -8,7 +8,6 @@ reach without the reference: pass@k, whether any of the samples is right.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,7 +15,14 @@ from itertools import combinations
 import numpy as np
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.baselines import Baseline, baseline_of, samples_for, shared_trees, token_budget
+from mars_env.evaluation.baselines import (
+    Baseline,
+    baseline_of,
+    left_out,
+    samples_for,
+    shared_trees,
+    token_budget,
+)
 from mars_env.evaluation.statistics import pass_at_k
 from mars_env.evaluation.trees import AnswerOf, first_attempts, is_right, sampled_tokens
 from mars_env.seeds import derive_seed
@@ -86,13 +92,13 @@ def weighted_vote(
     accuracy = {
         problem: _voted(problem, samples, k) for problem, samples in attempts.items() if len(samples) >= k
     }
-    left_out = len(attempts) - len(accuracy)
-    if 2 * left_out > len(attempts):
+    short = len(attempts) - len(accuracy)
+    if 2 * short > len(attempts):
         raise ConfigError(
-            f"a weighted vote at the System's tokens takes {k} verified attempts, but for {left_out} of "
+            f"a weighted vote at the System's tokens takes {k} verified attempts, but for {short} of "
             f"{len(attempts)} problems the pool has fewer; draw more samples"
         )
-    detail = f"{k} votes" + (f" by {voted_by}" if voted_by else "")
+    detail = f"{k} votes" + (f" by {voted_by}" if voted_by else "") + left_out(short)
     return baseline_of(name, detail, system, accuracy, k * tokens)
 
 
@@ -143,12 +149,15 @@ def oracle(
     Raises:
         ConfigError: If the problems differ, or the pool is too small for all of them.
     """
-    samples: defaultdict[str, list[tuple[bool, int]]] = defaultdict(list)
+    samples: dict[str, list[tuple[bool, int]]] = {}
     for tree in shared_trees(system, pool, "the pool of samples"):
+        known = samples.setdefault(tree.problem.id, [])
         for turn in first_attempts(tree):
             if (right := is_right(turn)) is not None:
-                samples[tree.problem.id].append((right, sampled_tokens(turn)))
-    a_sample = float(np.mean([np.mean([n for _, n in each]) for each in samples.values()]))
+                known.append((right, sampled_tokens(turn)))
+    if not any(samples.values()):
+        raise ConfigError("no attempt of the pool has a known grade")
+    a_sample = float(np.mean([np.mean([n for _, n in each]) for each in samples.values() if each]))
     k = samples_for(token_budget(system), a_sample)
     accuracy = {
         problem: pass_at_k(len(each), sum(right for right, _ in each), k)
@@ -157,7 +166,8 @@ def oracle(
     }
     if not accuracy:
         raise ConfigError(f"pass@{k} needs {k} samples with a known grade: draw more")
-    return baseline_of(name, f"{k} samples", system, accuracy, k * a_sample)
+    detail = f"{k} samples" + left_out(len(samples) - len(accuracy))
+    return baseline_of(name, detail, system, accuracy, k * a_sample)
 
 
 def _affordable(system: Sequence[Tree], attempts: Mapping[str, Sequence[Checked]]) -> tuple[int, float]:

@@ -78,6 +78,8 @@ def test_the_oracle_is_pass_at_k(team, pool):
     """60 tokens buy six attempts of 10, so a pool of four is too small; three are enough for 30."""
     with pytest.raises(ConfigError, match="pass@6 needs 6 samples"):
         oracle(team, pool)
+    with pytest.raises(ConfigError, match="no attempt of the pool has a known grade"):
+        oracle(team, [replace(tree, turns=()) for tree in pool])
     cheap = [replace(tree, turns=tree.turns[:2], final="0") for tree in team]
     assert oracle(cheap, pool).detail == "3 samples"
     assert oracle(cheap, pool).accuracy.value == pytest.approx((3 / 4 + 1) / 2)
@@ -134,7 +136,7 @@ def test_going_on_has_the_systems_tokens_as_its_limit(tmp_path):
     tokens = math.ceil(report.figures["tokens"].estimate.value)
     written = found["Single agent, going on writing"]
     assert tokens >= 40 and written.detail == f"1 sample, {tokens} tokens" and written.tokens == 40
-    for tree in read_run(tmp_path / "baseline-go-on").trees:
+    for tree in read_run(tmp_path / f"baseline-go-on-{tokens}").trees:
         assert not tree.turns[0].action.truncated
     for tree in read_run(tmp_path / "baseline-verified").trees:  # played with the team's own limits
         assert [turn.role for turn in tree.turns] == ["solver", "verifier"]

@@ -1,0 +1,131 @@
+"""Playing an evaluation: the baselines' sizes, folders and notes, and prices that lack an agent."""
+
+import random
+
+import pytest
+
+import mars_env
+from mars_env.agents import Corrector, ScriptedModel, Solver, Verifier
+from mars_env.errors import ConfigError
+from mars_env.types import Problem, Sampling
+
+PROBLEMS = [Problem(f"p{i}", f"Question {i}", "1") for i in range(8)]
+
+
+def solver(lengths):
+    """A Solver whose completions have these lengths, drawn by the call's seed."""
+
+    def script(prompt, sample, seed):
+        rng = random.Random(seed)
+        return "w " * rng.choice(lengths) + rf"\boxed{{{rng.randint(1, 3)}}}"
+
+    return ScriptedModel(script)
+
+
+def coin(prompt, sample, seed):
+    return f"Correctness: {random.Random(seed).choice(['Correct', 'Wrong'])}"
+
+
+def team(lengths, limit=500, verifier=None):
+    own = Sampling(max_tokens=limit)
+    verdict = verifier or coin
+    return {
+        "solver_0": Solver(solver(lengths), sampling=own),
+        "verifier_0": Verifier(ScriptedModel(verdict)),
+        "corrector_0": Corrector(solver(lengths), sampling=own),
+    }
+
+
+def played(agents, **settings):
+    settings = {"problems": PROBLEMS, "baselines": True, **settings}
+    return mars_env.evaluate("arithmetic-solve-verify-correct", agents=agents, **settings)
+
+
+def named(report):
+    return {baseline.name: baseline for baseline in report.baselines}
+
+
+def test_going_on_needs_more_tokens_than_the_solver_has():
+    report = played(team([100, 900], verifier=["Correctness: Correct"]))
+    assert report.counts.truncated["solver"] > 0
+    assert "Single agent, going on writing" not in named(report)
+    assert [
+        note for note in report.notes if note.startswith("Single agent, going on writing: left out, since")
+    ]
+
+
+def test_a_pool_that_turns_out_too_small_is_made_larger(tmp_path):
+    """The team's own attempts are long by chance, so a budget buys more votes than it seemed."""
+    for seed in range(4):
+        report = played(team([*[1] * 30, 3000], limit=4000), seed=seed, out=tmp_path / str(seed))
+        assert "Single agent, majority vote" in named(report), report.notes
+
+
+def test_a_baseline_that_cannot_be_computed_is_a_note(tmp_path):
+    class Lost(ScriptedModel):
+        """Fails in every game that one agent plays alone."""
+
+        async def complete(self, prompt, n, sampling):
+            if self.lost:
+                raise mars_env.errors.ModelError("the server is gone")
+            return await super().complete(prompt, n, sampling)
+
+    model = Lost([r"\boxed{1}"])
+    model.lost = False
+    agents = {**team([10]), "solver_0": Solver(model)}
+
+    def lose(tree):
+        model.lost = tree.problem.id == "p7"
+
+    report = played(agents, out=tmp_path, on_tree=lose, concurrency=1)
+    assert not report.baselines and (tmp_path / "report.json").exists()
+    said = [note for note in report.notes if note.startswith("A baseline is left out: ")]
+    assert len(said) == 6 and "no attempt of one agent alone was finished" in said[1]
+
+
+def test_an_agent_that_counts_no_tokens_has_no_baselines():
+    report = mars_env.evaluate("arithmetic-solve", agents=lambda o: "1", problems=PROBLEMS, baselines=True)
+    assert not report.baselines
+    assert "The baselines are left out: the run counts no sampled tokens" in report.notes[0]
+
+
+def test_what_has_no_baselines_is_refused_before_it_is_played():
+    played = []
+    with pytest.raises(ConfigError, match="the baselines of a search are searches"):
+        mars_env.evaluate(
+            "arithmetic-tree-search", agents=lambda o: "1", limit=1, nodes=2, oracle=True, baselines=True,
+            on_tree=played.append,
+        )  # fmt: skip
+    assert not played
+
+
+def test_a_run_with_baselines_grows_in_its_folder(tmp_path):
+    agents = team([5, 40, 900])
+    first = played(agents, out=tmp_path, samples=1)
+    grown = played(agents, out=tmp_path, samples=3)
+    assert grown == played(agents, samples=3)
+    assert named(first).keys() == named(grown).keys()
+    name = "Single agent, going on writing"
+    assert named(first)[name].detail != named(grown)[name].detail
+
+
+def test_a_policy_without_a_price_is_told_before_anything_is_played():
+    trees = []
+    with pytest.raises(ConfigError, match="the policy 'scripted' has no price: there are prices for large"):
+        played(team([10]), prices={"large": (1.0, 2.0)}, on_tree=trees.append)
+    assert not trees
+
+
+def test_a_policy_that_appears_while_it_plays_costs_no_report(tmp_path):
+    agents = team([10])
+
+    def renamed(tree):
+        agents["solver_0"].policy = "newer"
+
+    prices = {"scripted": (1.0, 2.0)}
+    report = played(agents, prices=prices, on_tree=renamed, concurrency=1, baselines=False, out=tmp_path)
+    assert report.cost is None and (tmp_path / "report.json").exists()
+    assert (
+        "The cost is not known: the policy 'newer' has no price: there are prices for scripted"
+        in report.notes
+    )
