@@ -17,6 +17,7 @@ from mars_env.envs.growers import Expansion, Grower, Node
 from mars_env.envs.play import Act, conclude, judge
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.spaces import UnicodeText
+from mars_env.envs.visibility import shown_info
 from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
@@ -31,6 +32,10 @@ _AFTER_RESET = frozenset(
     }
 )
 """What an episode has: `MarsEnv.reset` sets it."""
+
+
+NO_GRADE = "the answer could not be graded: the grade in the environment's `tree` says why"
+"""What an info says of an UNKNOWN grade. The grader's own message may quote the reference."""
 
 
 class _NotReset(ConfigError, AttributeError):
@@ -169,11 +174,11 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self._turns.append(turn)
         self._grower.tell(order, [node])
         self.rewards[agent] = 0.0 if turn.reward is None else turn.reward
-        self.infos[agent] = {"problem_id": self.problem.id, "turn_id": turn.id, **turn.info}
+        self.infos[agent] = {"problem_id": self.problem.id, "turn_id": turn.id, **shown_info(turn)}
         if turn.grade is not None:
             self.infos[agent]["grade"] = turn.grade.verdict.value
             if turn.grade.verdict is Verdict.UNKNOWN:
-                self.infos[agent]["reason"] = turn.grade.reason
+                self.infos[agent]["reason"] = acted.interrupted or NO_GRADE
         if turn.reward is None:
             self.infos[agent]["reward_unknown"] = True
         self._next(node)
@@ -219,6 +224,11 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
     def _next(self, last: Node | None = None) -> None:
         """Ask whose turn it is; end the episode if there is no next turn."""
         orders = self._grower.ask(1)
+        if orders and len(orders[0].turn_ids) > 1:
+            raise ConfigError(
+                "the grower asks for groups of turns, but here agents act once at a time: leave grower= out, "
+                "or play the game with mars_env.rollout"
+            )
         if orders:
             self._order: Expansion = orders[0]
             self.agent_selection = self._order.agent
@@ -239,8 +249,11 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         rewarded = with_rewards(tree, rewards)
         for before, after in zip(tree.turns, rewarded.turns, strict=True):
             self.rewards[after.agent] += (after.reward or 0.0) - (before.reward or 0.0)
-            if after.reward is None and after.id in rewards:
-                self.infos[after.agent]["reward_unknown"] = True
+            if after.id in rewards and self.infos[after.agent]["turn_id"] == after.id:
+                self.infos[after.agent].pop("reward_unknown", None)
+        for turn in rewarded.turns:
+            if turn.reward is None and turn.id in rewards:
+                self.infos[turn.agent]["reward_unknown"] = True
         self._turns, self._ended = list(rewarded.turns), replace(rewarded, turns=())
 
     def _path(self, node: Node) -> list[Turn]:

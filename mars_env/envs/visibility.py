@@ -40,6 +40,9 @@ from mars_env.types import Agent, Grade, Grader, Problem, RewardModel, Turn, Ver
 
 T = TypeVar("T")
 
+SEARCH_UNKNOWN = "search_unknown"
+"""Key of a turn's info: why its search score is UNKNOWN."""
+
 Sees = Literal["grade", "public", "grader", "verifier", "reward-model", "answers"]
 
 _NAMES: Mapping[Sees, str] = {
@@ -213,7 +216,7 @@ def record(visibility: Visibility | None, search_grade: Grade | None) -> tuple[f
         return None, {}
     unknown = search_grade.reason if search_grade.verdict is Verdict.UNKNOWN else ""
     feedback, tokens = search_grade.feedback, search_grade.tokens
-    info = {"feedback": feedback, "search_tokens": tokens, "search_unknown": unknown}
+    info = {"feedback": feedback, "search_tokens": tokens, SEARCH_UNKNOWN: unknown}
     score = search_grade.score if visibility.searched else None
     return score, {name: value for name, value in info.items() if value}
 
@@ -241,8 +244,19 @@ def shown_turns(turns: Sequence[Turn]) -> list[Turn]:
         >>> turn.grade, turn.search_score, turn.reward
         (None, 0.5, None)
     """
-    infos = [{key: value for key, value in turn.info.items() if key != REWARD_FAULT} for turn in turns]
-    return [replace(t, grade=None, reward=None, info=info) for t, info in zip(turns, infos, strict=True)]
+    return [replace(turn, grade=None, reward=None, info=shown_info(turn)) for turn in turns]
+
+
+def shown_info(turn: Turn) -> dict[str, Any]:
+    """A turn's info without the messages of code that knows the reference: why a reward or score is missing.
+
+    Example:
+        >>> from mars_env.types import Action
+        >>> info = {"round": 1, "reward_fault": "the reward raised ValueError: invalid literal: '4 apples'"}
+        >>> shown_info(Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), info=info))
+        {'round': 1}
+    """
+    return {key: value for key, value in turn.info.items() if key not in (REWARD_FAULT, SEARCH_UNKNOWN)}
 
 
 def next_state(rules: Rules[Any], visibility: Visibility | None, state: Any, turn: Turn) -> Any:

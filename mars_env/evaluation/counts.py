@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mars_env.envs.rewards import REWARD_FAULT
+from mars_env.envs.visibility import SEARCH_UNKNOWN
 from mars_env.evaluation.trees import is_right, judged_turn, judging_tokens, prompt_tokens, sampled_tokens
 from mars_env.types import Tree, Verdict
 
@@ -74,7 +75,7 @@ def count(trees: Sequence[Tree]) -> Counts:
                 unknown[turn.grade.reason or "no reason was given"] += 1
             if why := turn.info.get(REWARD_FAULT):
                 rewardless[turn.role][str(why)] += 1
-            if why := turn.info.get("search_unknown"):
+            if why := turn.info.get(SEARCH_UNKNOWN):
                 unknown[f"search score: {why}"] += 1
             if "verdict" in turn.info and not cut:
                 verdicts += 1

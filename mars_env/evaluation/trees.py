@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from mars_env.envs.visibility import SEARCH_UNKNOWN
 from mars_env.errors import ConfigError
 from mars_env.text import shown
 from mars_env.types import Tree, Turn, Verdict
@@ -82,7 +83,7 @@ def system_right(tree: Tree) -> bool | None:
 def _is_unknown(turn: Turn) -> bool:
     """Whether a fault hides the worth of the turn, for its grade or for a search."""
     grade = turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN
-    return grade or bool(turn.action.interrupted) or bool(turn.info.get("search_unknown"))
+    return grade or bool(turn.action.interrupted) or bool(turn.info.get(SEARCH_UNKNOWN))
 
 
 def rounds(tree: Tree) -> int:

@@ -1,7 +1,8 @@
 import pytest
 
 import mars_env
-from mars_env.envs import team_outcome
+from mars_env.envs import GroupedSettings, chains, grouped, team_outcome
+from mars_env.envs.aec import NO_GRADE
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Completion, Grade, Problem
 
@@ -45,7 +46,8 @@ def test_an_unknown_grade_shows_as_zero_and_says_so():
     env.step("\\boxed{4}")
     assert env.rewards["solver_0"] == 0.0
     assert env.infos["solver_0"]["grade"] == "UNKNOWN"
-    assert "lost" in env.infos["solver_0"]["reason"]
+    assert env.infos["solver_0"]["reason"] == NO_GRADE
+    assert env.tree.turns[0].grade.reason == "the sandbox was lost"
     env.step(RIGHT)
     assert env.infos["verifier_0"]["reward_unknown"]
     assert [turn.reward for turn in env.tree.turns] == [None, None]
@@ -97,3 +99,55 @@ def test_a_human_sees_every_turn_as_it_comes(capsys):
     env = make(render_mode="human")
     env.step("\\boxed{5}")
     assert "\\boxed{5}" in capsys.readouterr().out
+
+
+SECRET = "SECRET-4711"
+
+
+class Quotes:
+    async def grade(self, problem, text):
+        return Grade.unknown(f"{problem.reference} cannot be read")
+
+
+def quotes(turn, path, problem):
+    raise ValueError(problem.reference)
+
+
+@pytest.mark.parametrize("settings", [{}, {"nodes": 2, "oracle": True}], ids=["solve", "search"])
+@pytest.mark.parametrize("part", [{"grader": Quotes()}, {"rewards": {"solver": quotes}}])
+def test_no_info_quotes_the_reference(part, settings):
+    rules = "tree-search" if settings else "solve"
+    problems = [Problem("p", "What is it?", SECRET)]
+    env = mars_env.make(f"arithmetic-{rules}", problems=problems, **part, **settings)
+    env.reset(seed=0)
+    env.step("5")
+    [turn] = env.tree.turns
+    assert SECRET in repr(turn) and turn.reward is None  # the record says why
+    assert env.infos["solver_0"]["reward_unknown"] and SECRET not in repr(env.infos)
+
+
+def test_an_answer_that_was_cut_off_says_so():
+    env = make()
+    env.step(Action("So", (Completion("So", "context"),)))
+    assert "context was full" in env.infos["solver_0"]["reason"]
+
+
+@pytest.mark.parametrize(("reward", "unknown"), [(-1.0, False), (None, True)])
+def test_a_team_reward_says_whether_the_reward_is_known(reward, unknown):
+    def team(tree):
+        return {turn.id: reward for turn in tree.turns}
+
+    env = make(rewards={"solver": lambda turn, path, problem: None}, team_reward=team, accept_after=1)
+    env.step("\\boxed{4}")
+    assert env.infos["solver_0"]["reward_unknown"]
+    env.step(RIGHT)
+    assert {agent: "reward_unknown" in env.infos[agent] for agent in ("solver_0", "verifier_0")} == {
+        "solver_0": unknown,
+        "verifier_0": unknown,
+    }
+
+
+@pytest.mark.parametrize("grower", [grouped(GroupedSettings(group=2)), chains(3)])
+def test_a_grower_of_groups_is_refused(grower):
+    with pytest.raises(ConfigError, match="groups of turns"):
+        make(grower=grower)
