@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the layout; other versions are refused."""
 
+NEWER = ("run.problems", "run.rules", "run.grader", "run.rewards", "run.team_reward", "run.frozen")
+"""Settings that checkpoints of before do not have: compared where a checkpoint has them."""
+
 _NAME = re.compile(r"step-([0-9]{8})")
 _SCRATCH = ".scratch-"
 _log = logger(__name__)
@@ -107,7 +110,8 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
     if state["format"] != FORMAT:
         raise StoreError(f"checkpoint {path} has the format {state['format']}, this version reads {FORMAT}")
     stored, given = state["settings"], json.loads(json.dumps(dict(settings)))  # tuples become lists
-    differing = [name for name in stored.keys() | given.keys() if stored.get(name) != given.get(name)]
+    named = stored.keys() | (given.keys() - set(NEWER))
+    differing = [name for name in named if stored.get(name) != given.get(name)]
     if differing:
         raise StoreError(
             f"checkpoint {path} was made with other settings ({', '.join(sorted(differing))}): "

@@ -34,6 +34,7 @@ from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
 from mars_env.text import shown, unfit
 from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.identity import described_game, fingerprints
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.lost_trees import LostTrees
@@ -72,8 +73,9 @@ async def train(
         team: Who plays and what is trained (`mars_env.trainers.make_team`).
         problems: Training problems.
         settings: Everything else: `MARSRL`, `MARS2`, or your own.
-        directory: For checkpoints of all policies. The same call continues from the newest one. Trees that
-            were under way when the run stopped are played again, by the policy of the checkpoint.
+        directory: For checkpoints of all policies. The same call continues from the newest one; a call with
+            another game, other problems or another reference is refused. Trees that were under way when the
+            run stopped are played again, by the policy of the checkpoint.
         checkpoint_every: Updates between two checkpoints; the last update always gets one.
         loggers: Get the figures of every update.
 
@@ -104,6 +106,9 @@ async def train(
             **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
             "agents": {name: agent.policy for name, agent in team.agents.items()},
             "max_turns": game.rules.max_turns,
+            "problems": problems.content_hash(),
+            **described_game(game),
+            "frozen": fingerprints(team.policies),
         },
         max_staleness=settings.pipeline.max_staleness,
     )
@@ -223,9 +228,8 @@ async def rollouts(
             _refuse_unrewarded(game, batch, team, settings)
             if batch.version == done:
                 _refuse_faulty(batch, team, settings)
-            trained.note(
-                batch, lost.ids
-            )  # before its checkpoint; without a checkpoint the line is removed again
+            # Before its checkpoint; without a checkpoint the line is removed again.
+            trained.note(batch, lost.ids)
             yield batch
 
 

@@ -29,6 +29,7 @@ from mars_env.loggers import Logger
 from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch, collect, groups_of
 from mars_env.seeds import derive_seed
+from mars_env.trainers.identity import described_game, fingerprints
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.loop import fit
@@ -289,6 +290,8 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
             "spell": chosen.model_dump(mode="json"),
             "clusters": clusters.content_hash(),
             "agents": {name: agent.policy for name, agent in team.agents.items()},
+            **described_game(game),
+            "frozen": fingerprints(team.policies),
         },
     )
 

@@ -5,14 +5,17 @@ import pytest
 import torch
 from alternating import alternating
 
-from mars_env.agents import HTTPModel
+from mars_env.agents import HTTPModel, tiny_model
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
+from mars_env.envs.rewards import team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.grading import grader_for
+from mars_env.grading.cover import CoverMatch
 from mars_env.problems import load_problems
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.rollout.segments import SegmentedModel
+from mars_env.trainers.checkpoints import NEWER
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.loop import LEDGER, train
@@ -239,3 +242,46 @@ async def test_one_problem_that_cannot_be_played_costs_its_own_tree():
     settings = RunSettings(**{**COMMON, "problems_per_step": 1})
     history = await failing(lambda call, prompt: call == 2).train(settings)
     assert [bool(metrics.advantages.turns) for metrics in history] == [True, False, True]
+
+
+def always(turn, path, problem):
+    return 1.0
+
+
+def changed_game(run, **changes):
+    run.game = replace(run.game, **changes)
+
+
+@pytest.mark.parametrize(("change", "named"), [
+    (lambda run: changed_game(run, rewards={"solver": always}), "run.rewards"),
+    (lambda run: changed_game(run, rules=SolveVerifyCorrect(TRAINING.model_copy(update={"accept_after": 2}))),
+     "run.rules"),
+    (lambda run: changed_game(run, team_reward=team_outcome), "run.team_reward"),
+    (lambda run: changed_game(run, grader=CoverMatch()), "run.grader"),
+    (lambda run: setattr(run, "problems", load_problems("arithmetic", seed=4)), "run.problems"),
+    (lambda run: setattr(run.policies["miniature"], "reference", tiny_model().module), "run.frozen"),
+], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
+async def test_a_run_is_not_continued_with_another_game_or_reference(change, named, tmp_path):
+    def fresh():
+        run = Run(shared=True)
+        run.policies["miniature"].reference = load().module
+        return run
+
+    settings = RunSettings(**COMMON)
+    await fresh().train(settings.model_copy(update={"steps": 1}), directory=tmp_path)
+    other = fresh()
+    change(other)
+    with pytest.raises(StoreError, match=rf"other settings \({named}\)"):
+        await other.train(settings.model_copy(update={"steps": 2}), directory=tmp_path)
+    assert len(await fresh().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)) == 1
+
+
+async def test_a_checkpoint_of_before_the_game_was_compared_is_continued(tmp_path):
+    settings = RunSettings(**COMMON)
+    await Run().train(settings.model_copy(update={"steps": 1}), directory=tmp_path)
+    [state] = tmp_path.glob("step-*/state.json")
+    told = json.loads(state.read_text())
+    told["settings"] = {name: value for name, value in told["settings"].items() if name not in NEWER}
+    assert "run.agents" in told["settings"]
+    state.write_text(json.dumps(told))
+    assert len(await Run().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)) == 1

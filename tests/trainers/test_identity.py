@@ -1,0 +1,47 @@
+"""What a run must have in common with the one that it continues."""
+
+from functools import partial
+
+import pytest
+import torch
+from toy_training import tiny_model
+
+import mars_env
+from mars_env.envs.rewards import outcome
+from mars_env.trainers.identity import described_game, fingerprints
+from mars_env.trainers.local import Policy
+
+
+def test_only_weights_that_no_checkpoint_holds_have_a_fingerprint():
+    one, same, other = tiny_model(seed=0), tiny_model(seed=0), tiny_model(seed=1)
+    told = fingerprints({"mars": Policy(tiny_model(), reference=one), "free": Policy(tiny_model(seed=2))})
+    assert told.keys() == {"mars"}
+    assert told == fingerprints({"mars": Policy(other, reference=same)})
+    assert told != fingerprints({"mars": Policy(tiny_model(), reference=other)})
+
+
+def test_the_base_of_adapters_has_a_fingerprint_whatever_the_adapters_have_learnt():
+    pytest.importorskip("peft", reason="adapters need the extra lora")
+    from mars_env.trainers.lora import add_adapters
+
+    def policies(seed):
+        adapters = add_adapters(tiny_model(seed), ["solver", "verifier"], seed=0)
+        return {name: Policy(adapter) for name, adapter in adapters.items()}
+
+    learning = policies(0)
+    before = fingerprints(learning)
+    with torch.no_grad():
+        for parameter in learning["solver"].model.parameters():
+            parameter += 1
+    assert before == fingerprints(learning) == fingerprints(policies(0))
+    assert before != fingerprints(policies(1))
+
+
+def test_parts_of_a_game_are_told_by_name_and_settings_that_are_not_the_default():
+    env = mars_env.make("arithmetic-solve", rewards={"solver": partial(outcome)})
+    assert described_game(env.game)["rewards"]["solver"] == "mars_env.envs.rewards.outcome"
+    search = described_game(mars_env.make("aime-tree-search", schedule="training", nodes=5, agents=2).game)
+    [(name, settings)] = search["rules"].items()
+    assert name.endswith(".TreeSearch")
+    assert settings["settings"]["nodes"] == 5
+    assert settings["possible_agents"] == ["solver_0", "solver_1"]
