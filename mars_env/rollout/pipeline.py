@@ -20,7 +20,7 @@ import heapq
 import itertools
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -119,7 +119,7 @@ class UpdateBatch:
         return {group.id: age for group, age in zip(self.groups, self.ages, strict=True)}
 
 
-async def pipeline(  # public, and more than seven: the five after `seed` are independent, most runs need none
+async def pipeline(  # public, and more than seven: the six after `seed` are independent, most runs need none
     game: Game,
     agents: Mapping[str, Agent],
     steps: Iterable[Sequence[Job]],
@@ -131,6 +131,7 @@ async def pipeline(  # public, and more than seven: the five after `seed` are in
     slots: Slots | None = None,
     journal: Journal | None = None,
     trained: Collection[str] = frozenset(),
+    uniform: Callable[[Group], bool] = is_uniform,
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees and yield their groups, batch by batch, while later trees are being played.
 
@@ -150,6 +151,7 @@ async def pipeline(  # public, and more than seven: the five after `seed` are in
         slots: The engine's slots, as its `SegmentedModel` holds them: a group starts when one is free.
         journal: Keeps finished turns; those that it has already are not played again.
         trained: Ids of groups that were trained before: they are not yielded again.
+        uniform: Whether a group teaches nothing, for `PipelineSettings.refill`.
 
     Yields:
         Batches; the last one may be smaller. Every group of every tree is in exactly one batch, unless it
@@ -181,7 +183,7 @@ async def pipeline(  # public, and more than seven: the five after `seed` are in
             "a team reward is only known when its tree is finished, so groups cannot be trained before: "
             "leave groups_per_update out"
         )
-    schedule = _Schedule(settings, version, policy_version, slots, frozenset(trained))
+    schedule = _Schedule(settings, version, policy_version, slots, frozenset(trained), uniform)
 
     async def play_tree(job: Job) -> Tree:
         return await play(
@@ -205,6 +207,7 @@ class _OpenTree:
         number: Its place among all trees.
         requested: Whether one of its groups has asked to start.
         untrained: Finished groups that wait for an update.
+        started: Of each group: the policy's version when its first turns were begun.
     """
 
     number: int
@@ -212,6 +215,7 @@ class _OpenTree:
     requested: bool = False
     untrained: int = 0
     finished: Tree | None = None
+    started: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -234,13 +238,14 @@ class _Schedule:
         policy_version: Callable[[str], int | None] | None,
         slots: Slots | None,
         trained: frozenset[str],
+        uniform: Callable[[Group], bool],
     ) -> None:
         self.version = self._first = version
         self._size, self._staleness = settings.groups_per_update, settings.max_staleness
         self._bound, self._concurrency = settings.bound, settings.concurrency
         self._extra = int((settings.refill - 1) * (self._size or 0))
         self._policy_version = policy_version or (lambda policy: self.version)
-        self._slots, self._trained = slots, trained
+        self._slots, self._trained, self._is_uniform = slots, trained, uniform
         self._trees: dict[str, _OpenTree] = {}
         self._requests: list[tuple[int, int, str, int, asyncio.Future[Claim | None]]] = []  # to start a group
         self._request_numbers = itertools.count()
@@ -348,6 +353,8 @@ class _Schedule:
         """
         group, key = Group(turns[0].group_id, tuple(turns)), _key(turns[0].tree_id, turns[0].id)
         started = self._under_way.pop(key, self.version)  # a stored group tells its own age
+        tree = self._trees[turns[0].tree_id]
+        tree.started[group.id] = started = min(started, tree.started.get(group.id, started))
         if self._size is None or group.id in self._trained:
             return
         if group.id != key:
@@ -355,7 +362,7 @@ class _Schedule:
                 f"the group {group.id} grows with its tree and cannot be trained before the tree is "
                 "finished: leave groups_per_update out, or grow the trees in groups (mars_env.envs.grouped)"
             )
-        ready = _ReadyGroup(group, started, self._trees[turns[0].tree_id], is_uniform(group))
+        ready = _ReadyGroup(group, started, tree, self._is_uniform(group))
         if self._is_stale(ready):
             return
         ready.tree.untrained += 1
@@ -420,7 +427,7 @@ class _Schedule:
         for tree in trees:
             assert tree.finished is not None
             for group in groups_of([tree.finished]):
-                ready = _ReadyGroup(group, self.version, tree)
+                ready = _ReadyGroup(group, tree.started[group.id], tree)
                 if group.id not in self._trained and not self._is_stale(ready):
                     chosen.append(ready)
             self._close(tree)

@@ -40,7 +40,8 @@ class AdvantageStats:
         turns: Number of turns in them.
         unknown: Turns left out because their reward is None.
         small: Groups dropped because fewer than two of their rewards are known.
-        uniform: Groups dropped because all of their known rewards are equal (zero variance).
+        uniform: Groups dropped although more are known: all of them are equal (zero variance), after whatever
+            the estimator adds to them.
         kept: Turns that got an advantage.
     """
 
@@ -175,13 +176,13 @@ def advantage_stats(groups: Sequence[Group], advantages: Mapping[TurnKey, float]
         AdvantageStats(groups=3, turns=7, unknown=2, small=1, uniform=1, kept=2)
     """
     turns = sum(len(group.turns) for group in groups)
-    known = [[turn.reward for turn in known_turns(group)] for group in groups]
+    known = [known_turns(group) for group in groups]
     return AdvantageStats(
         groups=len(groups),
         turns=turns,
         unknown=turns - sum(map(len, known)),
-        small=sum(len(rewards) < 2 for rewards in known),
-        uniform=sum(len(rewards) >= 2 and len(set(rewards)) == 1 for rewards in known),
+        small=sum(len(own) < 2 for own in known),
+        uniform=sum(len(own) >= 2 and not any(turn_key(turn) in advantages for turn in own) for own in known),
         kept=len(advantages),
     )
 

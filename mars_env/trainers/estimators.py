@@ -36,3 +36,14 @@ def estimator_of(config: TrainConfig) -> Estimator:
         return ESTIMATORS[config.advantage](groups)
 
     return estimate
+
+
+def teaches_nothing(config: TrainConfig, group: Group) -> bool:
+    """Whether no turn of a group gets an advantage.
+
+    Example:
+        >>> from mars_env.trainers.advantages import _example_group
+        >>> [teaches_nothing(TrainConfig(), _example_group("g", [1.0, r])) for r in (1.0, 0.0)]
+        [True, False]
+    """
+    return not estimator_of(config)([group])

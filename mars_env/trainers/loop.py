@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -34,6 +35,7 @@ from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
 from mars_env.text import shown, unfit
 from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.estimators import teaches_nothing
 from mars_env.trainers.identity import described_game, fingerprints
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lockstep import graded_in_lockstep
@@ -222,6 +224,7 @@ async def rollouts(
         slots=team.slots,
         journal=lost,
         trained=trained.groups,
+        uniform=partial(teaches_nothing, settings.train),
     )
     async with aclosing(batches) as due:
         async for batch in due:

@@ -72,6 +72,11 @@ class RunSettings(BaseModel):
                     "pipeline.groups_per_update needs groups that are complete before their tree is: "
                     "leave it out, or give rollouts"
                 )
+            if self.train.tree_credit is not None:
+                raise ValueError(
+                    "train.tree_credit compares a turn with its parent, which may be trained before with "
+                    "pipeline.groups_per_update: leave one of them out"
+                )
         overlong = self.train.overlong
         if overlong is not None and overlong.limit != self.sampling.max_tokens:
             raise ValueError(

@@ -199,6 +199,38 @@ def test_other_groups_are_played_in_the_place_of_uniform_ones():
     assert all(groups <= 24 for _, groups in refilled)
 
 
+def test_the_trainer_may_say_which_groups_teach_nothing():
+    def short(group):
+        return group.turns[0].role == "solver"
+
+    options = PipelineSettings(groups_per_update=6, max_staleness=1, refill=4)
+    actor = Actor([0], random.Random(8))
+    batches = run_virtual(all_batches(actor, options, steps_of(12, 4), uniform=short))
+    assert all(
+        sum(not short(group) for group in batch.groups) >= 6 or len(batch.groups) >= 24
+        for batch in batches[:-1]
+    )
+
+
+def test_groups_without_versions_are_as_old_as_the_weights_under_which_they_were_started():
+    begun = {}
+
+    class Noting(Actor):
+        async def act(self, observation, n, seed):
+            begun[seed] = self.versions[-1]
+            return await super().act(observation, n, seed)
+
+    actor, options = Noting([0], random.Random(3), told=False), PipelineSettings(max_staleness=1)
+    batches = run_virtual(all_batches(actor, options, steps_of(4, 3), train_time=50.0))
+    ages = [
+        batch.version - begun[derive_seed(7, group.turns[0].tree_id, group.turns[0].id)]
+        for batch in batches
+        for group in batch.groups
+    ]
+    assert set(ages) == {0, 1}
+    assert ages == [age for batch in batches for age in batch.ages]
+
+
 def test_a_team_that_teaches_nothing_more_still_gets_its_updates():
     """Bounded: where all groups are uniform, an update has `refill` times as many, and nothing hangs."""
 

@@ -50,6 +50,10 @@ def test_mars2_has_the_papers_numbers():
             {"pipeline": {"groups_per_update": 4}, "rollouts": None},
             "groups that are complete before",
         ),
+        (
+            {"pipeline": {"groups_per_update": 4}, "train": {"tree_credit": {}}},
+            "compares a turn with its parent",
+        ),
         ({"train": {"overlong": {"limit": 4000}}}, "sampling.max_tokens is 4096"),
         ({"sampling": {"max_token": 1}}, "max_token"),
     ],

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import advantage_stats, group_normalised
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
-from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.estimators import estimator_of, teaches_nothing
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Action, Completion, Group, Turn
 
@@ -155,7 +155,19 @@ def test_the_length_of_a_parent_is_not_its_childs_baseline():
     assert found == pytest.approx({"0": -0.25, "0.0": 0.25})  # rewards 1 - 0.5 and 1
 
 
-def test_what_the_estimator_drops_is_counted_by_the_raw_rewards():
+def test_what_the_estimator_drops_is_counted():
     groups = [tree(EIGHT, "a#0"), tree({"0": 1.0, "0.0": 1.0}, "b#0"), tree({"0": None, "0.0": 1.0}, "c#0")]
     stats = advantage_stats(groups, estimator_of(TrainConfig(tree_credit=TreeCredit()))(groups))
     assert (stats.kept, stats.uniform, stats.small, stats.unknown) == (8, 1, 1, 1)
+
+
+def test_a_group_whose_rewards_differ_only_by_their_lengths_is_trained_and_not_counted_as_uniform():
+    groups = [tree({"0": 1.0, "1": 1.0}, lengths={"0": 10, "1": 90})]
+    short = [tree({"0": 1.0, "1": 1.0}, lengths={"0": 10, "1": 20})]
+    config = TrainConfig(overlong=Overlong(limit=100, buffer=20))
+    found = estimator_of(config)(groups)
+    assert len(found) == 2
+    assert advantage_stats(groups, found).uniform == 0
+    assert advantage_stats(short, estimator_of(config)(short)).uniform == 1
+    assert [teaches_nothing(config, *one) for one in (groups, short)] == [False, True]
+    assert teaches_nothing(TrainConfig(), *groups)

@@ -145,6 +145,11 @@ class TeamSettings(BaseModel):
                 "groups_per_update is for rollouts that continue while the policy is trained: "
                 "set staleness to 1 or more"
             )
+        if self.groups_per_update is not None and self.tree_credit is not None:
+            raise ValueError(
+                "tree_credit compares a turn with its parent, which may be trained before with "
+                "groups_per_update: leave one of them out"
+            )
         if self.refill > 1 and self.groups_per_update is None:
             raise ValueError("refill is for updates of a number of groups: set groups_per_update")
         return self

@@ -7,6 +7,7 @@ from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 
 ENV = "arithmetic-solve-verify-correct"
+AGENTIC = ["--mars.groups_per_update", "4", "--mars.staleness", "1"]
 
 
 def test_flags_and_settings_are_one_another():
@@ -17,7 +18,6 @@ def test_flags_and_settings_are_one_another():
         others={"solver": "scripted:42"},
         train_roles=("verifier", "corrector"),
         overlong={"limit": 64, "buffer": 8},
-        tree_credit={"strength": 0.25},
         eval_set="aime",
         staleness=2,
         groups_per_update=16,
@@ -43,6 +43,10 @@ def test_names_are_given_with_commas_and_values_with_an_equals_sign():
         (["--mars.group", "4"], "say what is played: --mars.env"),
         (["--mars.env", ENV, "--mars.group", "many"], "--mars.group: Input should be a valid integer"),
         (["--mars.env", ENV, "--mars.groups_per_update", "4"], "set staleness to 1 or more"),
+        (
+            ["--mars.env", ENV, *AGENTIC, "--mars.tree_credit", "{}"],
+            "compares a turn with its parent",
+        ),
         (["--mars.env", ENV, "--mars.others", "solver"], "--mars.others"),
         (["--mars.env", ENV, "--mars.refill", "2"], "refill is for updates of a number of groups"),
     ],

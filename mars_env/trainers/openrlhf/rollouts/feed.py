@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from mars_env.agents.preflight import preflight
@@ -13,9 +14,11 @@ from mars_env.envs import Game
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
-from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch, pipeline
+from mars_env.rollout.pipeline import UpdateBatch, pipeline
+from mars_env.trainers.estimators import teaches_nothing
 from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
+from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Agent, Tree
 
 T = TypeVar("T")
@@ -29,9 +32,8 @@ class RolloutFeed:
         agents: Who plays.
         problems: Draws the problems.
         problems_per_step: Problems drawn together.
-        settings: How rollouts and training overlap.
+        settings: The team's: how rollouts and training overlap, what teaches nothing, the seed.
         policy_version: The present version of a policy, by name; None for one that is not trained.
-        seed: The run's seed.
 
     Attributes:
         waited: Seconds that the trainer waited for the latest batch.
@@ -44,13 +46,12 @@ class RolloutFeed:
         agents: Mapping[str, Agent],
         problems: DrawnProblems,
         problems_per_step: int,
-        settings: PipelineSettings,
+        settings: TeamSettings,
         policy_version: Callable[[str], int | None],
-        seed: int,
     ) -> None:
         refuse_training_agents(agents, "OpenRLHF")
         self._game, self._agents, self._problems = game, agents, problems
-        self._size, self._settings, self._seed = problems_per_step, settings, seed
+        self._size, self._settings = problems_per_step, settings
         self._policy_version = policy_version
         self._lost = LostTrees(lambda turn: policy_version(turn.policy) is not None, problems_per_step)
         self._batches: AsyncGenerator[UpdateBatch] | None = None
@@ -90,7 +91,7 @@ class RolloutFeed:
     ) -> Sequence[Tree]:
         """Play some problems to their ends, beside the rollouts under way."""
         jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
-        return self._run(collect(game, agents, jobs, seed=self._seed, concurrency=concurrency))
+        return self._run(collect(game, agents, jobs, seed=self._settings.seed, concurrency=concurrency))
 
     def close(self) -> None:
         """Cancel the rollouts under way, and end the thread."""
@@ -110,12 +111,13 @@ class RolloutFeed:
                 self._game,
                 self._agents,
                 self._problems.steps(self._size),
-                self._settings,
-                seed=self._seed,
+                self._settings.pipeline,
+                seed=self._settings.seed,
                 version=self._problems.updates,
                 policy_version=self._policy_version,
                 journal=self._lost,
                 trained=self._problems.trained,
+                uniform=partial(teaches_nothing, self._settings.config),
             )
         return await anext(self._batches, None)
 

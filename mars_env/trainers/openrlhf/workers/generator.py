@@ -74,9 +74,8 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
             self._team(game.rules.possible_agents, sampling_of(settings, self.args)),
             prompts,
             self.args.rollout.batch_size,
-            settings.pipeline,
+            settings,
             lambda policy: self._version if policy == POLICY else None,
-            settings.seed,
         )
         self._record: Record | None = None
         self._version: int | None = None

@@ -126,9 +126,8 @@ class _Run:
             self._agents(self.game.rules.possible_agents),
             self.prompts,
             args.rollout.batch_size,
-            settings.pipeline,
+            settings,
             lambda name: self.policies[name].trainer.version if name in self.policies else None,
-            settings.seed,
         )
 
     def resume(self) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from mars_env.errors import ModelError
 from mars_env.players import assign_agents
-from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
 from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems, by_id
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -34,13 +33,12 @@ class Loader(list):
         pass
 
 
-def feed_of(act, pipeline, size=2):
+def feed_of(act, size=2, **overlap):
     problems = by_id(SETTINGS.training_problems())
     drawn = DrawnProblems(Loader([None, [id], [""], [None]] for id in problems), problems, 1)
-    game = SETTINGS.game()
-    return RolloutFeed(
-        game, assign_agents(game.rules, act), drawn, size, pipeline, lambda policy: None, 0
-    ), drawn
+    game, settings = SETTINGS.game(), SETTINGS.model_copy(update=overlap)
+    agents = assign_agents(game.rules, act)
+    return RolloutFeed(game, agents, drawn, size, settings, lambda policy: None), drawn
 
 
 @pytest.fixture
@@ -60,7 +58,7 @@ def test_without_staleness_nothing_is_played_while_the_trainer_trains(closing):
         return "Correctness: Correct"
 
     played = []
-    feed, drawn = feed_of(act, PipelineSettings(max_staleness=0))
+    feed, drawn = feed_of(act, staleness=0)
     closing(feed)
     batch = feed.next()
     seen = len(played)
@@ -86,7 +84,7 @@ def test_with_staleness_rollouts_go_on_meanwhile(closing):
         played.append(observation)
         return "Correctness: Correct"
 
-    feed, _ = feed_of(act, PipelineSettings(max_staleness=3, groups_per_update=1))
+    feed, _ = feed_of(act, staleness=3, groups_per_update=1)
     closing(feed)
     assert len(feed.next().groups) == 1
     seen, deadline = len(played), time.monotonic() + 60
@@ -100,7 +98,7 @@ def test_a_model_that_is_gone_ends_the_run_and_no_problem_counts_as_trained(clos
     def act(observation):
         raise ModelError("the engine is lost")
 
-    feed, drawn = feed_of(act, PipelineSettings(max_staleness=1, groups_per_update=groups))
+    feed, drawn = feed_of(act, staleness=1, groups_per_update=groups)
     closing(feed)
     with pytest.raises(ModelError, match=r"2 trees in a row could not be played.*the engine is lost"):
         feed.next()
@@ -116,7 +114,7 @@ def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(closi
             raise ModelError("400: this prompt is refused")
         return "Correctness: Correct"
 
-    feed, drawn = feed_of(act, PipelineSettings(max_staleness=0), size=1)
+    feed, drawn = feed_of(act, staleness=0, size=1)
     closing(feed)
     sizes = []
     while (batch := feed.next()) is not None:
@@ -126,7 +124,7 @@ def test_a_problem_that_cannot_be_played_costs_its_own_tree_and_stays_open(closi
 
 
 def test_an_evaluation_plays_beside_what_is_under_way(closing):
-    feed, _ = feed_of(lambda observation: "Correctness: Correct", PipelineSettings(max_staleness=1))
+    feed, _ = feed_of(lambda observation: "Correctness: Correct", staleness=1)
     closing(feed)
     assert feed.next() is not None
     game = SETTINGS.evaluation_game()
@@ -141,7 +139,7 @@ def test_the_time_that_the_trainer_waited_is_told(closing):
         time.sleep(0.02)
         return "Correctness: Correct"
 
-    feed, _ = feed_of(act, PipelineSettings(max_staleness=0))
+    feed, _ = feed_of(act, staleness=0)
     closing(feed)
     feed.next()
     time.sleep(0.2)
