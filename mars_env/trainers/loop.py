@@ -172,12 +172,14 @@ async def fit(
                 history.append(metrics)
                 for logger in loggers:
                     logger.log(metrics.step, {**_figures(batch, waited), **metrics.flat()})
-                last = trainer.steps == steps
-                if directory is not None and (last or trainer.steps % checkpoint_every == 0):
-                    trainer.save(directory)
-                if last:
+                if trainer.steps == steps:
                     break
+                if directory is not None and trainer.steps % checkpoint_every == 0:
+                    trainer.save(directory)
                 began = time.perf_counter()
+            unsaved = trainer.steps == steps or trainer.steps % checkpoint_every  # the batches may end early
+            if directory is not None and history and unsaved:
+                trainer.save(directory)
     finally:
         for logger in loggers:
             logger.close()

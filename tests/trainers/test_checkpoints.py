@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from mars_env.errors import StoreError
+from mars_env.rollout import UpdateBatch
 from mars_env.trainers.checkpoints import newest_checkpoint
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
@@ -135,3 +136,22 @@ def test_two_policies_and_untouched_optimisers_are_restored(toy, tmp_path):
     assert toy.digest(again) == toy.digest(pair)
     assert [policy.version for policy in again.policies.values()] == [1, 0]
     assert asyncio.run(fit(again, None, 1)) == []
+
+
+@pytest.mark.parametrize("updates", [5, 7], ids=["with a checkpoint of its own", "between two"])
+def test_the_last_update_has_a_checkpoint_where_the_batches_end_early(toy, tmp_path, updates, monkeypatch):
+    trainer, saved = trained(toy, 0), []
+    save = LocalTrainer.save
+    monkeypatch.setattr(
+        LocalTrainer,
+        "save",
+        lambda self, *given, **more: saved.append(self.steps) or save(self, *given, **more),
+    )
+
+    async def batches(done):
+        for step in range(done, updates):
+            yield UpdateBatch(step, tuple(toy.toy_groups(trainer.policies["mars"].model, step)))
+
+    asyncio.run(fit(trainer, batches, 100, directory=tmp_path, checkpoint_every=5))
+    assert saved == sorted({5, updates})  # each once
+    assert newest_checkpoint(tmp_path).name == f"step-0000000{updates}"

@@ -15,8 +15,10 @@ from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
 from mars_env.rollout.pipeline import UpdateBatch, pipeline
+from mars_env.sync import end_tasks
 from mars_env.trainers.estimators import teaches_nothing
 from mars_env.trainers.lost_trees import LostTrees
+from mars_env.trainers.openrlhf.rollouts.figures import Verifications
 from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Agent, Tree
@@ -38,6 +40,7 @@ class RolloutFeed:
     Attributes:
         waited: Seconds that the trainer waited for the latest batch.
         between: Seconds between the latest two batches.
+        verifier: The Verifier's figures in the latest batch.
     """
 
     def __init__(
@@ -56,10 +59,13 @@ class RolloutFeed:
         self._lost = LostTrees(lambda turn: policy_version(turn.policy) is not None, problems_per_step)
         self._batches: AsyncGenerator[UpdateBatch] | None = None
         self._over = False
+        self._waited_for: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="mars-env-rollouts", daemon=True)
         self._thread.start()
         self.waited = self.between = 0.0
+        self._verifications = Verifications()
+        self.verifier: dict[str, float] = {}
         self._latest = time.perf_counter()
 
     def next(self) -> UpdateBatch | None:
@@ -78,6 +84,7 @@ class RolloutFeed:
             self._over = True
         else:
             self._problems.note(batch, self._lost.ids)
+            self.verifier = self._verifications.figures(batch)
         return batch
 
     def play(
@@ -94,12 +101,18 @@ class RolloutFeed:
         return self._run(collect(game, agents, jobs, seed=self._settings.seed, concurrency=concurrency))
 
     def close(self) -> None:
-        """Cancel the rollouts under way, and end the thread."""
+        """Cancel the rollouts under way, and end the thread: also after an interrupt of a call that waits."""
+        try:
+            self._run(self._end())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    async def _end(self) -> None:
+        await end_tasks(self._waited_for - {asyncio.current_task()})
         if self._batches is not None:
-            self._run(self._batches.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+            await self._batches.aclose()
 
     async def _next(self) -> UpdateBatch | None:
         if self._batches is None:
@@ -122,4 +135,13 @@ class RolloutFeed:
         return await anext(self._batches, None)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self._noted(work), self._loop).result()
+
+    async def _noted(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._waited_for.add(task)
+        try:
+            return await work
+        finally:
+            self._waited_for.discard(task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mars_env.evaluation.metrics import measure
+from mars_env.evaluation.trees import is_right, judged_turn
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.advantages import advantage_stats
 from mars_env.trainers.config import TrainConfig
@@ -51,7 +52,6 @@ def training_figures(
     figures |= {f"team/groups/{name}": float(count) for name, count in stats.asdict().items()}
     turns = [turn for group in batch.groups for turn in group.turns]
     completions = [completion for turn in turns for completion in turn.action.completions]
-    figures |= verifier_figures(turns)
     figures |= {
         "pipeline/age": sum(batch.ages) / max(1, len(batch.ages)),
         "pipeline/oldest": float(max(batch.ages, default=0)),
@@ -63,35 +63,61 @@ def training_figures(
     return figures
 
 
-def verifier_figures(turns: Sequence[Turn]) -> dict[str, float]:
-    """Precision and recall of error detection, from verifications whose reward is 1 if right and 0 if wrong.
+class Verifications:
+    """Precision and recall of error detection, from verdicts and the grades of the solutions that they judge.
 
-    Turns with other rewards are ignored. "Wrong" is the positive class: precision is the share of rejected
-    solutions that are wrong, recall the share of wrong solutions that are rejected.
+    "Wrong" is the positive class: precision is the share of rejected solutions that are wrong, recall the
+    share of wrong solutions that are rejected. A solution may have been trained before its verification, so
+    turns are kept until nothing of their tree is left to train. Verdicts that were cut off, and those on a
+    solution whose grade is not known here, are left out.
 
     Example:
-        >>> from mars_env.types import Action
-        >>> def verification(verdict, reward):
-        ...     return Turn("p#0", "0", None, "g", "verifier_0", "", "p", Action(""), reward=reward,
-        ...                 info={"verdict": verdict})
-        >>> turns = [verification("Wrong", 1.0), verification("Wrong", 0.0), verification("Correct", 0.0)]
-        >>> verifier_figures(turns)
-        {'team/verifier/precision': 0.5, 'team/verifier/recall': 0.5}
+        >>> from mars_env.types import Action, Grade, Group
+        >>> def turn(id, parent=None, **more):
+        ...     return Turn("p#0", id, parent, "g", "verifier_0", "", "p", Action(""), **more)
+        >>> solution = turn("0", grade=Grade.wrong("5"))
+        >>> found, missed = (turn(f"0.{v}", "0", info={"verdict": v}) for v in ("Wrong", "Correct"))
+        >>> told = Verifications()
+        >>> told.figures(UpdateBatch(0, (Group("solutions", (solution,)),)))
+        {}
+        >>> told.figures(UpdateBatch(1, (Group("verdicts", (found, missed)),)))
+        {'team/verifier/precision': 1.0, 'team/verifier/recall': 0.5}
     """
-    verdicts = [
-        (turn.info["verdict"] == "Wrong", turn.reward == 1.0)
-        for turn in turns
-        if "verdict" in turn.info and turn.reward in (0.0, 1.0)
-    ]
-    hits = sum(rejects and right for rejects, right in verdicts)
-    rejected = sum(rejects for rejects, _ in verdicts)
-    wrong = sum(rejects == right for rejects, right in verdicts)
-    figures = {}
-    if rejected:
-        figures["team/verifier/precision"] = hits / rejected
-    if wrong:
-        figures["team/verifier/recall"] = hits / wrong
-    return figures
+
+    def __init__(self) -> None:
+        self._trees: dict[str, dict[str, Turn]] = {}
+
+    def figures(self, batch: UpdateBatch) -> dict[str, float]:
+        """The figures of the verifications of a batch."""
+        turns = [turn for group in batch.groups for turn in group.turns]
+        for turn in turns:
+            self._trees.setdefault(turn.tree_id, {})[turn.id] = turn
+        found = [
+            (turn.info["verdict"] != "Correct", right)
+            for turn in turns
+            if "verdict" in turn.info
+            and not turn.action.interrupted
+            and (right := self._right(turn)) is not None
+        ]
+        for tree in batch.trained_tree_ids:
+            self._trees.pop(tree, None)
+        hits = sum(rejects and not right for rejects, right in found)
+        rejected = sum(rejects for rejects, _ in found)
+        wrong = sum(not right for _, right in found)
+        figures = {}
+        if rejected:
+            figures["team/verifier/precision"] = hits / rejected
+        if wrong:
+            figures["team/verifier/recall"] = hits / wrong
+        return figures
+
+    def _right(self, turn: Turn) -> bool | None:
+        """Whether the solution that a verification judges is right; None if that is not known here."""
+        try:
+            judged = judged_turn(turn, self._trees[turn.tree_id])
+        except KeyError:  # trained before a resume, or dropped
+            return None
+        return None if judged is None else is_right(judged)
 
 
 def evaluation_figures(trees: Sequence[Tree], name: str) -> dict[str, float]:

@@ -137,7 +137,8 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
             batch, samples, self._config, waited=self._feed.waited, between=self._feed.between
         )
         return Rollouts(
-            (self._process_response_into_experience(row, **generate_kwargs) for row in rows), figures
+            (self._process_response_into_experience(row, **generate_kwargs) for row in rows),
+            figures | self._feed.verifier,
         )
 
     def _note(self, batch: UpdateBatch, samples: list[TurnSample]) -> None:

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -167,7 +168,12 @@ class _Run:
         statuses = dict(zip(rows, self.pool.map(self._train, rows, rows.values()), strict=True))
         update = self.prompts.updates
         for name, policy in self.policies.items():
-            status = {**statuses.get(name, {}), **figures, "team/own_samples": float(len(own[name]))}
+            status = {
+                **statuses.get(name, {}),
+                **figures,
+                **self.feed.verifier,
+                "team/own_samples": float(len(own[name])),
+            }
             status["timing/update"] = time.perf_counter() - began
             shown = {key: value for key, value in status.items() if key != "generated_samples"}
             log.info(f"Update {update}, policy {name}, its step {policy.step}: {shown}")
@@ -185,11 +191,12 @@ class _Run:
 
     def close(self) -> None:
         """End the rollouts and close the loggers."""
-        self.feed.close()
-        self.pool.shutdown()
-        for policy in self.policies.values():
-            for logger in _loggers(policy):
-                logger.close()
+        with ExitStack() as closing:  # each, also where another fails; the last one added first
+            for policy in self.policies.values():
+                for logger in _loggers(policy):
+                    closing.callback(logger.close)
+            closing.callback(self.pool.shutdown)
+            closing.callback(self.feed.close)
 
     # ---------------------------------------------------------------------------------------- parts
 

@@ -1,6 +1,7 @@
 """Batches of the pipeline, asked for from a thread without an event loop."""
 
 import asyncio
+import signal
 import threading
 import time
 
@@ -132,6 +133,34 @@ def test_an_evaluation_plays_beside_what_is_under_way(closing):
     trees = feed.play(game, team, SETTINGS.training_problems()[:3], samples=2, concurrency=4)
     assert len(trees) == 6
     assert feed.next() is not None
+
+
+def test_an_interrupt_while_the_trainer_waits_ends_the_rollouts_and_the_thread():
+    begun, ended = threading.Event(), threading.Event()
+
+    async def act(observation):
+        begun.set()
+        try:
+            await asyncio.Event().wait()  # an engine that does not answer
+        finally:
+            ended.set()
+
+    feed, _ = feed_of(act)
+
+    def interrupt():
+        begun.wait()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            feed.next()
+        finally:
+            feed.close()
+    thread.join()
+    assert ended.is_set()
+    assert not feed._thread.is_alive()
 
 
 def test_the_time_that_the_trainer_waited_is_told(closing):

@@ -1,11 +1,13 @@
 """What a run tells OpenRLHF's loggers of its team."""
 
+from dataclasses import replace
+
 import pytest
 
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.trainers.advantages import turn_key
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.openrlhf.rollouts.figures import evaluation_figures, training_figures, verifier_figures
+from mars_env.trainers.openrlhf.rollouts.figures import Verifications, evaluation_figures, training_figures
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Grade, Group, Problem, Tree, Turn
 
@@ -63,17 +65,45 @@ def test_a_batch_without_groups_has_figures_too():
     assert told["pipeline/age"] == told["pipeline/idle_share"] == 0.0
 
 
-def test_precision_and_recall_are_of_the_errors_that_a_verifier_finds():
-    told = figures()
-    assert told["team/verifier/precision"] == 0.0  # both rejections were of right solutions
-    assert "team/verifier/recall" not in told  # there was no wrong solution to be found
-    missed = turn("0.3", "verifier_0", 0.0, info={"verdict": "Correct"})
-    found = turn("0.4", "verifier_0", 1.0, info={"verdict": "Wrong"})
-    shaped = turn("0.5", "verifier_0", 0.3, info={"verdict": "Wrong"})  # says nothing of right or wrong
-    assert verifier_figures([missed, found, shaped]) == {
+def verdict(id, said, reward=0.0, parent="0", **fields):
+    return turn(id, "verifier_0", reward, "p#0/0.0", parent, info={"verdict": said}, **fields)
+
+
+def judged(*verdicts, grade, apart=False, **closing):
+    """The figures of some verdicts on a solution, which may be trained before."""
+    solver = Group("p#0/0", (turn("0", "solver_0", 0.0, grade=grade),))
+    verifier = Group("p#0/0.0", verdicts)
+    told = Verifications()
+    if apart:
+        assert told.figures(UpdateBatch(0, (solver,), **closing)) == {}
+        return told.figures(UpdateBatch(1, (verifier,)))
+    return told.figures(UpdateBatch(0, (solver, verifier)))
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0, 0.3, None])
+@pytest.mark.parametrize("apart", [False, True])
+def test_precision_and_recall_are_of_the_errors_that_a_verifier_finds_whatever_rewards_it(reward, apart):
+    verdicts = [
+        verdict("0.0", "Wrong", reward),
+        verdict("0.1", "Wrong", reward),
+        verdict("0.2", "Correct", reward),
+    ]
+    assert judged(*verdicts, grade=Grade.wrong("5"), apart=apart) == {
         "team/verifier/precision": 1.0,
-        "team/verifier/recall": 0.5,
+        "team/verifier/recall": pytest.approx(2 / 3),
     }
+    assert judged(*verdicts, grade=Grade.correct(), apart=apart) == {"team/verifier/precision": 0.0}
+
+
+def test_verdicts_that_cannot_be_judged_are_in_no_rate():
+    cut = verdict("0.0", "Wrong")
+    cut = replace(cut, action=Action("", (Completion("", finish_reason="context"),)))
+    assert judged(cut, grade=Grade.wrong("5")) == {}
+    assert judged(verdict("0.0", "Wrong"), grade=Grade.unknown("lost")) == {}
+    strange = verdict("0.0", "Wrong", parent="7")  # its solution was trained before a resume
+    assert judged(strange, grade=Grade.wrong("5")) == {}
+    gone = judged(verdict("0.0", "Wrong"), grade=Grade.wrong("5"), apart=True, trained_tree_ids=("p#0",))
+    assert gone == {}  # nothing of a trained tree is kept
 
 
 def test_an_evaluation_counts_right_answers_by_their_raw_grades():
