@@ -24,6 +24,8 @@ def plain(node: Node) -> Node:
         if rest:
             main = rest[0] if len(rest) == 1 else Node("list", rest, node.value)
             return Node("where", (plain(main), *declared))
+    if node.kind == "list" and node.value != "or" and len(kept := _without_reals(node.args)) < len(node.args):
+        return plain(kept[0] if len(kept) == 1 else Node("list", kept, node.value))
     if node.kind == "where" and all(_says_nothing(remark) for remark in node.args[1:]):
         return plain(node.args[0])
     if node.kind == "text":
@@ -99,6 +101,14 @@ def parameters(items: tuple[Node, ...]) -> list[Node]:
         and item.args[0].kind == "sym"
         and item.args[1].value in ("Z", "N")
     ]
+
+
+def _without_reals(items: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The items without those that say only that a name in another item is a real number."""
+    reals = [item for item in items if operators(item) == ("in",) and item.args[1].value == "R"]
+    rest = [item for item in items if item not in reals]
+    used = {part for item in rest for part in item.walk() if part.kind == "sym"}
+    return tuple(item for item in items if item in rest or item.args[0] not in used)
 
 
 def _says_nothing(remark: Node) -> bool:

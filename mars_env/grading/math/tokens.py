@@ -105,7 +105,7 @@ _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
 _CURRENCY_CODE = re.compile(r"\b(?:US|C|CA|A|AU|HK)\s*\\?\$(?=\s*[0-9])")
 _DOLLARS = re.compile(r"(?:\\(?:text|mathrm)\s*\{\s*)?\bUSD\b\s*\}?\s*(?=\\?\$?[0-9])")
 _BLACKBOARD = re.compile(r"\\mathbb\s*([A-Z])(?![A-Za-z])")
-_IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZN]\})\s*\)\s*\Z")
+_IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZNR]\})\s*\)\s*\Z")
 _SYSTEM = re.compile(
     r"\\left\s*\\(?:\{|lbrace)\s*\\begin\s*\{(array|aligned|matrix|gathered)\}(?:\s*\{[lcr| ]{1,9}\})?"
     r"(.{1,2000}?)"
@@ -125,11 +125,24 @@ _MODULO = re.compile(
     r"\(\s*(?:\\b?mod|\\text\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
     r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
 )
+_SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
+_GIVEN = rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{\s*,?\s*"
 _INTEGER_NAME = re.compile(
-    r"\s*,?(?:\\[,;: ]|\s|\\quad)*\\text\w*\s*\{\s*,?\s*(?:(?:where|for|with)\s+)?"
+    rf"{_GIVEN}(?:(?:where|for|with)\s+)?"
     r"(?:(?:any|all|some|every|an)\s+)?integers?\s*\}\s*\$?([a-z])\$?\s*\Z"
-    r"|\s*,?(?:\\[,;: ]|\s|\\quad)*\\text\w*\s*\{\s*,?\s*(?:where|for|with)?\s*\}\s*\$?([a-z])\$?\s*"
+    rf"|{_GIVEN}(?:where|for|with)?\s*\}}\s*\$?([a-z])\$?\s*"
     r"\\text\w*\s*\{\s*(?:is\s+)?(?:an?\s+)?(?:arbitrary\s+|any\s+)?integer\s*\}\s*\Z"
+)
+_LETTERS = r"\$?([a-zA-Z](?:\s*(?:,|\\text\s*\{\s*and\s*\})\s*[a-zA-Z]){0,5})\$?\s*"
+_CONSTANTS = (
+    r"(?:(?:an?|any|some|all|every|arbitrary|real)\s+){0,3}(?:constants?|real\s+numbers|reals)\s*\}\s*"
+)
+_REAL_NAMES = re.compile(
+    rf"(?:{_GIVEN}(?:where|for|with)\s+{_CONSTANTS}{_LETTERS}"
+    rf"|{_GIVEN}(?:where|for|with)\s*\}}\s*{_LETTERS}\\text\w*\s*\{{\s*(?:is|are)\s+{_CONSTANTS}"
+    rf"|{_GIVEN}\(?\s*([a-z])\s+(?:is\s+a\s+)?constant\s*\)?\s*\}}\s*"
+    rf"|{_GIVEN}(?:where|for|with)\s*\}}{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*"
+    rf"|{_SPACE},{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*)\Z"
 )
 _ENDPOINTS = re.compile(r"([\[\]])([^\[\](){}]{1,200}[,;][^\[\](){}]{1,200})([\[\]])")
 
@@ -200,6 +213,8 @@ def tidy(text: str) -> str:
         text = _MODULO.sub(lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}", text)
     if "integer" in text:
         text = _INTEGER_NAME.sub(lambda m: rf", {m[1] or m[2]}\in\mathbb{{Z}}", text)
+    if "constant" in text or "real" in text or r"\mathbb{R}" in text:
+        text = _REAL_NAMES.sub(_real_names, text)
     text = _TICK.sub("", text)
     text = re.sub(r"\\textcolor\s*\{[^{}]*\}", " ", text)
     text = text.replace("**", "") if text.count("**") % 2 == 0 and text.startswith("**") else text
@@ -209,6 +224,11 @@ def tidy(text: str) -> str:
     if "]" in text:
         text = _ENDPOINTS.sub(_french, text)
     return in_digits(text.strip())
+
+
+def _real_names(match: re.Match[str]) -> str:
+    names = re.sub(r"\\[a-z]+|and|[^A-Za-z]", "", match[match.lastindex or 1])
+    return "".join(rf", {name}\in\mathbb{{R}}" for name in names)
 
 
 def escape_money(text: str) -> str:

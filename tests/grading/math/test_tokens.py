@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from mars_env.grading.math.nodes import OverLimit, Unreadable
@@ -35,3 +37,10 @@ def test_refusals():
         texts("a ∮ b")
     with pytest.raises(OverLimit):
         tidy("1" * (MAX_LENGTH + 1))
+
+
+@pytest.mark.parametrize("word", ["integer", "constant"])
+def test_long_gaps_before_remarks_take_linear_time(word):
+    started = time.process_time()
+    tidy(word + " " * 9_000 + "x")
+    assert time.process_time() - started < 4
