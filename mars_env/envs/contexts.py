@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from mars_env.envs.rules import Rules
+from mars_env.envs.tree_search import TreeSearch
 from mars_env.errors import ConfigError, MarsError
 from mars_env.types import Action, Agent, Observation, Problem, Sampling
 
@@ -15,7 +16,7 @@ GENERATED = 100
 """Problems of a generated set that are searched for the longest statement."""
 
 TURNS = 12
-"""Turns that are simulated: by then every role has read the longest texts that it can get."""
+"""Turns of an episode that are simulated: by then every role has read the longest texts that it can get."""
 
 _FILLERS = ("7", "so ", "x = 7\n")
 """Texts that fill an output up to its limit; an agent may drop what it cannot read."""
@@ -63,22 +64,28 @@ def needs(rules: Rules[Any], agents: Mapping[str, Agent], problems: Sequence[Pro
         return []
     prompts = dict.fromkeys(known, 1)
     for filler in _FILLERS:
-        state = rules.start(longest[0])
-        for _ in range(min(TURNS, rules.max_turns)):
-            name = rules.current_agent(state)
-            if (
-                name is None or name not in agents
-            ):  # over, or a name that the rules should not give: play will say so
-                break
-            agent = agents[name]
-            if name in known:
-                prompts[name] = max(prompts[name], _length(agent, rules.observe(state, name)))
-            sampling = getattr(agent, "sampling", None)
-            limit = (
-                sampling.max_tokens if isinstance(sampling, Sampling) else 0
-            )  # else nothing is known of it
-            state = rules.apply(state, Action(_filled(agent, filler, limit)), None)
+        for state, readers in _states(rules, longest[0], agents, filler):
+            for name in readers & known.keys():
+                prompts[name] = max(prompts[name], _length(agents[name], rules.observe(state, name)))
     return [Need(name, prompts[name], limit, context) for name, (limit, context) in known.items()]
+
+
+def _states(
+    rules: Rules[Any], problem: Problem, agents: Mapping[str, Agent], filler: str
+) -> Iterator[tuple[Any, Set[str]]]:
+    """States with texts as long as the limits allow, each with the agents that may act on it."""
+    state = rules.start(problem)
+    if isinstance(rules, TreeSearch):  # any agent may refine what any agent has written
+        yield state, agents.keys()
+        written = {_written(agent, filler) for agent in agents.values()} if rules.max_turns > 1 else ()
+        yield from ((rules.apply(state, action, None), agents.keys()) for action in written)
+        return
+    for _ in range(min(TURNS, rules.max_turns)):
+        name = rules.current_agent(state)
+        if name is None or name not in agents:  # over, or a name that the rules should not give: play says so
+            return
+        yield state, {name}
+        state = rules.apply(state, _written(agents[name], filler), None)
 
 
 def longest_statement(problems: Sequence[Problem]) -> list[Problem]:
@@ -151,6 +158,12 @@ def _length(agent: Agent, observation: Observation) -> int:
         return len(encode(prompt(observation)))
     except MarsError:  # a problem or a template that does not fit says so itself, when it is played
         return 1
+
+
+def _written(agent: Agent, filler: str) -> Action:
+    """What an agent writes that fills its limit; nothing where the limit is not known."""
+    sampling = getattr(agent, "sampling", None)
+    return Action(_filled(agent, filler, sampling.max_tokens if isinstance(sampling, Sampling) else 0))
 
 
 def _filled(agent: Agent, filler: str, limit: int) -> str:

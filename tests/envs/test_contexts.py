@@ -122,3 +122,28 @@ def test_an_evaluation_is_refused_before_it_starts_unless_it_is_told_to_leave_ou
     agents = team(200)
     with pytest.raises(ConfigError, match="corrector_0 can be given a prompt of 193 tokens"):
         mars_env.evaluate("arithmetic-solve-verify-correct", problems=PROBLEMS, agents=agents)
+
+
+@pytest.mark.parametrize(("agents", "nodes"), [(2, 2), (2, 8), (8, 8), (13, 60)])
+def test_every_agent_of_a_search_may_refine_the_longest_solution(agents, nodes):
+    rules = tree_search(agents=agents, nodes=nodes)
+    limits = dict.fromkeys(rules.possible_agents, 10) | {rules.possible_agents[-1]: 100}
+
+    def prompt(seen):
+        return f"{seen['problem']} {seen['solution']}"
+
+    players = {
+        name: Solver(Words(200), prompt=prompt, sampling=Sampling(max_tokens=limit))
+        for name, limit in limits.items()
+    }
+    found = needs(rules, players, PROBLEMS)
+    assert {need.agent for need in found} == {*rules.possible_agents}
+    assert {need.prompt for need in found} == {50 + 100}
+
+
+def test_a_search_of_one_node_refines_nothing():
+    rules = tree_search(nodes=1)
+    player = Solver(
+        Words(200), prompt=lambda seen: seen["problem"] + seen["solution"], sampling=Sampling(max_tokens=100)
+    )
+    assert [need.prompt for need in needs(rules, {"solver_0": player}, PROBLEMS)] == [50]
