@@ -291,3 +291,21 @@ async def test_the_pool_of_sandboxes_tells_what_is_under_way():
     await asyncio.gather(*runs)
     assert pool.under_way == 0
     await pool.aclose()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [(["4"], "expected an Action, got a str"), (None, "NoneType"), ([Action(4)], "is 4, not a text")],
+)
+async def test_what_is_no_action_is_told_as_without_a_monitor(given, why):
+    class Wrong(Player):
+        async def act(self, observation, n, seed):
+            return given
+
+    game = Game(SolveVerifyCorrect(TRAINING), PartGrader())
+    agents = assign_agents(game.rules, Wrong())
+    faults = [
+        (await collect(game, team, [Job(PROBLEMS[0])], seed=0))[0].fault
+        for team in (agents, Monitor().watch(agents))
+    ]
+    assert faults[0] == faults[1] and why in faults[0]

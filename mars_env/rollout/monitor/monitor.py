@@ -188,7 +188,7 @@ class Monitor:
             raise
         finally:
             self._under_way(agent, -1)
-            tokens = sum(map(_tokens, actions))
+            tokens = sum(_tokens(action) for action in actions if isinstance(action, Action))
             self._count(len(actions), tokens)
             if self._trace is not None:
                 self._trace.turn(agent, began, time.perf_counter(), n=n, tokens=tokens, error=error)
@@ -241,7 +241,7 @@ class _WatchedAgent:
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         with self._monitor._act(self._name, n) as observed:
             actions = await self._agent.act(observation, n, seed)
-            observed += actions
+            observed += actions if isinstance(actions, list | tuple) else []  # the engine says what is wrong
         return actions
 
 
