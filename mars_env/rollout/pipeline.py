@@ -103,7 +103,8 @@ class UpdateBatch:
         groups: Whole groups.
         ages: Of each group: versions between its oldest token and the policy.
         trained_tree_ids: Trees of which nothing remains to be trained after this update, and which no earlier
-            batch named.
+            batch named. A tree whose last groups were taken before it noted its end is named by the next
+            batch; if none follows, by none.
         dropped: Turns dropped since the last update because they had become too old.
     """
 
