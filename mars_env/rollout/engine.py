@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Protocol
 
-from mars_env.checks import check_action
+from mars_env.checks import check_action, whole
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.play import Act, conclude, judge
@@ -112,6 +112,7 @@ async def play(  # public, and more than seven: the five after `seed` are indepe
     Returns:
         The tree. If an agent could not act, it has a fault, which names the reason, and no answer.
     """
+    whole(width, "width")
     player = _Player(game, agents, job, seed, journal, on_turns, gate)
     grower = game.grower(game.rules, job.problem, job.tree_id, seed)
     under_way: dict[asyncio.Task[list[Node] | None], Expansion] = {}
@@ -158,6 +159,7 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
         MarsError: The machinery around the agents failed (the store cannot be written, a game's rules
             raised). Finished trees are kept, the others are cancelled.
     """
+    whole(concurrency, "concurrency")
     queue = iter(jobs)
     finished: asyncio.Queue[Tree | None] = asyncio.Queue()
 

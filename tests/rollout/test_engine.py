@@ -6,7 +6,7 @@ import pytest
 
 from mars_env.envs import Game, GroupedSettings, Solve, SolveVerifyCorrect, grouped, team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.errors import ModelError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect, groups_of, play, play_all
 from mars_env.rollout.regrade import regrade
@@ -270,3 +270,11 @@ async def test_a_tree_that_is_cancelled_from_outside_ends():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_width_or_concurrency_below_one_is_refused():
+    agents = assign_agents(GAME.rules, Guesser())
+    with pytest.raises(ConfigError, match="concurrency must be"):
+        await collect(GAME, agents, [Job(PROBLEMS[0])], seed=0, concurrency=0)
+    with pytest.raises(ConfigError, match="width must be"):
+        await play(GAME, agents, Job(PROBLEMS[0]), seed=0, width=0)
