@@ -3,7 +3,7 @@
     make prove-openrlhf                                # runs what the ledger lacks (hours on two cores)
     python examples/replicate_openrlhf.py --seeds 5 --arm local --arm synchronous   # needs OpenRLHF
     python examples/replicate_openrlhf.py --table      # writes the part of docs/openrlhf.md
-    python examples/replicate_openrlhf.py --check 5    # plays a seed's local arm again, compares exactly
+    python examples/replicate_openrlhf.py --check 5    # plays a seed's local arms again, compares exactly
     python examples/replicate_openrlhf.py --quick      # a few steps of each arm; nothing is kept
 
 The plan was committed before the first row: docs/results/plans/openrlhf.md. Ray, DeepSpeed and vLLM are real
@@ -102,6 +102,11 @@ class Way:
     stale: Mapping[str, Any] | None = None
     late: bool = False
     exploratory: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a row repeats to the digit: rollouts on vLLM, or beside the updates, depend on timing."""
+        return self.flags is None and (self.stale is None or self.late)
 
 
 STALE: Final[Mapping[str, str | None]] = {"--train.async_enable": None, "--mars.staleness": "1"}
@@ -423,9 +428,9 @@ def main(
         played = partial(
             play, origin=provenance(allow_dirty=allow_dirty or not kept), out=(out or Path(folder)).absolute()
         )
-        if check_seed is not None:  # rollouts on vLLM depend on timing, so other arms do not repeat
-            stored = LEDGER.rows(settings())
-            raise typer.Exit(0 if studies.repeats(stored, check_seed, [LOCAL], played) else 1)
+        if check_seed is not None:
+            stored, exact = LEDGER.rows(settings()), [name for name in names if WAYS[name].repeats]
+            raise typer.Exit(0 if studies.repeats(stored, check_seed, exact, played) else 1)
         if quick:
             rows = [played(name, seeds_of(seeds)[0], recipe=QUICK) for name in names]
             studies.console.print(page(rows), highlight=False, markup=False)

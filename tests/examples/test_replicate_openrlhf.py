@@ -110,6 +110,23 @@ def test_the_page_compares_with_the_local_trainer_seed_by_seed(app, tmp_path, mo
         assert b"<svg" in (tmp_path / "results" / f"openrlhf-{role}.svg").read_bytes()
 
 
+def test_a_check_plays_the_arms_that_do_not_depend_on_timing(app, tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "rows.jsonl")
+    for arm in study.WAYS:
+        ledger.append(row(arm, 5, 0.8))
+    monkeypatch.setattr(study, "LEDGER", ledger)
+    played = []
+
+    def again(name, seed, **_):
+        played.append(name)
+        return row(name, seed, 0.7 if name == "local, one update late" else 0.8)
+
+    monkeypatch.setattr(study, "play", again)
+    shown = CliRunner().invoke(app, ["--check", "5"])
+    assert played == ["local", "local, one update late", "local, one update late, weights"]
+    assert shown.exit_code == 1 and "late, seed 5: differs in system_accuracy" in shown.output
+
+
 def test_curves_leave_out_updates_in_which_a_role_did_not_act():
     rows = [row("local", 5, 0.8)]
     assert [y for _, y in study.curves(rows, "verifier", parts=4)["local"]] == [0.5, 0.6, 0.7]
