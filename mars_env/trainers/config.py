@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from mars_env.checks import without_newer
+from mars_env.errors import ConfigError
+from mars_env.types import Agent, Sampling
 
 
 class Overlong(BaseModel):
@@ -53,6 +55,21 @@ class Preferences(BaseModel):
 
     beta: float = Field(default=0.1, gt=0)
     """How strongly the policy is held to its reference. DPO's paper: 0.1; PromptCoT 2.0 does not state it."""
+
+
+def require_limit(overlong: Overlong | None, agents: Mapping[str, Agent]) -> None:
+    """Refuse agents whose completions end at another limit than the penalty is for, where they tell it.
+
+    Raises:
+        ConfigError: The message names the agent and both limits.
+    """
+    for name, agent in agents.items():
+        sampling = getattr(agent, "sampling", None)
+        if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
+            raise ConfigError(
+                f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
+                f"of {overlong.limit}: set its limit to the agents' own"
+            )
 
 
 class TrainConfig(BaseModel):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -89,6 +89,8 @@ class LocalTrainer:
             checkpoints; a checkpoint with other values is refused.
         max_staleness: How many versions old the samples may be; see `TrainConfig.denominator`.
         preferences: Makes `step` train on preferences by DPO, in place of advantages.
+        frozen: Names of policies that others hold: `step` does not train on their turns, which count in their
+            groups. Any other name that is not in `policies` is refused.
 
     Raises:
         ConfigError: A policy cannot be trained; the message says why.
@@ -106,13 +108,14 @@ class LocalTrainer:
         run: Mapping[str, Any] | None = None,
         max_staleness: int = 0,
         preferences: Preferences | None = None,
+        frozen: Collection[str] = (),
     ) -> None:
         config = config or TrainConfig()
         self.config = config.model_copy(update={"old_logprobs": config.denominator(max_staleness)})
         self.policies = dict(policies)
         self.steps = 0
         self.estimator = estimator or estimator_of(self.config)
-        self.preferences = preferences
+        self.preferences, self.frozen = preferences, frozenset(frozen)
         self._settings = self.config.model_dump(mode="json") | {f"run.{k}": v for k, v in (run or {}).items()}
         if preferences is not None:
             self._settings["preferences"] = preferences.model_dump(mode="json")
@@ -151,21 +154,23 @@ class LocalTrainer:
             MarsError: A gradient is not finite. The weights are as they were before that update.
         """
         began = time.perf_counter()
-        roles = self.config.train_roles
+        roles, known = self.config.train_roles, (self.policies.keys(), self.frozen)
         samples: dict[str, list[TurnSample]] = {name: [] for name in self.policies}
         advantages = self.estimator(groups)
         trained = frozenset(
             turn_key(turn)
             for group in groups
             for turn in group.turns
-            if turn_key(turn) in advantages and (roles is None or turn.role in roles)
+            if turn_key(turn) in advantages
+            and turn.policy not in self.frozen
+            and (roles is None or turn.role in roles)
         )
         if self.preferences is None:
             objective = _REWARD
-            found = turn_samples(groups, self.config, advantages=advantages, policies=self.policies.keys())
+            found = turn_samples(groups, self.config, advantages, *known)
         else:
             objective = _Objective(partial(_preference_loss, beta=self.preferences.beta), "pairs", 2)
-            found = pairs_of(groups, self.config, self.policies.keys())
+            found = pairs_of(groups, self.config, *known)
             trained = frozenset((sample.tree_id, sample.turn_id) for sample in found)
         for sample in found:
             samples[sample.policy].append(sample)
@@ -320,7 +325,7 @@ def _update(
         minibatches = (batch.rows(objective.rows(torch.from_numpy(np.sort(part)))) for part in parts)
         norms += [_descend(policy, minibatch, config, sums, objective) for minibatch in minibatches]
     policy.version += 1
-    return _figures(sums, norms, objective.over) | {
+    return _figures(sums, norms, config.epochs, objective.over) | {
         "learning_rate": _learning_rate(policy.updates - 1, config),
         "updates": float(len(norms)),
         "completions": float(len(batch)),
@@ -469,14 +474,16 @@ def _learning_rate(updates: int, config: TrainConfig) -> float:
 
 
 def _figures(
-    sums: Sequence[Mapping[str, Tensor]], norms: Sequence[Tensor], over: str = "tokens"
+    sums: Sequence[Mapping[str, Tensor]], norms: Sequence[Tensor], epochs: int, over: str
 ) -> dict[str, float]:
-    """Means over tokens or pairs, from the sums of the micro-batches, with one transfer from the device."""
+    """Means over tokens or pairs, from the micro-batches' sums in all epochs; counts are of one."""
     names = list(sums[0])
     table = torch.stack([torch.stack([row[name].float() for name in names]) for row in sums]).cpu().double()
     total = dict(zip(names, table.sum(0).tolist(), strict=True))
     number = total[over]
-    counts: dict[str, float] = {name: total.pop(name) for name in ("tokens", "pairs") if name in total}
+    counts: dict[str, float] = {
+        name: total.pop(name) / epochs for name in ("tokens", "pairs") if name in total
+    }
     loss, same = total.pop("loss"), total.pop("same_prompt", number)
     means = {name: value / number for name, value in total.items()}
     if "rollout_gap" in total:

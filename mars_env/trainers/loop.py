@@ -35,6 +35,7 @@ from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
 from mars_env.text import shown, unfit
 from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.config import require_limit
 from mars_env.trainers.estimators import teaches_nothing
 from mars_env.trainers.identity import described_game, fingerprints
 from mars_env.trainers.local import LocalTrainer, Policy
@@ -113,6 +114,7 @@ async def train(
             "frozen": fingerprints(team.policies),
         },
         max_staleness=settings.pipeline.max_staleness,
+        frozen=team.frozen,
     )
     return await fit(
         trainer,
@@ -275,15 +277,16 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
         raise ConfigError(
             "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
         )
+    if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
+        raise ConfigError(
+            f"no agent acts with the policy {shown(min(idle))}; their policies are "
+            f"{', '.join(sorted(team.frozen)) or 'the other ones'}: name it as its agents do, or leave it out"
+        )
     weights = {id(policy.model) for policy in team.policies.values()}
-    overlong, trained = settings.train.overlong, _trained(team, settings)
+    require_limit(settings.train.overlong, team.agents)
+    trained = _trained(team, settings)
     for name, agent in team.agents.items():
         sampling, models = getattr(agent, "sampling", None), models_of(agent)
-        if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
-            raise ConfigError(
-                f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
-                f"of {overlong.limit}: set train.overlong to the agents' own"
-            )
         if agent.policy not in team.policies:
             continue
         if isinstance(sampling, Sampling) and name in trained:

@@ -17,7 +17,10 @@ from mars_env.types import Group
 
 
 def pairs_of(
-    groups: Sequence[Group], config: TrainConfig, policies: Collection[str] | None = None
+    groups: Sequence[Group],
+    config: TrainConfig,
+    policies: Collection[str] | None = None,
+    frozen: Collection[str] = (),
 ) -> list[TurnSample]:
     """Pairs of samples, the chosen one first, flat: chosen, rejected, chosen, rejected ...
 
@@ -43,7 +46,7 @@ def pairs_of(
             continue
         top, least = max(known.values()), min(known.values())
         ends = {key: 0.0 for key, reward in known.items() if reward in (top, least)}
-        samples = turn_samples([group], config, advantages=ends, policies=policies)
+        samples = turn_samples([group], config, advantages=ends, policies=policies, frozen=frozen)
         if len({(sample.tree_id, sample.turn_id) for sample in samples}) < len(samples):
             raise ConfigError(f"group {group.id!r}: a turn of several completions has no preference")
         chosen = [sample for sample in samples if known[sample.tree_id, sample.turn_id] == top]

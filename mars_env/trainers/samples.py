@@ -80,9 +80,10 @@ class TurnSample:
 def turn_samples(
     groups: Sequence[Group],
     config: TrainConfig,
-    *,
     advantages: Mapping[TurnKey, float] | None = None,
     policies: Collection[str] | None = None,
+    frozen: Collection[str] = (),
+    *,
     skip: bool = False,
 ) -> list[TurnSample]:
     """The samples of some groups: what every trainer trains on.
@@ -97,6 +98,7 @@ def turn_samples(
         advantages: By `turn_key`, those of another estimator; turns that it lacks are not trained. By default
             the estimator that the configuration describes.
         policies: Names of the policies that there are; None means any.
+        frozen: Names of policies that are not trained. Their turns count in their groups.
         skip: Leave turns out that cannot be trained on, instead of refusing them. They count in their groups.
 
     Raises:
@@ -111,7 +113,7 @@ def turn_samples(
     found = estimator_of(config)(groups) if advantages is None else advantages
     return [
         _sample(turn, completion, found[turn_key(turn)])
-        for turn in _trained(groups, found, config.train_roles, policies, skip)
+        for turn in _trained(groups, found, config.train_roles, policies, frozen, skip)
         for completion in turn.action.completions
     ]
 
@@ -155,13 +157,14 @@ def _trained(
     advantages: Mapping[TurnKey, float],
     roles: Collection[str] | None,
     policies: Collection[str] | None,
+    frozen: Collection[str],
     skip: bool,
 ) -> Iterator[Turn]:
     """The turns to train on, in the order of their keys."""
     turns = {turn_key(turn): turn for group in groups for turn in group.turns}
     for key in sorted(advantages.keys() & turns.keys()):
         turn = turns[key]
-        if roles is not None and turn.role not in roles:
+        if turn.policy in frozen or (roles is not None and turn.role not in roles):
             continue
         if why := _unfit(turn, policies):
             if skip:

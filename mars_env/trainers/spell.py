@@ -293,6 +293,7 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
             **described_game(game),
             "frozen": fingerprints(team.policies),
         },
+        frozen=team.frozen,
     )
 
     def batches(done: int) -> AsyncGenerator[UpdateBatch]:

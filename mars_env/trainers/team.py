@@ -59,6 +59,11 @@ class Team:
     refresh: Refresh | None = None
     slots: Slots | None = None
 
+    @property
+    def frozen(self) -> frozenset[str]:
+        """Names of the agents' policies that are not trained."""
+        return frozenset(agent.policy for agent in self.agents.values()) - self.policies.keys()
+
 
 def refresher(models: Mapping[str, Refreshable]) -> Refresh:
     """A function that updates models: their version, and their weights unless the policy shares them.

@@ -25,7 +25,7 @@ from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
-from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.config import TrainConfig, require_limit
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.samples import TurnSample, refuse_other_prompts, turn_samples
@@ -84,6 +84,7 @@ class TeamRollouts:
         _refuse(self._config)
         self._game = graded_in_lockstep(game if rollouts is None else replace(game, grower=grouped(rollouts)))
         refuse_training_agents(agents, "TRL")
+        require_limit(self._config.overlong, agents)
         self._agents, self._seed, self._refresh = dict(agents), seed, refresh
         self._concurrency, self._checked = concurrency, False
         self._problems: dict[str, Problem] = {problem.id: problem for problem in problems}
@@ -103,7 +104,8 @@ class TeamRollouts:
             temperature: The agents' sampling temperature.
 
         Raises:
-            ConfigError: The rows of a step cannot be divided in this way.
+            ConfigError: The rows of a step cannot be divided in this way, or there is a warm-up or weight
+                decay, which TRL has in another form.
 
         Example:
             >>> import mars_env
@@ -114,6 +116,12 @@ class TeamRollouts:
             (4, 'dapo', 2)
         """
         config, rows = self._config, problems_per_step * self.rows
+        for name in ("warmup_updates", "weight_decay"):
+            if getattr(config, name):
+                raise ConfigError(
+                    f"TRL's {name} is another one (its warm-up begins at a learning rate of 0, its "
+                    "weight decay leaves norms and biases out): leave it out, or use the local trainer"
+                )
         if rows % rows_at_once:
             raise ConfigError(f"{rows} rows of a step cannot be divided into parts of {rows_at_once}")
         chosen = {
@@ -132,10 +140,10 @@ class TeamRollouts:
             "use_bias_correction_kl": False,
             "learning_rate": config.learning_rate,
             "lr_scheduler_type": "constant_with_warmup",
-            "warmup_steps": config.warmup_updates,
+            "warmup_steps": 0,
             "adam_beta1": config.betas[0],
             "adam_beta2": config.betas[1],
-            "weight_decay": config.weight_decay,
+            "weight_decay": 0.0,
             "max_grad_norm": config.max_grad_norm,
             "seed": config.seed,
         }
@@ -290,7 +298,7 @@ def _filler(token: int) -> dict[str, Any]:
 def _refuse(config: TrainConfig) -> None:
     """Refuse what TRL's update cannot do."""
     unset = TrainConfig()
-    for name in ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold"):
+    for name in ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles"):
         if getattr(config, name) not in (getattr(unset, name), "trainer"):
             raise ConfigError(f"TRL has no {name}: leave it out, or use the local trainer or OpenRLHF")
     if config.kl_coefficient and config.aggregation != "token-mean":

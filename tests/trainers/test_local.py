@@ -359,3 +359,12 @@ def test_completions_of_one_turn_train_together(toy):
     )
     figures = trainer(toy).step([Group("g", turns)]).policies["mars"]
     assert (figures["completions"], figures["tokens"]) == (3, 5)
+
+
+def test_tokens_and_completions_are_counted_once_whatever_the_epochs(toy):
+    def counted(epochs):
+        one = trainer(toy, TrainConfig(learning_rate=1e-3, epochs=epochs))
+        figures = one.step(toy.toy_groups(one.policies["mars"].model, 0)).policies["mars"]
+        return {name: figures[name] for name in ("tokens", "completions")}
+
+    assert counted(3) == counted(1)

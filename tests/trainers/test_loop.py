@@ -285,3 +285,29 @@ async def test_a_checkpoint_of_before_the_game_was_compared_is_continued(tmp_pat
     assert "run.agents" in told["settings"]
     state.write_text(json.dumps(told))
     assert len(await Run().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)) == 1
+
+
+async def test_an_agent_whose_policy_is_not_trained_plays_and_is_not_trained():
+    run, frozen = Run(shared=True), load()
+    for role in ("verifier", "corrector"):
+        run.agents[f"{role}_0"] = MiniatureAgent(role, frozen, policy="frozen", max_tokens=24)
+    before = run.weights.clone()
+    history = await run.train(RunSettings(**{**COMMON, "problems_per_step": 8}))
+    trained = {
+        role: sum(metrics.roles[role]["trained"] for metrics in history if role in metrics.roles)
+        for role in LIMITS
+    }
+    assert trained["solver"] == sum(m.policies["miniature"].get("completions", 0) for m in history) > 0
+    assert trained["verifier"] == trained["corrector"] == 0
+    assert all(metrics.roles["verifier"]["turns"] > 0 for metrics in history)
+    assert not torch.equal(before, run.weights)
+    assert torch.equal(before, torch.cat([p.detach().flatten() for p in frozen.module.parameters()]))
+
+
+async def test_a_policy_of_no_agent_is_refused():
+    run = Run(shared=True)
+    run.policies["miniatur"] = run.policies.pop("miniature")
+    with pytest.raises(
+        ConfigError, match=r"no agent acts with the policy 'miniatur'; their policies are miniature"
+    ):
+        await run.train(RunSettings(**COMMON))

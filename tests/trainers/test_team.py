@@ -136,6 +136,9 @@ def test_a_role_that_nothing_rewards_is_named():
     players = make_team(grouped, game.rules.possible_agents, [tiny("one", positions=4096)])
     with pytest.raises(ConfigError, match=r"the role 'solver' is trained, but nothing rewards it"):
         asyncio.run(train(game, players, env.problems, grouped))
-    frozen = Team(players.agents, {"other": players.policies["one"]})
+    both = make_team(
+        grouped, ["solver_0", "solver_1"], [tiny("one", positions=4096), tiny("other", positions=4096)]
+    )
+    frozen = Team(both.agents, {"other": both.policies["other"]})
     history = asyncio.run(train(game, frozen, env.problems, grouped))
     assert history[0].advantages.kept == 0

@@ -15,7 +15,7 @@ from mars_env.errors import ConfigError, ModelError
 from mars_env.grading import grader_for
 from mars_env.problems import load_problems
 from mars_env.rollout import groups_of
-from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.config import Overlong, TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.miniature import load
 from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
@@ -180,12 +180,21 @@ def test_a_model_that_is_gone_ends_the_run(tmp_path, monkeypatch):
     [
         (TrainConfig(minibatches=2), "TRL has no minibatches"),
         (TrainConfig(tis_cap=2.0), "TRL has no tis_cap"),
+        (TrainConfig(batch_roles=("solver",)), "TRL has no batch_roles"),
+        (TrainConfig(overlong=Overlong(limit=4096)), "solver_0 samples up to 24 tokens"),
         (TrainConfig(kl_coefficient=0.1, aggregation="sequence-mean"), "use token-mean"),
     ],
 )
 def test_losses_that_trl_has_not_are_refused(config, message):
     with pytest.raises(ConfigError, match=message):
         team(load().module, config)
+
+
+@pytest.mark.parametrize(("name", "value"), [("warmup_updates", 1), ("weight_decay", 0.1)])
+def test_arguments_that_trl_takes_otherwise_are_refused(name, value):
+    rollouts = team(load().module, TrainConfig(**{name: value}))
+    with pytest.raises(ConfigError, match=f"TRL's {name} is another one"):
+        rollouts.arguments(problems_per_step=4, rows_at_once=12, temperature=1.0)
 
 
 def test_a_set_without_end_and_rows_that_cannot_be_cut_are_refused():

@@ -22,6 +22,7 @@ from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.text import logger
 from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.config import require_limit
 from mars_env.trainers.openrlhf.agent_file.prompts import EVALUATE, TRAIN, read_settings, refuse
 from mars_env.trainers.openrlhf.agent_file.rows import SharedCalls, evaluation_row, training_rows
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, Sampled
@@ -124,6 +125,8 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
         rules = self._games[label].rules
         team = make_team(self._settings, rules.possible_agents, model, sampling)
         refuse_training_agents(team, "OpenRLHF's agent file")
+        if label == TRAIN:
+            require_limit(self._config.overlong, team)
         await preflight(team, self._games[label])
         await require_room(rules, team, list(self._problems[label].values()))
         return team

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from mars_env.errors import ConfigError
+from mars_env.trainers.config import Overlong
 from mars_env.trainers.miniature import load
 from mars_env.trainers.openrlhf.agent_file import executor
 from mars_env.trainers.openrlhf.agent_file.__main__ import main
@@ -196,3 +197,10 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys):
     path.write_text('{"env": "arithmetic-solve", "staleness": 2}', encoding="utf-8")
     assert main([str(path), str(tmp_path)]) == 1
     assert "staleness has no effect with the agent file" in capsys.readouterr().err
+
+
+async def test_an_overlong_penalty_for_another_limit_than_the_completions_is_refused(ask):
+    settings = SETTINGS.model_copy(update={"overlong": Overlong(limit=4096)})
+    prompt = settings.training_problems()[0].id
+    with pytest.raises(ConfigError, match="solver_0 samples up to 39 tokens, but the overlong penalty"):
+        await ask(AgentExecutor(settings), prompt, "train", ROWS)
