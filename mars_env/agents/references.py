@@ -94,16 +94,18 @@ class Majority:
             ModelError: The voter failed; nothing is known then, not even that voters disagree.
         """
         actions = await self.voter.act({"problem": statement}, self.voters, seed)
-        votes = [None if a.truncated or a.interrupted else _boxed(a.text) for a in actions]
+        answers = [None if a.truncated or a.interrupted else _boxed(a.text) for a in actions]
+        votes = [None if answer is None else answer[0] for answer in answers]
+        written = dict(answer for answer in reversed(answers) if answer is not None)  # as its first voter did
         value, share = settled(votes, self.threshold)
-        text = None if value is None else str(value)
+        text = None if value is None else written[value]
         unfit = text and await asyncio.to_thread(check_reference, Problem("made", statement, text))
         made = {
             "by": "majority",
             "voter": self.voter.policy,
             "voters": len(votes),
             "threshold": self.threshold,
-            "votes": {str(vote): count for vote, count in Counter(votes).most_common() if vote is not None},
+            "votes": {written[vote]: count for vote, count in Counter(votes).most_common() if vote is not None},
             "agreement": share,
             **({"unfit": unfit} if unfit else {}),
         }
@@ -210,10 +212,20 @@ def with_reference(problem: Problem, reference: Reference) -> Problem:
     )
 
 
-def _boxed(text: str) -> Hashable | None:
-    """The answer in the last box: a number, or a text without white space; None if there is none."""
+def _boxed(text: str) -> tuple[Hashable, str] | None:
+    r"""What the last box votes for (see `answer_key`), and its answer as a reference; None if there is none.
+
+    White space makes no other vote, but stays in the reference, since it ends commands.
+
+    Example:
+        >>> _boxed(r"So \boxed{2\pi  r}."), _boxed(r"\boxed{07}")
+        (('2\\pir', '2\\pi r'), (7, '7'))
+    """
     answer = extract_answer(text, strict=True).answer
-    return None if answer is None else answer_key("math", f"\\boxed{{{answer}}}")
+    vote = None if answer is None else answer_key("math", f"\\boxed{{{answer}}}")
+    if answer is None or vote is None:
+        return None
+    return vote, str(vote) if isinstance(vote, int) else " ".join(answer.split())
 
 
 def _check(voters: int, threshold: float) -> None:

@@ -44,6 +44,25 @@ async def test_equal_numbers_are_one_vote_and_the_count_is_recorded():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("written", "wrong"),
+    [
+        (r"2\pi r", r"2\pi"),
+        (r"n\log n", r"n\log 2n"),
+        (r"x \cdot y", "x + y"),
+        (r"\binom n 2", r"\binom n 3"),
+        (r"\text{no solution}", "0"),
+    ],
+)
+async def test_an_answer_stays_as_it_was_written(written, wrong):
+    spaced = written.replace(" ", "  ")
+    reference = await Majority(solver(rf"\boxed{{{written}}}", rf"\boxed{{{spaced}}}"), voters=4)("What?", 0)
+    assert reference.agreement == 1.0 and reference.made["votes"] == {written: 4}
+    problem = Problem("made", "What?", reference.value)
+    assert (await agrade(problem, rf"\boxed{{{written}}}")).verdict is Verdict.CORRECT
+    assert (await agrade(problem, rf"\boxed{{{wrong}}}")).verdict is Verdict.WRONG
+
+
 async def test_what_is_not_boxed_is_no_vote_even_if_all_agree():
     assert (await Majority(solver("I do not know."), voters=4)("3 + 4?", 0)).value is None
 
