@@ -105,7 +105,9 @@ class Majority:
             "voter": self.voter.policy,
             "voters": len(votes),
             "threshold": self.threshold,
-            "votes": {written[vote]: count for vote, count in Counter(votes).most_common() if vote is not None},
+            "votes": {
+                written[vote]: count for vote, count in Counter(votes).most_common() if vote is not None
+            },
             "agreement": share,
             **({"unfit": unfit} if unfit else {}),
         }

@@ -8,10 +8,12 @@ docs/spell.md tells the whole method.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, ClassVar, Final, Literal
 
 from gymnasium import Space
@@ -32,7 +34,7 @@ LETTERS: Final = ("A", "B", "C", "D")
 MOST_QUESTION: Final = 4000
 """A longer question is malformed, in characters."""
 
-_NUMBER = re.compile(r"[-+]?[$€£]?\s?(\d{1,30}(?:,\d{3}){0,9}(?:\.\d{1,30})?)\s?%?")
+_NUMBER = re.compile(r"[-−+]?[$€£]?\s?(\d{1,30}(?:,\d{3}){0,9}(?:\.\d{1,30})?)\s?%?")
 
 Vote = Literal["yes", "no", "unknown"]
 
@@ -115,6 +117,8 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
     Example:
         >>> read_question('Here:\n```json\n{"question": "Which profit?", "answer": 17}\n```', "number")
         Asked(question='Which profit?', answer='17', fault='')
+        >>> read_question('{"question": "Which share?", "answer": 0.00002}', "number").answer
+        '0.00002'
         >>> read_question('{"question": "Which profit?", "answer": "none"}', "number").fault
         'malformed'
     """
@@ -142,7 +146,8 @@ def _line(value: object) -> str:
     """A text or a number as text; empty for anything else, and for what no prompt can hold."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
-    text = str(value).strip()
+    finite = isinstance(value, float) and math.isfinite(value)
+    text = format(Decimal(str(value)), "f") if finite else str(value).strip()  # 0.00002, not 2e-05
     strange = any(unicodedata.category(letter) in ("Cs", "Cc") and letter not in "\n\t\r" for letter in text)
     return "" if strange else text
 

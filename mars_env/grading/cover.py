@@ -8,7 +8,8 @@ import unicodedata
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 from mars_env.types import Grade, Problem
 
-_WORDS = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
+_WORDS = re.compile(r"(?:(?<![\w)\]}%\-−–—])[-−][$€£]?)?\d+(?:[.,]\d+)*|[^\W\d_]+")
+_SIGN = re.compile(r"[-−][$€£]?|,")
 _CHOICE = re.compile(r"\b[A-Z]\b")
 _PRONOUN = re.compile(r"\bI\b(?=[’'][a-z]|[ \t]+(?!is\b)[a-z])")
 _ARTICLE = re.compile(
@@ -18,14 +19,16 @@ _ARTICLE = re.compile(
 
 
 def words_of(text: str) -> list[str]:
-    """The words and numbers of a text: no case, no punctuation, numbers without commas.
+    """The words and numbers of a text: no case, no punctuation, numbers with their minus and without commas.
 
     Example:
         >>> words_of("The net profit was $1,204.50, in all.")
         ['the', 'net', 'profit', 'was', '1204.50', 'in', 'all']
+        >>> words_of("-$5 in 2019-2020")
+        ['-5', 'in', '2019', '2020']
     """
     found = _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
-    return [word.replace(",", "") for word in found]
+    return [_SIGN.sub(lambda sign: "" if sign[0] == "," else "-", word) for word in found]
 
 
 class CoverMatch:

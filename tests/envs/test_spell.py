@@ -65,7 +65,9 @@ def test_what_is_no_question_is_malformed(text):
 
 @pytest.mark.parametrize(
     ("answer", "fits"),
-    [("17", True), (17, True), (-0.5, True), ("$1,204.50", True), ("12%", True), ("0", False), ("0.0", False),
+    [("17", True), (17, True), (-0.5, True), ("$1,204.50", True), ("12%", True),
+     (0.00002, True), ("−5", True), (1e22, True), (1e300, False), ("--5", False), ("5-", False),
+     ("0", False), ("0.0", False),
      ("17 or 18", False), ("1e999", False), ("9" * 400, False), ("seventeen", False)],
 )  # fmt: skip
 def test_a_number_is_one_number_that_is_not_zero(answer, fits):
