@@ -18,6 +18,7 @@ from mars_env.errors import ConfigError
 from mars_env.grading.thinking import after_thinking
 from mars_env.grading.untrusted import json_object, mark_for, without_template_tokens
 from mars_env.seeds import derive_seed
+from mars_env.sync import together as at_once
 from mars_env.types import Message, Model, Sampling
 
 MOST_CHARACTERS: Final = 100
@@ -195,13 +196,10 @@ async def annotate(  # public edge: friendly keywords, each with a default
         return None
 
     names = [str(getattr(model, "name", "") or type(model).__name__) for model in models]
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(one(place, model, author))
-            for place in range(len(problems))
-            for author, model in enumerate(models)
-        ]
-    made = [(task.result(), name) for task, name in zip(tasks, names * len(problems), strict=True)]
+    found = await at_once(
+        one(place, model, author) for place in range(len(problems)) for author, model in enumerate(models)
+    )
+    made = list(zip(found, names * len(problems), strict=True))
     return Annotated(
         tuple(design for design, _ in made if design is not None),
         tuple(name for design, name in made if design is not None),

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from mars_env.errors import ContextError
+from mars_env.grading.thinking import after_thinking
 from mars_env.types import Completion, Message, Model, Prompt, Sampling, ScoringModel
 
 
@@ -98,8 +101,11 @@ class ChatWriting:
         ]
 
     def parts(self, design: Design) -> tuple[str, str]:
-        """Rationale and problem, each under its heading."""
-        return self.rationale_heading + design.rationale, self.problem_heading + design.problem
+        """Rationale and problem, each under its heading, without white space around them."""
+        return (
+            self.rationale_heading + design.rationale.strip(),
+            self.problem_heading + design.problem.strip(),
+        )
 
     def read(self, text: str) -> tuple[str, str] | None:
         """Both, if each heading is there once, in this order, and neither is empty."""
@@ -137,11 +143,16 @@ class Scored:
 def readable(writing: Writing, design: Design) -> bool:
     r"""Whether a design's text is read as that design: a rationale may hold a heading, or be empty.
 
+    White space around rationale and problem does not matter.
+
     Example:
         >>> readable(ChatWriting(), Design(("c",), "Why?", "First\n### Problem\nWhat?"))
         False
+        >>> readable(ChatWriting(), Design(("c",), "Why?\n", "Ask for a reason."))
+        True
     """
-    return writing.read("".join(writing.parts(design))) == (design.rationale, design.problem)
+    read = writing.read("".join(writing.parts(design)))
+    return read is not None and [*map(str.strip, read)] == [design.rationale.strip(), design.problem.strip()]
 
 
 async def score_design(model: ScoringModel, writing: Writing, design: Design) -> Scored:
@@ -165,7 +176,7 @@ async def score_design(model: ScoringModel, writing: Writing, design: Design) ->
 async def rationales(
     model: Model, writing: Writing, design: Design, n: int, sampling: Sampling
 ) -> list[Design]:
-    """The design with each of n rationales that the rationale model writes.
+    """The design with each of n rationales that the rationale model writes, after its thinking.
 
     Those that were cut off, or that the problem model could not write, are left out.
 
@@ -174,31 +185,43 @@ async def rationales(
     """
     prompt = writing.from_problem(design.concepts, design.problem)
     completions = await model.complete(prompt, n, sampling)
-    found = [replace(design, rationale=c.text.strip()) for c in completions if not c.cut]
+    texts = [None if c.cut else after_thinking(c.text) for c in completions]
+    found = [replace(design, rationale=text.strip()) for text in texts if text is not None]
     return [each for each in found if readable(writing, each)]
 
 
 async def best_rationale(
     problem_model: ScoringModel, writing: Writing, candidates: Sequence[Design]
-) -> tuple[Design, list[float]]:
+) -> tuple[Design, list[float]] | None:
     """The candidate with the largest ``R = log p(x|z,c) + log p(z|c)``, the first of equals, and all R.
+
+    Candidates that do not fit into the model's context are left out; None if there is no other.
 
     Raises:
         ModelError: The model failed.
     """
-    scores = await asyncio.gather(*(score_design(problem_model, writing, each) for each in candidates))
-    joint = [score.joint for score in scores]
-    return candidates[joint.index(max(joint))], joint
+
+    async def scored(candidate: Design) -> float | None:
+        with suppress(ContextError):
+            return (await score_design(problem_model, writing, candidate)).joint
+        return None
+
+    every = await asyncio.gather(*map(scored, candidates))
+    joint = {place: value for place, value in enumerate(every) if value is not None}
+    if not joint:
+        return None
+    return candidates[max(joint, key=lambda place: joint[place])], list(joint.values())
 
 
 async def write_design(
     model: Model, writing: Writing, concepts: Sequence[str], sampling: Sampling
 ) -> Design | None:
-    """A new design from concepts; None if the model's text was cut off or cannot be read.
+    """A new design from concepts; None if the text, after its thinking, cannot be read or was cut off.
 
     Raises:
         ModelError: The model failed.
     """
     [completion] = await model.complete(writing.from_concepts(concepts), 1, sampling)
-    read = None if completion.cut else writing.read(completion.text)
+    text = None if completion.cut else after_thinking(completion.text)
+    read = None if text is None else writing.read(text)
     return None if read is None else Design(tuple(concepts), read[1], read[0])

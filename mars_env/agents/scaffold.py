@@ -61,7 +61,7 @@ class Scaffold(BaseModel):
     order: Literal["random", "given"] = "random"
     """Which criteria are shown. ``random``: drawn for each sample. ``given``: those with the tag ``format``
     always, and of the M others the first ``floor(lambda M)``, so that the last one, a final answer, is shown
-    only at a share of 1."""
+    only at a share of 1. What lacks less than a millionth counts as whole: a sigmoid is never quite 1."""
 
     def share(self, index: int, size: int, progress: float) -> float:
         """The share of sample `index` (from 0) of a group of `size`.
@@ -100,7 +100,7 @@ class Scaffold(BaseModel):
         """
         if self.order == "given":
             ordered = [c for c in criteria if FORMAT not in c.tags]
-            some = ordered[: math.floor(share * len(ordered))]
+            some = ordered[: math.floor(share * len(ordered) + 1e-6)]
             return [c for c in criteria if FORMAT in c.tags or c in some]
         number = round(share * len(criteria))
         drawn = np.random.default_rng(seed).choice(len(criteria), number, replace=False)

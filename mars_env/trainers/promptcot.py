@@ -13,9 +13,11 @@ ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Prefer
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,7 +32,8 @@ from mars_env.agents.designs import (
     score_design,
 )
 from mars_env.agents.hf import HFModel
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, StoreError
+from mars_env.files import write_whole
 from mars_env.seeds import derive_seed
 from mars_env.text import shown
 from mars_env.trainers.config import TrainConfig
@@ -39,6 +42,9 @@ from mars_env.types import Completion, Sampling
 
 PROBLEM, RATIONALE = "problem", "rationale"
 """Names of the two policies."""
+
+LOOP: Final = "loop.json"
+"""A file beside the checkpoints of a loop: its problems and numbers. Another loop is refused there."""
 
 
 class Loop(BaseModel):
@@ -250,11 +256,16 @@ async def alternate(
 
     Returns:
         The figures of the pairs that this call did.
+
+    Raises:
+        StoreError: The directory is of a loop with other problems or numbers, or another trainer.
     """
     if not designs:
         raise ConfigError("the loop needs problems")
-    if directory is not None and trainer.resume(directory):
-        designers.refresh(trainer)
+    if directory is not None:
+        _require_same(Path(directory) / LOOP, designs, loop)
+        if trainer.resume(directory):
+            designers.refresh(trainer)
     figures = []
     for step in range(_pairs_done(trainer, loop), loop.steps):
         batch = [designs[place] for place in batch_of(len(designs), loop.batch, step, loop.seed)]
@@ -277,6 +288,30 @@ async def alternate(
         if directory is not None and (step + 1 == loop.steps or (step + 1) % checkpoint_every == 0):
             trainer.save(directory)
     return figures
+
+
+def _require_same(path: Path, designs: Sequence[Design], loop: Loop) -> None:
+    """Write what a loop depends on into its directory, or refuse the directory of another loop."""
+    problems = [[list(design.concepts), design.problem] for design in designs]
+    depends = {
+        **loop.model_dump(mode="json", exclude={"steps"}),
+        "problems": f"{derive_seed(0, json.dumps(problems)):x}",
+    }
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(depends, indent=1) + "\n")
+        return
+    try:
+        stored = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+    if differing := sorted(
+        key for key in depends.keys() | stored.keys() if depends.get(key) != stored.get(key)
+    ):
+        raise StoreError(
+            f"{path.parent} is of a loop with other settings ({', '.join(differing)}): give the same ones, "
+            "or another directory"
+        )
 
 
 def _pairs_done(trainer: LocalTrainer, loop: Loop) -> int:

@@ -1,5 +1,6 @@
 """Concepts of seed problems by models: what can be read, and what a cold start gets of it."""
 
+import asyncio
 import json
 
 import pytest
@@ -124,6 +125,16 @@ async def test_a_completion_that_was_cut_off_names_none_and_a_failing_model_rais
     for number, tries in ((0, 3), (3, 0)):
         with pytest.raises(ConfigError, match="at least 1"):
             await write_concepts(Cut(), "Which?", number, Sampling(), tries=tries)
+
+
+async def test_a_failing_model_ends_the_annotation_with_its_own_error_and_no_task_is_left():
+    def gone(prompt, sample, seed):
+        raise ModelError("the server is gone")
+
+    before = asyncio.all_tasks()
+    with pytest.raises(ModelError, match="gone"):
+        await annotate([ScriptedModel(gone)], ChatWriting(), ["Which?", "Why?"], number=1)
+    assert asyncio.all_tasks() == before
 
 
 def author(name, concepts, rationale):

@@ -13,6 +13,7 @@ from mars_env.agents.designs import (
     score_design,
     write_design,
 )
+from mars_env.errors import ContextError
 from mars_env.types import Completion, Sampling
 
 
@@ -70,11 +71,42 @@ async def test_the_best_rationale_has_the_largest_sum_and_not_the_largest_part()
     assert Scored(-4.0, -2.0, Completion(""), 2).joint == -6.0
 
 
+async def test_candidates_beyond_the_context_are_left_out():
+    class Narrow(Judge):
+        async def score(self, prompt, *texts, end=True):
+            if texts[0].startswith("bbbb"):
+                raise ContextError("too long")
+            return await super().score(prompt, *texts, end=end)
+
+    candidates = [Design(("c",), "x", z) for z in ("aaaa", "bbbb", "dddd")]
+    assert await best_rationale(Narrow(), Plain(), candidates) == (candidates[2], [-10.0, -6.5])
+    assert await best_rationale(Narrow(), Plain(), candidates[1:2]) is None
+
+
 async def test_rationales_that_the_problem_model_could_not_write_are_left_out():
     texts = ["fine", "with ; in it", "cut off in the middle", " also fine \n"]
     model = ScriptedModel(lambda prompt, sample, seed: texts[sample])
     found = await rationales(model, Plain(), Design(("c",), "x"), 4, Sampling(max_tokens=5))
     assert [design.rationale for design in found] == ["fine", "also fine"]
+
+
+async def test_thinking_is_no_part_of_a_rationale_or_of_a_design():
+    texts = ["<think>Is it 2?</think>\n\nAsk.", "Hm.</think>Ask.", "<think>Ask.", "Ask. <think>Or not"]
+    model = ScriptedModel(lambda prompt, sample, seed: texts[sample])
+    found = await rationales(model, ChatWriting(), Design(("c",), "Why?"), 4, Sampling())
+    assert [design.rationale for design in found] == ["Ask.", "Ask."]
+    whole = "### Rationale\nAsk.\n### Problem\nWhy?"
+    for text, design in (
+        (f"<think>### Problem\nHm.</think>\n{whole}", Design(("c",), "Why?", "Ask.")),
+        (f"<think>{whole}", None),
+        (f"{whole}\n<think>So 4.", None),
+    ):
+        assert await write_design(ScriptedModel([text]), ChatWriting(), ["c"], Sampling()) == design
+
+
+def test_white_space_around_a_given_problem_is_not_written():
+    parts = ChatWriting().parts(Design(("c",), "\nWhy?\n\n", " Ask.\n"))
+    assert parts == ("### Rationale\nAsk.", "\n### Problem\nWhy?")
 
 
 @pytest.mark.parametrize(
@@ -106,5 +138,6 @@ async def test_a_text_that_was_cut_off_is_no_design():
 def test_a_design_that_would_be_read_otherwise_is_not_readable():
     writing = ChatWriting()
     assert readable(writing, Design(("c",), "What?", "So."))
-    for rationale in ("", " So.", "So.\n### Problem\nWhy?", "### Rationale\nSo."):
+    assert readable(writing, Design(("c",), "What?\n", " So."))  # white space around them does not matter
+    for rationale in ("", " \n", "So.\n### Problem\nWhy?", "### Rationale\nSo."):
         assert not readable(writing, Design(("c",), "What?", rationale))

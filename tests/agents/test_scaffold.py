@@ -74,6 +74,19 @@ def test_in_the_given_order_the_last_one_is_shown_only_at_a_share_of_one():
     assert len(scaffold.shown(criteria, 1.0, 0)) == 5
 
 
+def test_at_the_start_of_a_run_the_first_sample_sees_the_whole_given_order():
+    scaffold = Scaffold(order="given")  # the sigmoid begins at 1 - 1.4e-11
+
+    def numbers(t, size=5):
+        return [len(scaffold.shown(RUBRIC.criteria, scaffold.share(i, size, t), 0)) for i in range(size)]
+
+    assert numbers(0.0) == numbers(1 / 349) == [4, 3, 2, 1, 0]
+    assert numbers(0.15) == [3, 2, 1, 0, 0]  # 0.998
+    many = Rubric.from_rows([{"text": str(i)} for i in range(22)]).criteria
+    shares = [Scaffold(run="constant").share(i, 23, 0.0) for i in range(23)]
+    assert [len(scaffold.shown(many, share, 0)) for share in shares] == [*range(22, -1, -1)]
+
+
 async def test_each_sample_has_its_own_share_and_records_both_prompts():
     helped = agent(Scaffold(run="constant"))
     actions = await acted(helped)

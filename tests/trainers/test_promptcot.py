@@ -8,7 +8,7 @@ import torch
 
 from mars_env.agents import HFModel
 from mars_env.agents.designs import ChatWriting, Design, score_design
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
@@ -148,6 +148,47 @@ async def test_a_loop_that_stops_continues_bitwise_the_same(tmp_path, improve):
     assert [f.step for f in rest[2]] == [3, 4] and whole[2][2:] == rest[2]
     assert (whole[2][0].best is None) != improve
     assert all(0 <= figures.unreadable <= 2 * 3 + 2 for figures in whole[2])  # of two problems a step
+
+
+@pytest.mark.parametrize(
+    ("designs", "changes", "named"),
+    [
+        (DESIGNS[:2], {}, "problems"),
+        (DESIGNS, {"seed": 1}, "seed"),
+        (DESIGNS, {"improve_rationales": False}, "improve_rationales"),
+        (DESIGNS, {"candidates": 3, "batch": 1}, "batch, candidates"),
+    ],
+)
+async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, changes, named):
+    loop = Loop(steps=1, batch=2, candidates=2, sampling=SAMPLING)
+
+    async def run(designs, **changes):
+        both = designers()
+        trainer = both.trainer(CONFIG)
+        figures = await alternate(both, trainer, designs, loop.model_copy(update=changes), directory=tmp_path)
+        return len(figures), trainer.steps
+
+    assert await run(DESIGNS) == (1, 2)
+    with pytest.raises(StoreError, match=rf"other settings \({named}\)"):
+        await run(designs, **changes)
+    assert await run([replace(d, rationale="") for d in DESIGNS], steps=2) == (
+        1,
+        4,
+    )  # rationales are not read
+
+
+async def test_a_rationale_beyond_the_problem_models_context_does_not_end_the_loop():
+    both = designers()
+    cold_start(both, both.trainer(CONFIG), DESIGNS, steps=80, batch=3)
+    narrow = HFModel(
+        (both.problem.module, both.problem.tokenizer), device="cpu", name=PROBLEM, context=len("a:d;zx") + 1
+    )
+    asked = replace(both, problem=narrow)
+    loop = Loop(candidates=8, sampling=Sampling(max_tokens=3))
+    fitting, lost = await e_step(asked, both.trainer(CONFIG), DESIGNS, loop, 0)
+    everything, less = await e_step(both, both.trainer(CONFIG), DESIGNS, loop, 0)
+    assert sum(map(len, fitting)) + lost == sum(map(len, everything)) + less == 24
+    assert lost > less
 
 
 async def test_the_surprise_of_problems_is_the_mean_of_the_scores():
