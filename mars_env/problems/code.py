@@ -31,7 +31,7 @@ from typing import Any, TypeGuard
 from mars_env.errors import ProblemError
 from mars_env.problems.files import read_rows
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.rows import BadField, Row, plain, read_problems, text_of
+from mars_env.problems.rows import BadField, Row, Untestable, plain, read_problems, text_of
 from mars_env.types import Problem
 
 MAX_UNPACKED = 1 << 30
@@ -56,14 +56,7 @@ def is_code_row(row: Row) -> bool:
         >>> is_code_row({"id": "a", "problem": "What is 1 + 1?", "answer": "2"})
         False
     """
-    return (
-        any(
-            key in row
-            for key in ("mode", "entry_point", "tests", "test_list", "input_output", "private_tests")
-        )
-        or "private_test_cases" in row
-        or "public_test_cases" in row
-    )
+    return not _FORMS.isdisjoint(row)
 
 
 def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
@@ -109,7 +102,7 @@ def code_problem_from_row(
         licence: The row's licence, for the metadata.
 
     Raises:
-        BadField: A field is missing or cannot be used; a `ValueError`.
+        BadField: A field is missing or cannot be used; a `ValueError`. `Untestable`: there are no tests.
 
     Example:
         >>> row = {"id": "twice", "prompt": "Return twice x.", "mode": "function_call", "fn_name": "twice",
@@ -119,7 +112,7 @@ def code_problem_from_row(
     """
     reference = _reference(row)
     if not reference["tests"]:
-        raise BadField("tests", "contains no test")
+        raise Untestable("tests", "contains no test")
     metadata = {
         "source": source,
         "licence": licence,
@@ -130,6 +123,12 @@ def code_problem_from_row(
     return Problem(_id(row, default_id), _statement(row, reference), reference, "code", metadata)
 
 
+_FORMS = frozenset(
+    {
+        *("mode", "entry_point", "tests", "test_list", "input_output", "private_tests"),
+        *("private_test_cases", "public_test_cases"),
+    }
+)
 _PRIVATE = frozenset(
     {
         *("tests", "test", "test_list", "test_setup_code", "challenge_test_list", "test_imports", "checker"),
@@ -266,10 +265,7 @@ def _parsed(value: Any) -> Any:
     """Arguments from JSON texts, one per line."""
     if not isinstance(value, str):
         return value
-    try:
-        return [json.loads(line) for line in value.split("\n") if line.strip()]
-    except ValueError as error:
-        raise BadField("inputs", f"contains a line that is not JSON ({error})") from error
+    return [_loads(line, "inputs") for line in value.split("\n") if line.strip()]
 
 
 def _live_code_bench(row: Row) -> dict[str, Any]:
@@ -315,12 +311,7 @@ def _test_cases(value: Any, field: str) -> list[Any]:
     """Tests as a list, as JSON, or as base64 of zlib of a pickle of JSON."""
     if isinstance(value, str) and not value.lstrip().startswith("["):
         value = unpack(value, field)
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise BadField(field, f"is not JSON ({error})") from error
-    return _list(value, field)
+    return _list(_loads(value, field) if isinstance(value, str) else value, field)
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -405,7 +396,7 @@ def _is_assert_list(tests: Any) -> bool:
 
 def _listed(row: Row, tests: list[Any]) -> dict[str, Any]:
     """DeepCoder's rows: a list of tests, each with its type."""
-    if all(isinstance(t, Mapping) and "fn_name" in t for t in tests):
+    if tests and all(isinstance(t, Mapping) and t.get("fn_name") for t in tests):
         name = str(tests[0]["fn_name"])
         given = [_parsed(t.get("input")) for t in tests]
         if (
@@ -432,12 +423,16 @@ def _alternatives(output: Any) -> list[Any]:
 
 def _json(row: Row, field: str) -> Any:
     value = row.get(field)
-    if not isinstance(value, str):
-        return value
+    return _loads(value, field) if isinstance(value, str) else value
+
+
+def _loads(text: str, field: str) -> Any:
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError) as error:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
         raise BadField(field, f"is not JSON ({error})") from error
+    except ValueError as error:  # an integer of thousands of digits, which no run could store
+        raise Untestable(field, f"cannot be read ({error})") from error
 
 
 def _list(value: Any, field: str) -> list[Any]:

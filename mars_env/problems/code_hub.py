@@ -21,7 +21,7 @@ from mars_env.problems.code import code_problem_from_row
 from mars_env.problems.files import read_rows
 from mars_env.problems.hub_set import RemoteSet, import_datasets, unreachable
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.rows import BadField, Row, text_of
+from mars_env.problems.rows import BadField, Row, Untestable, text_of
 from mars_env.types import Problem
 
 Prepare = Callable[[Row], Row]
@@ -184,10 +184,16 @@ def _called(test: str, solution: str) -> str:
 
 
 def apps_row(row: Row) -> Row:
-    """APPS and TACO: a row without tests is refused when loaded, with an error that names the field."""
+    """APPS and TACO, where some rows have no tests. A problem's name is a title here: two may share it.
+
+    Example:
+        >>> apps_row({"name": "Sum", "input_output": "{}", "memory_limit": None})
+        {'title': 'Sum', 'input_output': '{}'}
+    """
     if not row.get("input_output"):
-        raise BadField("input_output", "is empty: the row has no tests")
-    return {key: value for key, value in row.items() if key not in ("picture_num", "memory_limit")}
+        raise Untestable("input_output", "is empty: the row has no tests")
+    kept = {key: value for key, value in row.items() if key not in ("picture_num", "memory_limit")}
+    return {"title" if key == "name" else key: value for key, value in kept.items()}
 
 
 LIVE_CODE_BENCH = CodeHubSet(

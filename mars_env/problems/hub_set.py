@@ -78,22 +78,18 @@ class RemoteSet(ABC):
         self, rows: Iterator[tuple[str, Row]], split: str, source: str | Path | None
     ) -> ProblemSet:
         """Make the set from some rows of a split, which were read from `source` or from the hub."""
-        listed, merged = read_problems(rows, partial(self.problem, split=split), duplicates=self.duplicates)
+        listed, kept = read_problems(
+            rows, partial(self.problem, split=split), duplicates=self.duplicates, untestable="leave out"
+        )
         if not len(listed):
             raise ProblemError(f"{self.name}: {source or self.repo} contains no problems")
-        notes = ""
-        if merged.duplicates:
-            notes = (
-                f"{merged.duplicates} duplicate rows merged, "
-                f"{merged.contradictions} problems with contradictory answers left out"
-            )
         where = f"{self.repo}@{self.revision}" if source is None else f"local copy {Path(source).name}"
         return ProblemSet(
             self.name,
             listed,
             revision=f"{where}, split {split}",
             licence=self.licence,
-            notes=notes,
+            notes=kept.notes,
             reference_field=self.reference_field,
         )
 

@@ -26,12 +26,33 @@ class BadField(ValueError):
         self.field = field
 
 
+class Untestable(BadField):
+    """A row of code has no tests, or none that can be kept; real sets leave such rows out."""
+
+
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """What the merging of duplicates did."""
+class Kept:
+    """What became of rows that are no problem of their own."""
 
     duplicates: int = 0
     contradictions: int = 0
+    untestable: int = 0
+
+    @property
+    def notes(self) -> str:
+        """What a reader of results should know; empty if every row is a problem.
+
+        Example:
+            >>> Kept(untestable=2).notes
+            '2 rows without tests that can be used left out'
+        """
+        told = []
+        if self.duplicates:
+            told.append(f"{self.duplicates} duplicate rows merged")
+            told.append(f"{self.contradictions} problems with contradictory answers left out")
+        if self.untestable:
+            told.append(f"{self.untestable} rows without tests that can be used left out")
+        return ", ".join(told)
 
 
 def text_of(row: Row, field: str) -> str:
@@ -82,7 +103,8 @@ def read_problems(
     convert: Convert,
     *,
     duplicates: Literal["refuse", "merge"] = "refuse",
-) -> tuple[Listed, Merged]:
+    untestable: Literal["refuse", "leave out"] = "refuse",
+) -> tuple[Listed, Kept]:
     """Convert rows one by one; the first bad row raises an error.
 
     Args:
@@ -90,6 +112,7 @@ def read_problems(
         convert: Makes a problem from a row.
         duplicates: ``"refuse"``: two rows with the same id are an error. ``"merge"``: rows with the same
             statement become one problem; statements with contradictory references are left out and counted.
+        untestable: ``"leave out"``: rows that raise `Untestable` are left out and counted.
 
     Raises:
         ProblemError: A row is bad; the message gives place and field.
@@ -104,11 +127,14 @@ def read_problems(
     places: list[str] = []
     first: dict[str, int] = {}  # statement with white space collapsed -> index of its first row
     contradicted: set[int] = set()
-    merged = 0
+    merged = left_out = 0
     for index, (place, row) in enumerate(rows):
         try:
             problem = convert(row, index)
         except BadField as error:
+            if untestable == "leave out" and isinstance(error, Untestable):
+                left_out += 1
+                continue
             raise ProblemError(f"{place}: {error}") from error
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise ProblemError(f"{place}: the row has no known form ({described(error)})") from error
@@ -123,4 +149,4 @@ def read_problems(
         places.append(place)
     kept = [i for i in range(len(problems)) if i not in contradicted]
     listed = Listed([problems[i] for i in kept], [places[i] for i in kept])
-    return listed, Merged(merged, len(contradicted))
+    return listed, Kept(merged, len(contradicted), left_out)

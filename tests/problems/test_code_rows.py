@@ -13,7 +13,7 @@ from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems import load_problems
 from mars_env.problems.code import code_problem_from_row, is_code_row, load_code_file, unpack
 from mars_env.problems.code_hub import CODE_HUB_SETS, human_eval_row, live_code_bench
-from mars_env.problems.rows import BadField
+from mars_env.problems.rows import BadField, Untestable
 
 
 def packed(tests):
@@ -83,9 +83,7 @@ CODE_CONTESTS = {
 DEEP_CODER = {
     "problem": "Echo.",
     "solutions": ["print(input())"],
-    "tests": json.dumps([{"type": "stdin_stdout", "input": "a", "output": "a", "fn_name": None}]).replace(
-        ', "fn_name": null', ""
-    ),
+    "tests": json.dumps([{"type": "stdin_stdout", "input": "[1]", "output": "1", "fn_name": None}]),
 }
 DEEP_CODER_TACO = {
     "problem": "Add.",
@@ -279,6 +277,26 @@ def test_files(tmp_path):
     path.write_text("")
     with pytest.raises(ProblemError, match="no problems"):
         load_code_file(path)
+
+
+@pytest.mark.parametrize("name", ["apps", "taco", "deepcoder"])
+def test_rows_of_real_sets_without_tests_are_left_out_and_counted(name, tmp_path):
+    field = "tests" if name == "deepcoder" else "input_output"
+    good = {**SAMPLES[name], "name": "Sum"}
+    many_digits = json.dumps({"inputs": ["1"], "outputs": ["1"]})[:-1] + ', "n": ' + "1" * 5000 + "}"
+    none = "[]" if name == "deepcoder" else json.dumps({"inputs": [], "outputs": []})
+    bad = [{**good, "problem_id": 1, field: text} for text in (none, many_digits)]
+    rows = [*bad, good, {**good, "problem_id": 2}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    problems = load_problems(name, source=tmp_path / "rows.jsonl")
+    assert len({problem.id for problem in problems}) == 2
+    assert problems.notes == "2 rows without tests that can be used left out"
+    for row in bad:
+        with pytest.raises(Untestable):
+            code_problem_from_row(row, default_id="x")
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, [good, {**good, field: "{"}])))
+    with pytest.raises(ProblemError, match="is not JSON"):
+        load_problems(name, source=tmp_path / "rows.jsonl")
 
 
 SAMPLES = {
