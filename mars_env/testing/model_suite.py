@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import get_args
 
+from mars_env import checks
 from mars_env.types import Completion, FinishReason, Model, Prompt, Sampling
 
 CONCURRENCY = 64
@@ -77,9 +78,11 @@ def check_completion(completion: Completion, sampling: Sampling, *, exact: bool 
         ...
         AssertionError: 9 tokens were sampled, but max_tokens is 8
     """
+    try:
+        checks.check_completion(completion)  # as the engine does, which otherwise discards the tree
+    except (ValueError, TypeError) as error:
+        raise AssertionError(f"the engine refuses {completion!r:.300}: {error}") from error
     ids, logprobs, count = completion.token_ids, completion.logprobs, completion.completion_tokens
-    if not isinstance(completion, Completion) or not isinstance(completion.text, str):
-        raise AssertionError(f"expected a completion with a text, got {completion!r}")
     if completion.finish_reason not in get_args(FinishReason):
         raise AssertionError(
             f"the finish reason {completion.finish_reason!r} is not 'stop', 'length', 'context' or "

@@ -42,8 +42,9 @@ def check_rules(
 
     Rules are pure functions of values: the same call gives the same result and changes no state, so that
     branching costs nothing. Observations fit their spaces, contain nothing of the reference, and do
-    not depend on grades. Episodes end within `max_turns`, and name a graded turn as the answer. Feedback
-    changes nothing but observations (`mars_env.envs.rules.TakesFeedback`).
+    not depend on grades, not even on those of earlier turns. Episodes end within `max_turns`, and name a
+    graded turn as the answer. Feedback changes nothing but observations
+    (`mars_env.envs.rules.TakesFeedback`).
 
     Args:
         rules: The rules to check.
@@ -78,6 +79,7 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
     state = rules.start(secret)
     assert rules.final(state) is None, "there is a final answer before the first turn"
     turns = graded = 0
+    blind = state  # the same episode with other grades
     while (agent := rules.current_agent(state)) is not None:
         assert agent in rules.possible_agents, f"current_agent() names {agent!r}, not one of possible_agents"
         assert turns < rules.max_turns, f"an episode continued after max_turns = {rules.max_turns}"
@@ -87,7 +89,8 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         action = Action(text, (Completion(text, "length" if cut else "stop"),))
         submitted = rules.submission(state, action)
         assert submitted is None or isinstance(submitted, str), "submission() must return a text or None"
-        grade = GRADES[int(rng.integers(1, len(GRADES)))] if submitted is not None else None
+        drawn = int(rng.integers(1, len(GRADES)))
+        grade = GRADES[drawn] if submitted is not None else None
         note: object = rules.note(state, action)
         assert isinstance(note, Mapping), (
             f"note() must return a mapping such as {{'choice': 1}}, got {note!r:.100}"
@@ -98,20 +101,29 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         assert after == rules.apply(state, action, grade), "apply() returned two results for one input"
         assert note == rules.note(state, action), "note() returned two results for one input"
         for other in GRADES[1:] if submitted is not None else ():
-            blind = rules.apply(state, action, other)
-            for seen in rules.possible_agents:
-                assert _plain(rules.observe(blind, seen)) == _plain(rules.observe(after, seen)), (
-                    f"the observation of {seen} depends on the grade of {agent}: the reference leaks"
-                )
+            _check_blind(rules, after, rules.apply(state, action, other))
+        blind = rules.apply(blind, action, None if grade is None else GRADES[1 + drawn % 3])
+        if rules.current_agent(blind) != rules.current_agent(after):
+            blind = after  # a grade may decide how the episode goes on
+        _check_blind(rules, after, blind)
         graded += submitted is not None
         turns += 1
         state = after if submitted is None else _informed(rules, after, text)
+        blind = blind if submitted is None else _informed(rules, blind, text)
     _check_observations(rules, state)
     final: object = rules.final(state)
     assert final is None or isinstance(final, int), (
         f"final() must return the number of a graded turn or None, got {final!r:.100}"
     )
     assert final is None or 0 <= final < graded, f"final() names graded turn {final}, but there are {graded}"
+
+
+def _check_blind(rules: Rules[Any], state: Any, blind: Any) -> None:
+    """Two states that differ in nothing but grades look the same to every agent."""
+    for agent in rules.possible_agents:
+        assert _plain(rules.observe(blind, agent)) == _plain(rules.observe(state, agent)), (
+            f"the observation of {agent} depends on the grade of a turn: the reference leaks"
+        )
 
 
 def _informed(rules: Rules[Any], state: Any, feedback: str) -> Any:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,7 +122,16 @@ async def test_the_model_suite_finds_faults():
         ([], "requested 1 samples, got 0"),
         ([Completion("x", completion_tokens=99)], "max_tokens is 8"),
         ([Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(-1.0, -1.0))], "2 log-prob"),
-        ([Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(float("nan"),))], "at most 0"),
+        (
+            [Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(float("nan"),))],
+            "nan is not a log",
+        ),
+        ([Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(float("-inf"),))], "-inf is not a"),
+        ([Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(0.5,))], "at most 0"),
+        ([Completion("x", token_ids=(np.int64(1),), completion_tokens=1)], "a int64 is not a token id"),
+        ([Completion("x", token_ids=(-1,), completion_tokens=1)], "-1 is not a token id"),
+        ([Completion("x", versions=(1, 2))], "the engine refuses"),
+        (["x"], "expected a Completion, got a str"),
         ([Completion("x", token_ids=(1, 2), completion_tokens=1)], "completion_tokens is 1"),
         ([Completion("x", prompt_ids=(1,))], "prompt_tokens is 0"),
         ([Completion("x", temperature=0.5)], "temperature"),

@@ -34,12 +34,16 @@ class Broken(Solve):
             observation["problem"] += f" (hint: {state.problem.reference})"
         if self.fault == "stranger":
             observation["extra"] = "x"
+        if self.fault == "late grade" and state.written == 2:
+            observation["problem"] += str(state.problem.metadata)
         return observation
 
     def apply(self, state, action, grade):
         after = super().apply(state, action, grade)
         if self.fault == "grade" and grade is not None and grade.score == 1.0:
             return replace(after, solution="You were right.")
+        if self.fault == "late grade" and state.written == 0:
+            return replace(after, problem=replace(after.problem, metadata={"right": grade.score}))
         return after
 
     def current_agent(self, state):
@@ -55,6 +59,7 @@ class Broken(Solve):
         ("leak", "contains the reference"),
         ("stranger", "not in its space"),
         ("grade", "depends on the grade"),
+        ("late grade", "depends on the grade"),
         ("endless", "continued after max_turns"),
         ("answer", "names graded turn 7"),
     ],
