@@ -107,6 +107,33 @@ def only_own_cancellation() -> Iterator[None]:
         raise RuntimeError("what it waited for was cancelled") from error
 
 
+class Gate:
+    """Lets at most so many in at the same time, in each event loop that uses it; others wait in their order.
+
+    Example:
+        >>> async def alone(gate):
+        ...     async with gate.here():
+        ...         return gate.here().locked()
+        >>> run_sync(alone(Gate(1)))
+        True
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._by_loop: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+
+    def __reduce__(self) -> tuple[type[Gate], tuple[int]]:
+        return Gate, (self.most,)
+
+    def here(self) -> asyncio.Semaphore:
+        """The running event loop's semaphore."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._by_loop:
+            open_ones = {each: gate for each, gate in self._by_loop.items() if not each.is_closed()}
+            self._by_loop = {**open_ones, loop: asyncio.Semaphore(self.most)}
+        return self._by_loop[loop]
+
+
 async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """The results of coroutines that run at the same time, in their order.
 

@@ -1,10 +1,11 @@
 """Tasks that are ended together: nothing runs on, nothing is told twice."""
 
 import asyncio
+import pickle
 
 import pytest
 
-from mars_env.sync import end_tasks, together
+from mars_env.sync import Gate, end_tasks, together
 
 
 async def told(events, name, seconds=60.0, error=None):
@@ -58,3 +59,24 @@ async def test_what_ended_tasks_raise_is_dropped_and_finished_ones_cost_no_turn_
     asyncio.get_running_loop().call_soon(turns.append, 1)
     await end_tasks([bad])
     assert turns == []
+
+
+def test_a_gate_admits_so_many_in_each_loop_and_survives_pickling():
+    gate = Gate(2)
+
+    async def most():
+        inside = highest = 0
+
+        async def one():
+            nonlocal inside, highest
+            async with gate.here():
+                inside += 1
+                highest = max(highest, inside)
+                await asyncio.sleep(0)
+                inside -= 1
+
+        await asyncio.gather(*(one() for _ in range(6)))
+        return highest
+
+    assert [asyncio.run(most()), asyncio.run(most())] == [2, 2]
+    assert pickle.loads(pickle.dumps(gate)).most == 2

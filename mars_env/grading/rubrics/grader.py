@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import statistics
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from mars_env.checks import finite
@@ -18,6 +20,7 @@ from mars_env.grading.rubrics.judging import question, read_verdict
 from mars_env.grading.rubrics.rubric import Criterion, Rubric
 from mars_env.grading.thinking import after_thinking
 from mars_env.seeds import derive_seed
+from mars_env.sync import Gate
 from mars_env.text import described
 from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Sampling
 
@@ -57,7 +60,8 @@ class RubricGrader:
         tags: Only criteria with one of these tags are judged (those of a stage); empty: all.
         repeats: Judgements of each criterion, an odd number.
         tries: Requests for one judgement, as long as the answers cannot be read.
-        timeout: Seconds that one request may take.
+        timeout: Seconds that one request may take. Judges with a `capacity` (`HTTPModel`, `VLLMModel`) get so
+            many requests at the same time; the time in which others wait for their turn does not count.
         passes_at: The least value that is CORRECT.
         checks: Programs by name, in addition to `mars_env.grading.rubrics.checks.CHECKS`.
         sampling: How the judge is sampled; the seed comes with each request.
@@ -182,6 +186,12 @@ class RubricGrader:
         asking = (self._judged(self.judge, criterion, problem, text, i) for i in range(self.repeats))
         return await asyncio.gather(*asking)
 
+    @cached_property
+    def _gate(self) -> Gate:
+        """Admits as many requests as the judge can work on, if it says how many."""
+        capacity = getattr(self.judge, "capacity", None)
+        return Gate(capacity if isinstance(capacity, int) and capacity > 0 else sys.maxsize)
+
     async def _checked(self, criterion: Criterion, problem: Problem, text: str) -> _Vote:
         check = self.checks.get(criterion.check) or CHECKS.get(criterion.check)
         if check is None:
@@ -201,7 +211,7 @@ class RubricGrader:
         for attempt in range(self.tries):
             seed = derive_seed(self.seed, problem.id, text, criterion.text, repeat, attempt)
             try:
-                async with asyncio.timeout(self.timeout):
+                async with self._gate.here(), asyncio.timeout(self.timeout):
                     [completion] = await judge.complete(messages, 1, replace(self.sampling, seed=seed))
             except Exception as error:  # a model has retried already; a user's may raise anything
                 late = isinstance(error, TimeoutError)

@@ -87,6 +87,28 @@ async def test_a_judge_that_fails_never_moves_a_reward(fault):
         assert "1 of 2 criteria are UNKNOWN" in grade.reason
 
 
+@pytest.mark.parametrize("capacity", [1, 3, None])
+def test_a_judge_gets_as_many_requests_as_it_has_places_so_that_waiting_is_no_lateness(capacity):
+    class Slow:
+        now = most = 0
+
+        async def complete(self, prompt, n, sampling):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.now -= 1
+            return [Completion(YES)]
+
+    judge = Slow()
+    judge.capacity = capacity
+    grader = RubricGrader(judge, Rubric.from_rows([{"text": f"It says {i}."} for i in range(8)]))
+    problem = Problem("p", "What is 2 + 2?", None, "open")
+    for _ in range(2):  # event loops
+        assert asyncio.run(grader.grade(problem, "4")).score == 1.0
+    assert judge.most == (capacity or 8)
+
+
 async def test_a_turn_whose_judge_failed_has_no_reward_and_the_others_keep_theirs():
     judge = Judge(right=[YES, ModelError("gone"), NO])
     grader = RubricGrader(judge, RUBRIC)
