@@ -122,8 +122,7 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
         >>> read_question('{"question": "Which profit?", "answer": "none"}', "number").fault
         'malformed'
     """
-    _, fence, after = text.strip().rpartition("```json")
-    found = json_object(fence + after if fence else text)
+    found = json_object(text) or json_object(_last_fence(text))
     if found is None:
         return _MALFORMED
     question, answer = _line(found.get("question")), _line(found.get("answer"))
@@ -140,6 +139,20 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
     if task == "general" and len(answer.split()) > longest_answer:
         return Asked(fault="long")
     return Asked(question, answer)
+
+
+def _last_fence(text: str) -> str:
+    r"""What stands in the code fence with which a text ends; empty if it ends with none of JSON.
+
+    Example:
+        >>> _last_fence('So:\n```json\n{"answer": 17}\n```'), _last_fence("```python\n{}\n```")
+        ('{"answer": 17}', '')
+    """
+    before, _, after = text.strip().rpartition("```")
+    _, fence, inside = before.rpartition("```")
+    label, brace, rest = inside.partition("{")
+    whole = fence and not after and label.strip().casefold() in ("", "json")
+    return brace + rest.rstrip() if whole else ""
 
 
 def _line(value: object) -> str:

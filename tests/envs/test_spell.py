@@ -64,6 +64,26 @@ def test_what_is_no_question_is_malformed(text):
 
 
 @pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("So:\n```json\n%s\n```\n", True),
+        ("So:\n```\n%s\n```", True),
+        ("So:\n```JSON\n%s\n```", True),
+        ("```python\nx\n```\nSo: ```json %s```", True),
+        ("So:\n```json\n%s\n```\nDone.", False),
+        ("So:\n```python\n%s\n```", False),
+        ("So:\n```\nhere: %s\n```", False),
+        ("So:\n```\n%s\n%s\n```", False),
+        ("So:\n%s\n```", False),
+        ("%s\n```", False),
+        ("So:\n%s", False),
+    ],
+)
+def test_a_question_after_words_stands_in_a_code_fence_at_the_end(text, fits):
+    assert (read_question(text.replace("%s", asked())).fault == "") is fits
+
+
+@pytest.mark.parametrize(
     ("answer", "fits"),
     [("17", True), (17, True), (-0.5, True), ("$1,204.50", True), ("12%", True),
      (0.00002, True), ("−5", True), (1e22, True), (1e300, False), ("--5", False), ("5-", False),
