@@ -109,6 +109,7 @@ class Way:
         return self.flags is None and (self.stale is None or self.late)
 
 
+THRESHOLD = "--algo.advantage.is_correction_threshold"
 STALE: Final[Mapping[str, str | None]] = {"--train.async_enable": None, "--mars.staleness": "1"}
 PARTIAL: Final[Mapping[str, str | None]] = {**STALE, "--train.partial_rollout_enable": None}
 RATIO: Final[Mapping[str, Any]] = {"old_logprobs": None}
@@ -155,6 +156,16 @@ WAYS: Final[Mapping[str, Way]] = {
         stale=WEIGHTS,
         late=True,
     ),
+    "asynchronous, capped above": Way(
+        "OpenRLHF, asynchronous, bfloat16, weights up to 5 with no lower bound (added for a cause)",
+        {**STALE, THRESHOLD: "5"},
+        exploratory=True,
+    ),
+    "partial rollouts, capped above": Way(
+        "OpenRLHF, partial rollouts, bfloat16, weights up to 5 with no lower bound (added for a cause)",
+        {**PARTIAL, THRESHOLD: "5"},
+        exploratory=True,
+    ),
 }
 PLOTTED: Final = tuple(WAYS)[:6]
 """The plan's first arms; those that were added to find a cause are in the tables alone."""
@@ -170,7 +181,8 @@ CLAIMS = (
         for name in ("asynchronous", "partial rollouts", "local, asynchronous, weights")
     )
     + tuple(
-        Claim(f"{name}, 38 at once above {name}: System", f"{name}, 38 at once", "system_accuracy", name)
+        Claim(f"{name}, {changed} above {name}: System", f"{name}, {changed}", "system_accuracy", name)
+        for changed in ("38 at once", "capped above")
         for name in ("asynchronous", "partial rollouts")
     )
 )

@@ -56,6 +56,7 @@ def test_arms_differ_in_staleness_and_numbers_alone():
     assert flags["partial rollouts, float32"] == flags["partial rollouts"]
     for name in ("asynchronous", "partial rollouts"):
         assert flags[f"{name}, 38 at once"] == flags[name] | {"--mars.concurrency": "38"}
+        assert flags[f"{name}, capped above"] == flags[name] | {study.THRESHOLD: "5"}
     assert [name for name, way in study.WAYS.items() if way.float32] == [
         "synchronous, float32", "partial rollouts, float32"
     ]  # fmt: skip
