@@ -19,7 +19,7 @@ from mars_env.cli.stored import stored_game as _game
 from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.lazy import resolve
-from mars_env.rollout import groups_of, read_run
+from mars_env.rollout import Run, groups_of, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
 from mars_env.types import Message, Observation, Turn
 
@@ -70,6 +70,8 @@ def export(  # public edge: one parameter is one option of the command
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
     stored = read_run(run)
+    if format in ("samples", "parquet"):
+        _require_roles(stored, role or [])
     with write_to(out) as target:
         if format == "samples":
             from mars_env.trainers.config import TrainConfig
@@ -80,7 +82,8 @@ def export(  # public edge: one parameter is one option of the command
             samples = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
             number = write_samples(target, samples)
         elif format == "parquet":
-            number = write_parquet(turn_rows(stored.trees), target)
+            table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
+            number = write_parquet(table, target)
         else:
             game = _game(stored, env_id, settings(set_ or []))
             rows = (sft_rows if format == "sft" else dpo_rows)(
@@ -92,6 +95,12 @@ def export(  # public edge: one parameter is one option of the command
             )
             number = write_jsonl(rows, target)
     say(f"wrote {number} rows to {out}", err=str(out) == STREAM)
+
+
+def _require_roles(stored: Run, roles: Sequence[str]) -> None:
+    known = {turn.role for tree in stored.trees for turn in tree.turns}
+    if strangers := sorted({*roles} - known):
+        raise ConfigError(f"no turn has the role {strangers[0]!r}; there are {', '.join(sorted(known))}")
 
 
 def _prompts(tokenizer: str | None, function: str | None, roles: Mapping[str, type[RoleAgent]]) -> PromptOf:

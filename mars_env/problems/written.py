@@ -43,7 +43,7 @@ def write_problems(path: str | Path, problems: ProblemSet) -> None:
         >>> again[0] == made, again.name, again.licence
         (True, 'made', 'MIT')
     """
-    lines = [json.dumps(row, allow_nan=False, ensure_ascii=False) for row in written_rows(problems)]
+    lines = [json.dumps(row, allow_nan=False) for row in written_rows(problems)]
     write_whole(Path(path), "\n".join(lines) + "\n")
 
 

@@ -25,7 +25,7 @@ from mars_env.rollout.engine import Journal
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
 from mars_env.text import described, shown
-from mars_env.types import Agent, Problem, Turn
+from mars_env.types import Agent, Problem, Tree, Turn
 
 Kind = Literal["math", "code"]
 
@@ -199,19 +199,22 @@ class Answerer:
         tree = await play(
             self.game, self.agents, job, seed=seed, width=self._width, journal=journal, on_turns=told
         )
-        if tree.fault:
-            raise ModelError(f"the team could not answer: {tree.fault}")
-        if tree.final is None:
-            raise ModelError("the team could not answer: none of its turns could be judged")
-        return solution_of(tree, self.game.visibility)
+        return self._solution(tree)
 
     def stored(self, out: str | Path, tree_id: str) -> Solution:
         """The solution of a tree that a run has finished.
 
         Raises:
             StoreError: The run cannot be read.
+            ModelError: The tree has no answer; says why.
         """
-        tree = next(tree for tree in read_run(out).trees if tree.id == tree_id)
+        return self._solution(next(tree for tree in read_run(out).trees if tree.id == tree_id))
+
+    def _solution(self, tree: Tree) -> Solution:
+        if tree.fault:
+            raise ModelError(f"the team could not answer: {tree.fault}")
+        if tree.final is None:
+            raise ModelError("the team could not answer: none of its turns could be judged")
         return solution_of(tree, self.game.visibility)
 
 

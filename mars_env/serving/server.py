@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -106,7 +106,8 @@ class TeamServer:
         config = {**answerer.config, "served": True, "seed": seed}
         self._store = None if self._out is None else Store(self._out, config, [])
         self._journal = None if self._store is None else _Journal(self._store)
-        self._finished = set() if self._store is None else set(self._store.finished)
+        self._finished: Set[str] = set() if self._journal is None else self._journal.finished
+        self._runner: web.AppRunner | None = None
         self.monitor, self.url = Monitor(), ""
 
     async def __aenter__(self) -> Self:
@@ -123,15 +124,22 @@ class TeamServer:
 
         Raises:
             ConfigError: The address cannot be used, is open to others without a key, or the agents' contexts
-                are too small for their limits.
+                are too small for their limits. The server is then closed.
         """
-        if host not in LOOPBACK and not self._keys:
-            raise ConfigError(
-                f"whoever reaches {host} could spend your tokens: give clients a key (--api-key-env), or "
-                "serve on 127.0.0.1"
-            )
-        await preflight(self._answerer.agents, self._answerer.game)
-        await self._answerer.require_room()
+        try:
+            if host not in LOOPBACK and not self._keys:
+                raise ConfigError(
+                    f"whoever reaches {host} could spend your tokens: give clients a key (--api-key-env), or "
+                    "serve on 127.0.0.1"
+                )
+            await preflight(self._answerer.agents, self._answerer.game)
+            await self._answerer.require_room()
+            await self._serve(host, port)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _serve(self, host: str, port: int) -> None:
         self.monitor.measure_models(self._answerer.agents)
         self.monitor.measure("questions", self._slots)
         self._answerer.agents = self.monitor.watch(self._answerer.agents)
@@ -143,16 +151,12 @@ class TeamServer:
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         # A client that goes away stops its question: with a store, it can be continued.
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_GRACE)
-        try:
-            address = await listen(self._runner, host, port)
-        except ConfigError:
-            await self.close()
-            raise
-        self.url = f"{address}/v1"
+        self.url = f"{await listen(self._runner, host, port)}/v1"
 
     async def close(self) -> None:
         """Stop serving: questions under way get a few seconds to end."""
-        await self._runner.cleanup()
+        if self._runner is not None:
+            await self._runner.cleanup()
         if self._store is not None:
             self._store.close()
 
@@ -271,8 +275,6 @@ class TeamServer:
                 )
         finally:
             self._playing.discard(tree_id)
-        if self._store is not None:
-            self._finished.add(tree_id)
         self.monitor.record_tree(solution.tree)
         return solution
 
@@ -302,6 +304,7 @@ class _Journal:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._unfinished: dict[str, dict[str, Turn]] = {}
+        self.finished = set(store.finished)
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
         return dict(self._unfinished.get(tree_id) or self._store.turns_of(tree_id))
@@ -317,6 +320,8 @@ class _Journal:
         self._store.write_tree(tree, team_rewards)
         if tree.fault:  # it leaves the turns in the store, and here
             self._unfinished[tree.id] = before
+        else:
+            self.finished.add(tree.id)
 
 
 async def _next(lines: asyncio.Queue[str | None]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -122,8 +121,10 @@ def _confidence(tree: Tree, final: Turn, visibility: Visibility | None) -> tuple
     if final.search_score is None or visibility is None:
         return None, ""
     if visibility.sees == "answers":
-        votes = Counter(answer_key(tree.problem.kind, turn.text) for turn in tree.turns)
-        same = votes[answer_key(tree.problem.kind, final.text)]
+        answer = answer_key(tree.problem.kind, final.text)
+        if answer is None:
+            return 0.0, "no answer can be read in it"
+        same = sum(answer_key(tree.problem.kind, turn.text) == answer for turn in tree.turns)
         return same / len(tree.turns), f"{same} of {len(tree.turns)} nodes give this answer"
     return final.search_score, f"its score by {visibility.named}"
 

@@ -113,6 +113,8 @@ def test_the_lowest_reward_of_a_right_turn_is_a_matter_of_choice(stored, tmp_pat
     ("options", "message"),
     [
         (["--role", "judge"], "nobody has the role 'judge' here; there are corrector, solver, verifier"),
+        (["--role", "judge", "--format", "parquet"], "no turn has the role 'judge'; there are corrector, so"),
+        (["--role", "judge", "--format", "samples"], "no turn has the role 'judge'"),
         (["--tokenizer", "a", "--prompt", "b:c"], "give one of them"),
         (["--env", "aime-nothing"], "not of the form"),
         (["--prompt", "mars_env.seeds:derive_seed"], "gave no prompt for the role solver"),
@@ -160,6 +162,10 @@ def test_the_table_holds_all_turns(stored, tmp_path):
         assert row["completion_text"] == turn.action.completions[0].text
         assert json.loads(row["info"]) == dict(turn.info)
     assert sum(row["final"] for row in rows) == 24
+    options = ["--format", "parquet", "--role", "solver", "--role", "corrector"]
+    assert CliRunner().invoke(app, ["export", str(stored[0]), str(out), *options]).exit_code == 0
+    chosen = pyarrow.parquet.read_table(out).to_pylist()
+    assert chosen == [row for row in rows if row["role"] != "verifier"]
 
 
 def test_lone_surrogates_do_not_stop_the_table(tmp_path):

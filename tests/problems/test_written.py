@@ -36,7 +36,7 @@ def made():
             Problem(
                 "made/1", "What is $x$?", None, metadata={"provenance": {}, "level": 3, "nested": [1, [None]]}
             ),
-            Problem("made/2", "Double the input.", TESTS, "code", known),
+            Problem("made/2", "Double the \ud800 input, é.", TESTS, "code", known),
         ],
         revision="seed 3",
         licence="MIT",

@@ -10,8 +10,10 @@ import mars_env
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.rollout import read_run
 from mars_env.serving import question
+from mars_env.types import Completion
 
 TEAM = r"solver=scripted:It is \boxed{4}.,verifier=scripted:Correctness: Correct,corrector=scripted:4"
+NOTHING = "scripted:I do not know, sorry."
 
 
 def test_a_question_is_played_and_nothing_is_graded(tmp_path):
@@ -47,6 +49,22 @@ def test_a_search_of_mathematics_is_as_sure_as_its_votes():
     )
     assert (solution.answer, solution.grounds) == ("4", "2 of 3 nodes give this answer")
     assert solution.confidence == pytest.approx(2 / 3)
+
+
+def test_a_finished_search_without_an_answer_says_so_again(tmp_path):
+    class Filtered:
+        async def complete(self, prompt, n, sampling):
+            return [Completion("x", "content_filter", temperature=sampling.temperature)] * n
+
+    for _ in range(2):
+        with pytest.raises(ModelError, match="none of its turns could be judged"):
+            mars_env.solve("2 + 2?", agents=Filtered(), env_id="tree-search", nodes=2, out=tmp_path)
+
+
+def test_a_search_that_finds_no_answer_is_not_sure_of_it():
+    solution = mars_env.solve("2 + 2?", agents=NOTHING, env_id="tree-search", nodes=3)
+    assert (solution.answer, solution.confidence) == (None, 0.0)
+    assert solution.grounds == "no answer can be read in it"
 
 
 def test_public_tests_are_shown_and_never_a_grade():

@@ -16,9 +16,10 @@ from command_line import command, run_cli
 
 import mars_env
 from mars_env.agents import ScriptedModel
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout import read_run
 from mars_env.serving import Answerer, TeamServer
+from mars_env.types import Completion
 
 openai = pytest.importorskip("openai", reason="the official client is not installed: pip install openai")
 
@@ -214,6 +215,33 @@ async def test_a_fault_is_no_answer_and_the_next_request_continues(tmp_path):
     assert acts == ["solver", *["verifier"] * 5]
     [tree] = read_run(tmp_path).trees
     assert (len(tree.turns), tree.final) == (5, "0")
+
+
+async def test_a_search_without_an_answer_says_so_again(tmp_path):
+    """All nodes were cut off by a filter: the finished tree is neither played again nor waited for."""
+    calls = []
+
+    class Filtered:
+        async def complete(self, prompt, n, sampling):
+            calls.append(prompt)
+            return [Completion("x", "content_filter", temperature=sampling.temperature)] * n
+
+    options = {"agents": Filtered(), "env_id": "tree-search", "rules": {"nodes": 2}, "out": tmp_path}
+    for _ in range(2):
+        async with serving(**options) as server, client(server) as who, asyncio.timeout(20):
+            for _ in range(2):
+                with pytest.raises(openai.InternalServerError, match="none of its turns could be judged"):
+                    await ask(who, model="tree-search", seed=3)
+    assert len(calls) == 2
+    with pytest.raises(ModelError, match="none of its turns could be judged"):
+        Answerer("tree-search", Filtered()).stored(tmp_path, read_run(tmp_path).trees[0].id)
+
+
+async def test_a_server_that_could_not_start_is_closed(tmp_path):
+    server = TeamServer(Answerer("solve", GOOD), out=tmp_path)
+    with pytest.raises(ConfigError, match="spend your tokens"):
+        await server.start("0.0.0.0")
+    await server.close()
 
 
 async def test_a_search_with_public_tests_answers_programs():
