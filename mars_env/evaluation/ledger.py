@@ -98,7 +98,7 @@ class Ledger:
         """
         if not self.path.exists():
             return []
-        *lines, _ = self.path.read_text(encoding="utf-8").split("\n")
+        *lines, _ = self.path.read_bytes().split(b"\n")
         rows = []
         for number, line in enumerate(lines, 1):
             try:

@@ -353,25 +353,55 @@ def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int
             votes.setdefault(answer, []).append(right)
     sizes = [len(v) for v in votes.values()]
     quality = [sum(v) / len(v) for v in votes.values()]
+    choices = _Choices(k, len(answers))
     total = 0.0
     for top in range(1, min(k, max(sizes, default=0)) + 1):
-        total += _won_with(top, sizes, quality, silent, k)
-    return min(1.0, total / math.comb(len(answers), k))
+        total += _won_with(top, sizes, quality, silent, choices)
+    return min(1.0, total / choices.all([silent, *sizes]))
 
 
-def _won_with(top: int, sizes: list[int], quality: list[float], silent: int, k: int) -> float:
+class _Choices:
+    """How many choices there are, times a power of two: the numbers themselves are too large for floats.
+
+    Each sample that is taken scales them by 2**-lean, and each answer by another power, so that likely choices
+    stay near 1. However k samples fall on the answers, the product is the same, and `all` has it too.
+    """
+
+    def __init__(self, k: int, samples: int) -> None:
+        self.k = k
+        self.lean = round(math.log2(max(samples - k, 0.5) / k))
+
+    def of(self, size: int, chosen: int) -> float:
+        """Ways to take so many of one answer's samples."""
+        return _times_power(math.comb(size, chosen), -self.lean * chosen - self._scale(size))
+
+    def all(self, sizes: Sequence[int]) -> float:
+        """Ways to take k samples of answers of these sizes."""
+        return _times_power(math.comb(sum(sizes), self.k), -self.lean * self.k - sum(map(self._scale, sizes)))
+
+    def _scale(self, size: int) -> int:
+        return round(size * math.log2(1 + 2.0**-self.lean))
+
+
+def _times_power(number: int, exponent: int) -> float:
+    """The number times 2**exponent, rounded once."""
+    return float(number << exponent) if exponent >= 0 else number / (1 << -exponent)
+
+
+def _won_with(top: int, sizes: list[int], quality: list[float], silent: int, choices: _Choices) -> float:
     """Subsets of size k whose leading answers have exactly `top` votes, weighted by correctness."""
+    k = choices.k
     ties = min(k // top, sum(size >= top for size in sizes))
     # ways[s, r]: choices of s samples so far with r answers at `top` votes and none above;
     # right[s, r]: the same, times the sum of the leaders' qualities.
     ways = np.zeros((k + 1, ties + 1))
     for s in range(min(silent, k) + 1):
-        ways[s, 0] = math.comb(silent, s)
+        ways[s, 0] = choices.of(silent, s)
     right = np.zeros_like(ways)
     for size, good in zip(sizes, quality, strict=True):
         new_ways, new_right = np.zeros_like(ways), np.zeros_like(right)
         for chosen in range(min(size, top, k) + 1):
-            c = float(math.comb(size, chosen))
+            c = choices.of(size, chosen)
             here = slice(chosen, None)
             before = slice(None, k + 1 - chosen)
             if chosen < top:

@@ -47,6 +47,22 @@ def test_rows_come_back_in_the_order_of_writing(ledger):
     assert ledger.rows("s2") == []
 
 
+def test_a_last_line_that_was_cut_inside_of_a_letter_is_no_row(ledger):
+    ledger.append(row(seed=0, arm="größer"))
+    whole = ledger.path.read_bytes()
+    ledger.path.write_bytes(whole + whole[: whole.index("ö".encode()) + 1])
+    assert [r.arm for r in ledger.rows()] == ["größer"]
+    ledger.append(row(seed=1))
+    assert [r.seed for r in ledger.rows()] == [0, 1]
+
+
+def test_a_line_that_is_no_text_is_named(ledger):
+    ledger.append(row())
+    ledger.path.write_bytes(ledger.path.read_bytes() + b"\xff\n")
+    with pytest.raises(StoreError, match="line 2"):
+        ledger.rows()
+
+
 def test_only_what_is_missing_is_run(ledger):
     ledger.append(row("none", 0))
     ledger.append(row("all", 1))

@@ -94,6 +94,16 @@ def test_maj_at_k_of_large_pools_agrees_with_sampling():
     assert exact == pytest.approx(np.mean(wins), abs=4 * np.std(wins) / math.sqrt(2000))
 
 
+@pytest.mark.parametrize("n", [1100, 5000])
+def test_maj_at_k_of_thousands_of_samples_is_exact(n):
+    """One right and one wrong sample vote: both are among half of all in about a quarter of the draws."""
+    k = n // 2
+    both, right_alone = k * (k - 1) / (n * (n - 1)), k * (n - k) / (n * (n - 1))
+    value = maj_at_k([None] * (n - 2) + ["a", "b"], [False] * (n - 2) + [True, False], k)
+    assert value == pytest.approx(both / 2 + right_alone, rel=1e-9)
+    assert maj_at_k([None] * (n - 1) + ["a"], [False] * (n - 1) + [True], n) == 1.0
+
+
 def test_maj_at_k_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="maj@3"):
         maj_at_k(["a"], [True], 3)
