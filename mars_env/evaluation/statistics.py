@@ -363,8 +363,8 @@ def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int
 class _Choices:
     """How many choices there are, times a power of two: the numbers themselves are too large for floats.
 
-    Each sample that is taken scales them by 2**-lean, and each answer by another power, so that likely choices
-    stay near 1. However k samples fall on the answers, the product is the same, and `all` has it too.
+    Each sample that is taken scales them by 2**-lean, and each answer by another power, so that likely
+    choices stay near 1. However k samples fall on the answers, the product is the same, and `all` has it.
     """
 
     def __init__(self, k: int, samples: int) -> None:
