@@ -11,7 +11,8 @@ from mars_env.api import made_game
 from mars_env.envs import Game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
-from mars_env.evaluation.report import Report, build_report
+from mars_env.evaluation.counts import Counts
+from mars_env.evaluation.report import REPORT, Report, build_report, derived_notes
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.rollout import Run
 from mars_env.text import logger, unfit
@@ -61,13 +62,50 @@ def _read(value: Any) -> Any:
 
 
 def stored_report(folder: Path, run: Run) -> Report | None:
-    """The report of a stored run: the one that was written with it, else one of its trees."""
-    written = folder / "report.json"
-    if written.is_file() and not written.is_symlink() and written.stat().st_size < _MOST_REPORT:
-        try:
-            return Report.model_validate_json(written.read_bytes())
-        except ValueError as error:
-            log.warning("%s is not a report and is left out: %s", written, unfit(error))
+    """The report of a stored run: of its trees, with what was written with it that the trees do not say."""
+    found, written = _made(folder, run), _written(folder / REPORT)
+    return _up_to_date(written, found) if written and found else found or written
+
+
+def _up_to_date(written: Report, now: Report) -> Report:
+    """The written report, if it is of the same trees, with the figures of their present rewards and grades.
+
+    Else the report of the present trees, with the written description and notes: baselines and cost were of
+    other trees.
+    """
+    own = [note for note in written.notes if note not in derived_notes(written.counts, written.baselines)]
+    same = _size(written.counts) == _size(now.counts)
+    baselines = written.baselines if same else ()
+    return written.model_copy(
+        update={
+            "samples": now.samples,
+            "figures": {**(written.figures if same else {}), **now.figures},  # own metrics are not known here
+            "counts": now.counts,
+            "baselines": baselines,
+            "notes": (*own, *derived_notes(now.counts, baselines)),
+            "agents": now.agents,
+            "cost": written.cost if same else None,
+        }
+    )
+
+
+def _size(counts: Counts) -> tuple[int, int, int]:
+    return counts.episodes, sum(counts.turns.values()), counts.completion_tokens
+
+
+def _written(path: Path) -> Report | None:
+    """The report that was written with a run, if it can be read."""
+    if not path.is_file() or path.is_symlink() or path.stat().st_size >= _MOST_REPORT:
+        return None
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except ValueError as error:
+        log.warning("%s is not a report and is left out: %s", path, unfit(error))
+        return None
+
+
+def _made(folder: Path, run: Run) -> Report | None:
+    """The report of a run's trees; None where they give none."""
     if not run.trees:
         return None
     config = run.manifest["config"]

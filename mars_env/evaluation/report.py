@@ -26,6 +26,9 @@ from mars_env.evaluation.trees import AnswerOf, by_problem
 from mars_env.text import one_line
 from mars_env.types import Tree
 
+REPORT = "report.json"
+"""The file of a stored run that holds its report."""
+
 SHOWN_REASONS = 5
 
 _MARKUP = re.compile(r"[\\`*~|\[$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])", re.IGNORECASE)
@@ -196,7 +199,7 @@ def build_report(  # public edge: friendly keywords, each with a default
         figures={name: Figure(title=metrics[name].title, estimate=found[name]) for name in telling(metrics)},
         counts=counts,
         baselines=tuple(baselines),
-        notes=(*notes, *_notes(counts, baselines)),
+        notes=(*notes, *derived_notes(counts, baselines)),
         agents=policies(trees),
         rewards=dict(rewards or {}),
         commit=made_by.commit if made_by else None,
@@ -205,7 +208,8 @@ def build_report(  # public edge: friendly keywords, each with a default
     )
 
 
-def _notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
+def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
+    """What counts and baselines say in sentences: what was left out, and why."""
     notes = []
     if counts.faults:
         notes.append(

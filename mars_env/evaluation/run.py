@@ -29,7 +29,7 @@ from mars_env.evaluation.baselines import (
 )
 from mars_env.evaluation.costs import Prices, cost, refuse_unpriced
 from mars_env.evaluation.provenance import Provenance, provenance, versions
-from mars_env.evaluation.report import Report, build_report
+from mars_env.evaluation.report import REPORT, Report, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
 from mars_env.evaluation.verified_baselines import oracle, retries, weighted_vote
 from mars_env.files import write_whole
@@ -227,13 +227,8 @@ async def run(
         _refuse_baselines(game)
     if plan.prices is not None and isinstance(play, Here):
         refuse_unpriced((agent.policy for agent in play.agents.values()), plan.prices)
-    trees = await _play(play, _evaluated, plan.jobs, plan.identity, plan, out, on_tree)
-    if all(tree.fault for tree in trees):
-        raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
-    baselines, notes = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ([], [])
-    prices, unpriced = _priced(trees, plan.prices)
-    report = build_report(
-        trees,
+    described = partial(
+        build_report,
         title=plan.title,
         problem_set=plan.problems.name,
         generated=plan.problems.generated,
@@ -241,18 +236,33 @@ async def run(
         seed=plan.seed,
         rewards=plan.config.get("rewards"),
         made_by=_made_by(),
+    )
+    told = (
+        *(game.visibility.notes if game.visibility is not None else ()),
+        *getattr(_evaluated(game).grader, "notes", ()),
+    )
+
+    def finished(tree: Tree) -> None:
+        """Counts a tree; the first leaves what the trees do not say, for whoever views an interrupted run."""
+        if out is not None and not (out / REPORT).exists():
+            write_whole(out / REPORT, described([], notes=told).json_text())
+        if on_tree is not None:
+            on_tree(tree)
+
+    trees = await _play(play, _evaluated, plan.jobs, plan.identity, plan, out, finished)
+    if all(tree.fault for tree in trees):
+        raise ModelError(f"no episode could be finished; the first one's fault: {trees[0].fault}")
+    baselines, notes = await _baselines(plan, game, play, trees, out, on_tree) if plan.baselines else ([], [])
+    prices, unpriced = _priced(trees, plan.prices)
+    report = described(
+        trees,
         prices=prices,
         answer_of=answers_of_grading() if plan.problems[0].kind == "math" else None,
         baselines=baselines,
-        notes=(
-            *(game.visibility.notes if game.visibility is not None else ()),
-            *getattr(_evaluated(game).grader, "notes", ()),
-            *notes,
-            *unpriced,
-        ),
+        notes=(*told, *notes, *unpriced),
     )
     if out is not None:
-        write_whole(out / "report.json", report.json_text())
+        write_whole(out / REPORT, report.json_text())
         write_whole(out / "report.md", report.markdown() + "\n")
         write_whole(out / "report.tex", report.latex())
     return report, trees

@@ -8,8 +8,11 @@ from command_line import run_cli, said
 from shown_run import shown_run
 
 import mars_env
+from mars_env.cli.stored import stored_report
 from mars_env.errors import StoreError
+from mars_env.evaluation import Report
 from mars_env.rollout import read_run, write_run
+from mars_env.rollout.rewarding import attach_rewards
 
 
 @pytest.fixture
@@ -42,6 +45,50 @@ def test_without_a_report_one_is_made_of_the_trees(played, tmp_path):
     assert "arithmetic (generated): 2 problems x 1 samples, seed 3" in (tmp_path / "page.html").read_text(
         "utf-8"
     )
+
+
+def stored(folder):
+    return stored_report(folder, read_run(folder))
+
+
+def interrupted(folder, env_id, after, **settings):
+    """Plays until so many trees are finished."""
+    trees = []
+
+    def stop(tree):
+        trees.append(tree)
+        if len(trees) == after:
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        answer = lambda observation: r"\boxed{1}"  # noqa: E731
+        mars_env.evaluate(env_id, agents=answer, out=folder, on_tree=stop, concurrency=1, **settings)
+
+
+def test_a_report_that_fits_its_run_is_shown_as_it_was_written(played):
+    assert stored(played) == Report.model_validate_json((played / "report.json").read_text())
+
+
+def test_a_run_that_has_grown_is_not_shown_with_its_old_report(tmp_path):
+    mars_env.evaluate("arithmetic-solve", agents=lambda o: r"\boxed{1}", limit=4, out=tmp_path)
+    interrupted(tmp_path, "arithmetic-solve", 6, limit=4, samples=4)
+    report = stored(tmp_path)
+    assert report.counts.episodes == len(read_run(tmp_path).trees) > 4
+    assert report.samples[1] > 1 and report.headline.startswith("arithmetic (generated): 4 problems x ")
+
+
+def test_rewards_that_were_given_afterwards_are_shown(tmp_path):
+    mars_env.evaluate("arithmetic-solve", agents=lambda o: r"\boxed{1}", limit=4, out=tmp_path)
+    attach_rewards(tmp_path, {tree.id: 0.75 for tree in read_run(tmp_path).trees})
+    assert stored(tmp_path).figures["reward:solver"].estimate.value == 0.75
+
+
+def test_an_interrupted_run_says_what_its_trees_do_not(tmp_path):
+    interrupted(tmp_path / "search", "arithmetic-tree-search", 3, limit=8, oracle=True, nodes=3)
+    assert any("ORACLE" in note for note in stored(tmp_path / "search").notes)
+    assert stored(tmp_path / "search").counts.episodes == len(read_run(tmp_path / "search").trees) >= 2
+    interrupted(tmp_path / "code", "nibbles-solve", 1, limit=2)
+    assert stored(tmp_path / "code").set_name == "nibbles (generated)"
 
 
 def test_a_run_of_an_unknown_game_is_shown_without_prompts(tmp_path):
