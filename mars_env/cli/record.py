@@ -20,6 +20,7 @@ from mars_env.lazy import resolve
 from mars_env.rollout import read_run
 from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
 from mars_env.sync import run_sync
+from mars_env.text import shown
 
 
 def record(  # public edge: one parameter is one option of the command
@@ -105,7 +106,11 @@ def _rows(path: Path) -> dict[str, Any]:
             rows = list(jsonl_rows(path, file, ProblemError))
     except OSError as error:
         raise ProblemError(f"{path} cannot be read: {error.strerror}") from error
+    rewards: dict[str, Any] = {}
     for place, row in rows:
         if not {"id", "reward"} <= row.keys():
             raise ProblemError(f'{place}: a row is {{"id": ..., "reward": ...}}')
-    return {str(row["id"]): row["reward"] for _, row in rows}
+        if (name := str(row["id"])) in rewards:
+            raise ProblemError(f"{place}: {shown(name)} has a reward already: give each id one")
+        rewards[name] = row["reward"]
+    return rewards

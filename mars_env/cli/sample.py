@@ -91,7 +91,7 @@ def sample(  # public edge: one parameter is one option of the command
     key = api_key(api_key_env, "the learner's key")
     rules = made_game(spec(env_id, **settings(set_ or [])), kind).rules
     told = overridden(ctx.meta.get(REST, {}), option or [])
-    told = merged_settings(told, {"sampling": {"max_tokens": max_tokens} if max_tokens else {}})
+    told = merged_settings(told, {"sampling": {"max_tokens": max_tokens}} if max_tokens else {})
     run_settings = settings_for(env_id, told).model_copy(
         update={"train": TrainConfig()}
     )  # no copies for a KL

@@ -116,7 +116,8 @@ def train(  # public edge: one parameter is one option of the command
     )
     told = overridden(ctx.meta.get(REST, {}), option or [])
     sampling = {"max_tokens": max_tokens, "overflow": overflow}
-    told = merged_settings(told, {"sampling": {name: value for name, value in sampling.items() if value}})
+    given = {name: value for name, value in sampling.items() if value}
+    told = merged_settings(told, {"sampling": given} if given else {})
     run_settings = settings_for(env_id, told)
     assigned = assigned_checkpoints(model, env.possible_agents, apart=lora is not None)
     players = make_team(
@@ -147,7 +148,7 @@ def settings_for(env_id: str, told: Mapping[str, Any]) -> RunSettings:
     from mars_env.trainers.recipes import RunSettings, recipe_of
 
     merged = merged_settings(recipe_of(spec(env_id)).model_dump(mode="json"), told)
-    limit, train = merged["sampling"]["max_tokens"], merged["train"]
+    limit, train = _own(merged, "sampling").get("max_tokens"), merged["train"]
     if isinstance(limit, int) and isinstance(train, dict) and isinstance(train.get("overlong"), dict):
         # The penalty is for the agents' own limit; one that is short has no room for the paper's buffer.
         overlong = {"limit": limit, "buffer": min(2048, (limit + 1) // 2)}
@@ -187,6 +188,8 @@ def assigned_checkpoints(
         parts = who.split(",")
         if not equals or not known.issuperset(parts):
             break
+        if named.keys() & set(parts):
+            raise ConfigError(f"--model names {who} again: give each agent one checkpoint")
         named |= {part: ("-".join(parts), path) for part in parts}
     else:
         if missing := [name for name in names if name not in named and role_of(name) not in named]:

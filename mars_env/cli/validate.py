@@ -10,6 +10,7 @@ import typer
 from mars_env.api import load_problems
 from mars_env.cli.options import progress_bar
 from mars_env.cli.screen import Screen, say
+from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.validate import Validation, validate_problems
 from mars_env.problems import ProblemSet
@@ -28,6 +29,8 @@ def validate(
     """
     chosen = load_problems(problems)
     chosen = chosen[: min(limit, len(chosen))] if limit is not None else chosen
+    if chosen.endless:
+        raise ConfigError(f"the set {problems!r} is endless: say how many problems, --limit N")
     grader = CodeGrader(backend=backend)
     with progress_bar() as bar:
         task = bar.add_task("validating", total=len(chosen))

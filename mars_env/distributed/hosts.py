@@ -20,7 +20,7 @@ from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
 from mars_env.errors import ModelError
 from mars_env.sync import maybe_await
-from mars_env.types import Action, Agent, Grade, Observation, Problem
+from mars_env.types import Action, Agent, Grade, Grader, Observation, Problem
 
 
 class GraderHost(Host):
@@ -32,6 +32,7 @@ class GraderHost(Host):
     def __init__(self, make_game: MakeGame) -> None:
         self._make_game = make_game
         self._game: Game | None = None
+        self._evaluating: Grader | None = None
 
     async def load(self) -> None:
         """Make the graders now."""
@@ -40,6 +41,14 @@ class GraderHost(Host):
     async def grade(self, problem: Problem, text: str) -> Grade:
         """The grade by the game's grader."""
         return await self._loaded().grader.grade(problem, text)
+
+    async def evaluation_grade(self, problem: Problem, text: str) -> Grade:
+        """The grade by the grader of an evaluation, which may be another one: see `RubricGrader`."""
+        if self._evaluating is None:
+            grader: Any = self._loaded().grader
+            self._evaluating = grader.for_evaluation() if hasattr(grader, "for_evaluation") else grader
+        grade: Grade = await self._evaluating.grade(problem, text)
+        return grade
 
     async def search_grade(self, problem: Problem, text: str) -> Grade:
         """The grade by the grader of a search."""
@@ -162,6 +171,10 @@ class RemoteGrader:
 
     pool: Pool
     method: str = "grade"
+
+    def for_evaluation(self) -> RemoteGrader:
+        """The grader of an evaluation, there."""
+        return replace(self, method="evaluation_grade")
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text there. If the process is lost, that is a machinery fault: the grade is UNKNOWN."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.files import jsonl_rows, whole
 from mars_env.grading import grader_for
 from mars_env.sync import run_sync
@@ -51,6 +51,7 @@ def grade_file(
 
     Raises:
         ConfigError: A row cannot be read or names an unknown problem; the message gives file, line and field.
+        StoreError: The verdicts cannot be written.
 
     Example:
         >>> import tempfile
@@ -68,15 +69,18 @@ def grade_file(
         on_progress(0, total)
     at_once = concurrency or 4 * (os.cpu_count() or 1)
     counts: Counter[str] = Counter()
-    with whole(out) as draft, draft.open("w", encoding="utf-8") as file:
+    try:
+        with whole(out) as draft, draft.open("w", encoding="utf-8") as file:
 
-        def write(problem: Problem, grade: Grade) -> None:
-            counts[grade.verdict.value] += 1
-            file.write(json.dumps(verdict_row(problem, grade), allow_nan=False) + "\n")
-            if on_progress is not None:
-                on_progress(counts.total(), total)
+            def write(problem: Problem, grade: Grade) -> None:
+                counts[grade.verdict.value] += 1
+                file.write(json.dumps(verdict_row(problem, grade), allow_nan=False) + "\n")
+                if on_progress is not None:
+                    on_progress(counts.total(), total)
 
-        run_sync(_grade_rows(read_rows(completions, problems), problems, grader, at_once, write))
+            run_sync(_grade_rows(read_rows(completions, problems), problems, grader, at_once, write))
+    except OSError as error:
+        raise StoreError(f"{out} cannot be written: {error}") from error
     return dict(counts)
 
 

@@ -188,6 +188,8 @@ class TeamServer:
         except UNREADABLE as error:
             raise Refusal(400, f"the request cannot be read: {described(error)}") from error
         wanted = asked(body, self.name, self._answerer.kind)
+        if wanted.n > self._places:
+            raise Refusal(400, f"this server gives at most {self._places} answers to a request: ask for less")
         if self._expected + wanted.n > self._places:
             raise Refusal(
                 429,

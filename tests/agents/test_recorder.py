@@ -306,6 +306,11 @@ async def test_view_and_export_read_a_recorded_run(tmp_path):
     rewards = [{"id": name, "reward": i} for i, name in enumerate(sorted(by_answer(tmp_path / "run")))]
     (tmp_path / "rewards.jsonl").write_text("\n".join(map(json.dumps, rewards)))
     run_cli("reward", tmp_path / "run", "--rewards", tmp_path / "rewards.jsonl")
+    (tmp_path / "twice.jsonl").write_text(
+        "\n".join(map(json.dumps, [rewards[0], {**rewards[0], "reward": 9}]))
+    )
+    twice = run_cli("reward", tmp_path / "run", "--rewards", tmp_path / "twice.jsonl", code=2)
+    assert "has a reward already" in " ".join(twice.split())
     assert sorted(turn.reward for turn in by_answer(tmp_path / "run").values()) == [0.0, 1.0]
     run_cli("view", tmp_path / "run", "--out", tmp_path / "page.html")
     assert "so it is" in (tmp_path / "page.html").read_text()

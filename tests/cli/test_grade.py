@@ -103,6 +103,15 @@ def test_validation_finds_what_is_not_fit(tmp_path):
     ]  # fmt: skip
     said = command_line.said("validate", write(tmp_path / "p.jsonl", rows), code=1)
     assert "bad:" in said and "good:" not in said and "1 of 2 problems are fit" in said
+    assert "endless: say how many problems, --limit N" in command_line.said("validate", "nibbles", code=2)
+
+
+def test_verdicts_that_cannot_be_written_are_one_sentence(tmp_path):
+    problems = write(tmp_path / "p.jsonl", [{"id": "a", "problem": "2 + 2?", "answer": "4"}])
+    completions = write(tmp_path / "c.jsonl", [{"problem_id": "a", "completion": "4"}])
+    files = ("--problems", problems, "--completions", completions, "--out", tmp_path / "no" / "v.jsonl")
+    said = command_line.said("grade", *files, code=2)
+    assert "v.jsonl cannot be written" in " ".join(said.split())
 
 
 def test_rubrics_of_the_problems_or_of_a_file(tmp_path):

@@ -143,6 +143,10 @@ def test_a_team_of_another_size_is_refused_in_one_sentence(folder):
     unknown = refused("--model", "one", "--out", "run", "--option", "step=3")
     assert "there is no setting 'step'; did you mean 'steps'?" in unknown and "pydantic" not in unknown
     assert "has no parts" in refused("--model", "one", "--out", "run", "--option", "steps.more=3")
+    twice = ["--model", "solver=one", "--model", "solver=two", "--out", "run"]
+    assert "names solver again" in refused(*twice, "--agents", 1)
+    with pytest.raises(ConfigError, match="sampling: Input should be"):
+        called("arithmetic-solve", "--model", "one", "--out", "run", "--option", "sampling=5")
     assert not (folder / "run").exists()
     with pytest.raises(ConfigError, match="3 agents take one --model"):
         called("arithmetic-solve-verify-correct", *both)

@@ -186,6 +186,8 @@ async def test_too_many_questions_are_sent_away():
     slow = ScriptedModel(["\\boxed{4}"], latency=0.2)
     async with serving(slow, "solve", concurrency=1, waiting=1) as server, client(server) as who:
         answers = await asyncio.gather(*(ask(who, model="solve") for _ in range(3)), return_exceptions=True)
+        with pytest.raises(openai.BadRequestError, match="at most 2 answers"):  # waiting would not help
+            await ask(who, model="solve", n=3)
     refused = [answer for answer in answers if isinstance(answer, openai.RateLimitError)]
     assert len(refused) == 1
     assert refused[0].response.headers["retry-after"] == "5"

@@ -1,0 +1,48 @@
+"""What graders in other processes give, without Ray: the pool calls the host in this process."""
+
+import pytest
+
+from mars_env.agents import ScriptedModel
+from mars_env.distributed.hosts import GraderHost, WithRemoteGraders
+from mars_env.envs import Game, Solve
+from mars_env.evaluation.run import _evaluated
+from mars_env.grading import grader_for
+from mars_env.grading.rubrics import RubricGrader
+from mars_env.types import Problem
+
+SAYS = '{"explanation": "e", "met": %s}'
+KIND = Problem("p", "Be kind.", None, "open", {"rubric": [{"text": "It is kind."}]})
+
+
+def strict_in_evaluation():
+    judges = ScriptedModel([SAYS % "true"]), ScriptedModel([SAYS % "false"])
+    return Game(Solve(), RubricGrader(judges[0], evaluation_judge=judges[1]), needs_reference=False)
+
+
+def mathematics():
+    return Game(Solve(), grader_for("math"))
+
+
+class Here:
+    def __init__(self, make_game):
+        self.host = GraderHost(make_game)
+
+    async def call(self, method, *args):
+        return await getattr(self.host, method)(*args)
+
+
+@pytest.mark.parametrize("change", [lambda game: game, _evaluated])
+@pytest.mark.parametrize(
+    ("make_game", "problem"), [(strict_in_evaluation, KIND), (mathematics, Problem("q", "2 + 2?", "4"))]
+)
+async def test_remote_graders_judge_as_those_of_one_process(make_game, problem, change):
+    one, remote = make_game(), WithRemoteGraders(make_game, Here(make_game))()
+    for text in (r"\boxed{4}", r"\boxed{5}"):
+        here, there = [await change(game).grader.grade(problem, text) for game in (one, remote)]
+        assert (here.verdict, here.score, here.reason) == (there.verdict, there.score, there.reason)
+
+
+async def test_another_judge_in_evaluation_judges_on_ray_too():
+    remote = WithRemoteGraders(strict_in_evaluation, Here(strict_in_evaluation))()
+    verdicts = [(await game.grader.grade(KIND, "No.")).verdict for game in (remote, _evaluated(remote))]
+    assert verdicts == ["CORRECT", "WRONG"]
