@@ -15,6 +15,7 @@ from mars_env.grading.math.measures import letter_unit, measure, scaled, time_sp
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, number, operators, words
 from mars_env.grading.math.numeric import digits_needed, free_symbols, same_expression, value_at
 from mars_env.grading.math.plain import SYNONYMS, normal_text, plain
+from mars_env.grading.math.points import COUNTERS
 from mars_env.grading.math.sets import is_infinite, real_set, same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
     as_family,
@@ -23,6 +24,7 @@ from mars_env.grading.math.shapes import (
     clock,
     function_of,
     has_dots,
+    in_base,
     integer_names,
     is_label,
     is_mapping,
@@ -30,18 +32,19 @@ from mars_env.grading.math.shapes import (
     is_residue,
     items_of,
     names_collection,
+    names_matrix,
     plainly_listed,
     progression,
     renamed,
     time_ratio,
     value_of,
     values_in_order,
+    with_constant_of,
+    without_base,
 )
 from mars_env.grading.math.units import Unit
 
 MAX_ITEMS = 64
-_COUNTERS = frozenset("kmn")
-"""Names that stand for an integer where nothing is said about them."""
 _AS_WRITTEN = words("to parallel perp cong similar subset subseteq")
 """Relations that are compared side by side, in the order written."""
 
@@ -67,6 +70,7 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         >>> same("25 \\text{ cm}", "0.25 \\text{ m}"), same("25", "25 \\text{ or } 26")
         (True, False)
     """
+    answer = with_constant_of(reference, answer)
     return _Comparison(tolerance).same(time_span(plain(reference)), time_span(plain(answer)))
 
 
@@ -79,6 +83,8 @@ class _Comparison:
     def same(self, r: Node, a: Node) -> bool:
         if r == a:
             return True
+        if (written := in_base(r)) and written[1]:
+            return self.same_numeral(written, a)
         if has_dots(r) or has_dots(a):
             return self.same_progression(r, a)
         if "approx" in (r.kind, a.kind):
@@ -157,7 +163,20 @@ class _Comparison:
             return False
         return same_expression(Node("div", ratio.args), other)
 
+    def same_numeral(self, r: tuple[str, str], a: Node) -> bool:
+        """Whether an answer has a reference's digits, and its base or none: ``400_5`` is not ``202_7``."""
+        *steps, last = a.args if self.is_equation(a) else (a,)
+        written = in_base(last)
+        values = {exact_value(part, WORKER_BITS) for part in (*steps, last) if not is_label(part)}
+        return (
+            written is not None
+            and (written == r or (written == (r[0], "") and not steps))
+            and len(values) == 1
+        )
+
     def same_residue(self, r: Node, a: Node) -> bool:
+        if r.kind == "num" and operators(a) == ("==",) and a.args[0].kind == "sym":
+            return self.least_residue(r, a.args[1])
         r, a = (n.args[-1] if operators(n) == ("==",) and is_label(n.args[0]) else n for n in (r, a))
         r, a = (Node("mod", n.args) if n.kind == "call" and n.value == "rem" else n for n in (r, a))
         if r.kind != "mod" or a.kind != "mod":
@@ -167,6 +186,14 @@ class _Comparison:
             return self.same(r.args[0], a.args[0]) and self.same(r.args[1], a.args[1])
         first, modulus, second, other = (value.numerator for value in values if value is not None)
         return abs(modulus) == abs(other) != 0 and (first - second) % modulus == 0
+
+    @staticmethod
+    def least_residue(r: Node, a: Node) -> bool:
+        """Whether a class, as ``4 mod 7``, names a reference that is its least residue."""
+        value, modulus = (
+            (exact_value(part, WORKER_BITS) for part in a.args) if a.kind == "mod" else (None, None)
+        )
+        return value is not None and modulus is not None and value == exact_value(r) and 0 <= value < modulus
 
     # -- collections -----------------------------------------------------------------------
 
@@ -257,7 +284,7 @@ class _Comparison:
             if _declares_arguments(a):
                 return self.same(r, a.args[0])
             whole = said is not None and all(remark.args[1].value == "Z" for remark in a.args[1:])
-            return whole and set(said or ()) <= _COUNTERS and self.same(r, a.args[0])
+            return whole and set(said or ()) <= COUNTERS and self.same(r, a.args[0])
         if r.kind != "where" or a.kind != "where":
             return False
         (main, *remarks), (main2, *remarks2) = r.args, a.args
@@ -315,17 +342,26 @@ class _Comparison:
                 return self.same(self.value(r), renamed(self.value(a), left2.args, left.args))
         if len(r.args) != 2 or len(a.args) != 2:
             return False
+        if r.args[0] == a.args[0] and r.args[1].kind == a.args[1].kind == "matrix":
+            return self.same_rows(r.args[1], a.args[1])
         return proportional(r, a)
 
     def same_named(self, r: Node, a: Node) -> bool:
         """Compare when only one side is an equation: ``x = 5`` for ``5``."""
         if self.is_equation(r):
-            named = is_name(r.args[0]) or not any(map(free_symbols, r.args))  # "4/52 = 1/13"
+            named = (
+                is_name(r.args[0])
+                or names_matrix(r.args[0], r.args[-1])
+                or not any(map(free_symbols, r.args))
+            )  # "4/52 = 1/13"
             return named and self.same(self.value(r), a)
         return self.same(r, self.value(a))
 
     def value(self, equation: Node) -> Node:
         """The value that an equation gives its left side: ``5`` for ``x = 2 + 3 = 5``.
+
+        A left side that is no name must equal the last member, as in ``x^{-3} = 1/x^3``. A step with other
+        names than the last member, as ``S = ab = 6``, cannot be compared with it.
 
         Raises:
             Unreadable: The left side is not a name, or the steps are not equal.
@@ -337,13 +373,12 @@ class _Comparison:
         )
         if len(exact) == 1:
             return equation.args[-1] if is_label(exact[0]) else exact[0]
-        first, *steps = exact
-        if not is_label(first):
-            if free_symbols(first):
-                raise Unreadable("the left side is not a name")
-            steps = list(exact)
+        first, *steps = map(without_base, exact)
         last = steps[-1]
-        if any(not self.same(step, last) for step in steps[:-1]):
+        if not (is_label(first) or names_matrix(first, last) or self.same(first, last)):
+            raise Unreadable("the left side is not a name, and differs from the right side")
+        named = free_symbols(last)
+        if any(free_symbols(step) <= named and not self.same(step, last) for step in steps[:-1]):
             raise Unreadable("the two sides of an equation differ")
         return last
 
@@ -425,7 +460,12 @@ def _declares_arguments(node: Node) -> bool:
     if operators(main) == ("=",) and main.args[0].kind == "sym" and "_" in main.args[0].name:
         index = main.args[0].name.partition("_")[2]  # "a_n = 2^n for all n >= 1"
         return all(
-            operators(one) in ((">=",), (">",)) and one.args[0] == Node("sym", value=index) for one in remarks
+            one.args[0] == Node("sym", value=index)
+            and (
+                operators(one) in ((">=",), (">",))
+                or (operators(one) == ("in",) and one.args[1].value == "N")
+            )
+            for one in remarks
         )
     names = integer_names(remarks)
     function = main.args[0] if operators(main) == ("=",) else main

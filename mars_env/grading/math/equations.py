@@ -10,11 +10,10 @@ from mars_env.grading.math.numeric import (
     agree,
     digits_needed,
     free_symbols,
-    integer_points,
     is_complex,
-    sample_points,
     value_at,
 )
+from mars_env.grading.math.points import integer_points, sample_points
 
 
 def proportional(r: Node, a: Node) -> bool:

@@ -46,6 +46,8 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
     if kind == "num":
         assert isinstance(node.value, Fraction)
         return _bounded(node.value, bits)
+    if kind == "based":
+        return exact_value(node.args[0], bits)
     if kind == "quantity" and node.value == "%":
         inner = exact_value(node.args[0], bits)
         return None if inner is None else inner / 100

@@ -293,7 +293,8 @@ class Factors(Cursor, ABC):
 
     def defines(self) -> bool:
         """Whether a bracket here belongs to the left side of a definition, ``P(x) = ...``."""
-        if self.place != 1 or self.peek(-1).kind != "sym":
+        starts = self.place == 1 or self.peek(-2).text in (",", ";", "and", "or")
+        if not starts or self.peek(-1).kind != "sym":
             return False
         depth, ahead = 0, 0
         while (text := self.peek(ahead).text) or self.peek(ahead).kind != "end":

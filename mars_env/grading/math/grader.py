@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from mars_env.errors import ProblemError
+from mars_env.grading.math.asked import asked_value, with_its_constant
 from mars_env.grading.math.checks import check_of
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
@@ -161,6 +162,8 @@ class MathGrader:
             return Grade.wrong(reason, seconds=time.perf_counter() - started, backend="extraction")
         if "%" not in reference and _asks_for_percent(problem.statement):
             answer = _PERCENT_SIGN.sub("", answer)
+        if not self.strict:
+            answer = with_its_constant(text, asked_value(problem.statement, answer), reference)
         if check is not None:
             why, seconds = check(problem.metadata, answer), time.perf_counter() - started
             if why:

@@ -25,12 +25,13 @@ class Node:
     """One node of a parsed answer.
 
     Attributes:
-        kind: ``num`` (value: Fraction), ``sym`` and ``const`` (name), ``add``, ``mul``, ``div``,
-            ``pow``, ``neg``, ``pm`` and ``mp`` (a sign that is both), ``call`` (value: name),
-            ``list`` (value: "comma", "and" or "or"), ``set``, ``group`` (value: its two brackets),
-            ``relation`` (value: operators), ``setop`` (value: operator), ``builder``, ``ratio``,
-            ``matrix`` (args are ``row``), ``quantity`` (value: unit), ``time``, ``mod``, ``text``,
-            ``dots``, ``approx``, ``where`` (an answer and its condition), ``sum`` and ``prod``.
+        kind: ``num`` (value: Fraction), ``based`` (value: digits and base, as ``202_7``; its child is its
+            value), ``sym`` and ``const`` (name), ``add``, ``mul``, ``div``, ``pow``, ``neg``, ``pm`` and
+            ``mp`` (a sign that is both), ``call`` (value: name), ``list`` (value: "comma", "and" or "or"),
+            ``set``, ``group`` (value: its two brackets), ``relation`` (value: operators), ``setop``
+            (value: operator), ``builder``, ``ratio``, ``matrix`` (args are ``row``), ``quantity``
+            (value: unit), ``time``, ``mod``, ``text``, ``dots``, ``approx``, ``where`` (an answer and
+            its condition), ``sum`` and ``prod``.
         args: Children.
         value: Its meaning depends on the kind, as above.
         decimal: Whether a number was written with a decimal point.
@@ -67,7 +68,7 @@ def number(value: Fraction | int, *, decimal: bool = False) -> Node:
     return Node("num", value=Fraction(value), decimal=decimal)
 
 
-EXPRESSIONS = words("num sym const add mul div neg pow call sum prod")
+EXPRESSIONS = words("num based sym const add mul div neg pow call sum prod")
 """Kinds of nodes that represent a number."""
 
 

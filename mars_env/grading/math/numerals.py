@@ -23,7 +23,7 @@ def integer(digits: str) -> int:
 
 
 def based(digits: str, base: str) -> Node:
-    """An integer in another base."""
+    """An integer in another base: its value, and its digits as they are written."""
     radix = int(base) if base.isdigit() and len(base) < 4 else 0
     if not 2 <= radix <= 36 or not digits.isalnum():
         raise Unreadable(f"{digits!r} has an unknown base {base!r}")
@@ -34,7 +34,7 @@ def based(digits: str, base: str) -> Node:
     value = 0
     for digit in digits:
         value = value * radix + int(digit, 36)
-    return number(value)
+    return Node("based", (number(value),), f"{digits.lstrip('0') or '0'}_{radix}")
 
 
 def repeating(text: str) -> Node:

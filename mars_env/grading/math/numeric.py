@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import random
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -19,6 +18,7 @@ import mpmath  # type: ignore[import-untyped]
 
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
+from mars_env.grading.math.points import COUNTERS, integer_points, sample_points, whole_points
 
 BASE_DIGITS = 60
 MAX_DIGITS = 12_000
@@ -70,6 +70,8 @@ class Evaluator:
         if kind == "num":
             assert isinstance(node.value, Fraction)
             return self._fraction(node.value)
+        if kind == "based":
+            return self.value(node.args[0])
         if kind == "sym":
             value = self.point[node.name]
             return self._fraction(value) if isinstance(value, Fraction) else self.mp.mpmathify(value)
@@ -351,36 +353,6 @@ def digits_needed(*nodes: Node) -> int:
     return BASE_DIGITS + 2 * longest
 
 
-def sample_points(names: frozenset[str]) -> list[dict[str, Fraction]]:
-    """Points at which expressions are compared: positive ones of several sizes, then negative ones."""
-    rng = random.Random(20_04)
-    ranges = (
-        [(0.05, 0.95)] * 4
-        + [(1.05, 3)] * 4
-        + [(4, 12)] * 2
-        + [(20, 60), (2000, 9000)]
-        + [(-0.95, -0.05), (-3, -1), (-9, -4)] * 2
-        + [(-5000, -1000)]
-    )
-    points = [{n: _random(rng, low, high) for n in sorted(names)} for low, high in ranges]
-    points += [{n: _random(rng, -3, 3) for n in sorted(names)} for _ in range(6)] if len(names) > 1 else []
-    points += [{n: _random(rng, 0.1, 4) for n in sorted(names)} for _ in range(4)] if len(names) > 1 else []
-    return points
-
-
-def integer_points(names: frozenset[str]) -> list[dict[str, Fraction]]:
-    """Points with positive integers, for expressions that have values only there."""
-    rng = random.Random(20_06)
-    if len(names) == 1:
-        (name,) = names
-        return [{name: Fraction(k)} for k in range(1, 14)]
-    return [{n: Fraction(rng.randint(1, 9)) for n in sorted(names)} for _ in range(24)]
-
-
-def _random(rng: random.Random, low: float, high: float) -> Fraction:
-    return Fraction(rng.randint(int(low * 2**40), int(high * 2**40)), 2**40)
-
-
 def value_at(node: Node, point: Mapping[str, Any], digits: int, *, real: bool) -> tuple[Any, int]:
     """The value at a point, and the number of digits that it took.
 
@@ -441,6 +413,12 @@ def same_expression(a: Node, b: Node) -> bool:
     digits = digits_needed(a, b)
     if is_complex(a) or is_complex(b):
         return _must(_agreements(a, b, sample_points(names)[:8] if names else [{}], digits, real=False))
+    if (
+        names
+        and names <= COUNTERS
+        and any(c.kind == "call" and c.name in ("floor", "ceil") for n in (a, b) for c in n.walk())
+    ):
+        return _must(_agreements(a, b, whole_points(names, a, b), digits, real=True, enough=8))
     if not names:
         found = _agreements(a, b, [{}], digits, real=True)
         return found > 0 if found is not None else _must(_agreements(a, b, [{}], digits, real=False))

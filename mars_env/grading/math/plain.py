@@ -36,14 +36,22 @@ def plain(node: Node) -> Node:
         return plain(rewritten)
     if node.kind == "builder" and parameters(node.args[1:]):
         return Node("where", node.args)
-    if node.kind == "mul" and node.args[1].kind == "matrix":
-        rows = (tuple(Node("mul", (node.args[0], cell)) for cell in row.args) for row in node.args[1].args)
-        return Node("matrix", tuple(Node("row", row) for row in rows))
+    if node.kind == "relation":
+        node = Node("relation", tuple(map(_scaled_matrix, node.args)), node.value)
+    node = _scaled_matrix(node)
     if node.kind in ("list", "set"):
         return Node(node.kind, tuple(variant for item in node.args for variant in _signs(item)), node.value)
     variants = _signs(node)
     joiner = "and" if "!=" in operators(node) else "or"
     return variants[0] if len(variants) == 1 else Node("list", tuple(variants), joiner)
+
+
+def _scaled_matrix(node: Node) -> Node:
+    """A number times a matrix as one matrix; any other node unchanged."""
+    if node.kind != "mul" or node.args[1].kind != "matrix":
+        return node
+    rows = (tuple(Node("mul", (node.args[0], cell)) for cell in row.args) for row in node.args[1].args)
+    return Node("matrix", tuple(Node("row", row) for row in rows))
 
 
 def _relation_as_value(node: Node) -> Node | None:

@@ -2,6 +2,7 @@ r"""Recognises the shape of an answer: a name, a collection, an assignment, a pr
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 from mars_env.grading.math.exact import exact_value
@@ -9,6 +10,9 @@ from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, number, operators, substitute
 from mars_env.grading.math.numeric import free_symbols
 from mars_env.grading.math.plain import parameters
+
+_CONSTANT = re.compile(r"(?:[A-Da-dkK]|alpha|beta|lambda|mu)(?:_\d)?")
+"""Usual names of an arbitrary constant."""
 
 
 def has_dots(node: Node) -> bool:
@@ -29,6 +33,21 @@ def _is_ratio_of_segments(node: Node) -> bool:
         part.kind == "sym" and len(part.name) > 1 and part.name.isalpha() and part.name.isupper()
         for part in node.args
     )
+
+
+def in_base(node: Node) -> tuple[str, str] | None:
+    """The digits of an integer and its base, empty if none is written; None for anything else."""
+    if node.kind == "neg" and (inner := in_base(node.args[0])):
+        return f"-{inner[0]}", inner[1]
+    if node.kind == "based":
+        digits, _, base = node.name.partition("_")
+        return digits, base
+    return (str(node.value), "") if node.kind == "num" and not node.decimal else None
+
+
+def without_base(node: Node) -> Node:
+    """A number in another base as its value."""
+    return node.args[0] if node.kind == "based" else node
 
 
 def is_label(node: Node) -> bool:
@@ -88,6 +107,33 @@ def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
     return node
 
 
+def with_constant_of(reference: Node, answer: Node) -> Node:
+    """An answer whose arbitrary constant has the reference's name for it: ``y = Ax`` for ``y = Cx``.
+
+    The answer declares it, the reference has just one name that the answer lacks, and they share another.
+    """
+    (rule, _), (rule2, declared) = _rule(reference), _rule(answer)
+    if operators(rule) != ("=",) or operators(rule2) != ("=",):
+        return answer
+    theirs, own = free_symbols(rule.args[1]), free_symbols(rule2.args[1])
+    lacking, extra = theirs - own, own - theirs
+    if len(lacking) != 1 or len(extra) != 1 or not theirs & own or not extra <= declared:
+        return answer
+    (name,), (name2,) = lacking, extra
+    if not _CONSTANT.fullmatch(name):
+        return answer
+    return substitute(answer, Node("sym", value=name2), Node("sym", value=name))
+
+
+def _rule(node: Node) -> tuple[Node, frozenset[str]]:
+    """The one statement of a list that is no declaration, and the names declared to be real or complex."""
+    said = [item for item in node.args if operators(item) == ("in",) and item.args[1].value in ("R", "C")]
+    rest = [item for item in node.args if item not in said]
+    if node.kind != "list" or len(rest) != 1:
+        return node, frozenset()
+    return rest[0], frozenset(item.args[0].name for item in said if item.args[0].kind == "sym")
+
+
 def clock(node: Node) -> tuple[str, str, str]:
     """Hour, minute and am or pm of a time."""
     hour, minute, half = node.pair
@@ -133,6 +179,11 @@ def names_collection(node: Node) -> bool:
     """Whether it says what a set, a list or a tuple is."""
     collections = ("list", "set", "group", "matrix")
     return operators(node) == ("=",) and is_label(node.args[0]) and node.args[1].kind in collections
+
+
+def names_matrix(left: Node, right: Node) -> bool:
+    """``A^{-1}``, ``A^2`` and the like before a matrix."""
+    return right.kind == "matrix" and left.kind == "pow" and left.args[0].kind == "sym"
 
 
 def is_mapping(node: Node) -> bool:

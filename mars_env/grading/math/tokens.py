@@ -36,6 +36,7 @@ _FOREIGN_UNITS = {
     "克": "g", "小时": "hours", "分钟": "minutes", "秒": "seconds", "天": "days", "年": "years",
     "岁": "years", "美元": "dollars", "元": "yuan", "度": "degrees", "个": "", "只": "", "人": "", "种": "",
     "км": "km", "см": "cm", "мм": "mm", "м": "m", "кг": "kg", "г": "g", "ч": "hours", "мин": "minutes",
+    "वर्ग सेमी": "cm^2", "वर्ग मीटर": "m^2", "सेमी": "cm", "मीटर": "m", "किमी": "km", "रुपये": "",
     "次": "", "本": "", "张": "", "条": "", "块": "", "页": "", "名": "", "辆": "", "棵": "", "颗": "",
 }  # fmt: skip
 _FOREIGN_UNIT = re.compile(rf"(?<=[0-9}}\s)])({'|'.join(_FOREIGN_UNITS)})(?![\u4e00-\u9fffа-яё])")
@@ -74,7 +75,7 @@ _WORD_ALIASES = {
     "acos": "arccos",
     "atan": "arctan",
 }
-SHORT_WORDS = words("no yes odd red not the one two six ten all any may")
+SHORT_WORDS = words("no yes odd red not the one two six ten all any may per old")
 RAW_UNITS = words(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
     " feet inches hours minutes pct"
@@ -125,6 +126,16 @@ _MODULO = re.compile(
     r"\(\s*(?:\\b?mod|\\text\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
     r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
 )
+_GAP = r"(?:\\q?quad\b|\\[ ,;]|~|\s)"
+_FOREIGN_JOINER = re.compile(
+    rf"(?:{_GAP}+\\text\s*\{{\s*|{_GAP}*\\text\s*\{{\s+)(?:(y|e|и|と)|(o|или))(?:\s*\}}{_GAP}+|\s+\}}{_GAP}*)"
+)
+_REAIS = re.compile(r"\bR\s*\\?\$\s*([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]+),([0-9]{2})(?![0-9])")
+_NATURALS = re.compile(
+    r"\\math(?:bf|bb)\s*\{?\s*N\s*\}?(?:\s*\^\s*\{?\s*(?:\*|\+|\\ast)\s*\}?|\s*_\s*\{?\s*\+\s*\}?)?(?![A-Za-z])"
+)
+_PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
+_POWER_UNIT = re.compile(r"(?<=[0-9}])\s+([kcdm]?m)([²³])")
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _GIVEN = rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{\s*,?\s*"
 _INTEGER_NAME = re.compile(
@@ -173,7 +184,14 @@ def tidy(text: str) -> str:
     """
     if len(text) > MAX_LENGTH:
         raise OverLimit(f"the answer is longer than the limit of {MAX_LENGTH} characters")
+    if text.count("$") == 2:
+        text = _PROSE_UNIT.sub(r"$\\text{ \1}", text)
+    if "R" in text:
+        text = _REAIS.sub(lambda m: m[1].replace(".", "") + f".{m[2]}", text)
+    if r"\text" in text:
+        text = _FOREIGN_JOINER.sub(lambda m: r"\text{ and }" if m[1] else r"\text{ or }", text)
     if not text.isascii():
+        text = _POWER_UNIT.sub(lambda m: rf"\text{{ {m[1]}}}^{'23'['²³'.index(m[2])]}", text)
         text = _FOREIGN_UNIT.sub(lambda m: rf"\text{{ {_FOREIGN_UNITS[m[1]] or 'units'}}}", as_ascii(text))
         text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?)", r"\\sqrt{\1}", text)
         text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)
@@ -200,7 +218,8 @@ def tidy(text: str) -> str:
         text = _SYSTEM.sub(_system, text)
     if "USD" in text:
         text = _DOLLARS.sub(r"\\$", text)
-    if r"\mathbb" in text:
+    if r"\math" in text:
+        text = _NATURALS.sub(r"\\mathbb{N}", text)
         text = _BLACKBOARD.sub(r"\\mathbb{\1}", text)
         text = _IN_BRACKETS.sub(r", \1", text)
     if r"\dot" in text:

@@ -91,9 +91,12 @@ def unit(name: str) -> Unit | None:
         True
         >>> unit("m s^-1") == unit("m/s")
         True
+        >>> unit("years old") == unit("years")
+        True
         >>> unit("square units") is None, unit("apples").dimension
         (True, (('apple', 1),))
     """
+    name = name.removesuffix(" old")
     name = _IRREGULAR.get(name, name)
     scale = Fraction(1)
     words = name.split()
