@@ -42,13 +42,15 @@ def check_env(make: Callable[..., MarsEnv], *, cycles: int = 20) -> None:
 
 
 def _check_no_leak(env: MarsEnv) -> None:
-    """Play an episode on a problem with a marked reference and look for the mark."""
+    """Play an episode on a problem with a marked reference and look for the mark, whoever looks."""
     first = env.problems[0]
     metadata = first.metadata if first.kind == "open" else {}  # documents, say, without which nothing starts
     problem = Problem("leak", "What is the mark?", MARK, first.kind, metadata)
     env.reset(seed=0, options={"problem": problem})
     for agent in env.agent_iter(1000):
-        observation, _, terminated, truncated, info = env.last()
-        assert MARK not in repr(observation), f"the observation of {agent} contains the reference"
-        assert MARK not in repr(info), f"the info of {agent} contains the reference: {info}"
+        _, _, terminated, truncated, _ = env.last()
+        for seen in env.agents:
+            observation, info = env.observe(seen), env.infos[seen]
+            assert MARK not in repr(observation), f"the observation of {seen} contains the reference"
+            assert MARK not in repr(info), f"the info of {seen} contains the reference: {info}"
         env.step(None if terminated or truncated else env.action_space(agent).sample())

@@ -35,7 +35,9 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
     """
 
     async def grade(text: str) -> Grade:
-        return await grader.grade(problem, text)
+        found: object = await grader.grade(problem, text)
+        assert isinstance(found, Grade), f"a grader gives a Grade, not {found!r:.100}"
+        return found
 
     async def many() -> list[Grade]:
         return list(await asyncio.gather(*(grade(right if i % 2 else wrong) for i in range(64))))
