@@ -70,6 +70,17 @@ _CUES = [
         )
         for word in ("réponse", "reponse", "antwort", "ergebnis", "lösung", "respuesta")
     ),
+    *(
+        _cue(word, r"(?<![^\W_])", rf"{word}(?: finale?| correct[ao]| końcowa)?{_MARK}", decimal_comma=comma)
+        for word, comma in (
+            ("odpowiedź", True),
+            ("risposta", True),
+            ("resposta", True),
+            ("cevap", True),
+            ("उत्तर", False),
+            ("정답", False),
+        )
+    ),
     _cue("ответ", r"(?<![^\W_])", rf"ответ\w{{0,2}}(?:{_MARK}|[ \t]*[–—-][ \t]*)", decimal_comma=True),
     _cue("答え", "", rf"答え(?:は|:){_PAUSE}"),
     _cue("答案", "", rf"答案(?:(?:应该|应|就)?(?:是|为|等于){_PAUSE}|{_MARK}|】{_PAUSE})"),

@@ -32,6 +32,7 @@ import re
 from typing import NamedTuple
 
 from mars_env.grading.math.characters import as_ascii
+from mars_env.grading.math.endings import bold_sentence, clear_ending, without_aside, without_extras
 from mars_env.grading.math.phrases import (
     concluded,
     is_value,
@@ -311,7 +312,7 @@ def _own_part(text: str) -> str:
 
 
 def _unboxed(text: str) -> Extraction:
-    text = text.rstrip()
+    text = without_extras(text)
     if text.endswith("</answer>") or "<answer>" in text:
         _, _, tagged = text.rpartition("<answer>")
         inner = tagged.partition("</answer>")[0].strip()
@@ -331,10 +332,11 @@ def _unboxed(text: str) -> Extraction:
         if _ALTERNATIVE.search(text, *before):
             return Extraction(None, NO_ANSWER)
         if not _CONTINUED.search(text, *before):
-            return Extraction(peel(bold.group(1)), "bold")
+            return Extraction(bold_sentence(bold.group(1)), "bold")
     if len(text) - 1 in quoted:
         return Extraction(None, NO_ANSWER)
-    return _final_line(text)
+    clear = clear_ending(text)
+    return Extraction(clear, "final line") if clear else _final_line(text)
 
 
 def _final_line(text: str) -> Extraction:
@@ -356,7 +358,7 @@ def _final_line(text: str) -> Extraction:
     bare = peel(line)
     if bare and len(bare) <= 400 and is_value(bare):
         return Extraction(bare, "final line")
-    sentence = last_sentence(line[-4000:])
+    sentence = without_aside(last_sentence(line[-4000:]))
     value = concluded(sentence)
     if value:
         return Extraction(value, "final line")

@@ -28,10 +28,15 @@ _SENTENCE_END = re.compile(r"(?<=[^\s\d])[.!?](?=\s|\*|\Z)|(?<=\d)[.!?](?=\s|\*|
 _ASIDE = re.compile(
     r",?\s+(?:because|since|as|which|so|thus|hence|therefore|parce|car|weil|denn|porque|pues)\s"
     r"|,\s*(?:not|und nicht|pas|no)\s|,\s*or\s+(?:about|approximately|roughly)\s"
-    r"|\s\((?=[A-Za-z]{2}|i\.e|e\.g)|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
+    r"|\s\((?=[A-Za-z]{2}|i\.e|e\.g)|(?:\*\*)?\s*\((?=[\u3040-\u30ff\u4e00-\u9fff])|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
     r"|[,;]\s+(?:the|but|although|however)\s",
     re.IGNORECASE,
 )
+_CHARACTER = re.compile(
+    r"\s\((?:the )?(?:constant|linear|identity|zero|trivial|double root|repeated)"
+    r"(?: function| solution)?\)(?=\s*(?:,|;|and\b))"
+)
+"""A remark on an item of a list."""
 _ADVERB = re.compile(
     r"(?:(?:therefore|thus|hence|then|simply|just|indeed|clearly|exactly|choice|option|equal[ ]to|donc|alors"
     r"|also|entonces)(?![A-Za-z])[\s,:]*|[：:]\s*)+",
@@ -43,6 +48,7 @@ _LINKS = re.compile(
 )
 _IN_ALL = re.compile(r"\s+(?:in total|in all|altogether|overall)\Z", re.IGNORECASE)
 _LINK_AT_END = re.compile(r"\b(?:is|are|be|equals?)[\s:,*_]*\Z|[=:\s]+\Z", re.IGNORECASE)
+_IS_AT_END = re.compile(r"\b(?:is|equals)\s+\Z", re.IGNORECASE)
 _THERE = re.compile(r"there\s+(?:are|is)\s+(?:exactly\s+|only\s+)?", re.IGNORECASE)
 _TAKEN_BACK = re.compile(
     r"n[’']t\b|\b(?:not|never|neither|nor|no|cannot|if|unless|whether|suppose|supposing|assume|assuming|either|or"
@@ -89,7 +95,8 @@ _UNFINISHED = re.compile(
 _HARMLESS = re.compile(r"不同|约数|(?<=\b(?:in|of) )May\b|(?<=\band )May\b")
 """Words that contain a doubtful character and no doubt."""
 _NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^\\/])[-−]?(?:\\?\$)?\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?(?:\\?%)?(?![A-Za-z\d_^/]|[.,:]\d)"
+    r"(?<![A-Za-z0-9_.,^\\/√])[-−]?(?:\\?\$)?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:√\d+)?|√\d+)(?:/\d+)?(?:\\?%)?"
+    r"(?![A-Za-z\d_^/√]|[.,:]\d)"
 )
 _ATTAINED = re.compile(r",\s+(?:which is )?(?:attained|achieved|reached|with equality)\b", re.IGNORECASE)
 _LEAD_IN = re.compile(
@@ -114,6 +121,9 @@ _TWICE = re.compile(r"([A-Za-z][A-Za-z -]{1,60}) \((\d{1,9})\)")
 """A number in words and in digits."""
 _LISTED = re.compile(r"\s*(?:,|(?:,\s*)?(?:and|or|und|oder|et|ou|y|o))\s*", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
+_ROUNDED = re.compile(
+    r"\b(?:about|approximately|roughly|etwa|ungefähr|environ|aproximadamente|circa)\s+(?=\*\*)", re.IGNORECASE
+)
 _EXPLAINS = re.compile(r"\b(?:since|because|although|though|but|however|while|when)\b", re.IGNORECASE)
 _YES_OR_NO = frozenset(("yes", "no", "true", "false"))
 
@@ -222,6 +232,7 @@ def clause(text: str) -> tuple[str, bool]:
         kept += text[place : stop.start() if stop else len(text)]
         asked = bool(stop) and stop.group() in "?？"  # type: ignore[union-attr]
         break
+    kept = _CHARACTER.sub("", kept)
     aside = _ASIDE.search(MATH_SPAN.sub(lambda match: "0" * len(match.group()), kept))
     if aside and kept[: aside.start()].strip():
         kept = kept[: aside.start()]
@@ -293,11 +304,12 @@ def concluded(sentence: str) -> str | None:
     if (attained := _ATTAINED.search(sentence)) and sentence[: attained.start()].strip():
         sentence = sentence[: attained.start()] + "."
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")  # a number at a cut may lack digits
-    if ended and (bold := _emphasised(sentence)):
+    opener = _FOREIGN_OPENER.search(sentence)
+    continental = bool(opener) and not _EAST_ASIAN.search(opener.group())  # type: ignore[union-attr]
+    if ended and (bold := _emphasised(_continental(sentence) if continental else sentence)):
         return bold
     sentence = sentence.replace("**", "").strip().rstrip(".!。 \t*_")
-    opener = _FOREIGN_OPENER.search(sentence)
-    if opener and not _EAST_ASIAN.search(opener.group()):
+    if continental:
         sentence = _continental(sentence)
     hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
     said = None if _doubted(hidden) else _REVERSED.search(hidden)
@@ -313,6 +325,8 @@ def concluded(sentence: str) -> str | None:
         lead = sentence[:start]
         if start < spans[-1].start() and _LINK_AT_END.search(lead):
             return None if _doubted(MATH_SPAN.sub(" ", lead)) else sentence[start:].strip(" .!*_")
+    if ended and len(spans) == 1 and (value := _measured(sentence, spans[0])):
+        return value
     if _OPENER.match(sentence) or _THUS.search(hidden):
         value = stated(_OPENER.sub("", sentence, count=1).lstrip(" ,:"))
         if value is not None:
@@ -325,14 +339,28 @@ def concluded(sentence: str) -> str | None:
     return only_number(sentence) if ended else None
 
 
+def _measured(sentence: str, span: re.Match[str]) -> str | None:
+    """The formula with a unit that follows "is" at the end of a sentence: "The width is $7$ cm"."""
+    lead, value = sentence[: span.start()], sentence[span.start() :].strip(" *_")
+    numbers = re.search(r"\d", span.group()), re.search(r"\d", sentence[span.end() :])
+    if not _IS_AT_END.search(lead) or numbers[0] is None or numbers[1] is not None:
+        return None
+    doubted = _TAKEN_BACK.search(lead) or _UNFINISHED.search(sentence) or _EXPLAINS.search(sentence)
+    return value if is_value(value) and not doubted else None
+
+
 def _emphasised(sentence: str) -> str | None:
-    """The one value in bold in a sentence that leaves no doubt; also yes and no."""
+    """The one value in bold in a sentence that leaves no doubt, also yes and no; "about" rounds it."""
+    rounded = bool(_ROUNDED.search(sentence))
+    sentence = _ROUNDED.sub(" ", sentence)
     bold = _BOLD.findall(sentence)
     rest = _BOLD.sub(" ", _HARMLESS.sub("", sentence))
     if len(bold) != 1 or _TAKEN_BACK.search(rest) or _UNFINISHED.search(rest) or _EXPLAINS.search(rest):
         return None
     value = peel(bold[0])
-    return value if is_value(value) or value.lower() in _YES_OR_NO else None
+    if is_value(value):
+        return rf"\approx {value}" if rounded else value
+    return value if value.lower() in _YES_OR_NO and not rounded else None
 
 
 def _start_of_list(sentence: str, spans: list[re.Match[str]]) -> int:

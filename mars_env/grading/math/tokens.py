@@ -135,6 +135,7 @@ _NATURALS = re.compile(
     r"\\math(?:bf|bb)\s*\{?\s*N\s*\}?(?:\s*\^\s*\{?\s*(?:\*|\+|\\ast)\s*\}?|\s*_\s*\{?\s*\+\s*\}?)?(?![A-Za-z])"
 )
 _PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
+_SPEED = re.compile(r"(?<=[0-9}])\s*((?:km|cm|mm|ft|mi)/(?:hr?|s|sec|min))(?![A-Za-z^])")
 _POWER_UNIT = re.compile(r"(?<=[0-9}])\s+([kcdm]?m)([²³])")
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _GIVEN = rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{\s*,?\s*"
@@ -186,6 +187,8 @@ def tidy(text: str) -> str:
         raise OverLimit(f"the answer is longer than the limit of {MAX_LENGTH} characters")
     if text.count("$") == 2:
         text = _PROSE_UNIT.sub(r"$\\text{ \1}", text)
+    if "/" in text:
+        text = _SPEED.sub(r"\\text{ \1}", text)
     if "R" in text:
         text = _REAIS.sub(lambda m: m[1].replace(".", "") + f".{m[2]}", text)
     if r"\text" in text:
