@@ -201,8 +201,9 @@ def flags_of(way: Way, seed: int, recipe: Recipe, folder: Path) -> dict[str, str
     run, train = recipe.marsrl, recipe.marsrl.train
     assert run.rollouts is not None
     groups = {"--mars.groups_per_update": str(groups_per_update(run))}
+    own_bounds = {name: value for name, value in helpers().MINIATURE.items() if name != THRESHOLD}
     return {
-        **helpers().MINIATURE,
+        **own_bounds,  # OpenRLHF's, where an arm has none: so the first rows were made
         "--mars.env": recipe.environment,
         "--mars.options": '{"schedule": "training"}',
         "--mars.problem_options": f'{{"split": "train", "seed": {seed}}}',

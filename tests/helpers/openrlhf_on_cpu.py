@@ -30,6 +30,7 @@ MINIATURE = {
     "--rollout.max_new_tokens": "64",
     "--algo.advantage.is_correction_level": "token",
     "--algo.advantage.is_correction_mode": "clip",
+    "--algo.advantage.is_correction_threshold": "5",
     "--ds.attn_implementation": "eager",
 }
 """OpenRLHF's flags for the miniature; a flag with the value None has no value."""

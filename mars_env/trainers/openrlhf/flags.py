@@ -123,9 +123,11 @@ def sampling_of(settings: TeamSettings, args: SimpleNamespace, *, evaluation: bo
 def _correction(settings: TeamSettings, given: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Flags of the importance weight between the engine that sampled and the policy that is trained.
 
-    Without it OpenRLHF takes every sample for one of the present policy. GSPO has no such weight: there the
-    ratio itself is taken to the policy that sampled, which its narrow clip range leaves no room for where
-    samples are fresh and differ by the engine's rounding alone.
+    Without it OpenRLHF takes every sample for one of the present policy. The weight is capped from above
+    alone: OpenRLHF's own lower bound, 0.5, keeps pushing down tokens that the policy has left.
+
+    GSPO has no such weight: there the ratio itself is taken to the policy that sampled, which its narrow
+    clip range leaves no room for where samples are fresh and differ by the engine's rounding alone.
     """
     if settings.staleness == 0 and given.get("--actor.policy_loss_type") == "gspo":
         return {}
@@ -134,6 +136,7 @@ def _correction(settings: TeamSettings, given: Mapping[str, str]) -> dict[str, t
     return {
         "--algo.advantage.is_correction_level": ("token",),
         "--algo.advantage.is_correction_mode": ("clip",),
+        "--algo.advantage.is_correction_threshold": ("5",),
     }
 
 

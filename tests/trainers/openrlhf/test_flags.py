@@ -84,6 +84,7 @@ def test_openrlhf_gets_what_the_team_decides_and_its_users_keep_what_they_set(tm
     assert "--algo.kl.init_coef" not in full[3:]
     assert full[full.index("--algo.advantage.is_correction_level") + 1] == "token"
     assert full[full.index("--algo.advantage.is_correction_mode") + 1] == "clip"
+    assert full[full.index("--algo.advantage.is_correction_threshold") + 1] == "5"
     assert full[full.index("--rollout.n_samples_per_prompt") + 1] == "72"  # the paper's 9 groups of 8
     assert full[full.index("--data.prompt_dataset") + 1] == str(tmp_path / "mars" / "problems.jsonl")
     assert full[full.index("--eval.dataset") + 1] == str(tmp_path / "mars" / "evaluation.jsonl")
