@@ -22,6 +22,12 @@ _ASIDE = re.compile(
     r"[^()\n]{1,200}\)(?=[\s.!*]*\Z)",
     re.IGNORECASE,
 )
+_OPENS_REMARK = re.compile(
+    r"\W*(?:(?:remarks?|remarque|bemerkung|anmerkung|observación|nota|by the way|for (?:comparison|reference)"
+    r"|in comparison|sanity check)\b|(?:an?|the|one|another)\s+(?:very\s+)?(?:common|frequent|typical"
+    r"|tempting|usual)\s+(?:mistake|error|slip|trap)\b)",
+    re.IGNORECASE,
+)
 _SECOND_ANSWER = re.compile(
     r"\b(?:also|alternativ\w*|possibl\w*|assum\w*|unless|maybe|perhaps|sure|unsure|could|depend\w*|however|answers?|so|thus|hence|therefore|actually)\b",
     re.IGNORECASE,
@@ -72,6 +78,16 @@ def without_aside(sentence: str) -> str:
     """A sentence without a bracketed remark at its end, such as "(about 31.25%)"."""
     aside = _ASIDE.search(sentence)
     return sentence if aside is None or _SECOND_ANSWER.search(aside.group()) else _ASIDE.sub("", sentence)
+
+
+def is_remark(sentence: str) -> bool:
+    r"""Whether a sentence is about something else: a comparison, say, or a usual mistake.
+
+    Example:
+        >>> is_remark(r"For comparison, the ratio is $\frac35$."), is_remark("So the ratio is 3/5.")
+        (True, False)
+    """
+    return _OPENS_REMARK.match(sentence) is not None
 
 
 def bold_sentence(bold: str) -> str:

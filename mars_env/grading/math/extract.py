@@ -32,7 +32,13 @@ import re
 from typing import NamedTuple
 
 from mars_env.grading.math.characters import as_ascii
-from mars_env.grading.math.endings import bold_sentence, clear_ending, without_aside, without_extras
+from mars_env.grading.math.endings import (
+    bold_sentence,
+    clear_ending,
+    is_remark,
+    without_aside,
+    without_extras,
+)
 from mars_env.grading.math.phrases import (
     concluded,
     is_value,
@@ -359,6 +365,8 @@ def _final_line(text: str) -> Extraction:
     if bare and len(bare) <= 400 and is_value(bare):
         return Extraction(bare, "final line")
     sentence = without_aside(last_sentence(line[-4000:]))
+    if is_remark(sentence):
+        return Extraction(None, NO_ANSWER)
     value = concluded(sentence)
     if value:
         return Extraction(value, "final line")
