@@ -18,13 +18,19 @@ from mars_env.agents.endpoint import Endpoint, Endpoints
 from mars_env.agents.http_scoring import Read, Refused, Scorer, T
 from mars_env.agents.links import NETWORK_ERRORS, Link, Links
 from mars_env.agents.openai_dialect import (
+    NEUTRAL,
+    advised,
+    base_of,
+    bending,
     completions_of,
     context_of,
     error_text,
+    is_filtered,
     is_too_long,
     messages_json,
     retry_after,
     sampling_fields,
+    told_error,
 )
 from mars_env.agents.requests import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.agents.secrets import Secrets, api_key
@@ -33,7 +39,7 @@ from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.sync import together
 from mars_env.text import logger, one_line
-from mars_env.types import Completion, Prompt, Sampling
+from mars_env.types import Completion, FinishReason, Prompt, Sampling
 
 log = logger(__name__)
 
@@ -42,6 +48,9 @@ _LIST_BYTES = 2**20
 
 _PATIENCE = 30.0
 """Seconds that a server may take to list its models before a run."""
+
+_OWN = ("model", "messages", "prompt", "n", "seed", "stop", "stream", "temperature", "top_p", "top_k")
+"""Fields of a request that the model sets."""
 
 
 class HTTPModel:
@@ -66,11 +75,12 @@ class HTTPModel:
     requested, it is asked for the rest.
 
     **Training.** With ``exact=True`` token ids and log-probabilities are asked for as vLLM serves them
-    (``return_token_ids``, ``logprobs``; vLLM 0.10.2 or later), and top-k is always sent, since vLLM
-    otherwise takes it from the checkpoint's generation config. A server's log-probabilities are
-    usually those before the temperature; they are then kept only if that makes no difference
-    (temperature 1 or 0, no top-p or top-k), and the other completions are not trainable. Start vLLM
-    with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all.
+    (``return_token_ids``, ``logprobs``; vLLM 0.10.2 or later), and top-k, min-p and the penalties are always
+    sent, since vLLM otherwise takes them from the checkpoint's generation config. A server's
+    log-probabilities are usually those before the temperature; they are then kept only if that makes no
+    difference (temperature 1 or 0, no top-p or top-k), and the other completions are not trainable. Start
+    vLLM with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all. No
+    completion is trainable if `extra_body` changes what is sampled from (a penalty, a form of the answer).
 
     Args:
         base_url: Such as ``"http://localhost:8000/v1"``, or several of them.
@@ -89,7 +99,7 @@ class HTTPModel:
         samples_per_call: Most samples requested in one call; None for all.
         health_interval: Seconds between two health checks of an endpoint, if there are several.
         limit_field: Name of the field that limits tokens (``"max_completion_tokens"`` for some servers).
-        extra_body: More fields of each request.
+        extra_body: More fields of each request; not those of `Sampling`.
         headers: More headers of each request.
         name: Name in messages and the default policy name of agents.
         version: Version of the weights, noted in exact completions.
@@ -101,6 +111,7 @@ class HTTPModel:
         model_name: The model's name on the server.
         exact: Whether token ids and log-probabilities are asked for.
         processed: Whether the server's log-probabilities are ``"processed"``.
+        bent: Fields of `extra_body` that change the distribution sampled from.
         context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
             not say.
 
@@ -162,14 +173,14 @@ class HTTPModel:
         self._attempts, self._backoff = attempts, backoff
         self._health_interval = health_interval
         self._samples_per_call, self._limit_field = samples_per_call, limit_field
-        clash = {"model", "messages", "prompt", "n", "seed", "stop", "stream", limit_field} & {
-            *(extra_body or ())
-        }
-        if clash:
-            raise ConfigError(f"extra_body may not set {', '.join(sorted(clash))}: the model does")
-        self._head = json.dumps({"model": model, **(extra_body or {})})[:-1]
+        more = dict(extra_body or {})
+        if clash := sorted({*_OWN, limit_field} & {*more}):
+            raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
+        self.bent = tuple(bending(more))
+        neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
+        self._head = json.dumps({"model": model, **neutral, **more})[:-1]
         loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
-        template_options = (extra_body or {}).get("chat_template_kwargs") or {}
+        template_options = more.get("chat_template_kwargs") or {}
         self._scorer = Scorer(self.name, loaded, template_options, self._head)
         self._key = api_key(api_key_env)
         self._headers = {"Content-Type": "application/json", **(headers or {})}
@@ -253,7 +264,8 @@ class HTTPModel:
 
         A completion that the model's context cut off has the finish reason ``"context"``: it was cut off
         below its own limit, or the prompt is known to leave less (`learn_context`). A request that the server
-        refuses for its length gives empty ones. See ``Sampling.overflow``.
+        refuses for its length gives empty ones (see ``Sampling.overflow``). So does one that its content
+        filter refuses: those have the finish reason ``"content_filter"``.
 
         Raises:
             ModelError: The server refused the request, or all attempts failed.
@@ -263,7 +275,8 @@ class HTTPModel:
         check_request(n, sampling)
         chat, field = self._field(prompt)
         head = f"{self._head}, {field}, "
-        step = min(n, self._samples_per_call or n)
+        # vLLM refuses several samples of a greedy request.
+        step = 1 if sampling.temperature == 0 else min(n, self._samples_per_call or n)
         if step == n:
             return await self._samples(chat, head, 0, n, sampling)
         parts = [
@@ -310,8 +323,9 @@ class HTTPModel:
                 raise ContextError(
                     f'{refusal}: raise the context, lower max_tokens, or set overflow="unknown"'
                 ) from refusal
-            log.warning("%s; its samples are UNKNOWN", refusal)
-            return [Completion("", "context", temperature=sampling.temperature)] * n
+            return _unanswered("context", refusal, n, sampling)
+        except _Filtered as refusal:
+            return _unanswered("content_filter", refusal, n, sampling)
         while len(completions) < n:  # the server does not know n, or limits it
             have = len(completions)
             completions += await self._call(chat, head, first + have, n - have, sampling)
@@ -336,7 +350,7 @@ class HTTPModel:
         tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self._limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
-        read = partial(completions_of, n=n, sampling=sampling, **own)
+        read = partial(completions_of, n=n, sampling=sampling, bent=bool(self.bent), **own)
         return await self._ask(chat, f"{head}{tail}{seed}}}".encode(), read)
 
     async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
@@ -394,7 +408,7 @@ class HTTPModel:
             answer = await link.post(url, body)
             if answer.status != 200:
                 raise self._refusal(endpoint, answer)
-            found = read(answer.body)
+            found = self._found(endpoint, answer, read)
         except _Fault as fault:
             endpoint.rest(fault.retry_after)
             raise
@@ -405,23 +419,38 @@ class HTTPModel:
             raise ModelError(
                 f"{self.name}: {endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
             ) from None
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-            endpoint.rest()
-            raise self._fault(endpoint, f"the answer cannot be read: {error!r}") from None
         except RuntimeError as error:
             raise ModelError(f"{self.name}: closed while a request was running: {error}") from error
         endpoint.failures, endpoint.reachable = 0, True
         return found
 
+    def _found(self, endpoint: Endpoint, answer: Answer, read: Read[T]) -> T:
+        """What is read from an answer of status 200, which may be an error all the same."""
+        try:
+            return read(answer.body)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+            if told := told_error(answer.body):
+                raise self._refusal(endpoint, replace(answer, status=told[0], body=told[1])) from None
+            if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+                begins = error_text(answer.body, self._secrets.mask)
+                raise self._fault(endpoint, f"the answer cannot be read ({error}): {begins}") from None
+            raise self._fault(endpoint, f"the answer cannot be read: {error!r}") from None
+
     def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
         """The error that a status means."""
         words = error_text(answer.body, self._secrets.mask)
+        if 300 <= answer.status < 400 and (target := answer.headers.get("location")):
+            shown = one_line(self._secrets.mask(base_of(target)), 300)
+            words = f"it redirects to {shown}, which is not followed: give that address instead"
         sentence = f"{endpoint.base}: status {answer.status}: {words}"
         if answer.status in (408, 409, 429) or answer.status >= 500:
             return _Fault(sentence, retry_after(answer.headers.get("retry-after")))
         if is_too_long(answer.status, answer.body):
             return _TooLong(f"{self.name}: prompt and limit exceed the model's context: {sentence}")
-        return Refused(f"{self.name}: the server refused the request: {sentence}")
+        if is_filtered(answer.body):
+            return _Filtered(f"{self.name}: a filter refuses the request: {sentence}")
+        advice = advised(answer.status, words, endpoint.base.path)
+        return Refused(f"{self.name}: the server refused the request: {sentence}{advice}")
 
     def _fault(self, endpoint: Endpoint, words: str) -> _Fault:
         """What went wrong, without secrets. The cause may hold them and must not be kept."""
@@ -438,3 +467,13 @@ class _Fault(Exception):
 
 class _TooLong(ModelError):
     """The server refused a request because prompt and limit exceed the model's context."""
+
+
+class _Filtered(ModelError):
+    """The server's content filter refused a request."""
+
+
+def _unanswered(reason: FinishReason, refusal: ModelError, n: int, sampling: Sampling) -> list[Completion]:
+    """Samples of a request that is refused for its content: empty ones."""
+    log.warning("%s; its samples are UNKNOWN", refusal)
+    return [Completion("", reason, temperature=sampling.temperature)] * n

@@ -14,11 +14,47 @@ from typing import Any
 from mars_env.agents.context import NO_LIMIT
 from mars_env.checks import count, token_ids
 from mars_env.checks import logprobs as checked_logprobs
-from mars_env.text import one_line
+from mars_env.text import one_line, shown
 from mars_env.types import Completion, FinishReason, Message, Sampling
 
 _MOST_ERROR = 65_536
 """So many bytes of an error are read for its words."""
+
+NEUTRAL: Mapping[str, Any] = {
+    "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0,
+    "frequency_penalty": 0.0, "presence_penalty": 0.0,
+}  # fmt: skip
+"""Sampling from all tokens, as the policy gives them. What a request leaves out, vLLM takes from the
+checkpoint's generation config."""
+
+_BENDING = (
+    "allowed_token_ids", "bad_words", "guided_choice", "guided_grammar", "guided_json", "guided_regex",
+    "logit_bias", "min_tokens", "response_format", "structured_outputs", "thinking_token_budget",
+    "use_beam_search",
+)  # fmt: skip
+"""Fields that forbid tokens, or prefer some."""
+
+
+def bending(fields: Mapping[str, Any]) -> list[str]:
+    """The fields of a request by which tokens are sampled from another distribution than the policy's.
+
+    The temperature is not one of them: a trainer divides its logits by it.
+
+    Example:
+        >>> bending({"temperature": 0.6, "top_k": -1, "min_p": 0.1, "logit_bias": None, "seed": 3})
+        ['min_p']
+    """
+    return [name for name, value in fields.items() if value is not None and _bends(name, value)]
+
+
+def _bends(name: str, value: Any) -> bool:
+    if name == "top_k":
+        return bool(value > 0)
+    if name == "tool_choice":
+        return value not in ("auto", "none")
+    if name in NEUTRAL:
+        return name != "temperature" and bool(value != NEUTRAL[name])
+    return name in _BENDING and bool(value) and value != {"type": "text"}
 
 
 @lru_cache(maxsize=256)
@@ -74,6 +110,7 @@ def completions_of(
     processed: bool,
     version: int,
     context: int | None = None,
+    bent: bool = False,
 ) -> list[Completion]:
     """Completions of a server's answer, in the order of their indices.
 
@@ -84,6 +121,7 @@ def completions_of(
         processed: Whether the server's log-probabilities are those of the distribution sampled from.
         version: Version of the weights.
         context: What the server's model can hold, where that is known.
+        bent: Whether the request changes the distribution in other ways, too (`bending`).
 
     Raises:
         ValueError: It holds no choices, the server broke a completion off, the reason why one ended is not
@@ -100,7 +138,7 @@ def completions_of(
     texts = [_text(choice) for choice in choices]
     sampled, prompt_tokens = (_tokens(usage, name) for name in ("completion_tokens", "prompt_tokens"))
     counts = _shares(sampled, texts)
-    faithful = keeps_logprobs(sampling, processed=processed)
+    faithful = keeps_logprobs(sampling, processed=processed) and not bent
     reasons = [_finish_reason(choice.get("finish_reason")) for choice in choices]
     cut = _cut_by_context(usage, reasons.count("length"), sampling, context)
     completions = []
@@ -154,7 +192,10 @@ def _finish_reason(told: object) -> FinishReason:
     """
     reason = _FINISH_REASONS.get(str(told).lower().partition(":")[0].strip())
     if reason is None:
-        raise ValueError(f"the server broke the completion off: finish_reason {told!r}")
+        raise ValueError(
+            f"the server broke the completion off: finish_reason {shown(told)}; if this is its word for a "
+            "completion that ended well, mars_env.agents.openai_dialect needs it in its list"
+        )
     return reason
 
 
@@ -179,25 +220,46 @@ def is_too_long(status: int, payload: bytes) -> bool:
         >>> is_too_long(400, b'{"error": {"message": "no such model", "code": 400}}')
         False
     """
-    if status not in (400, 413):
-        return False
+    words = f"{_kind(payload)} {error_text(payload)}".lower()
+    return status in (400, 413, 422) and bool(_TOO_LONG.search(words))
+
+
+def is_filtered(payload: bytes) -> bool:
+    """Whether a server's content filter refuses a request, as Azure, OpenAI and DashScope say it.
+
+    Example:
+        >>> is_filtered(b'{"error": {"message": "The response was filtered.", "code": "content_filter"}}')
+        True
+    """
+    return bool(_FILTERED.search(_kind(payload)))
+
+
+_FILTERED = re.compile(r"\b(content_filter|content_policy_violation|invalid_prompt|data_inspection_failed)\b")
+
+
+def _kind(payload: bytes) -> str:
+    """Code and type of an error."""
     try:
         error = json.loads(payload)
         error = error.get("error", error)
-        kind = f"{error.get('code')} {error.get('type')}" if isinstance(error, dict) else ""
+        return f"{error.get('code')} {error.get('type')}"
     except (ValueError, AttributeError, RecursionError):
-        kind = ""
-    return bool(_TOO_LONG.search(f"{kind} {error_text(payload)}".lower()))
+        return ""
 
 
 _TOO_LONG = re.compile(
-    r"context[ _-](length|size|window)|maximum model length|max_model_len|"
-    r"(prompt|input) is too long|too many tokens"
+    r"context[ _-]?(length|size|window|limit)|maximum model length|max_model_len|"
+    r"(prompt|input) is too long|too many tokens|"
+    r"`inputs`? tokens \+ `max_new_tokens` must be|`inputs` must have less than|"  # TGI, Together
+    r"(prompt|input) token count|maximum prompt length|exceeded model token limit|"  # Gemini, xAI, Kimi
+    r"range of input length should be"  # DashScope
 )
 
 
 def context_of(payload: bytes, model: str) -> int | None:
     """A model's context length from a server's list of models (vLLM, SGLang and others); else None.
+
+    vLLM gives that of an adapter at its base model, the adapter's ``parent``.
 
     Example:
         >>> context_of(b'{"data": [{"id": "qwen3", "max_model_len": 40960}]}', "qwen3")
@@ -208,10 +270,14 @@ def context_of(payload: bytes, model: str) -> int | None:
     try:
         listed = json.loads(payload)["data"]
         [entry] = [one for one in listed if one.get("id") == model]
-        told = [entry.get(name) for name in ("max_model_len", "max_context_length", "context_length")]
+        bases = [one for one in listed if one.get("id") == (entry.get("parent") or model)]
+        told = [one.get(name) for one in (entry, *bases) for name in _CONTEXT]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return next((value for value in told if type(value) is int and value > 0), None)
+
+
+_CONTEXT = ("max_model_len", "max_context_length", "context_length")
 
 
 def _index(choice: Mapping[str, Any]) -> int:
@@ -226,19 +292,38 @@ def _text(choice: Mapping[str, Any]) -> str:
 def text_of(message: Mapping[str, Any]) -> str:
     """The text of a message; where the server parts the thinking from it, put together again.
 
+    Some servers (Mistral, Databricks) give the content in parts, of text and of thinking.
+
     Raises:
         TypeError: The content is not a text.
 
     Example:
         >>> text_of({"content": "4", "reasoning": "2 + 2"})
         '<think>2 + 2</think>4'
+        >>> text_of({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]},
+        ...                      {"type": "text", "text": "4"}]})
+        '<think>2 + 2</think>4'
     """
     content, thinking = message.get("content"), message.get("reasoning") or message.get("reasoning_content")
+    if isinstance(content, list):
+        thought = [_part(part) for part in content if part.get("type") in ("thinking", "reasoning")]
+        said = [_part(part) for part in content if part.get("type") not in ("thinking", "reasoning")]
+        content, thinking = "".join(said) if said else None, thinking or "".join(thought)
     if not isinstance(content, str | None) or not isinstance(thinking, str | None):
         raise TypeError("the content is not a text")
     if thinking:
         return f"<think>{thinking}" + ("" if content is None else f"</think>{content}")
     return content or ""
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    """The text of a part: its own, or that of the parts in it."""
+    held = next((part[name] for name in ("text", "thinking", "summary") if part.get(name) is not None), None)
+    if isinstance(held, list):
+        return "".join(map(_part, held))
+    if not isinstance(held, str):
+        raise TypeError("a part of the content is not a text")
+    return held
 
 
 def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
@@ -270,6 +355,26 @@ def _shares(total: int, texts: Sequence[str]) -> list[int]:
     return [end - begin for begin, end in pairwise([0, *ends])]
 
 
+def told_error(payload: bytes) -> tuple[int, bytes] | None:
+    """The status and the body of an error that an answer tells beside or in its choices; None without one.
+
+    OpenRouter and other proxies answer with status 200 before they know. An error without a status is 500.
+
+    Example:
+        >>> told_error(b'{"error": {"message": "busy", "code": 429}}')
+        (429, b'{"error": {"message": "busy", "code": 429}}')
+        >>> told_error(b'{"choices": [{"error": "lost", "finish_reason": "error"}]}')
+        (500, b'{"error": "lost"}')
+    """
+    try:
+        answer = json.loads(payload)
+        told = answer.get("error") or next(one["error"] for one in answer["choices"] if one.get("error"))
+        code = str(told.get("code") if isinstance(told, dict) else None)
+        return int(code) if re.fullmatch("[45][0-9]{2}", code) else 500, json.dumps({"error": told}).encode()
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
+        return None
+
+
 def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
     """What a server says about an error, in at most 300 characters of one line.
 
@@ -287,6 +392,45 @@ def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
     return one_line(mask(" ".join(mask(text).split())), 300) or "no explanation"
 
 
+def advised(status: int, words: str, path: str) -> str:
+    """What to change about a request that a server refuses; empty where its words say nothing of it.
+
+    Args:
+        status: Of the answer.
+        words: The server's.
+        path: Of the endpoint's address.
+
+    Example:
+        >>> advised(400, "Use 'max_completion_tokens' instead.", "/v1")
+        '; say limit_field="max_completion_tokens"'
+        >>> advised(404, "Not Found", "/")
+        '; addresses of OpenAI-compatible servers mostly end in /v1'
+        >>> advised(404, "no such model", "/v1")
+        ''
+    """
+    if "max_completion_tokens" in words:
+        return '; say limit_field="max_completion_tokens"'
+    if _ONE_SAMPLE.search(words):
+        return "; say samples_per_call=1"
+    if status in (404, 405) and path in ("", "/"):
+        return "; addresses of OpenAI-compatible servers mostly end in /v1"
+    return ""
+
+
+_ONE_SAMPLE = re.compile(r"\bn\b.{0,40}\b1\b|\bn_cmpl\b")
+"""How DeepSeek, Groq, Anthropic, llama.cpp and vLLM refuse several samples."""
+
+
+def base_of(url: str) -> str:
+    """An endpoint's address from that of one of its requests, without a query.
+
+    Example:
+        >>> base_of("https://host/v1/chat/completions?key=1")
+        'https://host/v1'
+    """
+    return url.partition("?")[0].removesuffix("/completions").removesuffix("/chat")
+
+
 def retry_after(header: str | None) -> float:
     """Seconds to wait, from a number or a date; at most two minutes.
 
@@ -301,6 +445,6 @@ def retry_after(header: str | None) -> float:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return 0.0
     return min(seconds, 120.0) if seconds > 0 else 0.0

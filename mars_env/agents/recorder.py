@@ -12,7 +12,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -24,7 +23,7 @@ from mars_env.agents.chat_stream import ChatStream, asked_for, event
 from mars_env.agents.context import NO_LIMIT
 from mars_env.agents.conversations import digests
 from mars_env.agents.endpoint import Endpoint
-from mars_env.agents.openai_dialect import completions_of, keeps_logprobs
+from mars_env.agents.openai_dialect import NEUTRAL, bending, completions_of, keeps_logprobs
 from mars_env.agents.openai_server import (
     UNREADABLE,
     Refusal,
@@ -48,20 +47,6 @@ AGENT_HEADER, TREE_HEADER = "X-Mars-Agent", "X-Mars-Tree"
 
 _NAME = re.compile(r"[\w.+-]{1,100}")
 _MARS_KEY = re.compile(r"mars:([^:]*)(?::(.*))?", re.S)
-_NEUTRAL: Mapping[str, Any] = {
-    "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0,
-    "frequency_penalty": 0.0, "presence_penalty": 0.0,
-}  # fmt: skip
-"""What is sampled with where the program does not say: all tokens, whatever the checkpoint's defaults."""
-
-_BENDING = (
-    "logit_bias",
-    "bad_words",
-    "allowed_token_ids",
-    "response_format",
-    "structured_outputs",
-    "min_tokens",
-)
 _NOT_PASSED = frozenset(
     {"host", "content-length", "connection", "accept-encoding", "transfer-encoding", "keep-alive", "te",
      "trailer", "upgrade"}
@@ -213,7 +198,7 @@ class Recorder:
         digests(messages)
         policy = served if mark and served and not key and AGENT_HEADER not in request.headers else model
         told = {name: value for name, value in body.items() if value is not None}
-        asked = {**_NEUTRAL, **told, "model": policy, "return_token_ids": True, "logprobs": True}
+        asked = {**NEUTRAL, **told, "model": policy, "return_token_ids": True, "logprobs": True}
         return Call(agent, policy, messages, tree), asked
 
     def _headers(self, request: web.Request) -> dict[str, str]:
@@ -271,7 +256,7 @@ class Recorder:
         """Say why a turn cannot be trained on, once for each cause."""
         if not completion.trainable and not completion.token_ids:
             why = "the engine gives no token ids (vLLM 0.10.2 or later does)"
-        elif not _whole(body):
+        elif bending(body):
             why = "the program asks for another distribution (top_p, top_k, a penalty, a form of the answer)"
         elif not keeps_logprobs(_sampling(body), processed=self._processed):
             why = (
@@ -287,14 +272,16 @@ class Recorder:
     def _replies(self, payload: bytes, answer: Mapping[str, Any], body: Mapping[str, Any]) -> list[Reply]:
         sampling = _sampling(body)
         found = completions_of(
-            payload, len(answer["choices"]), sampling, processed=self._processed, version=self.version
+            payload,
+            len(answer["choices"]),
+            sampling,
+            processed=self._processed,
+            version=self.version,
+            bent=bool(bending(body)),
         )
         choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index") or 0))
-        whole = _whole(body)
         replies = []
         for place, (completion, choice) in enumerate(zip(found, choices, strict=True)):
-            if not whole:  # the trainer's distribution is another one
-                completion = replace(completion, logprobs=())
             name = f"{answer.get('id', '')}:{place}" if place else str(answer.get("id", ""))
             replies.append(Reply(completion, choice["message"], name))
         return replies
@@ -378,19 +365,6 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
     told = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or NO_LIMIT
     return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **told})
-
-
-def _whole(body: Mapping[str, Any]) -> bool:
-    """Whether nothing but the temperature changes the distribution that is sampled from."""
-    sampling = _sampling(body)
-    penalties = ("min_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
-    return not (
-        sampling.top_p != 1
-        or sampling.top_k > 0
-        or any(body.get(name) not in (None, _NEUTRAL[name]) for name in penalties)
-        or any(body.get(name) and body[name] != {"type": "text"} for name in _BENDING)
-        or body.get("tool_choice") not in (None, "auto", "none")
-    )
 
 
 async def _events(answer: aiohttp.ClientResponse, most: int) -> AsyncGenerator[str]:

@@ -315,6 +315,27 @@ async def test_raw_logprobs_are_kept_only_where_they_are_true(server):
     assert all(body["top_k"] is not None and body["return_token_ids"] for body in server.bodies)
 
 
+async def test_exact_requests_leave_nothing_to_a_checkpoint_s_own_sampling(server):
+    neutral = {"min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
+    async with HTTPModel(server.url, "m", exact=True) as model:
+        [completion] = await model.complete(CHAT, 1, Sampling())
+    assert completion.trainable and server.bodies[0].items() >= neutral.items()
+    async with HTTPModel(server.url, "m", exact=True, extra_body={"repetition_penalty": 1.1}) as model:
+        [completion] = await model.complete(CHAT, 1, Sampling())
+    assert not completion.trainable and completion.token_ids
+    assert server.bodies[1]["repetition_penalty"] == 1.1
+    async with HTTPModel(server.url, "m") as model:
+        await model.complete(CHAT, 1, Sampling())
+    assert not server.bodies[2].keys() & neutral.keys()
+
+
+async def test_each_greedy_sample_is_a_call(server):  # vLLM: "n must be 1 when using greedy sampling"
+    async with HTTPModel(server.url, "m") as model:
+        assert len(await model.complete("p", 3, Sampling(temperature=0))) == 3
+        assert len(await model.complete("p", 3, Sampling(temperature=0.5))) == 3
+    assert [body["n"] for body in server.bodies] == [1, 1, 1, 3]
+
+
 async def test_token_counts_add_up_to_the_server_s(server):
     async with HTTPModel(server.url, "m") as model:
         completions = await model.complete("p", 7, Sampling(seed=1))
@@ -425,8 +446,9 @@ def test_unknown_words_are_refused(wrong):
 
 
 def test_fields_that_the_model_sets_are_refused():
-    with pytest.raises(ConfigError, match="extra_body may not set stream"):
-        HTTPModel("http://x/v1", "m", extra_body={"stream": True})
+    for field in ("stream", "temperature", "top_p", "top_k"):
+        with pytest.raises(ConfigError, match=f"extra_body may not set {field}"):
+            HTTPModel("http://x/v1", "m", extra_body={field: True})
 
 
 async def test_secrets_in_a_url_are_refused_or_not_shown(server):
@@ -583,3 +605,44 @@ async def test_a_request_that_is_refused_for_its_length_is_cut_by_the_context_or
     with pytest.raises(ContextError, match="maximum context length is 40"):
         await model.complete("How?", 2, Sampling(max_tokens=90, overflow="refuse"))
     assert len(server.bodies) == 2  # trying again would not help
+
+
+async def test_a_request_that_a_filter_refuses_has_an_unknown_answer(server):
+    words = {"error": {"message": "The response was filtered.", "code": "content_filter"}}
+    server.faults = [lambda body: web.json_response(words, status=400)]
+    completions = await HTTPModel(server.url, "m").complete("How?", 2, Sampling())
+    assert [(c.text, c.finish_reason) for c in completions] == [("", "content_filter")] * 2
+
+
+async def test_an_error_under_status_200_is_told_in_the_server_s_words(server, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "secret-key-1234")
+    async with HTTPModel(server.url, "m", attempts=2, backoff=0.001, api_key_env="MY_KEY") as model:
+        server.reply = {"error": {"message": "upstream is busy, secret-key-1234", "code": 502}}
+        with pytest.raises(ModelError, match=r"status 502: upstream is busy, \*\*\*"):
+            await model.complete("p", 1, Sampling())
+        server.reply = {"choices": [{"error": {"message": "lost"}, "text": "", "finish_reason": "error"}]}
+        with pytest.raises(ModelError, match="status 500: lost"):
+            await model.complete("p", 1, Sampling())
+        assert len(server.bodies) == 4
+        server.reply = {"error": {"message": "no such model", "code": 404}}
+        with pytest.raises(ModelError, match=r"refused the request: .*status 404: no such model"):
+            await model.complete("p", 1, Sampling())
+        server.reply = {"error": {"message": "maximum context length is 40", "code": 400}}
+        [completion] = await model.complete("p", 1, Sampling())
+    assert completion.finish_reason == "context" and len(server.bodies) == 6
+
+
+async def test_what_is_not_json_is_shown(server):
+    page = "<html>Please log in</html>"
+    server.faults = [lambda body: web.Response(text=page, content_type="text/html")]
+    async with HTTPModel(server.url, "m", attempts=1) as model:
+        with pytest.raises(ModelError, match=r"cannot be read \(Expecting value.*\): <html>Please log in"):
+            await model.complete("p", 1, Sampling())
+
+
+async def test_where_a_redirect_leads_is_told(server):
+    to = {"Location": "https://elsewhere/v1/completions?key=secret"}
+    server.faults = [lambda body: web.json_response({}, status=308, headers=to)]
+    async with HTTPModel(server.url, "m") as model:
+        with pytest.raises(ModelError, match="redirects to https://elsewhere/v1, which is not followed"):
+            await model.complete("p", 1, Sampling())

@@ -4,12 +4,18 @@ import pytest
 
 from mars_env.agents.context import NO_LIMIT
 from mars_env.agents.openai_dialect import (
+    advised,
+    bending,
     completions_of,
     context_of,
     error_text,
+    is_filtered,
     is_too_long,
     messages_json,
+    retry_after,
     sampling_fields,
+    text_of,
+    told_error,
 )
 from mars_env.types import Sampling
 
@@ -185,7 +191,17 @@ def test_token_ids_tell_by_themselves():
     (400, {"message": "no", "code": "context_length_exceeded"}, True),
     (400, {"message": "no", "type": "exceed_context_size_error"}, True),
     (413, {"message": "The prompt is too long"}, True),
+    (422, {"message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096."}, True),
+    (422, {"message": "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000"}, True),
+    (400, {"message": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"}, True),
+    (400, {"message": "The input token count (1200000) exceeds the maximum number allowed"}, True),
+    (400, {"message": "This model's maximum prompt length is 131072 but the request has 537812"}, True),
+    (400, {"message": "Your request exceeded model token limit: 262144 (requested: 300000)"}, True),
+    (400, {"message": "Range of input length should be [1, 30720]"}, True),
+    (400, {"message": "litellm.ContextWindowExceededError: no"}, True),
     (400, {"message": "unknown field"}, False),
+    (422, {"message": "`temperature` must be strictly positive"}, False),
+    (400, {"message": "max_tokens is too large: 100000. This model supports at most 16384"}, False),
     (500, {"message": "maximum context length"}, False),
     (401, {"message": "maximum context length"}, False),
 ])  # fmt: skip
@@ -199,3 +215,79 @@ def test_refusals_for_length_are_known_by_their_words(status, error, too_long):
 ])  # fmt: skip
 def test_a_list_of_models_that_tells_nothing(payload):
     assert context_of(payload, "m") is None
+
+
+def test_an_adapter_holds_what_its_base_model_holds():
+    listed = [{"id": "base", "max_model_len": 4096}, {"id": "mine", "max_model_len": None, "parent": "base"}]
+    assert context_of(json.dumps({"data": listed}).encode(), "mine") == 4096
+    assert context_of(json.dumps({"data": listed[1:]}).encode(), "mine") is None
+    assert context_of(json.dumps({"data": [{"id": "mine", "parent": "mine"}]}).encode(), "mine") is None
+
+
+@pytest.mark.parametrize(("fields", "names"), [
+    ({"temperature": 0.3, "top_p": 1, "top_k": 0, "seed": 1, "chat_template_kwargs": {"a": 1}}, []),
+    ({"response_format": {"type": "text"}, "logit_bias": {}, "min_tokens": 0, "tool_choice": "auto"}, []),
+    ({"top_p": 0.9, "top_k": 20, "min_p": 0.1}, ["top_p", "top_k", "min_p"]),
+    ({"repetition_penalty": 1.05}, ["repetition_penalty"]),
+    ({"guided_json": {"type": "object"}, "tool_choice": "required"}, ["guided_json", "tool_choice"]),
+])  # fmt: skip
+def test_fields_that_change_the_distribution_are_known(fields, names):
+    assert bending(fields) == names
+    choice = {"text": "x", "token_ids": [4], "prompt_token_ids": [1], "logprobs": {"token_logprobs": [-0.5]}}
+    read = {"processed": True, "version": 0, "bent": bool(names)}
+    [found] = completions_of(answer(choice), 1, Sampling(), **read)
+    assert found.trainable is not bool(names)
+
+
+@pytest.mark.parametrize(("content", "text"), [
+    ([{"type": "text", "text": "2"}, {"type": "text", "text": "4"}], "24"),
+    ([{"type": "thinking", "thinking": "so"}, {"type": "text", "text": "4"}], "<think>so</think>4"),
+    ([{"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}], "<think>so"),
+    ([{"type": "reasoning", "summary": [{"text": "so"}]}, {"type": "text", "text": ""}], "<think>so</think>"),
+    ([], ""),
+])  # fmt: skip
+def test_content_in_parts_is_put_together(content, text):
+    assert text_of({"content": content}) == text
+
+
+@pytest.mark.parametrize("content", [5, ["4"], [{"type": "text", "text": 4}], [{"type": "image_url"}]])
+def test_content_that_is_no_text_is_none(content):
+    with pytest.raises((TypeError, AttributeError)):
+        text_of({"content": content})
+
+
+@pytest.mark.parametrize(("payload", "status"), [
+    ({"error": {"message": "no", "code": 502}}, 502),
+    ({"error": {"message": "no", "code": "400"}}, 400),
+    ({"error": {"message": "no", "code": "rate_limited"}}, 500),
+    ({"error": "no", "choices": []}, 500),
+    ({"choices": [{"text": "4"}, {"error": {"code": 429, "message": "no"}}]}, 429),
+])  # fmt: skip
+def test_an_error_that_is_told_in_an_answer_has_its_status(payload, status):
+    told = told_error(json.dumps(payload).encode())
+    assert told[0] == status and error_text(told[1]) == "no"
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"choices": [{"text": "4"}]}', b'{"error": null}'])
+def test_an_answer_without_an_error_tells_none(payload):
+    assert told_error(payload) is None
+
+
+def test_filters_are_known_by_their_codes():
+    assert is_filtered(b'{"error": {"code": "data_inspection_failed", "message": "no"}}')
+    assert not is_filtered(b'{"error": {"code": "invalid_request_error", "message": "content_filter"}}')
+    assert not is_filtered(b"content_filter")
+
+
+@pytest.mark.parametrize("words", [
+    "'n' : number must be at most 1", "n must be exactly 1", "Invalid n value (only n = 1 is supported)",
+    "n_cmpl cannot be greater than the number of slots",
+])  # fmt: skip
+def test_a_server_that_gives_one_sample_is_told_from_others(words):
+    assert advised(400, words, "/v1") == "; say samples_per_call=1"
+    assert advised(404, "no model m-1, nothing", "/v1") == ""
+
+
+@pytest.mark.parametrize("header", ["Mon, 01 Jan 2024 00:00:00 +99999999999999999999", "Mon, 32 Jan", "-3"])
+def test_a_time_that_is_none_is_no_wait(header):
+    assert retry_after(header) == 0.0

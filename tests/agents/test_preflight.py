@@ -67,6 +67,13 @@ async def test_log_probabilities_of_another_distribution_are_told(sampling, capl
         assert not caplog.text
 
 
+async def test_fields_that_change_what_is_sampled_from_are_told():
+    async with Engine() as engine:
+        model = HTTPModel(engine.url, "m", exact=True, extra_body={"repetition_penalty": 1.1, "priority": 2})
+        with pytest.raises(ConfigError, match="another distribution: leave repetition_penalty out of its"):
+            await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
+
+
 async def test_every_replica_is_asked():
     async with Engine() as one, Engine() as two:
         two.lacks = ("logprobs",)
