@@ -6,6 +6,8 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from jinja2 import TemplateError
+
 from mars_env.agents.requests import is_messages, plain_chat
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.types import Completion, Message, Prompt
@@ -28,6 +30,7 @@ def encode_prompt(
 
     Raises:
         ModelError: If there are no tokens, or ids outside the vocabulary.
+        ConfigError: The chat template refuses the messages.
 
     Example:
         >>> encode_prompt(None, [3, 1], 4, "m", {})
@@ -40,7 +43,7 @@ def encode_prompt(
     if isinstance(prompt, str):
         ids: Iterable[int] = tokenizer.encode(prompt)
     elif is_messages(prompt):
-        ids = _encode_chat(tokenizer, prompt, template_options)
+        ids = _encode_chat(tokenizer, prompt, template_options, name)
     else:
         ids = map(operator.index, prompt)  # type: ignore[arg-type]
     ids = tuple(ids)
@@ -133,16 +136,25 @@ def require_fit(given: Completion, context: int | None, name: str) -> None:
         raise ContextError(f"{name}: prompt and text are {length} tokens, its context holds {context}")
 
 
-def _encode_chat(tokenizer: Any, messages: Sequence[Message], options: Mapping[str, Any]) -> Iterable[int]:
+def _encode_chat(
+    tokenizer: Any, messages: Sequence[Message], options: Mapping[str, Any], name: str
+) -> Iterable[int]:
     if not getattr(tokenizer, "chat_template", None):
         return tokenizer.encode(plain_chat(messages))  # type: ignore[no-any-return]
-    return tokenizer.apply_chat_template(  # type: ignore[no-any-return]
-        [dict(message) for message in messages],
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=False,
-        **options,
-    )
+    try:
+        return tokenizer.apply_chat_template(  # type: ignore[no-any-return]
+            [dict(message) for message in messages],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **options,
+        )
+    except TemplateError as error:
+        roles = ", ".join(message["role"] for message in messages)
+        raise ConfigError(
+            f"{name}: its chat template refuses messages of {roles}: {error}; where it knows no system "
+            'message, give the agents system=""'
+        ) from error
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:
