@@ -8,7 +8,8 @@ import inspect
 import os
 import threading
 from collections.abc import Awaitable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,6 +20,8 @@ _PATIENCE = 5.0
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _owner = 0
+_here = threading.local()
+"""``_here.runs`` is set in the threads whose event loops this module runs."""
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -29,16 +32,21 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     connection pool, for example) stays valid. Ctrl-C cancels the coroutine and waits up to five seconds
     for it to clean up.
 
+    Sync code that a coroutine calls there (a user's reward, say) may call this again: it then waits for a
+    thread and a loop of its own, since the shared loop waits for that code.
+
     Example:
         >>> async def double(x): return 2 * x
         >>> run_sync(double(21))
         42
     """
     global _loop, _owner
+    if getattr(_here, "runs", False):
+        return _run_apart(coroutine)
     with _lock:
         if _loop is None or _owner != os.getpid():
             _loop, _owner = asyncio.new_event_loop(), os.getpid()
-            thread = threading.Thread(target=_loop.run_forever, name="mars-env-sync", daemon=True)
+            thread = threading.Thread(target=_serve, args=(_loop,), name="mars-env-sync", daemon=True)
             thread.start()
             atexit.register(_end, _loop, thread, _owner)
         loop = _loop
@@ -59,6 +67,29 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped. A task's `SystemExit` breaks it off, and whoever waits gets it too."""
+    _here.runs = True
+    while True:
+        with suppress(SystemExit, KeyboardInterrupt):
+            return loop.run_forever()
+
+
+def _run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread of its own, and wait for it."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        _here.runs = True
+        try:
+            outcome.set_result(asyncio.run(coroutine))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="mars-env-sync-apart", daemon=True).start()
+    return outcome.result()
+
+
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, owner: int) -> None:
     """At interpreter exit: stop the loop and close what async objects hold in it, such as connections."""
     if owner != os.getpid():
@@ -75,6 +106,22 @@ async def maybe_await(value: T | Awaitable[T]) -> T:
     if inspect.isawaitable(value):
         result: T = await value
         return result
+    return value
+
+
+def awaitable(value: Awaitable[T], what: str) -> Awaitable[T]:
+    """The value, which is what a user's async method gave.
+
+    Raises:
+        TypeError: It cannot be awaited, so the method is not async.
+
+    Example:
+        >>> awaitable([], "Guess.act()")
+        Traceback (most recent call last):
+        TypeError: Guess.act() is not async: write `async def`
+    """
+    if not inspect.isawaitable(value):
+        raise TypeError(f"{what} is not async: write `async def`")
     return value
 
 

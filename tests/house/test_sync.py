@@ -1,7 +1,9 @@
-"""Tasks that are ended together: nothing runs on, nothing is told twice."""
+"""Async code called from sync code, and tasks that end together: nothing hangs, nothing is told twice."""
 
 import asyncio
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -80,3 +82,50 @@ def test_a_gate_admits_so_many_in_each_loop_and_survives_pickling():
 
     assert [asyncio.run(most()), asyncio.run(most())] == [2, 2]
     assert pickle.loads(pickle.dumps(gate)).most == 2
+
+
+NESTED = """
+from mars_env.sync import run_sync
+
+async def depth(left):
+    return run_sync(depth(left - 1)) + 1 if left else 0  # sync code inside of a loop, as a user's reward is
+
+async def fails():
+    run_sync(depth("three"))
+
+print(run_sync(depth(3)))
+try:
+    run_sync(fails())
+except TypeError:
+    print("told")
+"""
+
+EXITS = """
+import asyncio, sys
+from mars_env.sync import run_sync
+
+async def leaves():
+    sys.exit("no key")
+
+async def waits():
+    await asyncio.create_task(leaves())
+
+for coroutine in (leaves, waits):
+    try:
+        run_sync(coroutine())
+    except SystemExit as error:
+        print(error)
+
+async def still_there():
+    return "still there"
+
+print(run_sync(still_there()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"), [(NESTED, "3 told"), (EXITS, "no key no key still there")], ids=["nested", "exit"]
+)
+def test_sync_code_in_the_loop_neither_waits_for_itself_nor_ends_the_loop(program, printed):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.split() == printed.split(), done.stderr
