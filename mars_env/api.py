@@ -121,9 +121,31 @@ def make_env(
     if problems is None and chosen.generated:
         log.info("%s: the problems are generated; pass problems= to play a real set", env_spec.id)
     game = made_game(env_spec, chosen[0].kind)
+    if game.needs_reference and not chosen.generated:
+        refuse_mixture(chosen)
     if game.visibility is not None and not game.visibility.searched:
         game.visibility.refuse_unfit(chosen[:1] if chosen.endless else chosen)
     return MarsEnv(game, chosen, name=env_spec.id, render_mode=render_mode)
+
+
+def refuse_mixture(problems: ProblemSet) -> None:
+    """Refuse problems of several kinds: each kind has a grader, and a game has one.
+
+    Raises:
+        ConfigError: There are several.
+
+    Example:
+        >>> refuse_mixture(ProblemSet("", [Problem("m", "2 + 2?", "4"), Problem("c", "Echo", {}, "code")]))
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: one game cannot grade 'm' (math) and 'c' (code): play each kind apart, \
+or give a grader for both
+    """
+    first: dict[str, str] = {}
+    for problem in problems:
+        first.setdefault(problem.kind, problem.id)
+    if len(first) > 1:
+        told = " and ".join(f"{shown(one)} ({kind})" for kind, one in first.items())
+        raise ConfigError(f"one game cannot grade {told}: play each kind apart, or give a grader for both")
 
 
 def make_gymnasium(

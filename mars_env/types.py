@@ -72,6 +72,12 @@ class Problem:
     kind: Literal["math", "code", "open"] = "math"
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str):
+            raise ValueError(f"a problem's id must be a text, got {self.id!r:.100}: give str(...) of it")
+        if not isinstance(self.statement, str):
+            raise ValueError(f"the statement of {self.id!r:.100} must be a text, got {self.statement!r:.100}")
+
 
 @dataclass(frozen=True, slots=True)
 class Grade:

@@ -153,9 +153,11 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             action: Its text (or `Action`); None once the episode is over.
 
         Raises:
-            ConfigError: The action is neither a text nor an `Action`, or None too early.
+            ConfigError: The action is neither a text nor an `Action`, None too early, or nobody is left.
         """
         agent = self.agent_selection
+        if not self.agents:
+            raise ConfigError("the episode is over: call reset() to start another")
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
             return
@@ -211,6 +213,11 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         if wanted is None:
             return self.problems[int(self._rng.integers(len(self.problems)))]
         if isinstance(wanted, Problem):
+            if self.game.needs_reference and wanted.kind != (kind := self.problems[0].kind):
+                raise ConfigError(
+                    f"this environment grades problems of {kind}, and {shown(wanted.id)} is one of "
+                    f"{wanted.kind}: make another environment for it"
+                )
             return wanted
         if not isinstance(wanted, str):
             raise ConfigError(f"options['problem'] is an id or a Problem, not {shown(wanted)}")

@@ -28,7 +28,7 @@ from mars_env.envs.visibility import Visibility, has_reference, shown_problem, s
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import resolve
-from mars_env.sync import only_own_cancellation
+from mars_env.sync import awaitable, only_own_cancellation
 from mars_env.text import described, shown, suggestion
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
@@ -197,7 +197,8 @@ class Game:
         try:
             with only_own_cancellation():
                 async with limit:
-                    grade: Any = await grader.grade(problem, text)  # a user's may return anything, too
+                    asked = grader.grade(problem, text)  # a user's may return anything, too
+                    grade: Any = await awaitable(asked, f"{type(grader).__name__}.grade()")
         except Exception as error:  # a user's grader may raise anything; it must not end the run
             if limit.expired():
                 return Grade.unknown(f"the grader did not answer within {self.grading_timeout:g} s")

@@ -17,6 +17,7 @@ from mars_env.errors import ModelError, SandboxError
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.integers import read_integer
+from mars_env.sync import awaitable
 from mars_env.text import shown
 from mars_env.types import Problem, Ratings, RewardModel, Turn
 
@@ -167,7 +168,8 @@ async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: 
     Raises:
         ModelError: It failed, or its answer does not fit the protocol.
     """
-    ratings: Any = await model.rate(statement, texts, seed)  # a user's may return anything
+    asked = model.rate(statement, texts, seed)  # a user's may return anything
+    ratings: Any = await awaitable(asked, f"{type(model).__name__}.rate()")
     if not isinstance(ratings, Ratings):
         raise ModelError(f"a reward model gives Ratings, but gave {shown(ratings)}")
     if len(ratings.scores) != len(texts):

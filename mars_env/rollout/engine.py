@@ -21,7 +21,7 @@ from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
 from mars_env.seeds import derive_seed
-from mars_env.sync import end_tasks, only_own_cancellation
+from mars_env.sync import awaitable, end_tasks, only_own_cancellation
 from mars_env.text import described, logger, shown
 from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
 
@@ -327,5 +327,5 @@ class _Player:
     async def _act(self, agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
         progress = self._job.progress
         if progress is None or not isinstance(agent, TrainingAgent):
-            return await agent.act(observation, n, seed)
+            return await awaitable(agent.act(observation, n, seed), f"{type(agent).__name__}.act()")
         return await agent.act_in_training(observation, n, seed, TrainingAsk(self._job.problem, progress))

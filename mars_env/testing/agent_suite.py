@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -100,7 +101,10 @@ def check_action(action: Any, *, trainable: bool = False) -> None:
 
 async def _act(agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
     """Act on a read-only observation."""
-    actions = await agent.act(MappingProxyType(dict(observation)), n, seed)
+    asked: Any = agent.act(MappingProxyType(dict(observation)), n, seed)
+    if not inspect.isawaitable(asked):
+        raise AssertionError("act() is not async: write `async def`")
+    actions: list[Action] = await asked
     if len(actions) != n:
         raise AssertionError(f"requested {n} actions, got {len(actions)}")
     return actions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 from mars_env.sync import run_sync
 from mars_env.types import Grade, Grader, Problem, Verdict
@@ -35,7 +36,9 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
     """
 
     async def grade(text: str) -> Grade:
-        found: object = await grader.grade(problem, text)
+        asked: object = grader.grade(problem, text)
+        assert inspect.isawaitable(asked), "grade() is not async: write `async def`"
+        found = await asked
         assert isinstance(found, Grade), f"a grader gives a Grade, not {found!r:.100}"
         return found
 

@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mars_env.envs.rules import Rules, unfit_rules
+from mars_env.text import described
 from mars_env.types import Action, Completion, Grade, Problem
 
 DEFAULT_TEXTS = (
@@ -61,8 +62,8 @@ def check_rules(
     assert agents, "possible_agents is empty"
     assert len(set(agents)) == len(agents), f"possible_agents repeats a name: {agents}"
     for agent in agents:
-        assert re.fullmatch(r"[a-z]+_[0-9]+", agent), (
-            f"PettingZoo requires names like solver_0, got {agent!r}"
+        assert re.fullmatch(r"[A-Za-z]\w*_[0-9]+", agent, re.ASCII), (
+            f"an agent's name is its role and a number, such as solver_0 or proof_writer_1, got {agent!r}"
         )
         assert "observation" not in rules.fields(agent), (
             "no field may be called 'observation' (PettingZoo's api_test)"
@@ -100,8 +101,8 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         assert state == before, "apply() changed the state it was given: states must be values"
         assert after == rules.apply(state, action, grade), "apply() returned two results for one input"
         assert note == rules.note(state, action), "note() returned two results for one input"
-        for other in GRADES[1:] if submitted is not None else ():
-            _check_blind(rules, after, rules.apply(state, action, other))
+        for other in GRADES if submitted is not None else ():
+            _check_blind(rules, after, _applied(rules, state, action, other))
         blind = rules.apply(blind, action, None if grade is None else GRADES[1 + drawn % 3])
         if rules.current_agent(blind) != rules.current_agent(after):
             blind = after  # a grade may decide how the episode goes on
@@ -116,6 +117,14 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         f"final() must return the number of a graded turn or None, got {final!r:.100}"
     )
     assert final is None or 0 <= final < graded, f"final() names graded turn {final}, but there are {graded}"
+
+
+def _applied(rules: Rules[Any], state: Any, action: Action, grade: Grade | None) -> Any:
+    try:
+        return rules.apply(state, action, grade)
+    except Exception as error:
+        kind = "None: a question without a reference has no grade" if grade is None else grade.verdict.value
+        raise AssertionError(f"apply() fails on the grade {kind}: {described(error)}") from error
 
 
 def _check_blind(rules: Rules[Any], state: Any, blind: Any) -> None:

@@ -89,6 +89,17 @@ def test_what_is_no_action_is_refused():
         env.step(None)
 
 
+def test_nobody_acts_after_the_end():
+    env = make()
+    env.step("\\boxed{5}")
+    env.step("Correctness: Correct")
+    while env.agents:
+        env.step(None)
+    for late in ("\\boxed{4}", None):
+        with pytest.raises(ConfigError, match="the episode is over"):
+            env.step(late)
+
+
 def test_rendering():
     env = make(render_mode="ansi")
     env.step("\\boxed{5}")

@@ -43,7 +43,9 @@ class Broken(Solve):
         if self.fault == "grade" and grade is not None and grade.score == 1.0:
             return replace(after, solution="You were right.")
         if self.fault == "late grade" and state.written == 0:
-            return replace(after, problem=replace(after.problem, metadata={"right": grade.score}))
+            return replace(
+                after, problem=replace(after.problem, metadata={"right": getattr(grade, "score", 0.0)})
+            )
         return after
 
     def current_agent(self, state):

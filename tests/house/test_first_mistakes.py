@@ -1,6 +1,8 @@
 """Mistakes that a newcomer makes in a first game: each gets one sentence before it can cost anything."""
 
 import asyncio
+import re
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
 import pytest
@@ -9,8 +11,9 @@ import mars_env
 from mars_env.agents import RoleAgent
 from mars_env.envs import UnicodeText, register_rules
 from mars_env.errors import ConfigError, ModelError
-from mars_env.testing import check_rules
-from mars_env.types import Sampling
+from mars_env.testing import check_grader, check_rules
+from mars_env.testing.agent_suite import check_agent
+from mars_env.types import Action, Grade, Ratings, Sampling
 
 PROBLEM = mars_env.Problem("p", "1+1=", "2")
 
@@ -83,6 +86,86 @@ def test_rules_that_break_a_promise(parts, words):
 def test_the_game_itself_has_no_fault():
     check_rules(Game(), PROBLEM, texts=["2", ""])
     assert playing(Game).counts.faults == {}
+
+
+class Waits:
+    """All that a user may have written without ``async``."""
+
+    policy = "waits"
+
+    def act(self, observation, n, seed):
+        return [Action("4")] * n
+
+    def grade(self, problem, text):
+        return Grade.correct()
+
+    def rate(self, statement, texts, seed):
+        return Ratings((0.5,) * len(texts))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"env_id": "arithmetic-solve", "agents": Waits()}, r"Waits.act\(\) is not async"),
+        ({"env_id": "arithmetic-solve", "grader": Waits()}, r"Waits.grade\(\) is not async"),
+        ({"env_id": "arithmetic-tree-search", "reward_model": Waits()}, r"Waits.rate\(\) is not async"),
+    ],
+)
+def test_a_method_that_is_not_async_says_so(given, told):
+    trees = []
+    with suppress(ModelError):
+        mars_env.evaluate(**{"agents": lambda seen: "4", **given}, limit=1, on_tree=trees.append)
+    [tree] = trees
+    reasons = [tree.fault, *(turn.grade.reason + turn.info.get("search_unknown", "") for turn in tree.turns)]
+    assert any(re.search(told, reason) for reason in reasons), reasons
+
+
+def test_the_suites_find_methods_that_are_not_async():
+    with pytest.raises(AssertionError, match=r"act\(\) is not async"):
+        asyncio.run(check_agent(Waits(), {"problem": "2 + 2?"}))
+    with pytest.raises(AssertionError, match=r"grade\(\) is not async"):
+        check_grader(Waits(), PROBLEM, "2", "3")
+
+
+def test_rules_are_played_without_grades_too():
+    def until_right(self, state, action, grade):
+        return (*state, "done" if grade and grade.verdict == "CORRECT" else action.text)
+
+    def assuming_a_grade(self, state, action, grade):
+        return (*state, "done" if len(state) == 1 and grade.verdict == "CORRECT" else action.text)
+
+    hidden = {"observe": lambda self, state, agent: {"problem": state[0].statement, "quote": ""}}
+    check_rules(broken(apply=until_right, **hidden)(), PROBLEM)
+    with pytest.raises(AssertionError, match=r"apply\(\) fails on the grade None: a question without"):
+        check_rules(broken(apply=assuming_a_grade, **hidden)(), PROBLEM)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [("proof_writer_0", True), ("GPT5_1", True), ("writer", False), ("proof writer_0", False)],
+)
+def test_an_agent_is_named_by_its_role_and_a_number(name, fits):
+    with nullcontext() if fits else pytest.raises(AssertionError, match="its role and a number"):
+        check_rules(broken(possible_agents=(name, "buyer_0"))(), PROBLEM)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [((3, "2 + 2?", "4"), "id must be a text, got 3"), (("p", None, "4"), "statement of 'p' must be a text")],
+)
+def test_a_problem_that_no_stored_run_could_be_read_with(values, words):
+    with pytest.raises(ValueError, match=words):
+        mars_env.Problem(*values)
+
+
+def test_one_game_grades_one_kind_of_problems():
+    both = [PROBLEM, mars_env.Problem("c", "Print 2.", {}, "code")]
+    with pytest.raises(ConfigError, match=r"cannot grade 'p' \(math\) and 'c' \(code\)"):
+        mars_env.make("arithmetic-solve", problems=both)
+    with pytest.raises(ConfigError, match="grades problems of math, and 'c' is one of code"):
+        mars_env.make("arithmetic-solve", problems=both[:1]).reset(options={"problem": both[1]})
+    env = mars_env.make("arithmetic-solve", problems=both, grader=Waits())  # it may know both
+    env.reset(options={"problem": both[1]})
 
 
 def test_a_class_is_no_object_and_an_object_no_class():
