@@ -4,12 +4,15 @@
     problems.jsonl   the problems, references included
     turns.jsonl      a row for every turn, written as soon as its expansion is finished
     trees.jsonl      a row for every finished tree: its answer, its fault, its team rewards
+    writing.lock     empty; locked by the process that writes the run
 
 An incomplete last line is cut off when the run is opened again; what it described is played again.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import platform
@@ -47,6 +50,7 @@ T = TypeVar("T")
 _MOST_MANIFEST = 1 << 24
 
 MANIFEST, PROBLEMS, TURNS, TREES = "manifest.json", "problems.jsonl", "turns.jsonl", "trees.jsonl"
+LOCK = "writing.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def _lasting(key: str, value: Any) -> Any:
 class Store:
     """Writes a run, and finds what an interrupted run of the same configuration has written.
 
-    Use it as a context manager. One process writes at a time.
+    Use it as a context manager. One process writes at a time; a second one is refused.
 
     Args:
         path: The run's directory; created if it does not exist.
@@ -113,7 +117,8 @@ class Store:
         problems: The problems that are played.
 
     Raises:
-        StoreError: The directory has a run of another configuration, or files that are not those of a run.
+        StoreError: The directory has a run of another configuration, or files that are not those of a run, or
+            another process writes it.
     """
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
@@ -123,6 +128,15 @@ class Store:
         except OSError as error:
             raise StoreError(f"{self.path} cannot be made: {error}") from error
         self._problems: IO[str] | None = None
+        self._lock = _locked(self.path)
+        try:
+            self._continue(config, problems)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _continue(self, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
+        """Find what an earlier run has written, and open the files."""
         self._check_config(json.loads(_text(config, f"the configuration of {self.path}")), problems)
         trees = (_read(self.path / TREES, row, check_tree_row) for row in _recovered_rows(self.path / TREES))
         self.finished = {row["tree"] for row in trees if not row["fault"]}
@@ -144,7 +158,7 @@ class Store:
 
     def close(self) -> None:
         """Close the files. Everything written before is kept, whatever happens."""
-        for file in (self._turns, self._trees, self._problems):
+        for file in (self._turns, self._trees, self._problems, self._lock):
             if file is None:
                 continue
             try:
@@ -356,6 +370,25 @@ def _open(path: Path, mode: str) -> IO[Any]:
         return open_regular(path, mode)
     except OSError as error:
         raise StoreError(f"{path} cannot be opened: {error}") from error
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock file of a run, locked until it is closed or this process ends, however it ends.
+
+    Raises:
+        StoreError: Another process has locked it.
+    """
+    file: IO[str] = _open(path / LOCK, "a")
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not inherited by child processes
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            file.close()
+            raise StoreError(
+                f"another process writes the run {path}: wait until it has ended, or choose another directory"
+            ) from error
+        log.warning("%s cannot be locked: let no other process write it (%s)", path, described(error))
+    return file
 
 
 def _manifest(path: Path) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 import asyncio
 import json
 import random
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -263,3 +265,24 @@ async def test_a_turn_that_was_played_again_replaces_what_grew_from_the_earlier_
         assert {t.id: t.text for t in store.turns_of("p0#0").values()} == {"0": "d", "1": "c"}
         store.write_tree(Tree("p0#0", PROBLEMS[0], (), "0"), {})
     assert [t.text for t in read_run(tmp_path).trees[0].turns] == ["d", "c"]
+
+
+WRITER = """
+import sys
+from mars_env.rollout import Store
+with Store(sys.argv[1], {}, []):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_process_that_writes_a_run_is_refused_until_the_first_has_ended(tmp_path):
+    writer = [sys.executable, "-c", WRITER, str(tmp_path)]
+    with subprocess.Popen(writer, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"open\n"
+        with pytest.raises(StoreError, match="another process writes the run"):
+            Store(tmp_path, {}, [])
+        first.kill()
+        first.wait()
+    with Store(tmp_path, {}, []) as store:
+        assert not store.finished
