@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mars_env.errors import ConfigError, StoreError
 from mars_env.files import jsonl_rows, whole
 from mars_env.grading import grader_for
-from mars_env.sync import run_sync
+from mars_env.sync import end_tasks, only_own_cancellation, run_sync
 from mars_env.text import described
 from mars_env.types import Grade, Grader, Problem
 
@@ -146,24 +146,29 @@ async def _grade_rows(
     write: Callable[[Problem, Grade], None],
 ) -> None:
     """Judge rows concurrently and write them in order, with only a few in memory at a time."""
-    waiting: asyncio.Queue[tuple[Problem, asyncio.Task[Grade]] | None] = asyncio.Queue(4 * at_once)
     slots = asyncio.Semaphore(at_once)
+    begun: deque[tuple[Problem, asyncio.Task[Grade]]] = deque()
 
     async def judge(problem: Problem, text: str) -> Grade:
         async with slots:
             try:
-                return await (grader or grader_for(problem.kind)).grade(problem, text)
+                with only_own_cancellation():
+                    return await (grader or grader_for(problem.kind)).grade(problem, text)
             except Exception as error:  # one poisoned problem costs one verdict, not all the others
                 return Grade.unknown(f"the grader raised {described(error)}")
 
-    async def feed() -> None:
+    async def write_first() -> None:
+        problem, task = begun[0]
+        write(problem, await task)
+        begun.popleft()
+
+    try:
         for row in rows:
             problem = problems[row.problem_id]
-            await waiting.put((problem, asyncio.create_task(judge(problem, row.completion))))
-        await waiting.put(None)
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(feed())
-        while (item := await waiting.get()) is not None:
-            problem, task = item
-            write(problem, await task)
+            begun.append((problem, asyncio.create_task(judge(problem, row.completion))))
+            if len(begun) > 4 * at_once:
+                await write_first()
+        while begun:
+            await write_first()
+    finally:
+        await end_tasks(task for _, task in begun)

@@ -1,8 +1,11 @@
+import asyncio
 import json
+import resource
+import signal
 
 import pytest
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.grading.bulk import grade_file
 from mars_env.types import Grade, Problem
 
@@ -85,3 +88,39 @@ def test_an_own_grader_and_an_empty_file(tmp_path):
     assert row["score"] is None
     assert grade_file(PROBLEMS, write(tmp_path / "e.jsonl", []), tmp_path / "v.jsonl") == {}
     assert (tmp_path / "v.jsonl").read_text() == ""
+
+
+class Grader:
+    """Calls every answer correct; the second time something that it waits for is cancelled."""
+
+    calls = 0
+
+    async def grade(self, problem, text):
+        self.calls += 1
+        if self.calls == 2:
+            raise asyncio.CancelledError
+        return Grade.correct()
+
+
+def test_a_cancellation_inside_of_a_grader_costs_one_verdict(tmp_path):
+    rows = write(tmp_path / "c.jsonl", [{"problem_id": "a", "completion": "25"}] * 9)
+    counts = grade_file(PROBLEMS, rows, tmp_path / "v.jsonl", grader=Grader(), concurrency=1)
+    assert counts == {"CORRECT": 8, "UNKNOWN": 1}
+
+
+@pytest.fixture
+def small_files():
+    """Files of this process end at 20,000 bytes, as on a full disk."""
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, small_files):
+    rows = write(tmp_path / "c.jsonl", [{"problem_id": "a", "completion": ""}] * 400)
+    with pytest.raises(StoreError, match="cannot be written"):
+        grade_file(PROBLEMS, rows, tmp_path / "v.jsonl", grader=Grader(), concurrency=2)
+    assert not (tmp_path / "v.jsonl").exists()
