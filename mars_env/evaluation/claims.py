@@ -11,6 +11,9 @@ from mars_env.evaluation.report import markdown_table
 
 Verdict = Literal["holds", "not shown", "refuted", "one seed only"]
 
+NO_WIDTH = 1e-9
+"""Intervals narrower than this have no width, apart from rounding."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -38,7 +41,8 @@ def judge(difference: SeedEstimate, above: bool = True) -> Verdict:
 
     "Above 0" holds if the whole interval lies above 0, and is refuted if all of it lies at 0 or below. For
     "0 or less" it is the reverse. An interval that contains 0 shows neither: a difference that is not shown
-    is not shown to be absent.
+    is not shown to be absent. If all seeds agree, the interval has no width, because nothing is known of how
+    far seeds spread: that shows nothing either.
 
     Example:
         >>> from mars_env.evaluation.ledger import SeedEstimate
@@ -48,6 +52,8 @@ def judge(difference: SeedEstimate, above: bool = True) -> Verdict:
     """
     if difference.low is None or difference.high is None:
         return "one seed only"
+    if difference.high - difference.low < NO_WIDTH:
+        return "not shown"
     if difference.low > 0:
         return "holds" if above else "refuted"
     if difference.high <= 0:
