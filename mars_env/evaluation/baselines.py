@@ -100,7 +100,8 @@ def _mean_tokens(samples: dict[str, list[Turn]]) -> float:
 
 def _system_against(system: Sequence[Tree], accuracy: dict[str, float]) -> Estimate:
     """System minus a baseline's accuracy by problem, over the problems where both are known."""
-    pairs = {p: pair for p, pair in measure(system)["system_accuracy"].pairs.items() if p in accuracy}
+    known = measure(system).get("system_accuracy")
+    pairs = {p: pair for p, pair in known.pairs.items() if p in accuracy} if known is not None else {}
     x = [pair[0] for pair in pairs.values()]
     return difference([accuracy[p] for p in pairs], [1.0] * len(pairs), x, [w for _, w in pairs.values()])
 

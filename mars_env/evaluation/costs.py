@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from mars_env.checks import finite
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
+from mars_env.text import shown
 from mars_env.types import Tree
 
 Prices = Mapping[str, tuple[float, float]]
@@ -52,6 +54,31 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
         if judging := judging_tokens(tree):
             total += _price("", prices)[1] * judging
     return total / 1e6
+
+
+def checked_prices(prices: object) -> Prices:
+    """Prices as they are used, from what a user has given.
+
+    Raises:
+        ConfigError: They are not two amounts of money for each policy.
+
+    Example:
+        >>> checked_prices({"qwen": [0.5, 2]})
+        {'qwen': (0.5, 2.0)}
+    """
+    example = "such as {'qwen': (0.5, 2.0)}, for a million tokens read and sampled"
+    if not isinstance(prices, Mapping):
+        raise ConfigError(f"prices are given by policy, {example}, not as {shown(prices)}")
+    checked: dict[str, tuple[float, float]] = {}
+    for policy, price in prices.items():
+        try:
+            read, sampled = map(finite, price)
+        except (TypeError, ValueError):
+            read = sampled = -1.0
+        if not isinstance(policy, str) or read < 0 or sampled < 0:
+            raise ConfigError(f"the price of {shown(policy)} is not two amounts of money, {example}")
+        checked[policy] = (read, sampled)
+    return checked
 
 
 def refuse_unpriced(policies: Iterable[str], prices: Prices) -> None:

@@ -27,7 +27,7 @@ from mars_env.evaluation.baselines import (
     token_budget,
     votes_for,
 )
-from mars_env.evaluation.costs import Prices, cost, refuse_unpriced
+from mars_env.evaluation.costs import Prices, checked_prices, cost, refuse_unpriced
 from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import REPORT, Report, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
@@ -141,6 +141,8 @@ class Plan:
         for name in ("samples", "concurrency"):
             object.__setattr__(self, name, whole(getattr(self, name), name))
         object.__setattr__(self, "seed", whole(self.seed, "seed", 0))
+        if self.prices is not None:
+            object.__setattr__(self, "prices", checked_prices(self.prices))
 
     @property
     def jobs(self) -> list[Job]:

@@ -129,3 +129,17 @@ def test_a_policy_that_appears_while_it_plays_costs_no_report(tmp_path):
         "The cost is not known: the policy 'newer' has no price: there are prices for scripted"
         in report.notes
     )
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [(0.5, 2.0), {"": 0.5}, {"": ("a", "b")}, {"": (-1, 2)}, {"": (1, 2, 3)}, {"": (NAN, 1)}],
+)
+def test_prices_that_are_none_are_refused_before_anything_is_played(prices):
+    trees = []
+    with pytest.raises(ConfigError, match=r"such as \{'qwen': \(0.5, 2.0\)\}"):
+        played(team([10]), prices=prices, on_tree=trees.append)
+    assert not trees
