@@ -8,6 +8,7 @@ Callers add where it happened, and raise an error of their own type.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -210,4 +211,5 @@ def _sequence(values: object) -> tuple[Any, ...]:
 
 
 def _storable(value: object) -> bool:
-    return isinstance(value, float | int) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, float | int) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max  # an integer may be too large for a float

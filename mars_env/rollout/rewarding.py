@@ -87,7 +87,8 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
     (`Action.interrupted`); another turn that was cut off has no reward of its own.
 
     Raises:
-        StoreError: The run has no reference of a tree's problem.
+        StoreError: The run has no reference of a tree's problem, or was not recorded: the order of its turns
+            is not known, and its game has graded them (`mars_env.rollout.regrade` grades them again).
     """
     run = read_run(path)
     given: dict[tuple[str, str], float | None] = {}
@@ -100,7 +101,12 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
                 f"the tree {tree.id} is of a problem without a reference: record with the problems, and name "
                 "each tree by its problem's id"
             )
-        answer = max(tree.turns, key=lambda turn: int(turn.info.get("number", 0)))
+        if any(type(turn.info.get("number")) is not int for turn in tree.turns):
+            raise StoreError(
+                f"the tree {tree.id} was not recorded by `mars-env record`, so which turn came last is not "
+                "known: its game has graded it, and --function or --rewards gives other rewards"
+            )
+        answer = max(tree.turns, key=lambda turn: turn.info["number"])
         cut = answer.action.interrupted
         score = None if cut else (await grader.grade(tree.problem, answer.text)).score
         finals[tree.id] = answer.id

@@ -1,5 +1,6 @@
 import pytest
 
+from mars_env.errors import StoreError
 from mars_env.grading import grader_for
 from mars_env.rollout import read_run
 from mars_env.rollout.rewarding import grade_run, reward_run
@@ -41,3 +42,11 @@ async def test_an_answer_that_reached_its_own_limit_is_graded(tmp_path, text, sc
 async def test_a_function_gives_no_reward_to_a_turn_that_the_set_up_cut_off(tmp_path):
     await reward_run(stored(tmp_path, "stop", "context", "length"), lambda turn, path, problem: 7.0)
     assert rewards(tmp_path) == [7.0, None, 7.0]
+
+
+async def test_a_run_that_was_not_recorded_keeps_the_rewards_of_its_game(tmp_path):
+    turn = Turn("p#0", "0", None, "g", "solver_0", "m", "p", Action(r"\boxed{4}"), reward=0.25)
+    write_run(tmp_path, [Tree("p#0", PROBLEM, (turn,), final="0")], {"title": "sums-solve"})
+    with pytest.raises(StoreError, match="was not recorded"):
+        await grade_run(tmp_path, grader_for("math"))
+    assert rewards(tmp_path) == [0.25]

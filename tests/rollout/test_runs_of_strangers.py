@@ -305,3 +305,21 @@ def test_damaged_files_are_read_or_refused(run, data, name):
         read_or_refused(run)
     finally:
         (run / name).write_bytes(before)
+
+
+@pytest.mark.parametrize("value", [None, "x", 1.5, -1, 10**30, float("nan"), [1]])
+@pytest.mark.parametrize(("name", "field"), [("turns", "search_tokens"), ("trees", "choice_tokens")])
+async def test_tokens_of_a_search_that_are_no_number_are_refused(run, name, field, value):
+    rows = rows_of(run, name)
+    rows[0]["info"][field] = value
+    write_rows(run, name, rows)
+    with pytest.raises(StoreError, match="is not a count"):
+        read_run(run)
+
+
+async def test_a_log_probability_too_large_for_a_number_is_refused(run):
+    rows = rows_of(run, "turns")
+    rows[0]["completions"][0] |= {"token_ids": [1], "logprobs": [-(10**400)]}
+    write_rows(run, "turns", rows)
+    with pytest.raises(StoreError, match="is not a log-probability"):
+        read_run(run)
