@@ -462,6 +462,7 @@ def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
         if not isinstance(run, str | Path):
             raise ConfigError(f"a run is given as its directory, not as {shown(run)}")
     a, b = read_run(run_a), read_run(run_b)
-    code = any(tree.problem.kind == "code" for tree in a.trees)  # to vote, programs would have to be run
-    answer_of = None if code else answers_of_grading()
-    return compare_trees(a.trees, b.trees, names=(Path(run_a).name, Path(run_b).name), answer_of=answer_of)
+    votes = all(tree.problem.kind == "math" for tree in a.trees)  # to vote, programs would have to be run
+    answer_of = answers_of_grading() if votes else None
+    names = Path(run_a).absolute().name, Path(run_b).absolute().name
+    return compare_trees(a.trees, b.trees, names=names, answer_of=answer_of)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from pathlib import Path
@@ -143,6 +144,10 @@ def main() -> None:
     Modules of the working folder can be named (``my_module:my_reward``); installed ones go before them.
     """
     signal.signal(signal.SIGTERM, _terminated)
+    for stream in (sys.stdout, sys.stderr):
+        # A character that the terminal's encoding lacks is escaped, instead of ending the command.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
     if "" not in sys.path and (folder := str(Path.cwd())) not in sys.path:
         sys.path.append(folder)
     try:

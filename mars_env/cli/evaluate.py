@@ -14,7 +14,7 @@ from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.api import playing, prepare
 from mars_env.cli.options import FIELDS_HELP, loaded, own_metrics, pairs, prices, settings
 from mars_env.cli.progress import shown_progress
-from mars_env.cli.screen import Screen, say
+from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import Report
@@ -138,6 +138,6 @@ def evaluate(  # public edge: one parameter is one option of the command
             notes=[MADE_AGAIN],
         )
     if json_output:
-        say(report.json_text())
+        say_json(report.json_text())
     else:
         Screen().print(report)

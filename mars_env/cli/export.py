@@ -70,8 +70,8 @@ def export(  # public edge: one parameter is one option of the command
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
     stored = read_run(run)
-    if format in ("samples", "parquet"):
-        _require_roles(stored, role or [])
+    if role and format in ("samples", "parquet"):
+        _require_roles(stored, role)
     with write_to(out) as target:
         if format == "samples":
             from mars_env.trainers.config import TrainConfig
@@ -99,6 +99,8 @@ def export(  # public edge: one parameter is one option of the command
 
 def _require_roles(stored: Run, roles: Sequence[str]) -> None:
     known = {turn.role for tree in stored.trees for turn in tree.turns}
+    if not known:
+        raise ConfigError("the run has no turns yet")
     if strangers := sorted({*roles} - known):
         raise ConfigError(f"no turn has the role {strangers[0]!r}; there are {', '.join(sorted(known))}")
 

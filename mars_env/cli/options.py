@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from mars_env.api import load_problems
-from mars_env.cli.screen import Screen, say
+from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.streams import STREAM, read_from
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
@@ -46,7 +46,7 @@ def progress_bar() -> Progress:
 
 def print_json_line(row: Mapping[str, Any]) -> None:
     """One row of JSON on standard output."""
-    say(json.dumps(tagged(row), allow_nan=False))
+    say_json(json.dumps(tagged(row), allow_nan=False))
 
 
 def pairs(values: Sequence[str], what: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,7 +27,7 @@ def problems(
     jsonl: Annotated[bool, typer.Option("--jsonl", help="A problem file, with references.")] = False,
 ) -> None:
     """Show the first problems of a set; with --jsonl as a file that `grade` and `make` take."""
-    found = load_problems(name, seed=seed) if not Path(name).exists() else load_problems(Path(name))
+    found = load_problems(name, seed=seed)
     shown = found[: min(limit, len(found))]
     if jsonl:
         for row in written_rows(shown):

@@ -11,7 +11,7 @@ import typer
 from mars_env import api, evaluation
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.cli.options import settings
-from mars_env.cli.screen import Screen, say
+from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.stored import stored_game, stored_report
 from mars_env.errors import ConfigError
 from mars_env.evaluation.view.turns import Prompts
@@ -26,7 +26,7 @@ def compare(
     """Paired differences between two runs, B minus A, with 95% intervals."""
     found = api.compare(run_a, run_b)
     if json_output:
-        say(found.json_text())
+        say_json(found.json_text())
     else:
         Screen().print(found)
 

@@ -40,6 +40,11 @@ class Screen(Console):
                 yield segment._replace(text=visible(segment.text))
 
 
+def say_json(text: str) -> None:
+    """JSON in ASCII on standard output, which stays JSON where `visible` would escape a character."""
+    say(text.replace("\x7f", r"\u007f"))  # the one control character that JSON encoders leave as it is
+
+
 def say(text: str, *, err: bool = False) -> None:
     """One line on standard output (or standard error), as `visible` shows it."""
     typer.echo(visible(text), err=err)

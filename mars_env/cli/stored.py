@@ -26,8 +26,10 @@ def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
     """The game that was played: the user's, or that of the run's manifest if it names nothing to import."""
     config = run.manifest["config"]
     name = env_id or config.get("title")
-    if not isinstance(name, str) or not name or not run.trees:
-        raise ConfigError("the run does not name its environment, or is empty: give --env")
+    if not run.trees:
+        raise ConfigError("the run has no finished tree yet")
+    if not isinstance(name, str) or not name:
+        raise ConfigError("the run does not name its environment: give --env")
     if env_id is None and ":" in name:  # a stored run is data: it does not decide what is imported
         raise ConfigError(
             f"the run says that it is of {name!r}, but no module is imported because a stored run names it: "

@@ -21,7 +21,8 @@ def text_of(path: Path) -> str:
         ConfigError: It cannot be read.
     """
     try:
-        return sys.stdin.read() if str(path) == STREAM else path.read_text(encoding="utf-8")
+        text = sys.stdin.read() if str(path) == STREAM else path.read_text(encoding="utf-8")
+        return text.removeprefix("\ufeff")  # editors on Windows begin a file with it
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 

@@ -14,7 +14,7 @@ import typer
 from mars_env.api import make_env
 from mars_env.cli.options import serve_until_stopped, settings
 from mars_env.cli.person import Person, Stopped
-from mars_env.cli.screen import say
+from mars_env.cli.screen import say, say_json
 from mars_env.cli.streams import STREAM, text_of
 from mars_env.envs import MarsEnv, spec
 from mars_env.envs.game import Game
@@ -70,7 +70,10 @@ def solve(  # public edge: one parameter is one option of the command
         on_turn=_tell,
         **settings(set_ or []),
     )
-    say(json.dumps(solution.as_dict()) if json_output else str(solution))
+    if json_output:
+        say_json(json.dumps(solution.as_dict()))
+    else:
+        say(str(solution))
 
 
 def serve(  # public edge: one parameter is one option of the command

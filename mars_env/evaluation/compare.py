@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -122,7 +123,7 @@ class Comparison(BaseModel):
 
     def json_text(self) -> str:
         """The comparison as JSON; `Comparison.model_validate_json` reads it back."""
-        return self.model_dump_json(indent=2) + "\n"
+        return json.dumps(json.loads(self.model_dump_json()), indent=2) + "\n"  # ASCII
 
 
 def _plain(estimate: Estimate) -> str:

@@ -331,7 +331,8 @@ def origin_rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _by_role(numbers: Mapping[str, int], turns: Mapping[str, int]) -> str:
-    return ", ".join(f"{one_line(role)} {n:,} of {turns[role]:,}" for role, n in sorted(numbers.items()))
+    ranked = sorted(numbers.items())
+    return ", ".join(f"{one_line(role)} {n:,} of {turns.get(role, 0):,}" for role, n in ranked)
 
 
 def baseline_rows(report: Report) -> list[tuple[str, str, str, str, str]]:
@@ -440,9 +441,9 @@ def _bar_free(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def _cell(text: str) -> str:
+def _cell(text: str, width: int = 300) -> str:
     """A text that Markdown shows as it is: no link, image, emphasis, code, formula, HTML or bare address."""
-    shown = _MARKUP.sub(r"\\\g<0>", one_line(text, 300))
+    shown = _MARKUP.sub(r"\\\g<0>", one_line(text, width))
     return shown.replace("&", "&amp;").replace("<", "&lt;")
 
 
@@ -455,7 +456,7 @@ def _markdown(report: Report) -> str:
     if origin := origin_rows(report):
         parts += ["## Made with", markdown_table(("What", ""), origin)]
     if report.notes:
-        parts += ["## Notes", "\n".join(f"- {_cell(note)}" for note in report.notes)]
+        parts += ["## Notes", "\n".join(f"- {_cell(note, 2000)}" for note in report.notes)]
     parts.append(
         "Intervals are 95% with the problem as the unit (clustered bootstrap). Differences are in "
         "percentage points, paired by problem."

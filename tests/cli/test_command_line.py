@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -16,6 +18,7 @@ import mars_env
 from mars_env import cli
 from mars_env.agents import HTTPModel
 from mars_env.agents.preflight import preflight
+from mars_env.cli import doctor
 from mars_env.cli.options import loaded
 from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen
@@ -266,3 +269,52 @@ async def test_a_server_that_is_not_there_is_told_before_a_run():
     with pytest.raises(ModelError, match="no server of m can be reached"):
         await preflight({"solver_0": Playing(model)})
     await model.aclose()
+
+
+def test_a_byte_order_mark_before_options_is_skipped(call, tmp_path):
+    (tmp_path / "run.toml").write_text("limit = 1\n", encoding="utf-8-sig")
+    printed, status = call("problems", "arithmetic", "--jsonl", "--config", "run.toml")
+    assert (status, len(printed.splitlines())) == (0, 2)
+
+
+def test_a_folder_with_the_name_of_a_set_does_not_hide_the_set(call, tmp_path):
+    (tmp_path / "aime").mkdir()
+    printed, status = call("problems", "aime", "--limit", 1)
+    assert (status, "aime/train/0/0" in printed) == (0, True)
+
+
+def test_printed_json_is_json_whatever_its_texts_hold(call, tmp_path):
+    statement = "a\x7f\x80\xad\u202e\U0001d4b3"
+    row = {"id": "a", "problem": statement, "answer": "4"}
+    (tmp_path / "hard.jsonl").write_text(json.dumps(row))
+    printed, status = call("problems", "hard.jsonl", "--jsonl")
+    assert (status, json.loads(printed.splitlines()[1])["problem"]) == (0, statement)
+
+
+def test_characters_that_an_output_lacks_are_escaped(tmp_path):
+    row = {"id": "a", "problem": "Is \u03c0 > 3?", "answer": "4"}
+    path = tmp_path / "greek.jsonl"
+    path.write_text(json.dumps(row))
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command("problems", path), capture_output=True, text=True, env=environment)
+    assert (done.returncode, r"Is \u03c0 > 3?" in done.stdout) == (0, True)
+
+
+def test_a_run_that_has_no_tree_yet_is_said_to_have_none(call, tmp_path):
+    with Store(tmp_path / "run", {"title": "arithmetic-solve"}, []):
+        pass
+    for given in (["--env", "arithmetic-solve"], ["--format", "parquet", "--role", "solver"]):
+        printed, status = call("export", "run", "out.jsonl", *given)
+        assert (status, "the run has no " in printed and "yet" in printed) == (2, True)
+
+
+def test_a_run_that_is_named_by_a_dot_has_its_folder_s_name(call, tmp_path, monkeypatch):
+    mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=tmp_path / "first")
+    monkeypatch.chdir(tmp_path / "first")
+    assert "first against first, 2 problems" in call("compare", ".", "../first")[0]
+
+
+def test_the_doctor_knows_every_extra():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"].keys() - {"all", "docs", "dev"}
+    assert doctor.PARTS.keys() == doctor.PURPOSES.keys() == extras

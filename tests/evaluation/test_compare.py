@@ -127,3 +127,9 @@ def test_runs_on_code_are_compared_without_votes_on_texts(episode):
     assert rows["solver_accuracy"].difference.value == pytest.approx(0.5)
     assert not [name for name in rows if "maj" in name]
     assert [name for name in compare(*runs, answer_of=lambda turn: turn.text).rows if "maj" in name]
+
+
+def test_its_json_is_ascii_whatever_the_names_hold(run):
+    comparison = compare(run, run, ("\x9b", "\u202e"))
+    assert comparison.json_text().isascii()
+    assert Comparison.model_validate_json(comparison.json_text()).names == ("\x9b", "\u202e")

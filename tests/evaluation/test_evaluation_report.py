@@ -8,11 +8,13 @@ import pytest
 from mars_env.errors import ConfigError
 from mars_env.evaluation.baselines import refinement, single
 from mars_env.evaluation.compare import compare, difference_text
+from mars_env.evaluation.counts import Counts
 from mars_env.evaluation.provenance import Provenance
 from mars_env.evaluation.report import (
     Report,
     build_report,
     console_text,
+    count_rows,
     interval,
     markdown_table,
     number,
@@ -185,3 +187,14 @@ def test_agents_code_and_cost_are_named(run):
     assert report.cost == pytest.approx((5 * 20 + 10 * 20 * 2) / 1e6)
     with pytest.raises(ConfigError, match="the policy 'policy' has no price"):
         build_report(run, title="t", problem_set="s", generated=False, prices={"other": (1, 2)})
+
+
+def test_a_report_of_a_stranger_may_lack_a_role():
+    counts = Counts(truncated={"ghost": 3}, turns={})
+    assert ("Turns cut off by their own limit", "ghost 3 of 0") in count_rows(counts)
+
+
+def test_a_long_note_is_whole_in_markdown():
+    note = f"Episodes not finished: {'word ' * 100}end"
+    report = build_report([], title="t", problem_set="s", generated=False, notes=[note])
+    assert f"- {note}" in report.markdown()
