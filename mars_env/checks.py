@@ -211,5 +211,6 @@ def _sequence(values: object) -> tuple[Any, ...]:
 
 
 def _storable(value: object) -> bool:
-    number = isinstance(value, float | int) and not isinstance(value, bool)
-    return number and abs(value) <= sys.float_info.max  # an integer may be too large for a float
+    if not isinstance(value, float | int) or isinstance(value, bool):
+        return False
+    return abs(value) <= sys.float_info.max  # an integer may be too large for a float
