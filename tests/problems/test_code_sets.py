@@ -2,6 +2,8 @@
 
 import asyncio
 import collections
+import subprocess
+import sys
 
 import pytest
 from sandboxes import need_a_sandbox
@@ -44,6 +46,21 @@ def test_programs_are_many_in_all_forms_and_levels():
     for options in ({"split": "x"}, {"level": 4}, {"level": []}):
         with pytest.raises(ConfigError):
             programs_problems(**options)
+
+
+def test_programs_are_the_same_in_every_process():
+    code = "from mars_env.problems import load_problems; print(load_problems('programs').content_hash())"
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert hashes == {load_problems("programs").content_hash() + "\n"}
 
 
 def test_all_reference_solutions_of_programs_pass(grader):

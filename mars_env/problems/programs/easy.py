@@ -273,7 +273,7 @@ EASY = (
                 counts[c] = counts.get(c, 0) + 1
             return counts
         """,
-        lambda s: {c: s.count(c) for c in set(s)},
+        lambda s: {c: s.count(c) for c in s},
         (("hello",), ("",)),
         lambda r: (word(r, 12, "abc d"),),
     ),
