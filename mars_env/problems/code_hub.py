@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_env.errors import ConfigError
-from mars_env.problems.code import code_problem_from_row
+from mars_env.problems.code import called_function, code_problem_from_row
 from mars_env.problems.files import read_rows
 from mars_env.problems.hub_set import RemoteSet, import_datasets, unreachable
 from mars_env.problems.problem_set import ProblemSet
@@ -145,7 +145,7 @@ def _results(tests: str, function: str) -> dict[str, Any]:
 
 
 def mbpp_row(row: Row) -> Row:
-    """MBPP (sanitized): the first assert is public and shown, because it also tells the function's name.
+    """MBPP (sanitized) and MBPP+: the first assert is public and shown: it also tells the function's name.
 
     Example:
         >>> row = {"task_id": 2, "prompt": "Write a function to add.", "code": "def add(a, b): return a + b",
@@ -161,26 +161,17 @@ def mbpp_row(row: Row) -> Row:
     problem_id = str(row.get("id") or f"mbpp/{text_of(row, 'task_id')}")
     kept = {
         key: row[key]
-        for key in ("code", "reference_solution", "test_imports", "test_setup_code")
+        for key in ("code", "reference_solution", "test_imports", "test_setup_code", "test")
         if key in row
     }
-    name = row.get("entry_point") or _called(
-        tests[0], str(row.get("code") or row.get("reference_solution") or "")
-    )
     return {
         **kept,
         "id": problem_id,
         "prompt": statement,
-        "tests": list(tests),
-        "entry_point": name,
+        "test_list": list(tests),
+        "entry_point": row.get("entry_point") or called_function(row),
         "public_tests": 1,
     }
-
-
-def _called(test: str, solution: str) -> str:
-    """The function that a test calls: the first name in it that the solution defines."""
-    words = "".join(c if c.isalnum() or c == "_" else " " for c in test).split()
-    return next((word for word in words if f"def {word}(" in solution), "")
 
 
 def apps_row(row: Row) -> Row:

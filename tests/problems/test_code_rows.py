@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems import load_problems
-from mars_env.problems.code import code_problem_from_row, is_code_row, load_code_file, unpack
-from mars_env.problems.code_hub import CODE_HUB_SETS, human_eval_row, live_code_bench
+from mars_env.problems.code import code_problem_from_row, is_code_row, load_code_file
+from mars_env.problems.code_hub import CODE_HUB_SETS, human_eval_row, live_code_bench, mbpp_row
+from mars_env.problems.packed import unpack
 from mars_env.problems.rows import BadField, Untestable
 
 
@@ -183,10 +184,67 @@ def test_details():
     )
 
 
+def test_the_many_asserts_of_mbpp_plus_count():
+    more = "inputs = [[1, 2]]\nresults = [3]\nfor i, o in zip(inputs, results):\n    assert add(*i) == o"
+    row = {**MBPP, "test": more}
+    for problem in (code_problem_from_row(row), code_problem_from_row(mbpp_row(row))):
+        assert [test["code"] for test in problem.reference["tests"]] == [*MBPP["test_list"], more]
+
+
+def test_a_row_of_mbpp_names_the_function():
+    problem = code_problem_from_row(MBPP)
+    assert problem.reference["entry_point"] == "add" and "Name the function `add`" in problem.statement
+
+
+@pytest.mark.parametrize(
+    ("name", "statement", "told"),
+    [
+        ("add", "Write a function to add.", False),
+        ("f", "Find it if you can.", False),
+        ("add", "Padding `add_all` and add(s) nothing: add.", True),
+        ("add", "Write a function add that adds.", True),
+        ("sum", "The sum (of two) is called sum_of.", False),
+        ("add", "Complete it.\ndef add(a, b):", True),
+        ("add", "Return what `add` should.", True),
+        ("two_sum", "Write two_sum.", True),
+        ("twoSum", "Write twoSum.", True),
+    ],
+)
+def test_a_statement_tells_the_function_s_name(name, statement, told):
+    for row in ({**OURS_CALL, "starter_code": "", "fn_name": name}, {**MBPP, "entry_point": name}):
+        made = code_problem_from_row({**row, "prompt": statement}).statement
+        assert made == (statement if told else f"{statement}\n\nName the function `{name}`.")
+
+
+def test_integer_keys_of_a_first_argument_are_noted_where_the_set_s_own_grader_makes_them():
+    given = {"fn_name": "f", "inputs": [[{"1": 2}, 5]], "outputs": [[3]]}
+    listed = [{"fn_name": "f", "input": [{"-1": 2}], "output": 3}]
+    for row in ({**APPS, "input_output": json.dumps(given)}, {**DEEP_CODER, "tests": json.dumps(listed)}):
+        problem = code_problem_from_row(row, default_id="x")
+        assert problem.reference["integer_keys"] is True
+        assert json.loads(json.dumps(problem.reference)) == problem.reference
+    for row in (
+        {**OURS_CALL, "inputs": [[{"1": 2}, 5]]},
+        {**APPS, "input_output": json.dumps({**given, "inputs": [[{"1": 2, "a": 3}]]})},
+        {
+            **APPS,
+            "input_output": json.dumps({**given, "inputs": [[5, {"1": 2}], [{}], []], "outputs": [1] * 3}),
+        },
+    ):
+        assert "integer_keys" not in code_problem_from_row(row, default_id="x").reference
+
+
+def test_a_checker_of_code_contests_is_run():
+    problem = code_problem_from_row({**CODE_CONTESTS, "checker": "print(1)"})
+    assert problem.reference["checker"] == "print(1)"
+
+
 @pytest.mark.parametrize(
     ("row", "field"),
     [
         ({}, "tests"),
+        ({**OURS_CALL, "checker": "print(1)"}, "checker"),
+        ({**OURS_CHECK, "checker": "print(1)"}, "checker"),
         ({"id": "x", "prompt": "?"}, "tests"),
         ({**OURS_STDIN, "id": None}, "id"),
         ({**OURS_STDIN, "prompt": ""}, "prompt"),
@@ -285,12 +343,15 @@ def test_rows_of_real_sets_without_tests_are_left_out_and_counted(name, tmp_path
     good = {**SAMPLES[name], "name": "Sum"}
     many_digits = json.dumps({"inputs": ["1"], "outputs": ["1"]})[:-1] + ', "n": ' + "1" * 5000 + "}"
     none = "[]" if name == "deepcoder" else json.dumps({"inputs": [], "outputs": []})
-    bad = [{**good, "problem_id": 1, field: text} for text in (none, many_digits)]
+    texts = [{"fn_name": "f", "input": "N = 5", "output": "5"}]
+    if name != "deepcoder":
+        texts = {"fn_name": "f", "inputs": ["N = 5"], "outputs": ["5"]}
+    bad = [{**good, "problem_id": 1, field: text} for text in (none, many_digits, json.dumps(texts))]
     rows = [*bad, good, {**good, "problem_id": 2}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     problems = load_problems(name, source=tmp_path / "rows.jsonl")
     assert len({problem.id for problem in problems}) == 2
-    assert problems.notes == "2 rows without tests that can be used left out"
+    assert problems.notes == "3 rows without tests that can be used left out"
     for row in bad:
         with pytest.raises(Untestable):
             code_problem_from_row(row, default_id="x")

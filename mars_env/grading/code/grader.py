@@ -37,6 +37,7 @@ from mars_env.grading.code.outcomes import (
     said,
 )
 from mars_env.grading.code.reference import check_reference
+from mars_env.problems.code import with_integer_keys
 from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool
 from mars_env.text import described
 from mars_env.types import Grade, Problem
@@ -253,9 +254,14 @@ def _stdin_job(task: Task, test: Mapping[str, Any], program: str) -> Job:
 
 def _call_job(task: Task, test: Mapping[str, Any], program: str) -> Job:
     reference = task.reference
-    case = (reference["fn_name"], reference["method"], reference["prelude"], test["arguments"])
+    case = (reference["fn_name"], reference["method"], reference["prelude"], _arguments(reference, test))
     source = program.encode("utf-8", "surrogatepass")
     return Job(source=_CALL, files={"program.py": source, "case": values.encode(case)})
+
+
+def _arguments(reference: Mapping[str, Any], test: Mapping[str, Any]) -> list[Any]:
+    arguments = list(test["arguments"])
+    return with_integer_keys(arguments) if reference.get("integer_keys") else arguments
 
 
 async def _outputs(lease: Lease, task: Task, program: str) -> tuple[str, ...] | None:
@@ -330,7 +336,7 @@ async def _check(lease: Lease, task: Task, test: Mapping[str, Any], output: byte
 async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> Outcome:
     reference = task.reference
     result = await run_job(lease, _call_job(task, test, program), task.limits)
-    arguments = ", ".join(preview(a, SHOWN) for a in test["arguments"])
+    arguments = ", ".join(preview(a, SHOWN) for a in _arguments(reference, test))
     shown = f"Call: {reference['fn_name']}({arguments})"
     sent = await _apart(len(result.data), _read_sent, result.data, test["accept"], reference.get("tolerance"))
     if sent.kind == "raised" and result.ended is Ended.EXITED:

@@ -25,30 +25,22 @@ PROGRAM, CASE, ASKED = "program.py", "case", "asked"
 DATA_FILE = "mars_env_data"
 """A file used instead of `DATA_FD` where that does not exist: with a remote executor."""
 
+_STARRED = "typing string re collections heapq bisect math random itertools functools operator io sys"
+"""Modules of which every public name is promised; that of a later one counts."""
 _PLACES = {
-    "typing": "Any Callable DefaultDict Deque Dict FrozenSet Generator Generic Iterable Iterator List "
-    "Mapping NamedTuple Optional Sequence Set Tuple Type TypeVar Union",
-    "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
-    "functools": "cache cached_property cmp_to_key lru_cache partial reduce",
-    "itertools": "accumulate chain combinations combinations_with_replacement count cycle groupby islice "
-    "pairwise permutations product repeat starmap takewhile zip_longest",
-    "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
-    "bisect": "bisect_left bisect_right insort insort_left insort_right",
-    "math": "ceil comb cos dist e exp factorial floor gcd hypot inf isqrt lcm log log10 log2 nan perm pi "
-    "prod sin sqrt tan trunc",
-    "string": "ascii_letters ascii_lowercase ascii_uppercase digits",
-    "operator": "itemgetter attrgetter xor",
-    "random": "randint",
     "copy": "deepcopy",
-    "datetime": "date timedelta",
-    "io": "BytesIO StringIO",
     "dataclasses": "dataclass",
+    "datetime": "date timedelta timezone",
+    "json": "dump dumps load loads",
+    "statistics": "fmean mean median median_high median_low mode multimode pstdev pvariance stdev variance",
 }
+"""Names in modules that are slow to import, so only for a program that uses one."""
 _MODULES = [
     "bisect",
     "collections",
     "copy",
     "datetime",
+    "fractions",
     "functools",
     "heapq",
     "io",
@@ -90,10 +82,17 @@ def load(prelude: bool, imports: list[str]) -> dict[str, Any]:
 
 
 def import_common_names(source: str, namespace: dict[str, Any]) -> None:
-    """Import the well-known names that occur in the source, before it runs, and raise two limits."""
+    """Import the well-known names that occur in the source, before it runs, and raise two limits.
+
+    They are those that LiveCodeBench imports for every program, and a few more. No built-in name is replaced.
+    """
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 50_000))  # as LiveCodeBench does
     sys.set_int_max_str_digits(50_000)  # likewise
-    words = set("".join(c if c.isalnum() or c == "_" else " " for c in source).split())
+    words = set("".join(c if c.isalnum() or c == "_" else " " for c in source).split()) - set(dir(builtins))
+    for module_name in _STARRED.split():
+        module = __import__(module_name)
+        public = getattr(module, "__all__", None) or [name for name in dir(module) if name[0] != "_"]
+        namespace.update({name: getattr(module, name) for name in words.intersection(public)})
     for module_name, names in _PLACES.items():
         for name in words.intersection(names.split()):
             namespace[name] = getattr(__import__(module_name), name)

@@ -378,6 +378,36 @@ def test_common_names_where_the_row_promises_them(graders):
     assert judge(graders(), row, recursive).verdict is Verdict.CORRECT
 
 
+@pytest.mark.parametrize(
+    ("used", "value"),
+    [
+        ("[fabs(-1), atan2(0, 1), isclose(1, 1), maxsize > 0]", [1.0, 0.0, True, True]),
+        ("[reduce(or_, [1, 2]), sub(3, 1), list(compress([1, 2], [0, 1]))]", [3, 2, [2]]),
+        ("[findall('a+', 'aab'), dumps([mean([1, 3])]), len(punctuation)]", [["aa"], "[2]", 32]),
+        ("[pow(2, 3, 5), len(Counter('aab')), compile('7', '', 'eval').co_name]", [3, 2, "<module>"]),
+        ("[bisect.bisect([1], 0), datetime.datetime(2020, 1, 1).year, cast(int, 1)]", [0, 2020, 1]),
+    ],
+)
+def test_the_names_that_live_code_bench_imports_for_every_program(graders, used, value):
+    row = {**ADD, "starter_code": "class Solution:", "inputs": [[1, 2]], "outputs": [value]}
+    program = f"class Solution:\n    def add(self, a, b): return {used}"
+    found = judge(graders(), row, program)
+    assert found.verdict is Verdict.CORRECT, found
+    without = judge(graders(), {**row, "starter_code": ""}, program)
+    assert without.verdict is Verdict.WRONG and "raised NameError" in without.reason
+
+
+def test_integers_as_keys_of_a_first_argument(graders):
+    given = {"fn_name": "f", "inputs": [[{"1": 2, "3": 4}, {"1": 7}]], "outputs": [[13]]}
+    row = {"id": "d", "prompt": "?", "input_output": json.dumps(given)}
+    program = "def f(d, e):\n    return d[1] + d[3] + e['1']"
+    assert judge(graders(), row, program).verdict is Verdict.CORRECT
+    assert judge(graders(), row, program.replace("'1'", "1")).verdict is Verdict.WRONG
+    assert (
+        "f({1: 2, 3: 4}, {'1': 7})" in judge(graders(feedback="all"), row, "def f(d, e): return 0").feedback
+    )
+
+
 def test_time_and_memory_limits_of_the_row(graders):
     slow = "x = sum(i for i in range(60_000_000))\nprint(int(input()) * 2)"
     assert (
