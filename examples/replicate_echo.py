@@ -22,32 +22,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any, Final
 
 import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
+from studies import DOCS, RESULTS
 
 from mars_env.agents import HFModel
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
-from mars_env.evaluation import (
-    Ledger,
-    LedgerRow,
-    Provenance,
-    arms_table,
-    origins,
-    provenance,
-)
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
-from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.provenance import commit_of
 from mars_env.grading.rubrics import RubricGrader, WeightedSum
 from mars_env.problems import ProblemSet
-from mars_env.rollout import Job, PipelineSettings, collect
+from mars_env.rollout import PipelineSettings
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
@@ -58,9 +50,8 @@ from mars_env.trainers.swarm.sampler import Connection, HTTPWeights
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Action, Observation
 
-DOCS = Path(__file__).parents[1] / "docs"
-PLAN = DOCS / "results" / "plans" / "echo.md"
-LEDGER = Ledger(DOCS / "results" / "echo.jsonl")
+PLAN = RESULTS / "plans" / "echo.md"
+LEDGER = Ledger(RESULTS / "echo.jsonl")
 MEASURED: Final = ("idle", "expected_idle", "period")
 """Figures that depend on the machine, and do not repeat."""
 UNCLIPPED: Final = {"clip_low": 1.0, "clip_high": 1e6}
@@ -119,15 +110,13 @@ def settings(seed: int, bound: int, clipped: bool, recipe: Recipe) -> RunSetting
     )
 
 
-@cache
-def guesser(steps: int) -> HFModel:
-    """The warm start that knows no code; the same for all seeds."""
-    return warm_started(steps=steps)
+guesser = cache(warm_started)
+"""The warm start that knows no code; the same for all seeds."""
 
 
 def fresh(recipe: Recipe) -> HFModel:
     """The warm start with weights of its own; each group is a batch, whatever the timing."""
-    start = guesser(recipe.warm_start)
+    start = guesser(steps=recipe.warm_start)
     parts = copy.deepcopy(start.module), start.tokenizer
     return HFModel(parts, device="cpu", name="opener", max_batch_rows=recipe.group)
 
@@ -286,8 +275,7 @@ async def played(arm: str, seed: int, recipe: Recipe, runs: Any) -> dict[str, An
 
 async def right_places(model: HFModel, problems: ProblemSet, seed: int, samples: int) -> float:
     """The share of right places after training: every lock so many times."""
-    jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
-    trees = await collect(game(), {"solver_0": opener(model)}, jobs, seed=seed, concurrency=len(jobs))
+    trees = await studies.played_often(game(), {"solver_0": opener(model)}, problems, samples, seed)
     return sum(tree.turns[0].reward or 0.0 for tree in trees) / len(trees)
 
 
@@ -295,10 +283,8 @@ def row(arm: str, seed: int, recipe: Recipe, origin: Provenance, runs: Any) -> L
     """Play one row."""
     began = time.process_time()
     result = asyncio.run(played(arm, seed, recipe, runs))
-    return LedgerRow(
-        arm=arm, seed=seed, commit=origin.commit, versions=origin.versions,
-        settings=studies.settings_of(recipe), seconds=round(time.process_time() - began, 1), **result,
-    )  # fmt: skip
+    seconds = time.process_time() - began
+    return studies.new_row(arm, seed, origin, studies.settings_of(recipe), seconds, **result)
 
 
 def write_table(recipe: Recipe) -> None:
@@ -313,7 +299,7 @@ def write_table(recipe: Recipe) -> None:
     text = arms_table(made, list(ARMS), heads)
     text += f"\nClaims, in points, paired by seed:\n\n{claims_table(made, CLAIMS)}"
     text += f"\n{exact(made)}\n\n{origins(made)}\n"
-    write_part(DOCS / "echo.md", "echo", text)
+    studies.write(DOCS / "echo.md", "echo", text)
 
 
 def exact(made: Sequence[LedgerRow]) -> str:
@@ -360,9 +346,7 @@ def main(
             raise typer.Exit(0 if studies.repeats(stored, check_seed, names, again, MEASURED) else 1)
         commit_of(PLAN)  # refuses a plan that is not committed
         play = partial(play, origin=provenance(allow_dirty=allow_dirty))
-        owed = studies.seed_by_seed(LEDGER.missing(names, seeds_of(seeds), studies.settings_of(RECIPE)))
-        for found in studies.play_owed(play, owed, LEDGER):
-            studies.show(found)
+        studies.play_owed(play, LEDGER.missing(names, seeds_of(seeds), studies.settings_of(RECIPE)), LEDGER)
     write_table(RECIPE)
 
 

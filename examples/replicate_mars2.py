@@ -23,6 +23,7 @@ from pathlib import Path
 import studies
 import torch
 import typer
+from studies import DOCS, RESULTS
 
 from mars_env.envs.tree_search import T_PLUS
 from mars_env.errors import ConfigError
@@ -35,21 +36,16 @@ from mars_env.evaluation import (
     arms_table,
     origins,
     provenance,
-    settings_hash,
 )
 from mars_env.evaluation.ledger import SeedEstimate, seed_text, seeds_of
-from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.report import markdown_table
 from mars_env.trainers.miniature.mars2_experiment import ARMS, Mars2Arm, evaluate_team, train_team
 from mars_env.trainers.miniature.mars2_recipe import QUICK, RECIPE, Mars2Recipe
 
-HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
-LEDGER = Ledger(DOCS / "results" / "mars2.jsonl")
-NOTES = DOCS / "results" / "mars2-notes.md"
+LEDGER = Ledger(RESULTS / "mars2.jsonl")
+NOTES = RESULTS / "mars2-notes.md"
 """What a reader must know about the outcome, written by hand."""
-MACHINE = "one core of a 2-core machine"
 
 SEARCHES = {
     "pass@1": "Pass@1 of the agents",
@@ -124,7 +120,7 @@ WITHIN_ARMS = tuple(arm.name for arm in ARMS if arm.parts)
 
 def settings(recipe: Mars2Recipe = RECIPE) -> str:
     """The hash of everything that decides a result except arm and seed."""
-    return settings_hash({"recipe": recipe.model_dump(mode="json"), "t-plus": T_PLUS.model_dump(mode="json")})
+    return studies.settings_of(recipe, {"t-plus": T_PLUS.model_dump(mode="json")})
 
 
 async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path, origin: Provenance) -> LedgerRow:
@@ -138,22 +134,16 @@ async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path, origin
             completions[policy] = completions.get(policy, 0.0) + values.get("completions", 0.0)
     sampled = sum(role["turns"] for step in trained.history for role in step.roles.values())
     rewards = [step.roles["coder"].get("reward") for step in trained.history]
-    return LedgerRow(
-        arm=arm.name,
-        seed=seed,
-        commit=origin.commit,
-        versions=origin.versions,
-        settings=settings(recipe),
-        seconds=round(time.perf_counter() - began, 1),
-        figures={**figures, "sampled": sampled, "cpu_seconds": round(time.process_time() - cpu, 1)},
-        detail={
-            "rewards": [None if reward is None else round(reward, 4) for reward in rewards],
-            "trained": completions,
-            "steps": len(trained.history),
-            "problems": recipe.problems,
-            "tokens": recipe.tokens,
-        },
-    )
+    seconds = time.perf_counter() - began
+    figures |= {"sampled": sampled, "cpu_seconds": round(time.process_time() - cpu, 1)}
+    detail = {
+        "rewards": [None if reward is None else round(reward, 4) for reward in rewards],
+        "trained": completions,
+        "steps": len(trained.history),
+        "problems": recipe.problems,
+        "tokens": recipe.tokens,
+    }
+    return studies.new_row(arm.name, seed, origin, settings(recipe), seconds, figures, detail)
 
 
 def play(name: str, seed: int, quick: bool, cache: Path, origin: Provenance) -> LedgerRow:
@@ -254,11 +244,11 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         shape=shape_table(rows, names),
         within=within_table(rows, names),
         spent=markdown_table(("arm", "trained on, by model", *SPENT.values()), spent, markup=True) + "\n",
-        notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
+        notes=NOTES.read_text(encoding="utf-8"),
         fastest=f"{min(seconds):.0f}",
         slowest=f"{max(seconds):.0f}",
         cpu=f"{sum(cpu) / len(cpu):.0f}",
-        machine=MACHINE,
+        machine=studies.MACHINE,
         origins=origins(rows),
     )
 
@@ -302,24 +292,9 @@ def known(rows: Sequence[LedgerRow], columns: Mapping[str, str]) -> Mapping[str,
 def write_page() -> None:
     """Make the part of docs/results.md from the ledger."""
     rows = shown()
-    write_part(DOCS / "results.md", "mars2", page(rows))
     plot = training_curves(curves(rows), ylabel="Pass@1 of the search, %", xlabel="tokens a problem")
     (DOCS / "results" / "mars2-budget.svg").write_bytes(plot)
-    studies.console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
-
-
-def check(seed: int, arms: Sequence[str], cache: Path) -> bool:
-    """Play a seed's rows on the page again and say which figures differ."""
-    again = partial(play, quick=False, cache=cache, origin=provenance(allow_dirty=True))
-    return studies.repeats(shown(), seed, arms, again, measured=("cpu_seconds",))
-
-
-def short(row: LedgerRow) -> str:
-    """One line about a row."""
-    shown = {"pass@1": "agents", "best-of-n_pass@1": "best-of-n", "refinement_pass@1": "refinement"}
-    shown |= {"search_pass@1": "search", "search_pass@n": "Pass@N"}
-    figures = ", ".join(f"{title} {100 * row.figures[name]:.1f}" for name, title in shown.items())
-    return f"{row.arm}, seed {row.seed}: {figures}; {row.seconds:.0f} s"
+    studies.write(DOCS / "results.md", "mars2", page(rows))
 
 
 def main(
@@ -336,18 +311,18 @@ def main(
     arms = studies.chosen(arm, [a.name for a in ARMS])
     with tempfile.TemporaryDirectory() as folder:
         place = (cache or Path(folder)) / settings(QUICK if quick else RECIPE)
-        if check_seed is not None:
-            raise typer.Exit(0 if check(check_seed, arms, place) else 1)
-        origin = provenance(allow_dirty=allow_dirty or quick or table)
+        origin = provenance(allow_dirty=allow_dirty or quick or table or check_seed is not None)
         played = partial(play, quick=quick, cache=place, origin=origin)
+        if check_seed is not None:
+            same = studies.repeats(shown(), check_seed, arms, played, measured=("cpu_seconds",))
+            raise typer.Exit(0 if same else 1)
         if quick:  # nothing is kept
             rows = [played(name, seeds_of(seeds)[0]) for name in arms]
             studies.console.print(page(rows, QUICK), highlight=False)
             return
         if not table:
-            owed = studies.seed_by_seed(LEDGER.missing(arms, seeds_of(seeds), settings()))
-            for row in studies.play_owed(played, owed, LEDGER, jobs):
-                studies.console.print(short(row), highlight=False)
+            owed = LEDGER.missing(arms, seeds_of(seeds), settings())
+            studies.play_owed(played, owed, LEDGER, SEARCHES, jobs)
     write_page()
 
 

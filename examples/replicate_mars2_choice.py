@@ -24,19 +24,11 @@ from typing import Annotated
 import studies
 import torch
 import typer
+from studies import DOCS, RESULTS
 
-from mars_env.errors import ConfigError
-from mars_env.evaluation import (
-    Ledger,
-    LedgerRow,
-    Provenance,
-    arms_table,
-    origins,
-    provenance,
-)
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
-from mars_env.evaluation.pages import write_part
 from mars_env.trainers.miniature.mars2_choice import (
     CHOICE_ARMS,
     CHOICE_QUICK,
@@ -46,8 +38,6 @@ from mars_env.trainers.miniature.mars2_choice import (
 )
 from mars_env.trainers.miniature.mars2_experiment import train_team
 
-DOCS = Path(__file__).parent.parent / "docs"
-RESULTS = DOCS / "results"
 LEDGER = Ledger(RESULTS / "mars2-choice.jsonl")
 TUNING = Ledger(RESULTS / "mars2-choice-tuning.jsonl")
 RECIPE = CHOICE_RECIPE
@@ -98,19 +88,11 @@ async def run(name: str, seed: int, recipe: ChoiceRecipe, cache: Path, origin: P
     """Train one arm of a seed, then its reward model, and evaluate both."""
     arm, began = ARM[name], time.process_time()
     trained = await train_team(arm, seed, recipe.mars2, cache=cache)
-    seconds = time.process_time() - began
+    detail = {"training_cpu_seconds": round(time.process_time() - began, 1)}
     with tempfile.TemporaryDirectory() as folder:
         figures = await choice_figures(arm, trained, seed, Path(folder), recipe, cache)
-    return LedgerRow(
-        arm=name,
-        seed=seed,
-        commit=origin.commit,
-        versions=origin.versions,
-        settings=studies.settings_of(recipe),
-        seconds=round(time.process_time() - began, 1),
-        figures=figures,
-        detail={"training_cpu_seconds": round(seconds, 1)},
-    )
+    seconds = time.process_time() - began
+    return studies.new_row(name, seed, origin, studies.settings_of(recipe), seconds, figures, detail)
 
 
 def play(
@@ -152,9 +134,9 @@ def main(
         if quick:
             show([played(name, wanted[0]) for name in names], names)
             return
-        owed = [] if table else studies.seed_by_seed(ledger.missing(names, wanted, settings))
-        for row in studies.play_owed(played, owed, ledger, jobs):
-            studies.show(row, TEAMS | CHOICES)
+        if not table:
+            owed = ledger.missing(names, wanted, settings)
+            studies.play_owed(played, owed, ledger, TEAMS | CHOICES, jobs)
     if rows := ledger.rows(settings):
         show(rows, names)
     if tuning is None:
@@ -202,16 +184,12 @@ def number(rows: Sequence[LedgerRow], arm: str, figure: str) -> str:
 
 def write_page() -> None:
     """Write the tables of docs/final-choice.md from the ledger."""
-    rows = LEDGER.rows(studies.settings_of(RECIPE))
-    if not rows:
-        raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
-    owed = len(ARM) * len(seeds_of(PLANNED)) - len(rows)
-    text = f"**{owed} rows of the plan have not been run yet.**\n\n" if owed else ""
+    rows = studies.present_rows(LEDGER, studies.settings_of(RECIPE))
+    owed = studies.still_owed(len(ARM) * len(seeds_of(PLANNED)), rows)
     seconds = [row.seconds for row in rows]
     spent = f"Processor seconds of a row, one thread: {min(seconds):.0f} to {max(seconds):.0f}."
-    text += f"{tables(rows)}\n{spent}\n\n{origins(rows)}\n"
-    write_part(DOCS / "final-choice.md", "final-choice", text)
-    studies.console.print(f"wrote {DOCS / 'final-choice.md'}", highlight=False)
+    text = f"{owed}{tables(rows)}\n{spent}\n\n{origins(rows)}\n"
+    studies.write(DOCS / "final-choice.md", "final-choice", text)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Any
 import studies
 import torch
 import typer
+from studies import DOCS, RESULTS
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation import (
@@ -36,11 +37,9 @@ from mars_env.evaluation import (
     arms_table,
     origins,
     provenance,
-    settings_hash,
 )
 from mars_env.evaluation.claims import Claim, claims_table, judge
 from mars_env.evaluation.ledger import seed_text, seeds_of
-from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.report import markdown_table
 from mars_env.trainers.miniature import CHECKPOINT, load
@@ -60,10 +59,9 @@ from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.trainers.miniature.warm_start import STAGES
 from mars_env.types import Tree
 
-HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
-LEDGER = Ledger(DOCS / "results" / "marsrl.jsonl")
-MACHINE = "one core of a 2-core machine"
+LEDGER = Ledger(RESULTS / "marsrl.jsonl")
+NOTES = RESULTS / "marsrl-notes.md"
+"""What a reader must know about the outcome, written by hand."""
 ROLES = ("solver", "verifier", "corrector")
 LENGTHS = {"short": (1, 2, 3), "long": (4, 5, 6)}
 COLUMNS = {
@@ -113,7 +111,7 @@ ROWS = (*ARM, *CONTROLS, *CONTINUED)
 def settings(recipe: Recipe = RECIPE) -> str:
     """The hash of everything that decides a result except arm and seed: the recipe and the warm start."""
     weights = hashlib.sha256((CHECKPOINT / "model.safetensors").read_bytes()).hexdigest()
-    return settings_hash({"recipe": recipe.model_dump(mode="json"), "warm start": weights})
+    return studies.settings_of(recipe, {"warm start": weights})
 
 
 async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Recipe = RECIPE) -> LedgerRow:
@@ -125,16 +123,8 @@ async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Rec
         figures, detail = await continued(CONTINUED[name], seed, recipe)
     else:
         figures, detail = await ablation(ARM[name], seed, recipe)
-    return LedgerRow(
-        arm=name,
-        seed=seed,
-        commit=origin.commit,
-        versions=origin.versions,
-        settings=settings(recipe),
-        seconds=round(time.perf_counter() - began, 1),
-        figures={name: value for name, value in figures.items() if value is not None},
-        detail=detail,
-    )
+    seconds = time.perf_counter() - began
+    return studies.new_row(name, seed, origin, settings(recipe), seconds, figures, detail)
 
 
 Found = tuple[dict[str, float | None], dict[str, Any]]
@@ -276,7 +266,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
         turns=markdown_table(("arm", *map(str.capitalize, ROLES)), turns, markup=True) + "\n",
         claims=claims_table(rows, CLAIMS),
-        notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
+        notes=NOTES.read_text(encoding="utf-8"),
         lengths=arms_table(rows, names, lengths),
         baselines=markdown_table(("arm", "System", *BASELINES.values()), alone, markup=True) + "\n",
         continuing=markdown_table(("arm", "seeds", "System", *CONTINUING.values()), continuing, markup=True)
@@ -291,7 +281,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
         tokens=mean("all", "tokens"),
         fastest=f"{min(seconds):.0f}",
         slowest=f"{max(seconds):.0f}",
-        machine=MACHINE,
+        machine=studies.MACHINE,
         origins=origins(rows),
     )
 
@@ -305,10 +295,6 @@ def spent(rows: Sequence[LedgerRow], arm: str, figure: str, tokens: str) -> str:
 def against_tokens(rows: Sequence[LedgerRow], arm: str, baseline: str) -> str:
     """A baseline's accuracy, and the tokens that it took."""
     return spent(rows, arm, f"baseline_{baseline}", f"baseline_{baseline}_tokens")
-
-
-NOTES = DOCS / "results" / "marsrl-notes.md"
-"""What a reader must know about the outcome, written by hand."""
 
 
 def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, float]]]:
@@ -327,20 +313,8 @@ def write_page() -> None:
     joint = [row for row in rows if row.arm == "all"]
     if not joint:
         raise ConfigError(f"{LEDGER.path} has no jointly trained row for the current settings; run a seed")
-    write_part(DOCS / "results.md", "marsrl", page(rows))
-    plot = training_curves(curves(joint), ylabel="mean reward")
-    (DOCS / "results" / "rewards.svg").write_bytes(plot)
-    studies.console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
-
-
-def again(cache: Path) -> studies.Play:
-    """Plays rows that are not kept."""
-    return partial(play, origin=provenance(allow_dirty=True), cache=cache)
-
-
-def check(seed: int, names: Sequence[str], cache: Path) -> bool:
-    """Play a seed's rows again and say which figures differ."""
-    return studies.repeats(LEDGER.rows(settings()), seed, names, again(cache))
+    (DOCS / "results" / "rewards.svg").write_bytes(training_curves(curves(joint), ylabel="mean reward"))
+    studies.write(DOCS / "results.md", "marsrl", page(rows))
 
 
 def main(
@@ -356,26 +330,18 @@ def main(
     """Run MarsRL's ablation in miniature and write docs/results.md."""
     names = studies.chosen(arm, ROWS)
     with tempfile.TemporaryDirectory() as folder:
-        place = cache or Path(folder)
+        origin = provenance(allow_dirty=allow_dirty or quick or table or check_seed is not None)
+        played = partial(play, origin=origin, cache=cache or Path(folder))
         if check_seed is not None:
-            raise typer.Exit(0 if check(check_seed, names, place) else 1)
+            raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
         if quick:
-            rows = [again(place)(name, seeds_of(seeds)[0], quick=True) for name in names]
+            rows = [played(name, seeds_of(seeds)[0], quick=True) for name in names]
             studies.console.print(page(rows), highlight=False, markup=False)
             return
         if not table:
-            played = partial(play, origin=provenance(allow_dirty=allow_dirty), cache=place)
-            owed = studies.seed_by_seed(LEDGER.missing(names, seeds_of(seeds), settings()))
-            for row in studies.play_owed(played, owed, LEDGER, jobs):
-                show(row)
+            owed = LEDGER.missing(names, seeds_of(seeds), settings())
+            studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
     write_page()
-
-
-def show(row: LedgerRow) -> None:
-    """One line about a row."""
-    solver, system = (100 * row.figures[name] for name in (SOLVER, SYSTEM))
-    shown = f"{row.arm}, seed {row.seed}: Solver {solver:.1f}, System {system:.1f}, {row.seconds:.0f} s"
-    studies.console.print(shown, highlight=False)
 
 
 if __name__ == "__main__":

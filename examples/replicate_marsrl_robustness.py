@@ -24,25 +24,15 @@ from typing import Annotated, Final
 import studies
 import torch
 import typer
-from replicate_marsrl import COLUMNS, baseline_figures, show, team_figures
+from replicate_marsrl import COLUMNS, ROLES, SOLVER, SYSTEM, baseline_figures, spent, team_figures
+from studies import DOCS, RESULTS
 
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
-from mars_env.errors import ConfigError
-from mars_env.evaluation import (
-    Ledger,
-    LedgerRow,
-    Provenance,
-    arm_estimate,
-    arms_table,
-    origins,
-    provenance,
-    settings_hash,
-)
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance
 from mars_env.evaluation.baselines import Baseline, samples_for, token_budget
 from mars_env.evaluation.claims import Claim, claims_table
-from mars_env.evaluation.ledger import seed_text, seeds_of
-from mars_env.evaluation.pages import write_part
+from mars_env.evaluation.ledger import seeds_of
 from mars_env.evaluation.provenance import commit_of
 from mars_env.evaluation.report import markdown_table
 from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
@@ -63,15 +53,8 @@ from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.trainers.miniature.warm_start import STAGES, Stage
 from mars_env.types import Tree
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-DOCS = ROOT / "docs"
-PLAN = DOCS / "results" / "plans" / "marsrl-robustness.md"
-LEDGER = Ledger(DOCS / "results" / "marsrl-robustness.jsonl")
-NOTES = DOCS / "results" / "marsrl-robustness-notes.md"
-"""What a reader must know about the outcome, written by hand."""
-ROLES = ("solver", "verifier", "corrector")
-SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
+PLAN = RESULTS / "plans" / "marsrl-robustness.md"
+LEDGER = Ledger(RESULTS / "marsrl-robustness.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,18 +169,10 @@ PRIMARY = (
 
 def settings(recipe: Recipe = RECIPE) -> str:
     """The hash of everything that decides a result except row and seed."""
-    return settings_hash(
-        {
-            "recipe": recipe.model_dump(mode="json"),
-            "starts": {
-                s.name: [s.seed, [stage.model_dump(mode="json") for stage in s.stages]] for s in STARTS
-            },
-            "arms": {
-                arm.name: [arm.chains, arm.shared_reward, dict(arm.changes)]
-                for arm in (*EVERYWHERE, *POOR_ONLY, *SEVERAL_UPDATES)
-            },
-        }
-    )
+    starts = {s.name: [s.seed, [stage.model_dump(mode="json") for stage in s.stages]] for s in STARTS}
+    every = (*EVERYWHERE, *POOR_ONLY, *SEVERAL_UPDATES)
+    arms = {arm.name: [arm.chains, arm.shared_reward, dict(arm.changes)] for arm in every}
+    return studies.settings_of(recipe, {"starts": starts, "arms": arms})
 
 
 def checkpoint(start: Start, cache: Path, quick: bool = False) -> Path:
@@ -220,16 +195,8 @@ async def run(row: Row, seed: int, origin: Provenance, cache: Path, recipe: Reci
         figures |= baseline_figures(await verified_baselines(trained, trees, seed, recipe))
         figures |= await transferred(row, trained, seed, cache, recipe)
     rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
-    return LedgerRow(
-        arm=row.name,
-        seed=seed,
-        commit=origin.commit,
-        versions=origin.versions,
-        settings=settings(recipe),
-        seconds=round(time.perf_counter() - began, 1),
-        figures={name: value for name, value in figures.items() if value is not None},
-        detail={"plan": plan, "problems": len(trees), "rewards": rewards},
-    )
+    seconds, detail = time.perf_counter() - began, {"plan": plan, "problems": len(trees), "rewards": rewards}
+    return studies.new_row(row.name, seed, origin, settings(recipe), seconds, figures, detail)
 
 
 async def verified_baselines(
@@ -275,14 +242,8 @@ def page(rows: Sequence[LedgerRow]) -> str:
     alone = [
         (
             name,
-            *(
-                f"{seed_text(arm_estimate(rows, name, figure))}; "
-                f"{arm_estimate(rows, name, tokens).mean:.0f} tokens"
-                for figure, tokens in (
-                    (SYSTEM, "tokens"),
-                    *((key, f"{key}_tokens") for key in ("baseline_majority", WEIGHTED, RETRIES)),
-                )
-            ),
+            spent(rows, name, SYSTEM, "tokens"),
+            *(spent(rows, name, key, f"{key}_tokens") for key in ("baseline_majority", WEIGHTED, RETRIES)),
         )
         for name in joint
     ]
@@ -299,7 +260,6 @@ def page(rows: Sequence[LedgerRow]) -> str:
             markup=True,
         )
         + "\n",
-        notes=NOTES.read_text(encoding="utf-8") if NOTES.exists() else "",
         owed=owed,
         minutes=sorted(round(row.seconds / 60) for row in rows),
         problems=rows[0].detail["problems"],
@@ -310,18 +270,14 @@ def page(rows: Sequence[LedgerRow]) -> str:
 
 def write_page() -> None:
     """Make the part of docs/results.md from the ledger's rows of the present settings."""
-    rows = LEDGER.rows(settings())
-    if not rows:
-        raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
-    write_part(DOCS / "results.md", "marsrl-robustness", page(rows))
-    studies.console.print(f"wrote {DOCS / 'results.md'}", highlight=False)
+    studies.write(DOCS / "results.md", "marsrl-robustness", page(studies.present_rows(LEDGER, settings())))
 
 
 def owed_rows(names: Sequence[str], seeds: Sequence[int] | None) -> list[tuple[str, int]]:
-    """What the plan holds and the ledger lacks, seed by seed."""
+    """What the plan holds and the ledger lacks."""
     done = {(row.arm, row.seed) for row in LEDGER.rows(settings())}
     every = [(name, seed) for name in names for seed in ROWS[name].seeds if seeds is None or seed in seeds]
-    return studies.seed_by_seed(each for each in every if each not in done)
+    return [each for each in every if each not in done]
 
 
 def main(
@@ -348,13 +304,12 @@ def main(
             raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
         if quick:
             for name in names:
-                show(played(name, 10))
+                studies.show(played(name, 10), COLUMNS)
             return
         owed = owed_rows(names, seeds_of(seeds) if seeds else None)
         for start in {ROWS[name].start.name: ROWS[name].start for name, _ in owed}.values():
             checkpoint(start, place)  # before several processes want it
-        for made in studies.play_owed(played, owed, LEDGER, jobs):
-            show(made)
+        studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
     write_page()
 
 

@@ -28,13 +28,13 @@ from typing import Annotated, Any, Final
 import studies
 import torch
 import typer
-from replicate_marsrl import show
+from replicate_marsrl import ROLES
+from studies import DOCS, RESULTS
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance, settings_hash
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
-from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.plots import training_curves
 from mars_env.evaluation.provenance import commit_of
 from mars_env.loggers import JsonlLogger, Logger, read_jsonl
@@ -56,12 +56,8 @@ from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Tree
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
-DOCS = ROOT / "docs"
-PLAN = DOCS / "results" / "plans" / "openrlhf.md"
-LEDGER = Ledger(DOCS / "results" / "openrlhf.jsonl")
-ROLES = ("solver", "verifier", "corrector")
+PLAN = RESULTS / "plans" / "openrlhf.md"
+LEDGER = Ledger(RESULTS / "openrlhf.jsonl")
 COLUMNS = {
     "solver_accuracy": "Solver",
     "system_accuracy": "System",
@@ -190,7 +186,7 @@ CLAIMS = (
 
 def helpers() -> Any:
     """What stands in for a GPU; it belongs to the tests."""
-    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
     import openrlhf_on_cpu
 
     return openrlhf_on_cpu
@@ -241,7 +237,7 @@ def settings(recipe: Recipe = RECIPE) -> str:
         for name, way in WAYS.items()
         if way.flags is not None and not way.exploratory
     }
-    return settings_hash({"recipe": recipe.model_dump(mode="json"), "ways": ways})
+    return studies.settings_of(recipe, {"ways": ways})
 
 
 Curves = dict[str, list[float | None]]
@@ -355,21 +351,9 @@ def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = R
     trees: list[Tree] = asyncio.run(evaluate_team(trained, seed, recipe))
     found = figures_of(trees)
     figures = {figure: found[figure].value for figure in (*COLUMNS, "tokens") if figure in found}
-    return LedgerRow(
-        arm=name,
-        seed=seed,
-        commit=origin.commit,
-        versions=origin.versions,
-        settings=settings(recipe),
-        seconds=round(time.perf_counter() - began, 1),
-        figures={figure: value for figure, value in (figures | counts).items() if value is not None},
-        detail={
-            "plan": plan,
-            "problems": len(trees),
-            "seconds_of_training": round(trained_in, 1),
-            "rewards": rewards,
-        },
-    )
+    seconds, detail = time.perf_counter() - began, {"plan": plan, "problems": len(trees)}
+    detail |= {"seconds_of_training": round(trained_in, 1), "rewards": rewards}
+    return studies.new_row(name, seed, origin, settings(recipe), seconds, figures | counts, detail)
 
 
 def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, list[tuple[float, float]]]:
@@ -408,17 +392,14 @@ def page(rows: Sequence[LedgerRow]) -> str:
 
 def write_page() -> None:
     """Make the part of docs/openrlhf.md and its plots from the ledger's rows of the present settings."""
-    rows = LEDGER.rows(settings())
-    if not rows:
-        raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
-    write_part(DOCS / "openrlhf.md", "openrlhf", page(rows))
+    rows = studies.present_rows(LEDGER, settings())
     for role in ROLES:
         lines = curves(rows, role)
         if not lines:
             continue
         plot = training_curves(lines, ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates")
         (DOCS / "results" / f"openrlhf-{role}.svg").write_bytes(plot)
-    studies.console.print(f"wrote {DOCS / 'openrlhf.md'}", highlight=False)
+    studies.write(DOCS / "openrlhf.md", "openrlhf", page(rows))
 
 
 def main(
@@ -448,9 +429,7 @@ def main(
             rows = [played(name, seeds_of(seeds)[0], recipe=QUICK) for name in names]
             studies.console.print(page(rows), highlight=False, markup=False)
             return
-        owed = studies.seed_by_seed(LEDGER.missing(names, seeds_of(seeds), settings()))
-        for row in studies.play_owed(played, owed, LEDGER):
-            show(row)
+        studies.play_owed(played, LEDGER.missing(names, seeds_of(seeds), settings()), LEDGER, COLUMNS)
     # The page's plots need matplotlib, which engines do without: --table writes it.
 
 

@@ -19,13 +19,13 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, Final
 
 import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
+from studies import DOCS, RESULTS
 
 from mars_env.agents import HFModel
 from mars_env.agents.designs import Design, score_design, write_design
@@ -33,23 +33,13 @@ from mars_env.agents.making import Making, make_problems
 from mars_env.agents.references import Majority
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rewards import outcome
-from mars_env.evaluation import (
-    Ledger,
-    LedgerRow,
-    Provenance,
-    arms_table,
-    origins,
-    over_seeds,
-    provenance,
-)
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, over_seeds, provenance
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seed_text, seeds_of
-from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.problems import drop_solved
 from mars_env.evaluation.provenance import commit_of
 from mars_env.grading import grader_for
 from mars_env.problems import ProblemSet
-from mars_env.rollout import Job, collect
 from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team, train
 from mars_env.trainers.config import Preferences
@@ -85,8 +75,7 @@ from mars_env.trainers.promptcot import (
 )
 from mars_env.types import Tree
 
-DOCS = Path(__file__).parents[1] / "docs"
-LEDGER = Ledger(DOCS / "results" / "promptcot.jsonl")
+LEDGER = Ledger(RESULTS / "promptcot.jsonl")
 
 CURVES: Final = (
     "initial, without rationale",
@@ -273,16 +262,13 @@ async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, dict[str, Any]], 
     return arms, both
 
 
-@cache
-def taught(steps: int) -> HFModel:
-    """The solver, and the teacher that votes; the same for all seeds."""
-    return taught_solver(steps=steps)
+taught = cache(taught_solver)
+"""The solver, and the teacher that votes; the same for all seeds."""
 
 
 async def solved(model: HFModel, problems: ProblemSet, samples: int, seed: int) -> list[Tree]:
     """Every problem so many times."""
-    jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
-    return await collect(_game(), {"solver_0": solver(model)}, jobs, seed=seed, concurrency=len(jobs))
+    return await studies.played_often(_game(), {"solver_0": solver(model)}, problems, samples, seed)
 
 
 def _game() -> Game:
@@ -303,7 +289,7 @@ async def made_set(both: Designers, recipe: Recipe, seed: int, tested: ProblemSe
         concepts = (*signs, f"={rng.randrange(MODULUS)}")
         return await write_design(both.problem, both.writing, concepts, replace(DESIGNS, seed=own))
 
-    voter = solver(taught(recipe.teacher_steps))
+    voter = solver(taught(steps=recipe.teacher_steps))
     with tempfile.TemporaryDirectory() as folder:
         return await make_problems(
             folder, write, Majority(voter), Making(tries=recipe.tries, together=recipe.tries, seed=seed),
@@ -315,7 +301,7 @@ async def trained(
     problems: ProblemSet, recipe: Recipe, seed: int, preferences: Preferences | None
 ) -> HFModel:
     """The solver after training on some problems."""
-    model = studies.copied(taught(recipe.solver_steps))
+    model = studies.copied(taught(steps=recipe.solver_steps))
     settings = RunSettings(
         seed=seed,
         steps=recipe.play_steps,
@@ -371,7 +357,7 @@ async def play(seed: int, recipe: Recipe, both: Designers) -> dict[str, dict[str
     made = await made_set(both, recipe, seed, tested)
     votes = votes_of(made)
     known = made.filter(lambda problem: problem.reference is not None)
-    start = taught(recipe.solver_steps)
+    start = taught(steps=recipe.solver_steps)
     hard = drop_solved(known, await solved(start, known, 8, seed)) if len(known) else known
     number = min(recipe.chosen, len(hard))
     chosen = hard[:number] if number else known[: recipe.chosen]
@@ -420,7 +406,7 @@ def write_table(made: Sequence[LedgerRow]) -> None:
         "follows": "written problems that have the concepts",
         "full": "greedy rationales that are full",
     }
-    text = _table(made, CURVES, heads)
+    text = arms_table(made, CURVES, heads)
     steps = {
         arm: [row.detail["likely"] for row in made if row.arm == arm and "likely" in row.detail]
         for arm in CURVES
@@ -429,17 +415,14 @@ def write_table(made: Sequence[LedgerRow]) -> None:
         if each:
             means = ", ".join(f"{100 * sum(x) / len(x):.1f}" for x in zip(*each, strict=True))
             text += f"\n`{arm}` after a third, two thirds and all of the pairs: {means}.\n"
-    text += "\n" + _table(made, PLAY, {"solved": "held-out problems solved", "longest": "of five operations"})
+    heads = {"solved": "held-out problems solved", "longest": "of five operations"}
+    text += "\n" + arms_table(made, PLAY, heads)
     kept = [row for row in made if row.arm == REFERENCES]
     text += "\n| votes of 8 | problems | wrong |\n|---|---|---|\n"
     for place, count in enumerate(range(1, 9)):
         number = sum(row.detail["votes"][place][1] for row in kept)
         right = sum(row.detail["votes"][place][2] for row in kept)
-        text += (
-            f"| {count} | {number} | {100 * (1 - right / number):.1f} |\n"
-            if number
-            else f"| {count} | 0 | – |\n"
-        )
+        text += f"| {count} | {number} | {f'{100 * (1 - right / number):.1f}' if number else '–'} |\n"
     for figure, head in (("wrong", "all references that are settled"), ("wrong_chosen", "those trained on")):
         found = [row.figures[figure] for row in kept if figure in row.figures]
         if found:
@@ -447,11 +430,7 @@ def write_table(made: Sequence[LedgerRow]) -> None:
     shown = "; ".join("{settled}, {hard}, {chosen}".format(**row.detail) for row in kept)
     text += f"\nSettled, of these hard, of these trained on, seed by seed: {shown}.\n"
     text += "\n" + claims_table(made, CLAIMS)
-    write_part(DOCS / "promptcot.md", "promptcot", f"{text}\n{origins(made)}\n")
-
-
-def _table(made: Sequence[LedgerRow], arms: Sequence[str], heads: dict[str, str]) -> str:
-    return arms_table(made, [arm for arm in arms if any(row.arm == arm for row in made)], heads)
+    studies.write(DOCS / "promptcot.md", "promptcot", f"{text}\n{origins(made)}\n")
 
 
 def seed_rows(seed: int, _: Collection[str], recipe: Recipe, origin: Provenance) -> list[LedgerRow]:
@@ -459,8 +438,8 @@ def seed_rows(seed: int, _: Collection[str], recipe: Recipe, origin: Provenance)
     began = time.process_time()
     each = asyncio.run(rows(seed, recipe))
     seconds = (time.process_time() - began) / len(each)
-    made = {"commit": origin.commit, "versions": origin.versions, "settings": studies.settings_of(recipe)}
-    return [LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result) for arm, result in each.items()]
+    settings = studies.settings_of(recipe)
+    return [studies.new_row(arm, seed, origin, settings, seconds, **result) for arm, result in each.items()]
 
 
 def main(
@@ -487,10 +466,9 @@ def main(
         play = partial(seed_rows, recipe=RECIPE, origin=provenance(allow_dirty=allow_dirty))
         reported = [seed for seed in seeds_of(seeds) if seed < studies.FIRST_TUNING_SEED]
         if reported:
-            commit_of(DOCS / "results" / "plans" / "promptcot.md")  # refuses a plan that is not committed
+            commit_of(RESULTS / "plans" / "promptcot.md")  # refuses a plan that is not committed
         arms = (*CURVES, *PLAY, REFERENCES)
-        for row in studies.play_seeds(play, reported, arms, LEDGER, studies.settings_of(RECIPE)):
-            studies.show(row)
+        studies.play_seeds(play, reported, arms, LEDGER, studies.settings_of(RECIPE))
         for seed in seeds_of(seeds):
             for row in play(seed, ()) if seed >= studies.FIRST_TUNING_SEED else ():
                 studies.show(row)  # and keep nothing

@@ -17,33 +17,23 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
+from studies import DOCS, RESULTS
 
 from mars_env.agents import HFModel, Scaffold, Scaffolded, ScriptedModel
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
-from mars_env.evaluation import (
-    Ledger,
-    LedgerRow,
-    Provenance,
-    arm_difference,
-    arms_table,
-    origins,
-    provenance,
-)
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arm_difference, arms_table, origins, provenance
 from mars_env.evaluation.ledger import seed_text, seeds_of
-from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.provenance import commit_of
 from mars_env.evaluation.rubrics import highest_rewards
 from mars_env.grading.rubrics import Rubric, RubricGrader, Veto, WeightedSum
 from mars_env.problems import ProblemSet
-from mars_env.rollout import Job, collect
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.loop import train
 from mars_env.trainers.miniature.lock import (
@@ -61,8 +51,7 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import make_team
 from mars_env.types import Problem, Prompt, Tree
 
-DOCS = Path(__file__).parents[1] / "docs"
-LEDGER = Ledger(DOCS / "results" / "rubrics.jsonl")
+LEDGER = Ledger(RESULTS / "rubrics.jsonl")
 OPEN: Final = Veto(WeightedSum(), tuple(map(str, range(STEPS))))
 """1 if every step is right, else 0: a policy that guesses opens one lock in 8 ** 5 tries."""
 
@@ -114,8 +103,7 @@ def settings(seed: int, denominator: str, recipe: Recipe) -> RunSettings:
 
 async def play(game: Game, model: HFModel, problems: ProblemSet, seed: int, samples: int) -> list[Tree]:
     """Every lock so many times, on the plain prompt."""
-    jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
-    return await collect(game, {"solver_0": opener(model)}, jobs, seed=seed, concurrency=len(jobs))
+    return await studies.played_often(game, {"solver_0": opener(model)}, problems, samples, seed)
 
 
 def mean(values: Sequence[float]) -> float:
@@ -123,16 +111,14 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-@cache
-def guesser(steps: int) -> HFModel:
-    """The warm start that knows no code; the same for all seeds."""
-    return warm_started(steps=steps)
+guesser = cache(warm_started)
+"""The warm start that knows no code; the same for all seeds."""
 
 
 async def lock(arm: str, seed: int, recipe: Recipe) -> dict[str, Any]:
     """Train one arm on the locks of a seed."""
     run, options, denominator = LOCK_ARMS[arm]
-    problems, model = locks(seed)[: recipe.locks], studies.copied(guesser(recipe.warm_start))
+    problems, model = locks(seed)[: recipe.locks], studies.copied(guesser(steps=recipe.warm_start))
     grader = RubricGrader(aggregate=OPEN, checks={"step": step_is_right})
     game = Game(Solve(), grader, rewards={"solver": RubricReward(OPEN)})
     chosen = settings(seed, denominator, recipe)
@@ -246,8 +232,9 @@ async def rows(seed: int, recipe: Recipe, done: Collection[str]) -> dict[str, tu
     if recipe.study == "lock":
         for arm in (arm for arm in LOCK_ARMS if arm not in done):
             began = time.process_time()
-            found[arm] = (await lock(arm, seed, recipe), time.process_time() - began)[::-1]
-    elif not set(BIAS_ARMS) <= set(done):
+            result = await lock(arm, seed, recipe)
+            found[arm] = (time.process_time() - began, result)
+    else:
         began = time.process_time()
         each = await bias(seed, recipe)
         seconds = time.process_time() - began
@@ -269,7 +256,7 @@ def write_table(recipe: Recipe) -> None:
         for arm in LOCK_ARMS:
             if arm != "sigmoid (RuscaRL)":
                 text += f"- {arm}: {difference(made, 'sigmoid (RuscaRL)', arm, 'open')}\n"
-        write_part(DOCS / "ruscarl.md", "lock", f"{text}\n{origins(made)}\n")
+        studies.write(DOCS / "ruscarl.md", "lock", f"{text}\n{origins(made)}\n")
         return
     heads = {
         "true": "true value",
@@ -283,15 +270,14 @@ def write_table(recipe: Recipe) -> None:
         text += f"- {b} minus {a}: {difference(made, a, b, 'true')}\n"
     found = [str(row.detail.get("pattern", "")) for row in made if row.arm == "biased judge"]
     text += f"\nThe symbol that the program named, seed by seed: `{' '.join(found)}`.\n"
-    write_part(DOCS / "rubrics.md", "bias", f"{text}\n{origins(made)}\n")
+    studies.write(DOCS / "rubrics.md", "bias", f"{text}\n{origins(made)}\n")
 
 
 def seed_rows(seed: int, done: Collection[str], recipe: Recipe, origin: Provenance) -> list[LedgerRow]:
     """The rows of a seed but those that are done."""
-    made = {"commit": origin.commit, "versions": origin.versions, "settings": studies.settings_of(recipe)}
-    found = asyncio.run(rows(seed, recipe, done))
+    settings, found = studies.settings_of(recipe), asyncio.run(rows(seed, recipe, done))
     return [
-        LedgerRow(arm=arm, seed=seed, seconds=seconds, **made, **result)
+        studies.new_row(arm, seed, origin, settings, seconds, **result)
         for arm, (seconds, result) in found.items()
     ]
 
@@ -317,11 +303,10 @@ def main(
         stored = LEDGER.rows(studies.settings_of(recipe))
         raise typer.Exit(0 if studies.seed_repeats(stored, check_seed, again) else 1)
     if not table:
-        commit_of(DOCS / "results" / "plans" / "rubrics.md")  # refuses a plan that is not committed
+        commit_of(RESULTS / "plans" / "rubrics.md")  # refuses a plan that is not committed
         play = partial(seed_rows, recipe=recipe, origin=provenance(allow_dirty=allow_dirty))
         arms = LOCK_ARMS if study == "lock" else BIAS_ARMS
-        for row in studies.play_seeds(play, seeds_of(seeds), arms, LEDGER, studies.settings_of(recipe)):
-            studies.show(row)
+        studies.play_seeds(play, seeds_of(seeds), arms, LEDGER, studies.settings_of(recipe))
     write_table(recipe)
 
 

@@ -35,6 +35,7 @@ import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
+from studies import DOCS, RESULTS
 from word_problems import lessons, problem_set
 
 from mars_env.agents import HFModel
@@ -43,21 +44,11 @@ from mars_env.agents.tiny import tiny_model
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.errors import ConfigError
-from mars_env.evaluation import (
-    Baseline,
-    Ledger,
-    LedgerRow,
-    Provenance,
-    arms_table,
-    origins,
-    provenance,
-    settings_hash,
-)
+from mars_env.evaluation import Baseline, Ledger, LedgerRow, Provenance, arms_table, origins, provenance
 from mars_env.evaluation.baselines import majority
 from mars_env.evaluation.claims import Claim, claims_table
-from mars_env.evaluation.ledger import seeds_of
+from mars_env.evaluation.ledger import SeedEstimate, seed_text, seeds_of
 from mars_env.evaluation.metrics import estimates, measure
-from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.provenance import commit_of
 from mars_env.evaluation.report import markdown_table
 from mars_env.evaluation.trees import answers_of_grading
@@ -66,16 +57,13 @@ from mars_env.files import write_whole
 from mars_env.grading import grader_for
 from mars_env.loggers import ConsoleLogger, JsonlLogger, read_jsonl
 from mars_env.problems import ProblemSet
-from mars_env.rollout import Job, collect, read_run, write_run
+from mars_env.rollout import read_run, write_run
 from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, Policy, RunSettings, TrainConfig, train
 from mars_env.trainers.promptcot import batch_of
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Agent, Sampling, Tree, role_of
 
-HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
-RESULTS = DOCS / "results"
 LEDGER, TUNING = Ledger(RESULTS / "smollm2.jsonl"), Ledger(RESULTS / "smollm2-tuning.jsonl")
 NAME: Final = "smollm2"
 WEIGHTS: Final = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"
@@ -278,10 +266,10 @@ class Study:
         for first in range(0, len(problems), size):
             kept = self.place / "played" / f"{arm}-{schedule.rounds}-{samples}-{first}".replace(" ", "-")
             if not kept.exists():
-                jobs = [Job(p, sample) for sample in range(samples) for p in problems[first : first + size]]
                 began = time.process_time()
                 own = derive_seed(self.seed, "evaluation", schedule.rounds)
-                trees = await collect(game, self.agents, jobs, seed=own, concurrency=len(jobs))
+                part = problems[first : first + size]
+                trees = await studies.played_often(game, self.agents, part, samples, own)
                 scratch = kept.with_name(kept.name + ".part")
                 shutil.rmtree(scratch, ignore_errors=True)
                 write_run(scratch, trees, {"title": f"{NAME}, {arm}", "cpu": time.process_time() - began})
@@ -363,7 +351,7 @@ def real_model(path: Path | None) -> HFModel:
         ConfigError: The checkpoint has other weights than the study's.
     """
     if path is None:
-        script = HERE.parent / "scripts" / "make_smollm2.py"
+        script = DOCS.parent / "scripts" / "make_smollm2.py"
         made = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=False)
         if made.returncode:
             raise ConfigError("no checkpoint: install what the script asks for, or give --model FOLDER")
@@ -392,18 +380,13 @@ async def rows(
     found[REWARDED][1]["curve"], spent = study.curve(), study.spent()
     for _, detail in found.values():
         detail["seconds"] = spent
-    made = {"commit": origin.commit, "versions": origin.versions, "settings": settings_of(recipe)}
-    seconds = round(sum(spent.values()) / len(found), 1)
-    return [
-        LedgerRow(arm=arm, seed=seed, seconds=seconds, figures=figures, detail=detail, **made)
-        for arm, (figures, detail) in found.items()
-    ]
+    seconds, settings = sum(spent.values()) / len(found), settings_of(recipe)
+    return [studies.new_row(arm, seed, origin, settings, seconds, *result) for arm, result in found.items()]
 
 
 def settings_of(recipe: Recipe) -> str:
     """The hash of everything that decides a result except arm and seed."""
-    others = {"systems": SYSTEMS, "prompts": PROMPTS, "weights": WEIGHTS}
-    return settings_hash({"recipe": recipe.model_dump(mode="json"), **others})
+    return studies.settings_of(recipe, {"systems": SYSTEMS, "prompts": PROMPTS, "weights": WEIGHTS})
 
 
 def page(made: Sequence[LedgerRow]) -> str:
@@ -412,14 +395,11 @@ def page(made: Sequence[LedgerRow]) -> str:
     for seed in sorted({row.seed for row in made}):
         own = {row.arm: row for row in made if row.seed == seed}
         text += f"\n### Seed {seed}\n\nFigures with 95% intervals over its held-out problems:\n\n"
-        lines = [
-            (arm, *(_interval(row.detail["intervals"].get(name), row.figures.get(name)) for name in COLUMNS))
-            for arm, row in own.items()
-        ]
+        lines = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
         text += markdown_table(("arm", *COLUMNS.values()), lines, markup=True) + "\n"
         lines = [
             (arm, name, row.detail[f"baseline_{name}"], f"{row.figures[f'baseline_{name}_tokens']:.0f}",
-             f"{row.figures['tokens']:.0f}", _signed(row.detail["intervals"][f"System minus {name}"]))
+             f"{row.figures['tokens']:.0f}", _text(*row.detail["intervals"][f"System minus {name}"], True))
             for arm, row in own.items() for name in ("majority", "weighted", "fresh")
             if f"baseline_{name}" in row.figures
         ]  # fmt: skip
@@ -440,17 +420,14 @@ def page(made: Sequence[LedgerRow]) -> str:
     return f"{text}\n{origins(made)}\n"
 
 
-def _interval(ends: Sequence[float | None] | None, value: float | None) -> str:
-    if value is None:
+def _figure(row: LedgerRow, name: str) -> str:
+    if name not in row.figures:
         return "–"
-    if ends is None or None in ends:
-        return f"{100 * value:.1f}"
-    return f"{100 * value:.1f} [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]"  # type: ignore[operator]
+    return _text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
 
 
-def _signed(found: Sequence[float | None]) -> str:
-    value, low, high = (None if x is None else f"{100 * x:+.1f}" for x in found)
-    return f"{value} [{low}, {high}]" if low and high else str(value)
+def _text(value: float, low: float | None, high: float | None, signed: bool = False) -> str:
+    return seed_text(SeedEstimate(value, low, high, seeds=1, sd=None), signed)
 
 
 def _verbatim(arm: str, told: Mapping[str, Any]) -> str:
@@ -465,14 +442,9 @@ def varied(
     recipe: Recipe, steps: int | None, rate: float | None, taught: int | None, held: int | None
 ) -> Recipe:
     """The recipe with other numbers, for tuning."""
-    marsrl = recipe.marsrl
-    if steps is not None:
-        marsrl = marsrl.model_copy(update={"steps": steps})
-    if rate is not None:
-        marsrl = marsrl.model_copy(update={"train": marsrl.train.model_copy(update={"learning_rate": rate})})
     others = {"taught_steps": taught, "held_out": held}
     known = {name: value for name, value in others.items() if value is not None}
-    return recipe.model_copy(update={"marsrl": marsrl, **known})
+    return recipe.model_copy(update={"marsrl": studies.varied_run(recipe.marsrl, steps, rate), **known})
 
 
 def main(
@@ -484,8 +456,8 @@ def main(
     out: Annotated[Path, typer.Option(help="State of runs, which continue from it.")] = Path("runs/smollm2"),
     model: Annotated[Path | None, typer.Option(help="The checkpoint; by default the script's.")] = None,
     tuning: studies.Tuning = False,
-    steps: Annotated[int | None, typer.Option(help="Steps of MarsRL; only with --tuning.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of MarsRL; only with --tuning.")] = None,
+    steps: studies.Steps = None,
+    learning_rate: studies.Rate = None,
     taught_steps: Annotated[int | None, typer.Option(help="Of the start; only with --tuning.")] = None,
     held_out: Annotated[int | None, typer.Option(help="Problems; only with --tuning.")] = None,
 ) -> None:
@@ -514,10 +486,9 @@ def main(
     if not table:
         if not tuning:
             commit_of(RESULTS / "plans" / "smollm2.md")  # refuses a plan that is not committed
-        for row in studies.play_seeds(played, wanted, ARMS, ledger, settings):
-            studies.show(row, COLUMNS)
+        studies.play_seeds(played, wanted, ARMS, ledger, settings, COLUMNS)
     if (made := LEDGER.rows(settings_of(RECIPE))) and not tuning:
-        write_part(DOCS / "smollm2.md", "smollm2", page(made))
+        studies.write(DOCS / "smollm2.md", "smollm2", page(made))
 
 
 if __name__ == "__main__":

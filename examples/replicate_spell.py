@@ -14,13 +14,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Final
 
 import studies
 import torch
 import typer
 from pydantic import BaseModel, ConfigDict
+from studies import DOCS, RESULTS
 
 from mars_env.agents import HFModel
 from mars_env.envs.spell import QUESTIONER, RESPONDER
@@ -28,7 +28,6 @@ from mars_env.envs.spell_rewards import outcomes
 from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance
 from mars_env.evaluation.claims import Claim, judge_all
 from mars_env.evaluation.ledger import seed_text, seeds_of
-from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.provenance import commit_of
 from mars_env.seeds import derive_seed
 from mars_env.trainers.miniature.lookups import (
@@ -48,8 +47,7 @@ from mars_env.trainers.spell import SpellSettings, train_spell
 from mars_env.trainers.team import Team, make_team
 from mars_env.types import Action, Observation, Problem, Tree
 
-DOCS = Path(__file__).parents[1] / "docs"
-LEDGER = Ledger(DOCS / "results" / "spell.jsonl")
+LEDGER = Ledger(RESULTS / "spell.jsonl")
 
 ARMS: Final = ("warm start", "full", "questioner frozen", "no memory", "static set")
 FIGURES: Final = {
@@ -101,10 +99,8 @@ class EasyQuestioner:
         return [Action(easy_question(observation, derive_seed(seed, sample))) for sample in range(n)]
 
 
-@cache
-def starting(steps: int) -> HFModel:
-    """The warm start, the same for all seeds."""
-    return warm_started(steps=steps)
+starting = cache(warm_started)
+"""The warm start, the same for all seeds."""
 
 
 def mean(values: Sequence[float]) -> float:
@@ -142,7 +138,7 @@ async def accuracy(model: HFModel, seed: int, recipe: Recipe) -> float:
 
 async def train_arm(arm: str, seed: int, recipe: Recipe) -> tuple[HFModel, list[list[Tree]]]:
     """The trained model, and the trees of every step."""
-    model, steps = studies.copied(starting(recipe.warm_start), "speller"), []
+    model, steps = studies.copied(starting(steps=recipe.warm_start), "speller"), []
     if arm == "warm start":
         return model, []
     settings = run_settings(seed, recipe.steps, recipe.clusters, recipe.rate)
@@ -177,7 +173,7 @@ def questions(trees: Sequence[Tree]) -> list[tuple[Problem, str, str]]:
 
 async def row_of(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> LedgerRow:
     """Train one arm and measure it."""
-    outside = starting(recipe.warm_start)
+    outside = starting(steps=recipe.warm_start)
     began = time.process_time()
     model, steps = await train_arm(arm, seed, recipe)
     figures = {"accuracy": await accuracy(model, seed, recipe)}
@@ -198,16 +194,9 @@ async def row_of(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> Led
         ):
             if values := [value for each in curves[curve][part] for value in each]:
                 figures[name] = mean(values)
-    return LedgerRow(
-        arm=arm,
-        seed=seed,
-        commit=origin.commit,
-        versions=origin.versions,
-        settings=studies.settings_of(recipe),
-        seconds=round(time.process_time() - began, 1),
-        figures=figures,
-        detail={name: [round(mean(each), 3) for each in curve] for name, curve in curves.items()},
-    )
+    seconds = time.process_time() - began
+    detail = {name: [round(mean(each), 3) for each in curve] for name, curve in curves.items()}
+    return studies.new_row(arm, seed, origin, studies.settings_of(recipe), seconds, figures, detail)
 
 
 def play(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> LedgerRow:
@@ -244,13 +233,11 @@ def main(
     if not table:
         wanted = seeds_of(seeds)
         studies.refuse_mixed_seeds(wanted)
-        commit_of(DOCS / "results" / "plans" / "spell.md")  # refuses a plan that is not committed
+        commit_of(RESULTS / "plans" / "spell.md")  # refuses a plan that is not committed
         played = partial(play, recipe=RECIPE, origin=provenance(allow_dirty=allow_dirty))
-        owed = studies.seed_by_seed(LEDGER.missing(ARMS, wanted, studies.settings_of(RECIPE)))
-        for row in studies.play_owed(played, owed, LEDGER):
-            studies.show(row)
+        studies.play_owed(played, LEDGER.missing(ARMS, wanted, studies.settings_of(RECIPE)), LEDGER)
     if rows := LEDGER.rows(studies.settings_of(RECIPE)):
-        write_part(DOCS / "spell.md", "spell", table_of(rows))
+        studies.write(DOCS / "spell.md", "spell", table_of(rows))
 
 
 if __name__ == "__main__":

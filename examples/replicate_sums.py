@@ -22,30 +22,13 @@ from typing import Annotated
 import studies
 import torch
 import typer
+from studies import DOCS, RESULTS
 
-from mars_env.errors import ConfigError
-from mars_env.evaluation import (
-    Ledger,
-    LedgerRow,
-    Provenance,
-    arms_table,
-    origins,
-    provenance,
-)
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
-from mars_env.evaluation.pages import write_part
-from mars_env.trainers.miniature.sums_experiment import (
-    ARMS,
-    QUICK,
-    RECIPE,
-    SumsRecipe,
-    figures_of,
-    train_arm,
-)
+from mars_env.trainers.miniature.sums_experiment import ARMS, QUICK, RECIPE, SumsRecipe, figures_of, train_arm
 
-DOCS = Path(__file__).parent.parent / "docs"
-RESULTS = DOCS / "results"
 LEDGER, TUNING = Ledger(RESULTS / "sums.jsonl"), Ledger(RESULTS / "sums-tuning.jsonl")
 PLANNED = "0-4"
 ARM = {arm.name: arm for arm in ARMS}
@@ -82,16 +65,9 @@ async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Sum
     model, rewards = await train_arm(ARM[name], seed, recipe, cache)
     trained = time.process_time()
     figures = await figures_of(model, seed, recipe)
-    return LedgerRow(
-        arm=name,
-        seed=seed,
-        commit=origin.commit,
-        versions=origin.versions,
-        settings=studies.settings_of(recipe),
-        seconds=round(time.process_time() - began, 1),
-        figures=figures,
-        detail={"rewards": rewards, "training_cpu_seconds": round(trained - began, 1)},
-    )
+    seconds = time.process_time() - began
+    detail = {"rewards": rewards, "training_cpu_seconds": round(trained - began, 1)}
+    return studies.new_row(name, seed, origin, studies.settings_of(recipe), seconds, figures, detail)
 
 
 def main(
@@ -100,8 +76,8 @@ def main(
     table: studies.Table = False,
     check_seed: studies.Check = None,
     tuning: studies.Tuning = False,
-    steps: Annotated[int | None, typer.Option(help="Steps of rewards; only with --tuning.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of rewards; only with --tuning.")] = None,
+    steps: studies.Steps = None,
+    learning_rate: studies.Rate = None,
     solved: Annotated[int | None, typer.Option(help="Solved problems; only with --tuning.")] = None,
     quick: studies.Quick = False,
     allow_dirty: studies.Dirty = False,
@@ -129,9 +105,8 @@ def main(
         if quick:
             show([played(name, wanted[0]) for name in names], names)
             return
-        owed = [] if table else studies.seed_by_seed(ledger.missing(names, wanted, settings))
-        for row in studies.play_owed(played, owed, ledger):
-            studies.show(row, COLUMNS)
+        if not table:
+            studies.play_owed(played, ledger.missing(names, wanted, settings), ledger, COLUMNS)
     if rows := ledger.rows(settings):
         show(rows, names)
     if not tuning:
@@ -142,13 +117,7 @@ def varied(
     recipe: SumsRecipe, steps: int | None, learning_rate: float | None, solved: int | None
 ) -> SumsRecipe:
     """The recipe with other numbers, for tuning."""
-    rate = recipe.marsrl.train.learning_rate if learning_rate is None else learning_rate
-    marsrl = recipe.marsrl.model_copy(
-        update={
-            "steps": recipe.marsrl.steps if steps is None else steps,
-            "train": recipe.marsrl.train.model_copy(update={"learning_rate": rate}),
-        }
-    )
+    marsrl = studies.varied_run(recipe.marsrl, steps, learning_rate)
     warm = recipe.warm_start if solved is None else recipe.warm_start.model_copy(update={"solved": solved})
     return recipe.model_copy(update={"marsrl": marsrl, "warm_start": warm})
 
@@ -160,9 +129,8 @@ def show(rows: Sequence[LedgerRow], names: Sequence[str]) -> None:
 
 def tables(rows: Sequence[LedgerRow], names: Sequence[str] = tuple(ARM)) -> str:
     """The table of arms and, where all arms are there, the claims."""
-    present = [name for name in names if any(row.arm == name for row in rows)]
-    found = arms_table(rows, present, COLUMNS)
-    if set(ARM) <= set(present):
+    found = arms_table(rows, names, COLUMNS)
+    if set(ARM) <= {row.arm for row in rows} & set(names):
         found += "\n" + claims_table(rows, CLAIMS)
     return found
 
@@ -175,15 +143,11 @@ def spread(rows: Sequence[LedgerRow], name: str) -> str:
 
 def write_page() -> None:
     """Write the tables of docs/sums.md from the ledger."""
-    rows = LEDGER.rows(studies.settings_of(RECIPE))
-    if not rows:
-        raise ConfigError(f"{LEDGER.path} holds no row of the present settings; run a seed")
-    owed = len(ARM) * len(seeds_of(PLANNED)) - len(rows)
-    text = f"**{owed} rows of the plan have not been run yet.**\n\n" if owed else ""
+    rows = studies.present_rows(LEDGER, studies.settings_of(RECIPE))
+    owed = studies.still_owed(len(ARM) * len(seeds_of(PLANNED)), rows)
     spent = "; ".join(f"{name} {spread(rows, name)}" for name in ARM if name != "none")
-    text += f"{tables(rows)}\nProcessor seconds of the training, one thread: {spent}.\n\n{origins(rows)}\n"
-    write_part(DOCS / "sums.md", "sums", text)
-    studies.console.print(f"wrote {DOCS / 'sums.md'}", highlight=False)
+    text = f"{tables(rows)}\nProcessor seconds of the training, one thread: {spent}.\n\n{origins(rows)}\n"
+    studies.write(DOCS / "sums.md", "sums", owed + text)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,18 @@ from pydantic import BaseModel
 from rich.console import Console
 
 from mars_env.agents import HFModel
+from mars_env.envs import Game
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Ledger, LedgerRow, settings_hash
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, settings_hash
+from mars_env.evaluation.pages import write_part
+from mars_env.rollout import Job, collect
+from mars_env.trainers import RunSettings
+from mars_env.types import Agent, Problem, Tree
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
+RESULTS: Final = DOCS / "results"
+MACHINE: Final = "one core of a 2-core machine"
+"""On which the older studies were run; it is in their pages."""
 
 Seeds = Annotated[str, typer.Option(help='E.g. "0-4"; rows in the ledger are not run again.')]
 Arms = Annotated[list[str] | None, typer.Option("--arm", help="Only these arms; repeatable.")]
@@ -35,6 +45,10 @@ Cache = Annotated[
     Path | None, typer.Option(help="Where to keep warm-started weights; by default only for this run.")
 ]
 Tuning = Annotated[bool, typer.Option("--tuning", help="Write to the log of tuning seeds.")]
+Steps = Annotated[int | None, typer.Option(help="Steps with rewards; only with --tuning.")]
+Rate = Annotated[
+    float | None, typer.Option("--learning-rate", help="Of the steps with rewards; only with --tuning.")
+]
 FIRST_TUNING_SEED: Final = 100
 """Seeds from here on are for choosing a recipe's numbers: no page reports them."""
 
@@ -58,18 +72,38 @@ def chosen(wanted: Collection[str] | None, arms: Iterable[str]) -> list[str]:
     return [arm for arm in every if not wanted or arm in wanted]
 
 
-def seed_by_seed(rows: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    """In this order an interrupted run leaves whole seeds."""
-    return sorted(rows, key=lambda row: row[1])
+def new_row(
+    arm: str,
+    seed: int,
+    origin: Provenance,
+    settings: str,
+    seconds: float,
+    figures: Mapping[str, float | None],
+    detail: Mapping[str, Any] | None = None,
+) -> LedgerRow:
+    """The row of an arm and a seed; a figure that is None is left out."""
+    known = {name: value for name, value in figures.items() if value is not None}
+    return LedgerRow(
+        arm=arm, seed=seed, commit=origin.commit, versions=origin.versions, settings=settings,
+        seconds=round(seconds, 1), figures=known, detail=dict(detail or {}),
+    )  # fmt: skip
 
 
 def play_owed(
-    play: Play, owed: Sequence[tuple[str, int]], ledger: Ledger, jobs: int = 0
-) -> Iterator[LedgerRow]:
-    """Play the owed rows, in so many processes or in this one, and append each to the ledger at once."""
-    for row in _in_processes(play, owed, jobs) if jobs else (play(*each) for each in owed):
+    play: Play,
+    owed: Iterable[tuple[str, int]],
+    ledger: Ledger,
+    titles: Mapping[str, str] | None = None,
+    jobs: int = 0,
+) -> None:
+    """Play the owed rows, in so many processes or in this one; each is in the ledger at once, and shown.
+
+    They are played seed by seed, so that an interrupted run leaves whole seeds.
+    """
+    by_seed = sorted(owed, key=lambda row: row[1])
+    for row in _in_processes(play, by_seed, jobs) if jobs else (play(*each) for each in by_seed):
         ledger.append(row)
-        yield row
+        show(row, titles)
 
 
 def _in_processes(play: Play, owed: Sequence[tuple[str, int]], jobs: int) -> Iterator[LedgerRow]:
@@ -79,9 +113,14 @@ def _in_processes(play: Play, owed: Sequence[tuple[str, int]], jobs: int) -> Ite
 
 
 def play_seeds(
-    play: PlaySeed, seeds: Iterable[int], arms: Collection[str], ledger: Ledger, settings: str
-) -> Iterator[LedgerRow]:
-    """Play the seeds of which the ledger lacks an arm, and append what it lacks when a seed is played."""
+    play: PlaySeed,
+    seeds: Iterable[int],
+    arms: Collection[str],
+    ledger: Ledger,
+    settings: str,
+    titles: Mapping[str, str] | None = None,
+) -> None:
+    """Play the seeds of which the ledger lacks an arm, append what it lacked, and show all rows."""
     for seed in seeds:
         done = {row.arm for row in ledger.rows(settings) if row.seed == seed}
         if done >= set(arms):
@@ -89,7 +128,7 @@ def play_seeds(
         for row in play(seed, done):
             if row.arm not in done:
                 ledger.append(row)
-            yield row
+            show(row, titles)
 
 
 def repeats(
@@ -128,9 +167,10 @@ def seed_repeats(
     return repeats(rows, seed, list(by_arm), lambda arm, _: by_arm[arm], measured)
 
 
-def settings_of(recipe: BaseModel) -> str:
-    """The hash of a recipe: of all that decides a result except arm and seed."""
-    return settings_hash(recipe.model_dump(mode="json"))
+def settings_of(recipe: BaseModel, others: Mapping[str, Any] | None = None) -> str:
+    """The hash of all that decides a result except arm and seed: a recipe, and what there is beside it."""
+    numbers = recipe.model_dump(mode="json")
+    return settings_hash({"recipe": numbers, **others} if others else numbers)
 
 
 def refuse_mixed_seeds(seeds: Iterable[int], tuning: bool = False, numbers: Collection[object] = ()) -> None:
@@ -157,6 +197,46 @@ def show(row: LedgerRow, titles: Mapping[str, str] | None = None) -> None:
         f"{title} {row.figures[key]:.3f}" for key, title in titles.items() if key in row.figures
     )
     console.print(f"{row.arm}, seed {row.seed}: {figures}; {row.seconds:.0f} s", highlight=False)
+
+
+def present_rows(ledger: Ledger, settings: str) -> list[LedgerRow]:
+    """The ledger's rows of the present settings.
+
+    Raises:
+        ConfigError: There are none.
+    """
+    if rows := ledger.rows(settings):
+        return rows
+    raise ConfigError(f"{ledger.path} holds no row of the present settings; run a seed")
+
+
+def still_owed(planned: int, rows: Sequence[LedgerRow]) -> str:
+    """What a page says first while rows of the plan are missing."""
+    owed = planned - len(rows)
+    return f"**{owed} rows of the plan have not been run yet.**\n\n" if owed else ""
+
+
+def write(page: Path, part: str, text: str) -> None:
+    """Write a part of a page, and say so."""
+    write_part(page, part, text)
+    console.print(f"wrote {page}", highlight=False)
+
+
+async def played_often(
+    game: Game, agents: Mapping[str, Agent], problems: Iterable[Problem], samples: int, seed: int
+) -> list[Tree]:
+    """Every problem so many times, all at once."""
+    jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
+    return await collect(game, agents, jobs, seed=seed, concurrency=len(jobs))
+
+
+def varied_run(run: RunSettings, steps: int | None, rate: float | None) -> RunSettings:
+    """The settings with other numbers, for tuning."""
+    if steps is not None:
+        run = run.model_copy(update={"steps": steps})
+    if rate is not None:
+        run = run.model_copy(update={"train": run.train.model_copy(update={"learning_rate": rate})})
+    return run
 
 
 def copied(model: HFModel, name: str | None = None) -> HFModel:

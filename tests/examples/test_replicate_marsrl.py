@@ -40,23 +40,24 @@ def test_every_row_of_the_present_settings_is_one_that_the_command_knows():
     assert {(row.arm, row.seed) for row in rows} >= {(arm, seed) for arm in study.ARM for seed in range(5)}
 
 
-def test_check_tells_which_figures_differ(tmp_path, monkeypatch, capsys):
+def test_check_tells_which_figures_differ(app, monkeypatch):
     """The played rows stand in for an hour of training; what is compared is the ledger's own."""
     stored = {row.arm: row for row in study.LEDGER.rows(study.settings()) if row.seed == 0}
-    monkeypatch.setattr(study, "play", lambda name, seed, origin, cache: stored[name])
-    assert study.check(0, ["none", "all"], tmp_path)
+
+    def check(rows, seed="0"):
+        monkeypatch.setattr(study, "play", lambda name, seed, origin, cache: rows[name])
+        return CliRunner().invoke(app, ["--check", seed, "--arm", "none", "--arm", "all"])
+
+    assert check(stored).exit_code == 0
     figures = stored["all"].figures
     changed = {**figures, "system_accuracy": figures["system_accuracy"] + 1e-9}
     missing = {name: value for name, value in figures.items() if name != "tokens"}
     for now, name in ((changed, "system_accuracy"), (missing, "tokens")):
-        again = stored | {"all": stored["all"].model_copy(update={"figures": now})}
-        monkeypatch.setattr(study, "play", lambda name, seed, origin, cache, rows=again: rows[name])
-        capsys.readouterr()
-        assert not study.check(0, ["none", "all"], tmp_path)
-        printed = capsys.readouterr().out
-        assert "none, seed 0: the same" in printed and f"all, seed 0: differs in {name}" in printed
-    with pytest.raises(ConfigError, match="no row for 'none', seed 77"):
-        study.check(77, ["none"], tmp_path)
+        done = check(stored | {"all": stored["all"].model_copy(update={"figures": now})})
+        assert done.exit_code == 1
+        assert "none, seed 0: the same" in done.output and f"all, seed 0: differs in {name}" in done.output
+    refused = check(stored, "77").exception
+    assert isinstance(refused, ConfigError) and "no row for 'none', 'all', seed 77" in str(refused)
 
 
 @pytest.mark.slow

@@ -7,20 +7,24 @@ import typer
 from pydantic import BaseModel
 from studies import (
     chosen,
+    new_row,
     play_owed,
     play_seeds,
+    present_rows,
     refuse_mixed_seeds,
     rendered,
     repeats,
-    seed_by_seed,
     seed_repeats,
     settings_of,
     show,
+    still_owed,
+    varied_run,
     with_recipe,
 )
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Ledger, LedgerRow
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, settings_hash
+from mars_env.trainers import RunSettings
 
 
 def row(arm, seed, **figures):
@@ -41,16 +45,17 @@ def test_arms_keep_their_order_and_unknown_ones_are_named():
 
 
 @pytest.mark.parametrize("jobs", [0, 1])
-def test_owed_rows_are_played_seed_by_seed_and_kept(tmp_path, jobs):
+def test_owed_rows_are_played_seed_by_seed_kept_and_shown(tmp_path, jobs, capsys):
     ledger = Ledger(tmp_path / "rows.jsonl")
     ledger.append(row("none", 1))
-    owed = seed_by_seed(ledger.missing(["none", "all"], [0, 1], "s"))
+    owed = ledger.missing(["none", "all"], [0, 1], "s")
     assert owed == [("none", 0), ("all", 0), ("all", 1)]
-    assert [(r.arm, r.seed) for r in play_owed(played, owed, ledger, jobs)] == owed
-    assert ledger.missing(["none", "all"], [0, 1], "s") == []
+    play_owed(played, reversed(owed), ledger, {"x": "why"}, jobs)
+    assert [(r.arm, r.seed) for r in ledger.rows()[1:]] == [("all", 0), ("none", 0), ("all", 1)]
+    assert "all, seed 1: why 1.000; 1 s" in capsys.readouterr().out
 
 
-def test_whole_seeds_are_played_and_only_what_the_ledger_lacks_is_kept(tmp_path):
+def test_whole_seeds_are_played_and_only_what_the_ledger_lacks_is_kept(tmp_path, capsys):
     ledger, asked = Ledger(tmp_path / "rows.jsonl"), []
     for arm, seed in (("none", 0), ("all", 0), ("none", 1)):
         ledger.append(row(arm, seed))
@@ -59,9 +64,10 @@ def test_whole_seeds_are_played_and_only_what_the_ledger_lacks_is_kept(tmp_path)
         asked.append((seed, done))
         return [row("none", seed, x=9), row("all", seed, x=9)]
 
-    shown = list(play_seeds(play, [0, 1, 2], ["none", "all"], ledger, "s"))
+    play_seeds(play, [0, 1, 2], ["none", "all"], ledger, "s")
     assert asked == [(1, {"none"}), (2, set())]
-    assert [(r.arm, r.seed) for r in shown] == [("none", 1), ("all", 1), ("none", 2), ("all", 2)]
+    shown = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["none, seed 1", "all, seed 1", "none, seed 2", "all, seed 2"]
     assert [(r.arm, r.seed, r.figures["x"]) for r in ledger.rows()] == [
         ("none", 0, 0), ("all", 0, 0), ("none", 1, 1), ("all", 1, 9), ("none", 2, 9), ("all", 2, 9),
     ]  # fmt: skip
@@ -95,6 +101,7 @@ def test_a_row_says_its_figures_and_a_tuning_row_its_numbers(capsys):
         steps: int = 3
 
     assert settings_of(Recipe()) == settings_of(Recipe(steps=3)) != settings_of(Recipe(steps=4))
+    assert settings_of(Recipe(), {"t": 1}) == settings_hash({"recipe": {"steps": 3}, "t": 1})
     assert with_recipe(row("none", 0), Recipe()).detail == {"recipe": {"steps": 3}}
     show(row("none", 0, x=0.5, y=0.25))
     show(row("none", 0, x=0.5, y=0.25), {"y": "why", "z": "absent"})
@@ -102,6 +109,32 @@ def test_a_row_says_its_figures_and_a_tuning_row_its_numbers(capsys):
         "none, seed 0: x 0.500, y 0.250; 1 s",
         "none, seed 0: why 0.250; 1 s",
     ]
+
+
+def test_a_new_row_says_where_it_comes_from_and_leaves_out_what_has_no_value():
+    made = new_row("all", 3, Provenance("a1", {"python": "3"}), "s", 1.26, {"x": 0.5, "y": None}, {"n": 2})
+    assert made == LedgerRow(
+        arm="all", seed=3, commit="a1", versions={"python": "3"}, settings="s", seconds=1.3,
+        figures={"x": 0.5}, detail={"n": 2},
+    )  # fmt: skip
+
+
+def test_a_page_needs_rows_and_says_how_many_are_owed(tmp_path):
+    ledger = Ledger(tmp_path / "rows.jsonl")
+    ledger.append(row("none", 0))
+    assert present_rows(ledger, "s") == ledger.rows()
+    with pytest.raises(ConfigError, match="no row of the present settings; run a seed"):
+        present_rows(ledger, "other")
+    assert still_owed(3, ledger.rows()) == "**2 rows of the plan have not been run yet.**\n\n"
+    assert still_owed(1, ledger.rows()) == ""
+
+
+def test_only_the_named_numbers_of_a_run_vary():
+    run = RunSettings(steps=5)
+    assert varied_run(run, None, None) == run
+    varied = varied_run(run, 0, 0.5)
+    assert (varied.steps, varied.train.learning_rate) == (0, 0.5)
+    assert varied_run(varied, 5, run.train.learning_rate) == run
 
 
 def test_rows_that_do_not_repeat_are_named(capsys):
