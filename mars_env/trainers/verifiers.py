@@ -20,7 +20,7 @@ import aiohttp
 import verifiers.v1 as vf
 from pydantic import Field, PositiveInt
 
-from mars_env.agents.context import finish_reason
+from mars_env.agents.context import NO_LIMIT, finish_reason
 from mars_env.agents.openai_dialect import text_of
 from mars_env.agents.parts import with_parts
 from mars_env.agents.registry import role_agent
@@ -269,7 +269,11 @@ class SeatModel:
 
 
 def completion_of(trace: vf.Trace) -> Completion:
-    """The completion of a trace of one turn; with token ids where the client tells them (prime-rl's does)."""
+    """The completion of a trace of one turn; with token ids where the client tells them (prime-rl's does).
+
+    verifiers tells of no ends but ``stop``, ``length`` and ``tool_calls``: with another one, a filter has cut
+    the completion off, or the server.
+    """
     message, call = trace.assistant_messages[-1], trace.calls[-1]
     text = text_of({"content": message.content, "reasoning": message.reasoning_content})
     usage = call.usage
@@ -278,11 +282,12 @@ def completion_of(trace: vf.Trace) -> Completion:
     read = branch.sampled_mask.index(True) if any(branch.sampled_mask) else len(branch.token_ids)
     ids = tuple(branch.token_ids[read:])
     settings = call.sampling
-    limit = settings.max_tokens if settings is not None else None
-    told = call.finish_reason or "stop"
+    limit = (settings.max_tokens if settings is not None else None) or NO_LIMIT
+    told = call.finish_reason
+    ended = finish_reason(told, len(ids) or sampled, Sampling(max_tokens=limit)) if told else "content_filter"
     return Completion(
         text=text,
-        finish_reason=finish_reason(told, len(ids) or sampled, Sampling(max_tokens=limit or 0)),
+        finish_reason=ended,
         prompt_ids=tuple(branch.token_ids[:read]) if ids else (),
         token_ids=ids,
         logprobs=tuple(branch.logprobs[read:]),

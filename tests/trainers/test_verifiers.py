@@ -6,9 +6,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import openai_server
 import pytest
+from aiohttp import web
 
 import mars_env
 from mars_env.errors import ConfigError
@@ -149,6 +151,48 @@ def test_what_makes_no_sense_is_refused():
     other = TeamConfig(taskset=vf.TasksetConfig(id="mars-env-verifiers"))
     assert isinstance(other.taskset, TeamTasksetConfig)
     assert isinstance(vf.load_environment(other), TeamEnv)
+
+
+@pytest.mark.parametrize(
+    ("told", "limit", "reason"),
+    [
+        *(("stop", None, "stop"), ("tool_calls", None, "stop"), ("length", 3, "length")),
+        *(("length", 4, "context"), ("length", None, "context"), (None, 3, "content_filter")),
+    ],
+)
+def test_how_a_trace_ended(told, limit, reason):
+    reply = vf.MessageNode(sampled=True, message=vf.AssistantMessage(content="4"))
+    usage = vf.Usage(prompt_tokens=2, completion_tokens=3)
+    call = vf.ModelCall(node=0, finish_reason=told, sampling=vf.Sampling(max_tokens=limit), usage=usage)
+    trace = vf.Trace(
+        task=vf.TraceTask(type="Task", data=vf.TaskData()),
+        agent=vf.AgentInfo(config=vf.AgentConfig(runtime=vf.SubprocessConfig())),
+        nodes=[reply],
+        calls=[call],
+        ok=True,
+    )
+    assert completion_of(trace).finish_reason == reason
+
+
+async def test_what_a_filter_cuts_off_is_no_wrong_answer():
+    async def answer(request):
+        message = {"role": "assistant", "content": "I"}
+        choice = {"index": 0, "message": message, "finish_reason": "content_filter"}
+        return web.json_response(
+            {"id": "a", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [choice]}
+        )
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server = SimpleNamespace(url=f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
+    env = load_environment("arithmetic-solve", seed=0)
+    [episode] = await played(env, server, list(env.taskset.take(1)))
+    await runner.cleanup()
+    assert not episode.ok
+    assert episode.traces[0].info["mars_env"]["verdict"] == "UNKNOWN" and episode.traces[0].rewards == {}
 
 
 async def test_token_ids_of_a_trace_become_the_completion_and_its_advantages():
