@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -52,7 +53,7 @@ class HFModel:
 
     Raises:
         MissingExtra: On import, where torch or transformers is not installed.
-        ConfigError: If the checkpoint cannot be loaded.
+        ConfigError: If the checkpoint cannot be loaded, or is a recurrent model (Mamba, RWKV).
     """
 
     def __init__(  # public edge: friendly keywords, each with a default
@@ -72,6 +73,7 @@ class HFModel:
             raise ConfigError("max_batch_rows, max_batch_tokens and context must be at least 1")
         self.module, self.tokenizer = _load(model, device, dtype) if isinstance(model, str | Path) else model
         self.name = name or (Path(model).name if isinstance(model, str | Path) else "hf")
+        _require_cache(self.module, self.name)
         self.version = version
         self._max_rows, self._max_tokens = max_batch_rows, max_batch_tokens
         self._template_options = dict(template_options or {})
@@ -284,6 +286,20 @@ def _load(path: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"no model could be loaded from {str(path)!r}: {error}") from error
     return module, tokenizer
+
+
+def _require_cache(module: Any, name: str) -> None:
+    """Refuse a model of transformers that ignores keys and values: each token would be sampled as the second.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    kind = type(module)
+    reads = inspect.signature(kind.forward).parameters
+    if kind.__module__.startswith("transformers.models.") and "past_key_values" not in reads:
+        raise ConfigError(
+            f"{name}: {kind.__name__} keeps no keys and values, by which HFModel decodes: serve it by vLLM"
+        )
 
 
 def _stop_tokens(module: Any, tokenizer: Any) -> frozenset[int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mars_env.agents.prompts import JUDGE_QUESTION, JUDGE_SYSTEM
 from mars_env.agents.registry import make_model
 from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.grading.thinking import after_thinking
 from mars_env.lazy import resolve
 from mars_env.seeds import derive_seed
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
@@ -71,7 +72,7 @@ class GenerativeJudge:
         return f"GenerativeJudge({getattr(self.model, 'name', self.model)!r}, samples={self.samples})"
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-        """The mean score of each text; None where no judgement of it could be read.
+        """The mean score of each text; None where no judgement of it could be read. Thinking is not read.
 
         Raises:
             ModelError: The model could not answer.
@@ -87,7 +88,8 @@ class GenerativeJudge:
         scores = [
             score
             for c in completions
-            if c.finish_reason not in INTERRUPTIONS and (score := read_score(c.text)) is not None
+            if c.finish_reason not in INTERRUPTIONS
+            and (score := read_score(after_thinking(c.text) or "")) is not None
         ]
         tokens = sum(c.sampled_tokens for c in completions)
         return (sum(scores) / len(scores) if scores else None), tokens

@@ -346,3 +346,15 @@ async def test_half_precision_and_learned_positions(tiny_tokenizer):
         for completion in (c for group in groups for c in group):
             again = model.logprobs(completion.prompt_ids, completion.token_ids)
             assert completion.logprobs == pytest.approx(again, abs=tolerance)
+
+
+def test_recurrent_models_are_refused(tiny_tokenizer):
+    """They take the cache and ignore it: the tokens of a completion did not depend on its prompt."""
+    from transformers import Mamba2Config, Mamba2ForCausalLM
+
+    config = Mamba2Config(
+        vocab_size=len(tiny_tokenizer), hidden_size=8, num_hidden_layers=1, num_heads=4, head_dim=4,
+        state_size=4, n_groups=1,
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="Mamba2ForCausalLM keeps no keys and values"):
+        HFModel((Mamba2ForCausalLM(config), tiny_tokenizer))

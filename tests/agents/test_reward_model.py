@@ -55,6 +55,18 @@ async def test_a_judge_that_cannot_be_read_says_nothing():
 @pytest.mark.parametrize(
     ("text", "score"),
     [
+        ("<think>Score: 2\nOr more?</think>\nScore: 9", 0.9),
+        ("<think>Perhaps\nScore: 2\nor more", None),
+        ("<think>Perhaps\nScore: 2\nor more</think>It is hard to say.", None),
+    ],
+)
+async def test_a_judge_s_thinking_is_no_judgement(text, score):
+    assert (await GenerativeJudge(ScriptedModel([text])).rate("?", ["4"], 0)).scores == (score,)
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
         ("Score: 10", 1.0),
         ("**Score: 7/10**", 0.7),
         ("Score: 3\nbut then again\nscore: 4.", 0.4),
