@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mars_env import __version__, sandbox
-from mars_env.cli.screen import Screen
+from mars_env.cli.screen import Screen, say
 from mars_env.errors import SandboxError
 from mars_env.sync import run_sync
 
@@ -33,6 +33,9 @@ PARTS = {
     "openrlhf": ("openrlhf",),
 }
 """Optional packages by the extra that brings them."""
+
+APART = ("vllm", "openrlhf")
+"""Extras that pin other versions of torch and transformers."""
 
 PURPOSES = {
     "hf": "models in this process, the local trainer, the miniature",
@@ -58,13 +61,19 @@ def doctor() -> None:
     console = Screen()
     console.print(f"mars_env {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores")
     table = Table("extra", "for", "packages", "state", title="Optional parts")
+    lacking = []
     for extra, packages in PARTS.items():
         found = {package: _version(package) for package in packages}
-        missing = [package for package, installed in found.items() if installed is None]
-        state = f"missing: pip install 'mars-env[{extra}]'" if missing else Text("ready", style="green")
+        if None in found.values():
+            lacking.append(extra)
+        state = "missing" if extra in lacking else Text("ready", style="green")
         shown = ", ".join(f"{package} {installed or '-'}" for package, installed in found.items())
         table.add_row(extra, PURPOSES[extra], shown, state)
     console.print(table)
+    if together := [extra for extra in lacking if extra not in APART]:
+        say(f"to add what is missing: pip install 'mars-env[{','.join(together)}]'")
+    if apart := [extra for extra in lacking if extra in APART]:
+        say(f"in environments of their own (docs/dependencies.md): {', '.join(apart)}")
     console.print(f"device: {_device()}")
     sandboxes = Table("sandbox", "works", "without", title="Where programs can be run, best first")
     probes = run_sync(sandbox.doctor())

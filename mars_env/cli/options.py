@@ -29,7 +29,9 @@ from mars_env.rollout.records import tagged
 from mars_env.text import suggestion
 
 FIELDS = ("id", "problem", "answer")
-FIELDS_HELP = "Fields of the file's rows: id=NAME,problem=NAME,answer=NAME, where they differ."
+FIELDS_HELP = (
+    "Fields of the file's rows: id=NAME,problem=NAME,answer=NAME, where they differ; id= numbers the problems."
+)
 
 
 def progress_bar() -> Progress:
@@ -71,14 +73,15 @@ def pairs(values: Sequence[str], what: str) -> dict[str, str]:
 def loaded(problems: str | None, fields: str | None) -> str | ProblemSet | None:
     """The problems of an option; ``-`` reads them from standard input, in rows of JSON.
 
-    A file's are loaded by the names of its fields, where these are given.
+    A file's are loaded by the names of its fields, where these are given; an id without a name numbers them.
 
     Raises:
         ConfigError: Fields are given without a file, or are none.
     """
     if problems is None and fields is not None:
         raise ConfigError("--fields names the fields of a file: add --problems FILE")
-    told = pairs(fields.split(","), "--fields") if fields is not None else {}
+    given = pairs(fields.split(","), "--fields") if fields is not None else {}
+    told = {name: field or None for name, field in given.items()}
     if strange := next((name for name in told if name not in FIELDS), None):
         raise ConfigError(
             f"--fields has no {strange!r}; it takes {', '.join(FIELDS)}{suggestion(strange, FIELDS)}"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from mars_env.api import make
 from mars_env.cli.config import REST
-from mars_env.cli.options import pairs, settings
+from mars_env.cli.options import FIELDS_HELP, loaded, pairs, settings
 from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.envs.rules import Rules
@@ -68,6 +68,7 @@ def train(  # public edge: one parameter is one option of the command
         typer.Option(help="my_module:my_team, a function of a model that gives agents by role."),
     ] = None,
     problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
+    fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,7 +109,7 @@ def train(  # public edge: one parameter is one option of the command
     number = {rules.team_size: agents or len(model)} if rules.team_size else {}
     env = make(
         env_id,
-        problems=problems,
+        problems=loaded(problems, fields),
         rewards=pairs(reward or [], "--reward"),
         team_reward=team_reward,
         grader=grader,

@@ -10,7 +10,7 @@ from pathlib import Path
 from mars_env.errors import ConfigError, MissingExtra, ProblemError
 from mars_env.files import jsonl_rows
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.rows import Row, plain, read_problems, text_of
+from mars_env.problems.rows import BadField, Row, plain, read_problems, text_of
 from mars_env.problems.written import is_written, read_written
 from mars_env.types import Problem
 
@@ -116,14 +116,27 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
 def _problem(
     stem: str, id_field: str | None, problem_field: str, answer_field: str, licence: str, row: Row, index: int
 ) -> Problem:
-    problem_id = f"{stem}/{index}" if id_field is None else text_of(row, id_field)
+    problem_id = f"{stem}/{index}" if id_field is None else _told(row, "id", id_field)
     used = {id_field, problem_field, answer_field}
     metadata = {
         "source": stem,
         "licence": licence,
         **{str(key): plain(value) for key, value in row.items() if key not in used},
     }
-    statement = text_of(row, problem_field)
+    statement = _told(row, "problem", problem_field)
     if answer_field not in row and (row.get("rubric") or row.get("documents")):
         return Problem(problem_id, statement, None, "open", metadata)
-    return Problem(problem_id, statement, text_of(row, answer_field), metadata=metadata)
+    return Problem(problem_id, statement, _told(row, "answer", answer_field), metadata=metadata)
+
+
+def _told(row: Row, part: str, field: str) -> str:
+    """The text of a row's field; where there is none, the error says how to name another."""
+    try:
+        return text_of(row, field)
+    except BadField as error:
+        if field in row:
+            raise
+        way = f"fields={{'{part}': NAME}} (--fields {part}=NAME) names the field that has it"
+        if part == "id":
+            way += ", and fields={'id': None} (--fields id=) numbers the problems"
+        raise BadField(field, f"{error.why}; {way}") from None

@@ -121,7 +121,7 @@ def find_loader(name: str) -> Loader:
 
 
 def call_loader(name: str, loader: Loader, **options: Any) -> ProblemSet:
-    """Call a loader; an option that it does not accept becomes a `ConfigError`.
+    """Call a loader for `load_problems`, which takes ``n`` itself; a wrong option becomes a `ConfigError`.
 
     Raises:
         ConfigError: It does not accept one of the options, or does not return a `ProblemSet`.
@@ -130,7 +130,7 @@ def call_loader(name: str, loader: Loader, **options: Any) -> ProblemSet:
     try:
         signature.bind(**options)
     except TypeError as error:
-        takes = ", ".join(signature.parameters)
+        takes = ", ".join(["n", *(option for option in signature.parameters if option != "path")])
         raise ConfigError(f"problem set {name!r}: {error}; its options are: {takes}") from error
     found: Any = loader(**options)
     if not isinstance(found, ProblemSet):

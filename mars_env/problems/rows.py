@@ -23,7 +23,7 @@ class BadField(ValueError):
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"field {field!r} {why}")
-        self.field = field
+        self.field, self.why = field, why
 
 
 class Untestable(BadField):

@@ -187,6 +187,8 @@ def test_fields_and_streams_stand_for_files(tmp_path):
     fields = "id=key,problem=text,answer=solution"
     [problem] = loaded(str(tmp_path / "own.jsonl"), fields)
     assert (problem.id, problem.reference) == ("a", "2")
+    [problem] = loaded(str(tmp_path / "own.jsonl"), "id=,problem=text,answer=solution")
+    assert problem.id == "own/0"
     with pytest.raises(ConfigError, match="did you mean 'answer'"):
         loaded(str(tmp_path / "own.jsonl"), "answr=solution")
     with pytest.raises(ConfigError, match="add --problems FILE"):

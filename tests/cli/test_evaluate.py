@@ -158,8 +158,15 @@ def test_the_lists():
     rows = [json.loads(line) for line in run_cli("problems", "aime", "--limit", 3, "--jsonl").splitlines()]
     assert [row.get("id") for row in rows] == [None, "aime/train/0/0", "aime/train/0/1", "aime/train/0/2"]
     assert "greater than or equal to 1" in run_cli("problems", "aime", "--limit", "-1", code=2)
-    said = run_cli("doctor")
-    assert "torch" in said and "aiohttp" not in said
+
+
+def test_a_file_with_other_fields_is_rewritten_for_all_commands(tmp_path):
+    own, mine = tmp_path / "own.jsonl", tmp_path / "mine.jsonl"
+    own.write_text('{"question": "What is 1 + 1?", "final": 2}\n')
+    assert "--fields id=" in " ".join(run_cli("problems", own, code=2).split())
+    mine.write_text(run_cli("problems", own, "--fields", "id=,problem=question,answer=final", "--jsonl"))
+    [problem] = mars_env.load_problems(mine)
+    assert (problem.id, problem.statement, problem.reference) == ("own/0", "What is 1 + 1?", "2")
 
 
 @pytest.mark.parametrize("name", ["aime", "subset-sum", "nibbles", "programs", "reports"])

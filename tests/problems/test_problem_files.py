@@ -50,7 +50,10 @@ def test_fields_are_mapped_and_ids_can_be_numbered(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"id": "c", "problem": "?"}, "field 'answer' is missing; the row has: id, problem"),
+        (
+            {"id": "c", "problem": "?"},
+            "field 'answer' is missing; the row has: id, problem; fields={'answer': NAME} (--fields answer=NAME)",
+        ),
         ({"id": "c", "problem": "?", "answer": ""}, "field 'answer' is empty"),
         ({"id": "c", "problem": "?", "answer": " \n"}, "field 'answer' is empty"),
         (
@@ -71,7 +74,7 @@ def test_fields_are_mapped_and_ids_can_be_numbered(tmp_path):
         ),
         ({"id": "c", "problem": "", "answer": "2"}, "field 'problem' is empty"),
         ({"id": "", "problem": "?", "answer": "2"}, "field 'id' is empty"),
-        ({"problem": "?", "answer": "2"}, "field 'id' is missing"),
+        ({"problem": "?", "answer": "2"}, "fields={'id': None} (--fields id=) numbers the problems"),
     ],
 )
 def test_a_bad_row_is_named_with_file_line_and_field(tmp_path, row, message):

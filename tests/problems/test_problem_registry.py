@@ -58,7 +58,7 @@ def test_what_a_module_cannot_offer(module, name, message):
 
 def test_options_that_a_set_does_not_take_are_named(module):
     with pytest.raises(
-        ConfigError, match="unexpected keyword argument 'colour'; its options are: seed, split, count"
+        ConfigError, match="unexpected keyword argument 'colour'; its options are: n, seed, split, count"
     ):
         load_problems(f"{module}:riddles", colour="red")
 
