@@ -18,6 +18,7 @@ from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
 from mars_env.players import FunctionAgent, Player, by_name
+from mars_env.text import shown
 from mars_env.types import Agent, Model, Sampling, role_of
 
 ENTRY_POINTS = "mars_env.agents"
@@ -27,6 +28,9 @@ _Parsers = Mapping[str, Callable[[str], Any]]
 
 _NAMED = re.compile(r"[A-Za-z_]\w*=")
 _NEXT_PLACE = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
+
+_OBJECT = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_FORMS = "http://host:8000/v1#model, hf:path, vllm:path, scripted:text or my_module:object"
 
 _OVERFLOW = {name: name for name in ("check", "unknown", "refuse")}
 
@@ -338,11 +342,10 @@ def _find(target: str) -> Any:
         found = entry_points(group=ENTRY_POINTS)
         if target not in found.names:
             names = ", ".join(sorted(found.names)) or "none"
-            raise ConfigError(
-                f"no agents are called {target!r} (installed: {names}); "
-                "give http://host/v1#model, hf:path, vllm:path, scripted:text or module:object"
-            )
+            raise ConfigError(f"no agents are called {target!r} (installed: {names}); give {_FORMS}")
         return found[target].load()
+    if not _OBJECT.fullmatch(target):  # an address without http://, say
+        raise ConfigError(f"{shown(target)} names no agents; give {_FORMS}")
     module, _, attribute = target.partition(":")
     try:
         value: Any = importlib.import_module(module)

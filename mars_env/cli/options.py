@@ -30,7 +30,7 @@ from mars_env.text import suggestion
 
 FIELDS = ("id", "problem", "answer")
 FIELDS_HELP = (
-    "Fields of the file's rows: id=NAME,problem=NAME,answer=NAME, where they differ; id= numbers the problems."
+    "The file's fields, where they differ: id=NAME,problem=NAME,answer=NAME; id= numbers the problems."
 )
 
 

@@ -225,10 +225,17 @@ def spec(env_id: str, **settings: Any) -> EnvSpec:
     if not endings:
         raise ConfigError(
             f"the environment id {shown(env_id)} is not of the form <problem set>-<rules>; "
-            f"known rules are {', '.join(rules_names())}{suggestion(name, list_envs())}"
+            f"known rules are {', '.join(rules_names())}{_hint(name)}"
         )
     rules = max(endings, key=len)
     return EnvSpec(name[: -len(rules) - 1], rules, module, settings)
+
+
+def _hint(name: str) -> str:
+    """A hint at an id: one that has the name as its half, else the closest one."""
+    known = list_envs()
+    halves = [each for each in known if each.endswith(f"-{name}") or each.startswith(f"{name}-")]
+    return f"; for example {min(halves, key=len)!r}" if halves else suggestion(name, known)
 
 
 def list_envs() -> list[str]:

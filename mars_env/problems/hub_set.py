@@ -104,8 +104,8 @@ def import_datasets(name: str) -> Any:
         import datasets
     except ImportError as error:
         raise MissingExtra(
-            f"the problem set {name!r} comes from the Hugging Face hub: "
-            "run pip install 'mars-env[datasets]', or give a local copy as source="
+            f"the problem set {name!r} comes from the Hugging Face hub: run pip install "
+            f"'mars-env[datasets]', or load a local copy with load_problems({name!r}, source=FILE)"
         ) from error
     return datasets
 

@@ -8,12 +8,16 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, MissingExtra
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Sampling
+
+try:
+    import torch
+    from torch import Tensor
+except ImportError as error:  # the other packages of mars_env work without torch
+    raise MissingExtra("training needs torch: pip install 'mars-env[hf]'") from error
 
 
 def require_trainable(sampling: Sampling) -> Sampling:

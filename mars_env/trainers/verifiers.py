@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import aiohttp
-import verifiers.v1 as vf
 from pydantic import Field, PositiveInt
 
 from mars_env.agents.context import NO_LIMIT, finish_reason
@@ -28,7 +27,7 @@ from mars_env.agents.requests import is_messages, plain_chat
 from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.grading import check_reference
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, groups_of
@@ -38,6 +37,11 @@ from mars_env.trainers.advantages import turn_key
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.estimators import estimator_of
 from mars_env.types import Completion, Message, Prompt, Sampling, Tree, Turn, role_of
+
+try:
+    import verifiers.v1 as vf
+except ImportError as error:
+    raise MissingExtra("environments for verifiers need it: pip install 'mars-env[verifiers]'") from error
 
 Advantage = Literal["group_normalised", "mean_centred", "leave_one_out"]
 

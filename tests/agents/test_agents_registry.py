@@ -121,6 +121,9 @@ def test_entry_points(monkeypatch, my_module):
         ("solver=scripted:x,solver=scripted:y", "given twice"),
         ("judge=scripted:x", "there is no agent 'judge'"),
         ("", "no agents are called ''"),
+        ("localhost:8000/v1#m", "'localhost:8000/v1#m' names no agents; give http://host:8000/v1#model"),
+        ("127.0.0.1:8000/v1#m", "names no agents; give http://host:8000/v1#model"),
+        ("openai:gpt-5", "names no agents; give http://host:8000/v1#model"),
         ("hf:/no/such/path", "no model could be loaded"),
     ],
 )

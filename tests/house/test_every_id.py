@@ -87,7 +87,9 @@ assert not missing, missing
 @pytest.mark.parametrize(
     ("env_id", "settings", "message"),
     [
-        ("aime", {}, "not of the form"),
+        ("aime", {}, "not of the form .*; for example 'aime-solve'"),
+        ("solve-verify-correct", {}, "for example 'aime-solve-verify-correct'"),
+        ("aime-solve-verify-corect", {}, "did you mean 'aime-solve-verify-correct'"),
         ("nothing-solve", {}, "no problem set 'nothing'"),
         ("no_such_module:x-solve", {}, "cannot be imported"),
         ("aime-solve", {"rounds": 2}, "rules 'solve' have no setting 'rounds'; they have revisions"),

@@ -38,6 +38,32 @@ print(env.agent_selection, env.observe(env.agent_selection))
     assert done.stdout.startswith("solver_0 {'problem':")
 
 
+def test_without_an_extra_every_public_name_is_there_or_says_what_to_install():
+    done = python(
+        """
+import sys
+class Blocked:
+    names = {"torch", "transformers", "safetensors", "verifiers", "vllm"}
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"{name} is blocked", name=name)
+sys.meta_path.insert(0, Blocked())
+import mars_env.agents, mars_env.trainers
+from mars_env.errors import MissingExtra
+for package, names in ((mars_env.trainers, [*mars_env.trainers.__all__, "verifiers"]),
+                       (mars_env.agents, mars_env.agents.__all__)):
+    for name in names:
+        try:
+            getattr(package, name)
+        except MissingExtra as error:
+            assert "pip install 'mars-env[" in str(error), error
+            print(name)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"train", "fit", "LocalTrainer", "make_team", "HFModel", "verifiers"} <= {*done.stdout.split()}
+
+
 @pytest.mark.parametrize("name", ["agents", "trainers"])
 def test_the_bare_names_are_refused(name):
     if not (ROOT / name).is_dir():

@@ -52,7 +52,7 @@ def test_fields_are_mapped_and_ids_can_be_numbered(tmp_path):
     [
         (
             {"id": "c", "problem": "?"},
-            "field 'answer' is missing; the row has: id, problem; fields={'answer': NAME} (--fields answer=NAME)",
+            "'answer' is missing; the row has: id, problem; fields={'answer': NAME} (--fields answer=NAME)",
         ),
         ({"id": "c", "problem": "?", "answer": ""}, "field 'answer' is empty"),
         ({"id": "c", "problem": "?", "answer": " \n"}, "field 'answer' is empty"),
