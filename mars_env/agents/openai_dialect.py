@@ -405,6 +405,8 @@ def advised(status: int, words: str, path: str) -> str:
         '; say limit_field="max_completion_tokens"'
         >>> advised(404, "Not Found", "/")
         '; addresses of OpenAI-compatible servers mostly end in /v1'
+        >>> advised(404, "Not Found", "/v1/chat/completions") == advised(404, "Not Found", "/")
+        True
         >>> advised(404, "no such model", "/v1")
         ''
     """
@@ -412,7 +414,7 @@ def advised(status: int, words: str, path: str) -> str:
         return '; say limit_field="max_completion_tokens"'
     if _ONE_SAMPLE.search(words):
         return "; say samples_per_call=1"
-    if status in (404, 405) and path in ("", "/"):
+    if status in (404, 405) and (path in ("", "/") or path.rstrip("/").endswith("/completions")):
         return "; addresses of OpenAI-compatible servers mostly end in /v1"
     return ""
 
