@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,6 +14,15 @@ from rich.console import Console
 
 from mars_env.errors import MissingExtra, StoreError
 from mars_env.files import write_whole
+
+
+@contextmanager
+def _stored(path: str | Path) -> Iterator[None]:
+    """Inside, what the system refuses to write is one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
 
 
 @runtime_checkable
@@ -86,14 +96,16 @@ class JsonlLogger:
 
     def start(self, step: int) -> None:
         """Keep the rows up to `step`; drop later ones, which a resumed run writes again."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with _stored(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         rows = [row for row in read_jsonl(self.path) if row["step"] <= step] if self.path.exists() else []
-        write_whole(self.path, "".join(json.dumps(row) + "\n" for row in rows))
+        with _stored(self.path):
+            write_whole(self.path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append one row."""
         row = {"step": step} | {name: v if math.isfinite(v) else None for name, v in values.items()}
-        with self.path.open("a", encoding="utf-8") as file:
+        with _stored(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
 
     def close(self) -> None:
@@ -137,7 +149,8 @@ class TensorBoardLogger:
 
     def start(self, step: int) -> None:
         """Open a file; TensorBoard then hides later steps that earlier files contain."""
-        self._writer = self._make(self._directory, purge_step=step + 1 if step else None)
+        with _stored(self._directory):
+            self._writer = self._make(self._directory, purge_step=step + 1 if step else None)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Write one scalar for each figure."""

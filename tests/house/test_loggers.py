@@ -83,3 +83,12 @@ def test_missing_extras_are_named(monkeypatch):
 def test_loggers_keep_the_protocol(tmp_path):
     for logger in (ConsoleLogger(), JsonlLogger(tmp_path / "x"), TensorBoardLogger(tmp_path)):
         assert isinstance(logger, Logger)
+
+
+@pytest.mark.parametrize("make", [JsonlLogger, TensorBoardLogger])
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, make):
+    if make is TensorBoardLogger:
+        pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        make(tmp_path / "file" / "logs" / "metrics").start(0)

@@ -3,6 +3,7 @@ import json
 import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -11,7 +12,7 @@ from rich.console import Console
 from mars_env.agents import HTTPModel, make_agents
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.errors import ModelError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.grading.math.grader import MathGrader
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Slots, Store, collect, play_all
@@ -309,3 +310,58 @@ async def test_what_is_no_action_is_told_as_without_a_monitor(given, why):
         for team in (agents, Monitor().watch(agents))
     ]
     assert faults[0] == faults[1] and why in faults[0]
+
+
+class Full:
+    """A file on a full disk."""
+
+    def write(self, text):
+        raise OSError(28, "No space left on device")
+
+    def close(self):
+        raise OSError(28, "No space left on device")
+
+
+async def test_a_trace_on_a_full_disk_costs_no_tree(tmp_path, caplog):
+    clean = await played(Monitor())
+    with Trace(tmp_path / "trace.json") as trace:
+        trace._file.close()
+        trace._file = Full()
+        trees = await played(Monitor(trace=trace))
+    assert sorted(tree.fault for tree in trees) == sorted(tree.fault for tree in clean)
+    assert caplog.text.count("ends early") == 1
+
+
+async def test_a_logger_that_fails_costs_no_run(caplog):
+    class Failing:
+        def start(self, step):
+            pass
+
+        def log(self, step, values):
+            raise OSError(28, "No space left on device")
+
+        def close(self):
+            raise RuntimeError("lost")
+
+    async with reporting(Monitor(), logger=Failing()):
+        pass
+    assert "No space left" in caplog.text and "RuntimeError: lost" in caplog.text
+
+
+@pytest.mark.parametrize("port", [70_000, -1])
+async def test_a_port_that_is_none_is_one_sentence(port):
+    with pytest.raises(ConfigError, match="cannot be served at port"):
+        async with reporting(Monitor(), port=port):
+            pass
+
+
+def test_models_of_one_name_are_measured_each(tmp_path):
+    class Named:
+        name, capacity, under_way = "m", 4, 0
+
+    agents = {name: SimpleNamespace(model=Named()) for name in ("solver_0", "verifier_0", "corrector_0")}
+    agents["solver_1"] = agents["solver_0"]
+    monitor = Monitor()
+    monitor.measure_models(agents)
+    queues = {name for name in monitor.figures() if name.startswith("queue/")}
+    assert queues == {"queue/m", "queue/m 2", "queue/m 3"}

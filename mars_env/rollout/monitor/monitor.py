@@ -88,11 +88,16 @@ class Monitor:
         self._free[name] = (self._sampled - self._began) * measured.capacity  # unused so far
 
     def measure_models(self, agents: Mapping[str, Agent]) -> None:
-        """Observe the models of these agents, by name, if they report their places and requests."""
+        """Observe the models of these agents, by name, if they report their places and requests.
+
+        Further models of the same name, on other servers say, get a number.
+        """
         models = {id(m): m for agent in agents.values() if (m := getattr(agent, "model", None)) is not None}
         for model in models.values():
             if isinstance(model, Measured):
-                self.measure(getattr(model, "name", "") or "model", model)
+                name = getattr(model, "name", "") or "model"
+                alike = sum(known == name or known.startswith(f"{name} ") for known in self._measured)
+                self.measure(f"{name} {alike + 1}" if alike else name, model)
 
     def sample(self) -> None:
         """Count the free places now; the more often this is called, the more exact are the idle shares."""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from mars_env.errors import ConfigError
 from mars_env.loggers import Logger
 from mars_env.rollout.monitor.monitor import Monitor
+from mars_env.sync import end_tasks
+from mars_env.text import described
+from mars_env.text import logger as logger_of
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+log = logger_of(__name__)
 
 _SAMPLE_SECONDS = 0.1
 
@@ -26,29 +32,33 @@ async def reporting(
     Args:
         monitor: What is reported.
         logger: Gets the figures at intervals and at the end; the step is the number of finished turns.
+            What it raises while the run plays is a warning; the run goes on.
         every: Seconds between two logs.
         port: Serve the figures at ``http://127.0.0.1:<port>/metrics`` in Prometheus' text format; 0 for
             any free port.
 
     Yields:
         The port at which figures are served.
+
+    Raises:
+        ConfigError: The port cannot be used.
     """
     if logger is not None:
         logger.start(0)
-    sampling = asyncio.create_task(_sample_often(monitor))
-    task = asyncio.create_task(_log_often(monitor, logger, every)) if logger is not None else None
-    runner = await _served(monitor, port) if port is not None else None
+    tasks = [asyncio.create_task(_sample_often(monitor))]
+    if logger is not None:
+        tasks.append(asyncio.create_task(_log_often(monitor, logger, every)))
+    runner = None
     try:
+        runner = await _served(monitor, port) if port is not None else None
         yield runner.addresses[0][1] if runner is not None else None
     finally:
-        sampling.cancel()
+        await end_tasks(tasks)
         if runner is not None:
             await runner.cleanup()
-        if task is not None and logger is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        if logger is not None:
             _log(monitor, logger)
-            logger.close()
+            _tried(logger.close)
 
 
 def prometheus_text(figures: Mapping[str, float]) -> str:
@@ -87,7 +97,15 @@ async def _log_often(monitor: Monitor, logger: Logger, every: float) -> None:
 
 def _log(monitor: Monitor, logger: Logger) -> None:
     figures = monitor.figures()
-    logger.log(int(figures["turns/finished"]), {f"rollout/{name}": v for name, v in figures.items()})
+    named = {f"rollout/{name}": value for name, value in figures.items()}
+    _tried(lambda: logger.log(int(figures["turns/finished"]), named))
+
+
+def _tried(act: Callable[[], None]) -> None:
+    try:
+        act()
+    except Exception as error:  # a foreign logger may raise anything; it must not cost the run
+        log.warning("the figures of the run could not be logged: %s", described(error))
 
 
 async def _served(monitor: Monitor, port: int) -> web.AppRunner:
@@ -101,5 +119,9 @@ async def _served(monitor: Monitor, port: int) -> web.AppRunner:
     app.router.add_get("/metrics", metrics)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+    except (OSError, OverflowError) as error:
+        await runner.cleanup()
+        raise ConfigError(f"the figures cannot be served at port {port}: {error}") from error
     return runner

@@ -8,20 +8,25 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from mars_env.errors import StoreError
 from mars_env.files import open_new
+from mars_env.text import described, logger
+
+log = logger(__name__)
 
 
 class Trace:
     """A file of every turn that Chrome (``chrome://tracing``) and Perfetto (ui.perfetto.dev) show.
 
     A row of the picture is a lane: turns of one agent that overlap are in different lanes. The file can be
-    read even if the run was killed. Use it as a context manager.
+    read even if the run was killed. Use it as a context manager. On a full disk the trace ends early, and
+    the run goes on.
 
     Args:
         path: The file, which is overwritten. A link is replaced; its target is not changed.
 
     Raises:
-        OSError: It cannot be written.
+        StoreError: It cannot be written.
 
     Example:
         >>> import tempfile
@@ -35,7 +40,11 @@ class Trace:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._file = open_new(self.path)
+        try:
+            self._file = open_new(self.path)
+        except OSError as error:
+            raise StoreError(f"the trace {self.path} cannot be written: {error}") from error
+        self._failed = False
         self._separator = "[\n"
         self._agents: dict[str, int] = {}
         self._lanes: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)  # free from, number
@@ -48,8 +57,11 @@ class Trace:
 
     def close(self) -> None:
         """Write the end of the file, and close it."""
-        self._file.write("[]\n" if self._separator == "[\n" else "\n]\n")
-        self._file.close()
+        self._write("[]\n" if self._separator == "[\n" else "\n]\n")
+        try:
+            self._file.close()
+        except OSError as error:
+            self._end(error)
 
     def turn(self, agent: str, began: float, ended: float, **args: object) -> None:
         """Record an act of an agent; both times are in seconds of the same clock."""
@@ -73,5 +85,19 @@ class Trace:
         return self._agents[agent]
 
     def _event(self, **event: object) -> None:
-        self._file.write(self._separator + json.dumps(event, allow_nan=False))
+        self._write(self._separator + json.dumps(event, allow_nan=False))
         self._separator = ",\n"
+
+    def _write(self, text: str) -> None:
+        if self._failed:
+            return
+        try:
+            self._file.write(text)
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError) -> None:
+        """Write nothing any more: a trace must not cost the turns that it shows."""
+        if not self._failed:
+            log.warning("the trace %s ends early: %s", self.path, described(error))
+        self._failed = True
