@@ -231,7 +231,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
         sums.average("tokens", problem, [a + b for a, b in zip(sampled, judging, strict=True)])
         sums.average("judging_tokens", problem, judging)
         _searches(sums, problem, [tree for tree in finished if is_search(tree)])
-        _rewards(sums, problem, finished, graded)
+        _rewards(sums, problem, group, graded)
         for name, values in own_values(group).items():
             sums.average(name, problem, values)
         sums.average("prompt_tokens", problem, [sum(map(prompt_tokens, x.turns)) for x in finished])

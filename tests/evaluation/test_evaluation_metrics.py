@@ -95,7 +95,15 @@ def test_faults_are_left_out_of_the_system_and_counted(episode):
     assert metrics["system_accuracy"].pairs == {"p": (1, 1)}
     assert metrics["solver_accuracy"].pairs == {"p": (0.5, 1)}  # its attempt was judged
     assert metrics["tokens"].pairs == {"p": (40, 1)}
+    assert metrics["reward:solver"].pairs == {"p": (0.5, 1)}  # its reward is known, too
     assert count(trees).faults == {"ModelError: gone": 1}
+
+
+def test_every_known_grade_and_reward_of_a_role_counts_whatever_became_of_its_tree(episode):
+    trees = [episode("p", 0, "S- Vw C- Vw C-", fault="ModelError: gone"), episode("p", 1, "S- Vw C+ Vc")]
+    metrics = measure(trees)
+    for name in ("fix_rate", "accuracy:corrector", "reward:corrector"):
+        assert value(metrics, name) == pytest.approx(1 / 3)
 
 
 def test_an_episode_without_an_answer_is_wrong_a_training_rollout_has_no_system(episode):
