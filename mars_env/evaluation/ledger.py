@@ -26,6 +26,7 @@ from scipy import stats
 from mars_env.errors import ConfigError, StoreError
 from mars_env.evaluation.provenance import DIRTY
 from mars_env.evaluation.report import markdown_table
+from mars_env.text import shown
 
 
 class LedgerRow(BaseModel):
@@ -141,7 +142,7 @@ class Ledger:
     def missing(self, arms: Iterable[str], seeds: Iterable[int], settings: str) -> list[tuple[str, int]]:
         """The (arm, seed) pairs that have no row under these settings, arm by arm."""
         there = {(row.arm, row.seed) for row in self.rows(settings)}
-        wanted = list(seeds)
+        wanted = list(dict.fromkeys(seeds))
         return [(arm, seed) for arm in arms for seed in wanted if (arm, seed) not in there]
 
 
@@ -258,17 +259,23 @@ def arm_difference(
 
 
 def seeds_of(text: str) -> list[int]:
-    """Seeds from a text.
+    """Seeds from a text, each once.
+
+    Raises:
+        ConfigError: It names none.
 
     Example:
         >>> seeds_of("0-4"), seeds_of("3"), seeds_of("0,2,7")
         ([0, 1, 2, 3, 4], [3], [0, 2, 7])
     """
-    seeds: list[int] = []
-    for part in text.split(","):
-        low, _, high = part.partition("-")
-        seeds += range(int(low), int(high or low) + 1)
-    return seeds
+    try:
+        ends = [part.partition("-") for part in text.split(",")]
+        parts = [range(int(low), int(high or low) + 1) for low, _, high in ends]
+    except ValueError:
+        parts = [range(0)]
+    if not all(parts):
+        raise ConfigError(f"seeds are given as 0-4 or 0,2,7, not as {shown(text)}")
+    return list(dict.fromkeys(seed for part in parts for seed in part))
 
 
 def seed_text(estimate: SeedEstimate, signed: bool = False) -> str:

@@ -17,6 +17,7 @@ from mars_env.evaluation.ledger import (
     origins,
     over_seeds,
     seed_text,
+    seeds_of,
     settings_hash,
 )
 
@@ -242,3 +243,14 @@ def test_where_the_rows_come_from_is_said():
         "1 row marked `-dirty`: files differed from the commit, and it is not known which. "
         "Versions: python 3.12.3 (3 rows); python 3.13.0 (1 row). Versions were not recorded in 1 row."
     )
+
+
+def test_seeds_that_are_named_twice_are_run_once(tmp_path):
+    assert seeds_of("0-2,1") == [0, 1, 2]
+    assert Ledger(tmp_path / "l.jsonl").missing(["all"], [1, 0, 1], "s") == [("all", 1), ("all", 0)]
+
+
+@pytest.mark.parametrize("text", ["", "x", "4-0", "0,", "-1"])
+def test_a_text_that_names_no_seeds_is_refused(text):
+    with pytest.raises(ConfigError, match="seeds are given as"):
+        seeds_of(text)
