@@ -65,7 +65,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     reward: Annotated[list[str] | None, typer.Option(help="role=my_module:my_reward; repeatable.")] = None,
     grader: Annotated[str | None, typer.Option(help="my_module:my_grader.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the most that it can cost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the most that agents take.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     trace: Annotated[
         Path | None, typer.Option(help="Write every turn here, as Chrome and Perfetto show it.")
@@ -101,8 +101,9 @@ def evaluate(  # public edge: one parameter is one option of the command
     if dry_run:
         most = estimate(plan, prepared.game, prepared.make_agents())
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
+        apart = "; the baselines take about twice that again" if baselines else ""
         say(f"{len(plan.problems)} problems x {n} samples: {most.episodes:,} episodes, "
-                   f"at most {most.calls:,} calls and {tokens}")  # fmt: skip
+                   f"at most {most.calls:,} calls of the agents and {tokens}{apart}")  # fmt: skip
         return
     with Trace(trace) if trace else nullcontext() as traced:
         before = len(finished_trees(out)) if out else 0

@@ -17,7 +17,7 @@ from mars_env.envs.growers import Linear
 from mars_env.envs.selection import answers
 from mars_env.envs.solve import Solve
 from mars_env.envs.solve_verify_correct import SOLVER, VERIFIER, Schedule, SolveVerifyCorrect
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.baselines import (
     Baseline,
     majority,
@@ -173,7 +173,10 @@ class Estimate:
 
 
 def estimate(plan: Plan, game: Game, agents: Mapping[str, Agent]) -> Estimate:
-    """Upper bounds for calls and sampled tokens; the baselines, which about triple both, left out."""
+    """Upper bounds for the agents' calls and sampled tokens.
+
+    The baselines, which about triple both, are left out, and models that judge: a search's or a grader's.
+    """
     episodes, turns = len(plan.jobs), game.rules.max_turns
     limits = [getattr(getattr(agent, "sampling", None), "max_tokens", None) for agent in agents.values()]
     known = [limit for limit in limits if limit is not None]
@@ -215,7 +218,7 @@ async def run(
     Raises:
         ConfigError: A search that has nothing to see, or would see the grade without `oracle=True`; a game
             that has no baselines; an agent without a price.
-        StoreError: `out` holds a run of another configuration.
+        StoreError: `out` holds a run of another configuration, or cannot be written.
         ModelError: Not a single episode could be finished.
     """
     if bare := [problem.id for problem in plan.problems if not game.can_grade(problem)]:
@@ -247,7 +250,7 @@ async def run(
     def finished(tree: Tree) -> None:
         """Counts a tree; the first leaves what the trees do not say, for whoever views an interrupted run."""
         if out is not None and not (out / REPORT).exists():
-            write_whole(out / REPORT, described([], notes=told).json_text())
+            _write(out / REPORT, described([], notes=told).json_text())
         if on_tree is not None:
             on_tree(tree)
 
@@ -264,10 +267,17 @@ async def run(
         notes=(*told, *notes, *unpriced),
     )
     if out is not None:
-        write_whole(out / REPORT, report.json_text())
-        write_whole(out / "report.md", report.markdown() + "\n")
-        write_whole(out / "report.tex", report.latex())
+        _write(out / REPORT, report.json_text())
+        _write(out / "report.md", report.markdown() + "\n")
+        _write(out / "report.tex", report.latex())
     return report, trees
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
 
 
 def _priced(trees: Sequence[Tree], prices: Prices | None) -> tuple[Prices | None, list[str]]:

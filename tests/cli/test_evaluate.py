@@ -111,7 +111,11 @@ def test_equal_token_baselines_stand_in_the_report(tmp_path):
 
 def test_a_dry_run_plays_nothing():
     said = run_cli("evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--n", 2, "--dry-run")
-    assert "200 episodes, at most 4,400 calls" in said
+    assert "200 episodes, at most 4,400 calls of the agents" in said and "baselines" not in said
+    said = run_cli(
+        "evaluate", "aime-solve-verify-correct", "--agents", "scripted:x", "--baselines", "--dry-run"
+    )
+    assert "the baselines take about twice that again" in said
 
 
 def test_another_configuration_is_refused(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 import mars_env
 from mars_env.agents import Corrector, ScriptedModel, Solver, Verifier
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.types import Problem, Sampling
 
 PROBLEMS = [Problem(f"p{i}", f"Question {i}", "1") for i in range(8)]
@@ -143,3 +143,10 @@ def test_prices_that_are_none_are_refused_before_anything_is_played(prices):
     with pytest.raises(ConfigError, match=r"such as \{'qwen': \(0.5, 2.0\)\}"):
         played(team([10]), prices=prices, on_tree=trees.append)
     assert not trees
+
+
+@pytest.mark.parametrize("name", ["report.json", "report.md"])
+def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(StoreError, match=f"{name} cannot be written"):
+        played(team([10]), out=tmp_path, baselines=False)
