@@ -33,7 +33,7 @@ class AnswerGrader:
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Always WRONG: nothing here can tell that an answer is right."""
-        if answer_key(problem.kind, text) is None:
+        if answer_key(problem.kind, text, problem.statement) is None:
             return Grade.wrong("no answer was found", feedback="No final answer could be read.")
         return Grade.wrong("nothing is known of the answer", score=0.5)
 

@@ -127,7 +127,7 @@ async def answers(problem: Problem, texts: Sequence[str]) -> list[Hashable | Non
 
     grader = grader_for(problem.kind)
     if not (isinstance(grader, CodeGrader) and has_inputs(problem)):
-        return [answer_key(problem.kind, text) for text in texts]
+        return [answer_key(problem.kind, text, problem.statement) for text in texts]
     distinct = list(dict.fromkeys(texts))
     try:
         outputs = await asyncio.gather(*(grader.outputs(problem, text) for text in distinct))
@@ -184,10 +184,11 @@ async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: 
     return Ratings(scores, tokens)
 
 
-def answer_key(kind: str, text: str) -> Hashable | None:
+def answer_key(kind: str, text: str, statement: str = "") -> Hashable | None:
     r"""What a solution votes for; None where it holds no answer.
 
-    Integers vote as numbers, other answers as texts without white space, programs line by line.
+    Integers vote as numbers, other answers as texts without white space, programs line by line. The problem's
+    statement helps to find an answer without a box (`mars_env.grading.math.extract`).
 
     Example:
         >>> answer_key("math", r"\boxed{025}"), answer_key("math", "I do not know, sorry.")
@@ -199,7 +200,7 @@ def answer_key(kind: str, text: str) -> Hashable | None:
         program, _ = extract_program(text)
         lines = [line.rstrip() for line in (program or "").splitlines()]
         return "\n".join(line for line in lines if line) or None
-    answer = extract_answer(text).answer
+    answer = extract_answer(text, statement=statement).answer
     if answer is None:
         return None
     number = read_integer(answer)

@@ -88,7 +88,7 @@ def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
     if tree.problem.kind == "code":
         answer, _ = extract_program(final.text)
     else:
-        answer = extract_answer(final.text).answer
+        answer = extract_answer(final.text, statement=tree.problem.statement).answer
     return Solution(final.text, answer, *_confidence(tree, final, visibility), tree)
 
 

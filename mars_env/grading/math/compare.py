@@ -355,6 +355,8 @@ class _Comparison:
                 or not any(map(free_symbols, r.args))
             )  # "4/52 = 1/13"
             return named and self.same(self.value(r), a)
+        if _decimal(r) and operators(a)[-1] == "~" and _rounded(a):
+            return self.same(r, a.args[-1]) or self.same(r, self.value(a))
         return self.same(r, self.value(a))
 
     def value(self, equation: Node) -> Node:
@@ -470,6 +472,12 @@ def _declares_arguments(node: Node) -> bool:
     names = integer_names(remarks)
     function = main.args[0] if operators(main) == ("=",) else main
     return names is not None and function.kind == "call" and {a.value for a in function.args} >= set(names)
+
+
+def _rounded(chain: Node) -> bool:
+    """Whether the last member of a chain is near all the others that have no names."""
+    *exact, last = *chain.args[:-1], measure(chain.args[-1])[0]
+    return all(_near(member, last, 0.01) for member in exact if not free_symbols(member))
 
 
 def _decimal(node: Node) -> bool:

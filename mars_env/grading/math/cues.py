@@ -93,7 +93,8 @@ _MOST_CUES = 12  # for each word, from the end of the text
 _SUPPOSED = re.compile(
     r"n[’']t\b|\b(?:not|never|if|unless|whether|suppose|supposing|assume|assuming|unsure|unclear|doubt|wonder|might|could|would"
     r"|pretend|imagine|claim\w*|says?|said|told|asks?|thinks|thought|believes|guess\w*|false|si|wenn|falls|ob|не|если)\b"
-    r"|\b(?:wrong|incorrect|common|mistaken|tempting|alternative|another|previous|initial|naive|student[’']s)\s+\Z"
+    r"|\b(?:or|oder|ou|или)\s+(?:(?:the|my|our|die|das|la)\s+)?(?:final\s+|correct\s+)?\Z"
+    r"|\b(?:wrong|incorrect|common|mistaken|tempting|alternative|possible|another|previous|initial|naive|student[’']s)\s+\Z"
     r"|不|如果|若|假设|是否",
     re.IGNORECASE,
 )

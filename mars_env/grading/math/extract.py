@@ -32,6 +32,7 @@ import re
 from typing import NamedTuple
 
 from mars_env.grading.math.characters import as_ascii
+from mars_env.grading.math.claims import claim, is_unasked
 from mars_env.grading.math.endings import (
     bold_sentence,
     clear_ending,
@@ -40,10 +41,12 @@ from mars_env.grading.math.endings import (
     without_extras,
 )
 from mars_env.grading.math.phrases import (
+    MATH_SPAN,
     concluded,
     is_value,
     last_sentence,
     last_statement,
+    leaves_doubt,
     peel,
     stated,
 )
@@ -122,7 +125,7 @@ _FIELD = re.compile(
 _ENVIRONMENT_END = re.compile(r"\\end\{((?:align|gather|equation|eqnarray)(?:ed)?\*?)\}[\s.]*\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
 _NAMED_CELL = re.compile(r"(?:final |the )?(?:answer|result)", re.IGNORECASE)
-_CONTINUED = re.compile(r"\*\*\s*(?:,|(?:,\s*)?(?:and|und|et|y))\s*\Z", re.IGNORECASE)
+_CONTINUED = re.compile(r"(?:\*\*|\d\$?)\s*(?:,|(?:,\s*)?(?:and|und|et|y))\s*\Z", re.IGNORECASE)
 """Before a bold text: it is the end of a list."""
 _ALTERNATIVE = re.compile(r"(?:\b(?:or|ou|oder|o|not|nicht|pas|no)|或|或者|不是)[\s:,]*\Z", re.IGNORECASE)
 _CLOSING = " \t\n$.*_!\\)]}"  # characters that may close a box's formula or sentence
@@ -145,12 +148,13 @@ class _Box(NamedTuple):
     end: int
 
 
-def extract_answer(text: str, *, strict: bool = False) -> Extraction:
+def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> Extraction:
     r"""The final answer of a completion.
 
     Args:
         text: What a model wrote; anything at all.
         strict: Take only boxes, from the unchanged text.
+        statement: The problem. With it, a last sentence about what it asks for is read (`claims.py`).
 
     Returns:
         The answer as written in the text, without outer delimiters, and how it was found;
@@ -181,7 +185,7 @@ def extract_answer(text: str, *, strict: bool = False) -> Extraction:
             return Extraction(None, NO_BOX)
         return _boxed(text, boxes, unclosed_after)
     if not boxes and unclosed_after < 0:
-        return _unboxed(text[-_TAIL:])
+        return _unboxed(text[-_TAIL:], statement)
     if boxes and unclosed_after < 0 and not text[boxes[-1].end :].strip(_CLOSING):
         return _boxed(
             text, boxes, unclosed_after, wide=True
@@ -191,7 +195,7 @@ def extract_answer(text: str, *, strict: bool = False) -> Extraction:
     if unclosed_after in quoted:
         unclosed_after = -1
     if not boxes and unclosed_after < 0:
-        return _unboxed(text[-_TAIL:])
+        return _unboxed(text[-_TAIL:], statement)
     found = _boxed(text, boxes, unclosed_after, wide=True)
     return _corrected(text, boxes[-1].end, found) if boxes and found.how != UNCLOSED_BOX else found
 
@@ -317,7 +321,7 @@ def _own_part(text: str) -> str:
     return text
 
 
-def _unboxed(text: str) -> Extraction:
+def _unboxed(text: str, statement: str) -> Extraction:
     text = without_extras(text)
     if text.endswith("</answer>") or "<answer>" in text:
         _, _, tagged = text.rpartition("<answer>")
@@ -326,7 +330,7 @@ def _unboxed(text: str) -> Extraction:
             return (
                 Extraction(stated(peel(inner)) or peel(inner), "phrase")
                 if len(inner) <= 400
-                else _unboxed(inner)
+                else _unboxed(inner, statement)
             )
     quoted = Quotations(text)
     if said := last_statement(text, quoted):
@@ -338,14 +342,15 @@ def _unboxed(text: str) -> Extraction:
         if _ALTERNATIVE.search(text, *before):
             return Extraction(None, NO_ANSWER)
         if not _CONTINUED.search(text, *before):
-            return Extraction(bold_sentence(bold.group(1)), "bold")
+            claimed = claim(statement, f"{bold.group(1)}.") if statement else None
+            return Extraction(claimed or bold_sentence(bold.group(1)), "bold")
     if len(text) - 1 in quoted:
         return Extraction(None, NO_ANSWER)
     clear = clear_ending(text)
-    return Extraction(clear, "final line") if clear else _final_line(text)
+    return Extraction(clear, "final line") if clear else _final_line(text, statement)
 
 
-def _final_line(text: str) -> Extraction:
+def _final_line(text: str, statement: str) -> Extraction:
     if text.endswith(("$$", "\\]")):
         opening = text.rfind("$$", 0, -2) if text.endswith("$$") else text.rfind("\\[")
         if opening >= 0:
@@ -361,17 +366,21 @@ def _final_line(text: str) -> Extraction:
         named = len(cells) > 1 and _NAMED_CELL.fullmatch(cells[0]) and is_value(cells[-1])
         return Extraction(cells[-1], "final line") if named else Extraction(None, NO_ANSWER)
     line = re.sub(r"^(?:.*\s)?#{2,}\s+|^(?:#|[-*>])\s+", "", line)
+    sentence = without_aside(last_sentence(line[-4000:]))
+    if statement and not is_remark(sentence) and (claimed := claim(statement, sentence)):
+        return Extraction(claimed, "final line")
     bare = peel(line)
     if bare and len(bare) <= 400 and is_value(bare):
         return Extraction(bare, "final line")
-    sentence = without_aside(last_sentence(line[-4000:]))
     if is_remark(sentence):
         return Extraction(None, NO_ANSWER)
     value = concluded(sentence)
     if value:
         return Extraction(value, "final line")
     words = re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+", " ", bare))
-    if bare and len(bare) <= 400 and len(words) <= 3:
+    beside = statement and is_unasked(statement, sentence)
+    doubted = re.search(r"\d", bare) and leaves_doubt(MATH_SPAN.sub(" ", bare))
+    if bare and len(bare) <= 400 and len(words) <= 3 and not beside and not doubted:
         return Extraction(bare, "final line")
     return Extraction(None, NO_ANSWER)
 

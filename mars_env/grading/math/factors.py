@@ -259,7 +259,7 @@ class Factors(Cursor, ABC):
             return Node("const", value="e")
         while True:
             if self.accept("_"):
-                index = self.argument()
+                index = self.primary() if self.peek().kind == "num" else self.argument()
                 if name == "C" and (chosen := self.chosen(index)) is not None:
                     return chosen
                 name += f"_{_flat(index)}"

@@ -9,7 +9,13 @@ from functools import lru_cache
 from typing import Any
 
 from mars_env.errors import ProblemError
-from mars_env.grading.math.asked import asked_value, with_its_constant
+from mars_env.grading.math.asked import (
+    asked_value,
+    names_another,
+    with_asked_unit,
+    with_its_constant,
+    without_numbering,
+)
 from mars_env.grading.math.checks import check_of
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
@@ -154,7 +160,7 @@ class MathGrader:
             reference, ordered, check = _reference(problem), _ordered(problem), check_of(problem)
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
-        answer, how = extract_answer(text, strict=self.strict)
+        answer, how = extract_answer(text, strict=self.strict, statement=problem.statement)
         if answer is None:
             return Grade.wrong(how, seconds=time.perf_counter() - started, backend="extraction")
         if len(answer) > MAX_LENGTH:
@@ -163,7 +169,15 @@ class MathGrader:
         if "%" not in reference and _asks_for_percent(problem.statement):
             answer = _PERCENT_SIGN.sub("", answer)
         if not self.strict:
+            if "=" not in reference and names_another(problem.statement, answer):
+                return Grade.wrong(
+                    "the answer names something else than the problem asks for",
+                    seconds=time.perf_counter() - started,
+                    backend="extraction",
+                )
+            answer = without_numbering(problem.statement, answer)
             answer = with_its_constant(text, asked_value(problem.statement, answer), reference)
+            reference = with_asked_unit(problem.statement, reference, answer)
         if check is not None:
             why, seconds = check(problem.metadata, answer), time.perf_counter() - started
             if why:

@@ -19,7 +19,17 @@ _LETTER = re.compile(
     r"(?:\\[,;: ]|\\q?quad\b|[\s~])*(?=[-+]?[\d\\$.])(?!\\(?:cdot|times|cup|cap|text\w*\s*\{\s*(?:and|or)\b))"
 )
 
-
+_ARGUMENT = r"(?:\([^()=]{1,40}\)|\\left\([^()=]{1,40}\\right\))"
+_QUANTITY = re.compile(
+    rf"[\s$]*(?:\\(?:phi|varphi|tau|sigma|zeta|Gamma|omega|Omega|mu|psi)\s*{_ARGUMENT}"
+    r"|\\(?:det|dim|deg|Pr|(?:operatorname|text|mathrm|mathbb)\s*\{\s*(?:[A-Z][A-Za-z]{0,11}|rank|tr|ord|nullity|lcm)\s*\})\s*"
+    r"(?:\\left)?(?:[A-Za-z]|\([^()]{1,60}\)|\[[^\[\]]{1,60}\])"
+    r"|P\s*(?:\\left)?\([^()=]{1,30}(?:\\mid|\|)[^()=]{1,30}\)"
+    r"|(?P<bar>\||\\left\|)?\s*[A-Z](?:\s*\\(?:cap|cup|setminus)\s*[A-Z]){1,3}\s*(?(bar)(?:\||\\right\|))"
+    r"|[A-Za-z](?:_\{?\\(?:max|min|text\{[a-z]{1,12}\}|mathrm\{[a-z]{1,12}\})\}?|\^\{?(?:\*|\\ast)\}?)"
+    r")\s*=(?!=)\s*(?=\S)"
+)
+"""The name of a quantity and an equals sign: ``\\phi(12) =``, ``\\mathrm{Var}(X) =``, ``A \\cap B =``."""
 _VERDICT = re.compile(
     r"\s*(?:\\text\w*\s*\{\s*)?(?P<word>yes|no|true|false)\s*(?:[.,;:–—]|-)\s*(?P<rest>[^{}]{1,200})\}?\s*\Z",
     re.IGNORECASE,
@@ -48,6 +58,17 @@ def unlabelled(answer: str) -> str:
     if label["font"] is None and label["shut"] is not None:
         return answer
     return (label["font"].strip() if opened else "") + answer[label.end() :]
+
+
+def unnamed(answer: str) -> str:
+    r"""An answer without the name of a quantity before it.
+
+    Example:
+        >>> unnamed(r"\phi(12) = 4"), unnamed(r"A\cap B = (2, 3)"), unnamed("2(x) = 4")
+        ('4', '(2, 3)', '2(x) = 4')
+    """
+    named = _QUANTITY.match(answer)
+    return answer[named.end() :] if named else answer
 
 
 def without_letter(answer: str) -> str:

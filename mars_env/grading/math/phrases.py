@@ -21,7 +21,8 @@ MATH_SPAN = re.compile(
 _DISPLAY = re.compile(r"(?:\$\$(.{1,4000}?)\$\$|\\\[(.{1,4000}?)\\\])", re.DOTALL)
 _REVERSED = re.compile(
     r"\s+(?:is|are)\s+(?:therefore\s+|thus\s+|indeed\s+)?(?:the|our|my|your)\s+"
-    r"(?:(?:final|correct|required|desired|only|unique|requested)\s+){0,2}(?:answers?|solutions?|results?)[\s.!*_]*\Z",
+    r"(?:(?:(?:final|correct|required|desired|only|unique|requested)\s+){0,2}(?:answers?|solutions?|results?)"
+    r"|(?:only|unique)\s+(?:such\s+|possible\s+|valid\s+)?(?:integer|number|value|pair|triple|function|root))[\s.!*_]*\Z",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[^\s\d])[.!?](?=\s|\*|\Z)|(?<=\d)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?")
@@ -43,10 +44,26 @@ _ADVERB = re.compile(
     re.IGNORECASE,
 )
 _LINKS = re.compile(
-    r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by))*[\s:,*_]+|[=:]\s*",
+    r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by))*[\s:,*_]+|=\s*|(?<!\d):\s*|:(?!\d)\s*",
     re.IGNORECASE,
 )
+_SAME_NAME = re.compile(
+    r"(?<![\w\\])(\w{1,6})\s*=[^=]{1,80}?(?:,|;|\b(?:and|or|et|ou|und|oder|y|o|и|или)\b|或|和)[\s,]*(?:also\s+)?\1\s*=\s*[^=]{1,80}\Z",
+    re.IGNORECASE,
+)
+"""Two values of one name: ``x = 2 or x = -5``."""
+_OR_ELSE = re.compile(
+    r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b| fewer\b| greater\b)|\b(?:ou|oder|o|или)|或)\b"
+    r"[^\d]*\Z",
+    re.IGNORECASE,
+)
+"""Before a value: a number and "or"."""
 _IN_ALL = re.compile(r"\s+(?:in total|in all|altogether|overall)\Z", re.IGNORECASE)
+_ONLY = re.compile(
+    r"(?:\A|[,;]\s+|\b(?:so|thus|hence|therefore)\s+)only\s+(\S.{0,80}?)\s+(?:is\s+(?:valid|possible|acceptable|a\s+solution)"
+    r"|works|remains|is\s+left)[\s.!*_]*\Z",
+    re.IGNORECASE,
+)
 _LINK_AT_END = re.compile(r"\b(?:is|are|be|equals?)[\s:,*_]*\Z|[=:\s]+\Z", re.IGNORECASE)
 _IS_AT_END = re.compile(r"\b(?:is|equals)\s+\Z", re.IGNORECASE)
 _THERE = re.compile(r"there\s+(?:are|is)\s+(?:exactly\s+|only\s+)?", re.IGNORECASE)
@@ -100,7 +117,8 @@ _NUMBER = re.compile(
 )
 _ATTAINED = re.compile(r",\s+(?:which is )?(?:attained|achieved|reached|with equality)\b", re.IGNORECASE)
 _LEAD_IN = re.compile(
-    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|get|obtain|have|that|conclude|find)|[:=]|是|为|等于)\s*[,:]?\s*\Z",
+    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|get|obtain|have|that|conclude|find)|[:=]|是|为|等于|所以|因此|故|得|よって)"
+    r"\s*[,:、，]?\s*\Z",
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
@@ -125,6 +143,17 @@ _ROUNDED = re.compile(
     r"\b(?:about|approximately|roughly|etwa|ungefähr|environ|aproximadamente|circa)\s+(?=\*\*)", re.IGNORECASE
 )
 _EXPLAINS = re.compile(r"\b(?:since|because|although|though|but|however|while|when)\b", re.IGNORECASE)
+_STEPS = re.compile(
+    r"\b(?:so|thus|hence|therefore|then|since)\b|所以|因此|得|よって|したがって", re.IGNORECASE
+)
+"""Words between the steps of an argument, which is not one value."""
+_TIME = re.compile(r"(?<![\d:])\d{1,2}:[0-5]\d(?![\d:])(?:\s*[ap]\.?\s?m\b\.?)?", re.IGNORECASE)
+_SUM = re.compile(
+    r"\d\s*[-+−×*/÷·]\s*\\?\$?\d[\d.,]*(?:\s[A-Za-z]{1,12})?\s*=\s*(\\?\$?\d[\d,]*(?:\.\d+)?%?)"
+    r"(?:\s[A-Za-z'’, -]{1,80})?[.!]\Z"
+)
+"""A computation with its result, and words after it."""
+_AND_BOLD = re.compile(r"\d\$?,?\s+(?:and|und|et|y)\s+\*\*", re.IGNORECASE)
 _YES_OR_NO = frozenset(("yes", "no", "true", "false"))
 
 
@@ -150,12 +179,15 @@ def is_value(text: str) -> bool:
         return True
     bare = MATH_SPAN.sub(" 0 ", text)
     bare = _COMMAND.sub(" 0 ", bare)
+    if _STEPS.search(bare):
+        return False
     said = [word.lower() for word in _WORD.findall(bare)]
     if said and all(is_number_word(word) for word in said):
         return True
     if not re.search(r"\d|[π∞∅]|(?<![^\W_])[A-Za-z](?![^\W_])", bare):
         return False
-    if said and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![A-Za-z]))", bare):
+    leads = said and not (said[0] in _JOINERS and re.match(r"[^\W\d_]\s*=", bare))
+    if leads and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![A-Za-z]))", bare):
         return False  # words that precede a number rather than follow it
     kept = [word for word in said if word not in _JOINERS and not _CHINESE.fullmatch(word)]
     return (
@@ -246,9 +278,7 @@ def stated(sentence: str) -> str | None:
         >>> stated("The largest $n$ is 34"), stated("there are exactly 34"), stated("it is not 34")
         ('34', '34', None)
     """
-    twice = _TWICE.match(sentence)
-    if twice and spelled_number(twice[1].lower().replace("-", " ")) == int(twice[2]):
-        sentence = twice[2] + sentence[twice.end() :]
+    sentence = _in_digits(sentence)
     if is_value(sentence):
         number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
         return sentence if number is None else str(number)
@@ -257,9 +287,12 @@ def stated(sentence: str) -> str | None:
     starts = [match.end() for match in _LINKS.finditer(hidden)]
     if there := _THERE.match(hidden):
         starts.append(there.end())
+    if several := _SAME_NAME.search(hidden):
+        values = peel(sentence[several.start() :])
+        return values if is_value(values) and not _doubted(hidden[: several.start()]) else None
     for start in starts[-1:]:
-        value = peel(sentence[start:])
-        if is_value(value) and not _doubted(hidden[:start]):
+        value = _in_digits(peel(sentence[start:]))
+        if is_value(value) and not _doubted(hidden[:start]) and not _OR_ELSE.search(hidden[:start]):
             return value
     if said := _REVERSED.search(hidden):
         before = sentence[: said.start()]
@@ -272,6 +305,23 @@ def _doubted(text: str) -> bool:
     """Whether a sentence, up to the value at its end, says that this may not be so."""
     text = _LINK_AT_END.sub("", text.replace("if and only if", " "))
     return bool(_DOUBTED.search(text))
+
+
+def _in_digits(text: str) -> str:
+    """A text that begins with "thirty-two (32)" with the digits alone."""
+    twice = _TWICE.match(text)
+    same = twice and spelled_number(twice[1].lower().replace("-", " ")) == int(twice[2])
+    return twice[2] + text[twice.end() :] if twice and same else text
+
+
+def leaves_doubt(words: str) -> bool:
+    """Whether words beside a value revoke it, or announce work that is still to be done.
+
+    Example:
+        >>> leaves_doubt("there may be"), leaves_doubt("we must check"), leaves_doubt("the longer side")
+        (True, True, False)
+    """
+    return bool(_TAKEN_BACK.search(_HARMLESS.sub("", words)) or _UNFINISHED.search(words))
 
 
 def _last_value(text: str) -> str | None:
@@ -312,6 +362,9 @@ def concluded(sentence: str) -> str | None:
     if continental:
         sentence = _continental(sentence)
     hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
+    only = None if _doubted(hidden) else _ONLY.search(sentence)
+    if only and is_value(valid := peel(only[1])):
+        return valid
     said = None if _doubted(hidden) else _REVERSED.search(hidden)
     if said:
         return _last_value(sentence[: said.start()])
@@ -336,6 +389,8 @@ def concluded(sentence: str) -> str | None:
         value = stated(sentence[then[-1].end() :])
         if value is not None:
             return value
+    if ended and (computed := _SUM.search(f"{sentence}.")) and sentence.count("=") == 1:
+        return None if leaves_doubt(sentence) else computed[1]
     return only_number(sentence) if ended else None
 
 
@@ -355,7 +410,7 @@ def _emphasised(sentence: str) -> str | None:
     sentence = _ROUNDED.sub(" ", sentence)
     bold = _BOLD.findall(sentence)
     rest = _BOLD.sub(" ", _HARMLESS.sub("", sentence))
-    if len(bold) != 1 or _TAKEN_BACK.search(rest) or _UNFINISHED.search(rest) or _EXPLAINS.search(rest):
+    if len(bold) != 1 or _AND_BOLD.search(sentence) or leaves_doubt(rest) or _EXPLAINS.search(rest):
         return None
     value = peel(bold[0])
     if is_value(value):
@@ -388,6 +443,8 @@ def only_number(sentence: str) -> str | None:
         return None
     values = [peel(span.group()) for span in MATH_SPAN.finditer(sentence)]
     rest = MATH_SPAN.sub(" ", sentence).replace("*", " ")
+    values += [time.group() for time in _TIME.finditer(rest)]
+    rest = _TIME.sub(" ", rest)
     values += [number.group() for number in _NUMBER.finditer(rest)]
     if len(values) != 1 or len(re.findall(r"\d+", _NUMBER.sub(" ", rest))) or not is_value(values[0]):
         return None

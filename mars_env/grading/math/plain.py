@@ -47,7 +47,9 @@ def plain(node: Node) -> Node:
 
 
 def _scaled_matrix(node: Node) -> Node:
-    """A number times a matrix as one matrix; any other node unchanged."""
+    """A number times a matrix or a tuple as one matrix or tuple; any other node unchanged."""
+    if node.kind == "mul" and node.args[0].kind in EXPRESSIONS and node.args[1].value == ("(", ")"):
+        return Node("group", tuple(Node("mul", (node.args[0], x)) for x in node.args[1].args), ("(", ")"))
     if node.kind != "mul" or node.args[1].kind != "matrix":
         return node
     rows = (tuple(Node("mul", (node.args[0], cell)) for cell in row.args) for row in node.args[1].args)

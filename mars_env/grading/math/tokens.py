@@ -84,7 +84,7 @@ RAW_UNITS = words(
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     |(?P<repeat>[0-9]*\.[0-9]*\\(?:overline|bar|dot|overset\{\.\})\s*(?:\{[0-9]+\}|[0-9]))
-    |(?P<based>[0-9]*[A-F][0-9A-F]*_\{?(?:1[1-9]|2[0-9]|3[0-6])\}?(?![0-9]))
+    |(?P<based>(?!(?:F_\{?1[1-5]|E_\{?1[1-4]|D_\{?1[1-3]|C_\{?1[12]|B_\{?11)|[A-F]_\{?[0-9]{2}\}?\s*[-+=])[0-9]*[A-F][0-9A-F]*_\{?(?:1[1-9]|2[0-9]|3[0-6])\}?(?![0-9]))
     |(?P<science>[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{1,6}(?![0-9A-Za-z]))
     |(?P<grouped>[1-9][0-9]{0,2}
         (?:(?:\{\s*,\s*\}|,\\!|\\[,;:!\ ]|\{\\,\}|~)\s*[0-9]{3}(?![0-9]))+(?:\.[0-9]+)?)
@@ -137,6 +137,10 @@ _NATURALS = re.compile(
 _PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
 _SPEED = re.compile(r"(?<=[0-9}])\s*((?:km|cm|mm|ft|mi)/(?:hr?|s|sec|min))(?![A-Za-z^])")
 _POWER_UNIT = re.compile(r"(?<=[0-9}])\s+([kcdm]?m)([²³])")
+_UNIT_NAME = r"\\(?:text|mathrm)\s*\{\s*([A-Za-z]{1,12})\s*\}"
+_FRACTION_OF_UNITS = re.compile(
+    rf"\\[dt]?frac\s*\{{\s*{_UNIT_NAME}\s*\}}\s*\{{\s*{_UNIT_NAME}(\s*\^\s*\{{?[23]\}}?)?\s*\}}"
+)
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _GIVEN = rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{\s*,?\s*"
 _INTEGER_NAME = re.compile(
@@ -215,6 +219,8 @@ def tidy(text: str) -> str:
         text = _REPEATED.sub(r"\1\\overline{\2}", text)
     if r"\num" in text:
         text = re.sub(r"\\num\s*\{([^{}]*)\}", r"\1", text)
+    if "frac" in text and (r"{\text" in text or r"{\mathrm" in text):
+        text = _FRACTION_OF_UNITS.sub(r"\\text{ \1/\2}\3", text)
     if "Rs" in text:
         text = _RUPEES.sub(r"\\rupee ", text)
     if r"\right" in text and r"\end" in text:

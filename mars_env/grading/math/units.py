@@ -55,6 +55,8 @@ def _table() -> dict[str, tuple[Fraction, str]]:
 
 
 _UNITS = _table()
+DIMENSIONS = frozenset(dimension for _, dimension in _UNITS.values())
+"""The dimensions of the units that can be converted."""
 _IRREGULAR = {
     "feet": "ft", "inches": "in", "mph": "mi/h", "kph": "km/h", "people": "person", "men": "man",
     "women": "woman", "children": "child", "dice": "die", "vertices": "vertex", "degc": "degc",

@@ -2,7 +2,14 @@
 
 import pytest
 
-from mars_env.grading.math.asked import asked_value, with_its_constant
+from mars_env.grading.math.asked import (
+    asked_units,
+    asked_value,
+    names_another,
+    with_asked_unit,
+    with_its_constant,
+    without_numbering,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,3 +41,70 @@ def test_the_left_side_may_be_what_is_asked_for(statement, answer, value):
 def test_words_after_an_answer_may_call_its_constant_arbitrary(after, reference, declared):
     answer = with_its_constant(rf"Hence $\boxed{{y=Ax}}{after}", "y=Ax", reference)
     assert answer == (r"y=Ax,\ A\in\mathbb{R}" if declared else "y=Ax")
+
+
+@pytest.mark.parametrize(
+    ("statement", "units"),
+    [
+        ("A train goes 180 km in 2.5 hours. What is its speed in km/h?", ("km/h",)),
+        ("How many minutes does it take?", ("minutes",)),
+        ("What is the area, in square meters?", ("square meters",)),
+        ("How many hours and minutes does it take?", ()),
+        ("How many apples can be bought in 3 days?", ()),
+        ("Water is sold in litres. How much does he pay?", ()),
+    ],
+)
+def test_the_units_that_a_problem_asks_for(statement, units):
+    assert asked_units(statement) == units
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "unit"),
+    [
+        ("72", r"72\text{ m/s}", r"\text{ km/h}"),
+        ("72", "v = 72 m/s", r"\text{ km/h}"),
+        ("72", r"72\text{ km/h}", ""),
+        ("72", r"72\text{ hours}", ""),
+        ("72", "72", ""),
+        ("72", "72x", ""),
+        (r"72\text{ m/s}", r"72\text{ m/s}", ""),
+        ("72x", r"72\text{ m/s}", ""),
+    ],
+)
+def test_a_reference_without_a_unit_has_the_one_that_is_asked_for(reference, answer, unit):
+    assert with_asked_unit("What is its speed in km/h?", reference, answer) == reference + unit
+
+
+@pytest.mark.parametrize(
+    ("statement", "answer", "another"),
+    [
+        ("Let $x+y=7$. Find $x$.", "y=5", True),
+        ("Let $x+y=7$. Find $x$.", "x=5", False),
+        ("Let $x+y=7$. Find $x$.", "s=5", False),
+        ("Let $x+y=7$. Find $x$.", "y<5", False),
+        ("Let $x+y=7$. Find $x$ and $y$.", "y=5", False),
+        (r"Let $A=1$. Find $\angle A$.", "A=60", False),
+        ("Find $a_4$.", "a_5=41", True),
+        ("Find $a_4$.", "b_5=41", False),
+        ("Let $f(x)=x^2$. Find $f(2)$.", "x=4", True),
+        ("Let $P(x)$ be cubic. Find $P(2)$.", "P=4", False),
+    ],
+)
+def test_an_answer_may_name_something_else(statement, answer, another):
+    assert names_another(statement, answer) is another
+
+
+@pytest.mark.parametrize(
+    ("statement", "answer", "left"),
+    [
+        ("Solve it.", r"\lambda_1=3,\ \lambda_2=1", r"3,\ 1"),
+        ("Solve it.", "x_{1} = 3 or x_{2} = 1", "3 or 1"),
+        ("Find the foci.", "$F_1(-4,0)$ and $F_2(4,0)$", "$(-4,0)$ and $(4,0)$"),
+        ("Find $x_1$ and $x_2$.", "x_1=3, x_2=1", "x_1=3, x_2=1"),
+        ("Solve it.", "x_2=3, x_3=1", "x_2=3, x_3=1"),
+        ("Solve it.", "x_1=3, y_2=1", "x_1=3, y_2=1"),
+        ("Solve it.", "x_1=3", "x_1=3"),
+    ],
+)
+def test_numbers_of_solutions_are_left_out(statement, answer, left):
+    assert without_numbering(statement, answer) == left
