@@ -32,7 +32,28 @@ async def judge_suite(lease: Lease, task: Task, program: str) -> list[Outcome]:
             idle = math.inf  # it was not the program that slept
         elif not (lost or was_killed(ran) or was_killed(suite)):
             break
+    if await _beyond_objects(lease, task, outcomes, suite):
+        return [Outcome(False, False, "the tests fail with the reference solution's objects too", fault=True)]
     return outcomes
+
+
+async def _beyond_objects(lease: Lease, task: Task, outcomes: list[Outcome], suite: Result) -> bool:
+    """Whether a test that failed does more with objects of a program than can be done from another process.
+
+    It does if it fails with the reference solution too. Without one, the program is to blame.
+    """
+    failed = [i for i, outcome in enumerate(outcomes) if not outcome.passed]
+    if not failed or not _held_objects(suite) or not task.reference.get("solutions"):
+        return False
+    ran, control = await _converse(lease, task, task.reference["solutions"][0])
+    passed = [outcome.passed for outcome in _suite_outcomes(task, ran, control)]
+    return _held_objects(control) and any(i >= len(passed) or not passed[i] for i in failed)
+
+
+def _held_objects(suite: Result) -> bool:
+    """Whether the tests held an object of the program that is not plain data."""
+    report = _report(suite)
+    return bool(report and report[0] == "ran" and report[1] and report[1][-1][3])
 
 
 _SPARE = 5.0
@@ -160,7 +181,7 @@ def _suite_outcomes(task: Task, ran: Result, suite: Result) -> list[Outcome]:
         # The program fails by itself, before any test, so its traceback reveals nothing about the tests.
         return [Outcome(False, True, why, said(ran))]
     outcomes = []
-    for test, (kind, text, last_call) in zip(task.tests, report[1], strict=False):
+    for test, (kind, text, last_call, _) in zip(task.tests, report[1], strict=False):
         if kind == "passed":
             outcomes.append(Outcome(True, test["public"]))
         else:

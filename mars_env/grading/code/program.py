@@ -231,12 +231,15 @@ class Proxy:
         return self._ask("next", self, (), {})
 
     def __bool__(self) -> bool:
-        return bool(self._handle.truth)
+        return self._handle.plain or self._ask("truth", self, (), {}) is True
 
     def __len__(self) -> int:
-        if self._handle.length < 0:
+        if self._handle.plain:  # not asked, because list() wants to know before it iterates
             raise TypeError(f"object of type {self._handle.kind!r} has no len()")
-        return int(self._handle.length)
+        length = self._ask("length", self, (), {})
+        if type(length) is not int:
+            raise TypeError("a length must be an integer")
+        return length
 
     def __repr__(self) -> str:
         return f"<{self._handle.kind} object>"
@@ -311,7 +314,7 @@ class Server:
             if message[0] == "stops":
                 raise StopIteration
             if message[0] == "raises":
-                raise rebuilt(message[1], message[2], RuntimeError)
+                raise rebuilt(message[1:], RuntimeError)
             self.write(self.answer(message, given))
         raise SystemExit  # the tests have ended
 
@@ -330,11 +333,13 @@ class Server:
             return find(self.namespace, target, False)
         if operation == "call" and isinstance(target, str):
             target = find(self.namespace, target, False)
+        if operation in ("str", "repr"):
+            return str(target) if operation == "str" else repr(target)
         return use(operation, target, arguments, keywords)
 
 
 def use(operation: Any, target: Any, arguments: Any, keywords: Any) -> Any:
-    """Call an object, iterate over it, or get an item or an attribute of it."""
+    """Call an object, iterate over it, get an item or an attribute of it, its length, or its truth value."""
     if operation == "call":
         return target(*arguments, **keywords)
     if operation == "next":
@@ -345,34 +350,49 @@ def use(operation: Any, target: Any, arguments: Any, keywords: Any) -> Any:
         return target[arguments[0]]
     if operation == "attribute":
         return getattr(target, arguments[0])
+    if operation in ("length", "truth"):
+        return len(target) if operation == "length" else bool(target)
     raise ValueError(f"no operation {operation!r}")
 
 
-def described(error: BaseException) -> tuple[str, str]:
-    """An exception's name and its text."""
+def described(error: BaseException) -> tuple[str, Any, str]:
+    """The name of an exception's built-in class, its text, and ``module:name`` of a nearer standard class."""
     try:
-        name = next(c.__name__ for c in type(error).__mro__ if getattr(builtins, c.__name__, None) is c)
-        return name, str(error)[:2000]
+        known = [c for c in type(error).__mro__ if loaded(f"{c.__module__}:{c.__name__}") is c]
+        name = next(c.__name__ for c in known if c.__module__ == "builtins")
+        home = "" if known[0].__module__ == "builtins" else f"{known[0].__module__}:{known[0].__name__}"
+        # A KeyError's text is how its key is written.
+        text = error.args[0] if isinstance(error, KeyError) and error.args else ""
+        return name, text[:2000] if text and type(text) is str else str(error)[:2000], home
     except Exception:
-        return "Exception", ""
+        return "Exception", "", ""
 
 
-def rebuilt(name: Any, text: Any, other: type[Exception]) -> BaseException:
-    """An exception of the same built-in class; `other` if it would end a loop or is not built in.
+def loaded(home: str) -> Any:
+    """What has a name in a module of the standard library that is imported here; None if nothing has."""
+    module, _, name = home.partition(":")
+    standard = module == "builtins" or module.partition(".")[0] in sys.stdlib_module_names
+    return getattr(sys.modules.get(module), name, None) if standard else None
 
-    An iterator on this side must not end because something on the other side did.
+
+def rebuilt(said: Any, other: type[Exception]) -> BaseException:
+    """An exception as it was `described`: of its built-in class if its own is not loaded here.
+
+    It is of the class `other` if it would end a loop: an iterator on this side must not end because something
+    on the other side did.
     """
-    kind = getattr(builtins, name, None) if isinstance(name, str) else None
-    raisable = (Exception, SystemExit, KeyboardInterrupt)
-    if (
-        isinstance(kind, type)
-        and issubclass(kind, raisable)
-        and kind not in (StopIteration, StopAsyncIteration)
-    ):
-        try:
-            return kind(text)
-        except TypeError:  # some want more arguments
-            return other(f"{name}: {text}")
+    name, text, home = said
+    kinds = (loaded(str(home)), loaded(f"builtins:{name}"))
+    for kind in kinds:
+        if (
+            isinstance(kind, type)
+            and issubclass(kind, (Exception, SystemExit, KeyboardInterrupt))
+            and not issubclass(kind, (StopIteration, StopAsyncIteration))
+        ):
+            try:
+                return kind(text)
+            except Exception:  # some want more arguments
+                return kind.__new__(kind, text)
     return other(f"{name}: {text}")
 
 

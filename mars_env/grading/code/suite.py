@@ -18,6 +18,7 @@ from mars_env.grading.code import values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself is slow to import
+    from collections.abc import Callable
     from typing import Any
 
 SUITE = "suite"
@@ -60,11 +61,28 @@ class ProgramUnasked(ProgramGone):
 class Remote(channel.Proxy):
     """An object in the program's process."""
 
+    shown = False
+    """Whether a value is being shown to people: then the program is not asked."""
+
     def __hash__(self) -> int:
         return hash(self._handle.number)  # not by address: a set has the same order in each run
 
     def __eq__(self, other: object) -> bool:
         return self is other
+
+    def __str__(self) -> str:
+        return self._text("str")
+
+    def __repr__(self) -> str:
+        return self._text("repr")
+
+    def _text(self, operation: str) -> str:
+        if Remote.shown:
+            return super().__repr__()
+        text = self._ask(operation, self, (), {})
+        if type(text) is not str:
+            raise TypeError("the text of an object must be a str")
+        return text
 
 
 class Session:
@@ -173,9 +191,9 @@ class Session:
             self.patience -= time.monotonic() - began
         if answer == ("stop",) and operation == "next":
             raise StopIteration
-        if answer[0] == "raised" and len(answer) == 3:
+        if answer[0] == "raised" and len(answer) == 4:
             self.last_call = f"{shown} raised {answer[1]}: {short(answer[2])}" if shown else self.last_call
-            raise channel.rebuilt(answer[1], answer[2], ProgramError)
+            raise channel.rebuilt(answer[1:], ProgramError)
         if answer[0] != "result" or len(answer) != 4:
             raise ProgramGone("the program sent something that is not an answer")
         if shown:
@@ -249,10 +267,7 @@ def end(report: Any) -> None:
 
 def short(value: Any) -> str:
     """A value's text, cut to a length."""
-    try:
-        text = repr(value)
-    except Exception as error:  # for example a list that is too deep or an integer that is too long
-        text = f"<{type(value).__name__}: {type(error).__name__}>"
+    text = text_of(value, repr)
     return text if len(text) <= 300 else text[:280] + f"... ({len(text)} characters)"
 
 
@@ -310,13 +325,13 @@ def run(spec: dict[str, Any], session: Session) -> Any:
     except ProgramGone:
         return "load", ""
     if answer != ("ready",):
-        return "load", str(answer[1])[:100] if isinstance(answer, tuple) and len(answer) == 3 else ""
+        return "load", str(answer[1])[:100] if isinstance(answer, tuple) and len(answer) == 4 else ""
     outcomes: list[Any] = []
     for code, check in codes:
         provide(names_used(code), spec["entry_point"], namespace, session)
         session.last_call = ""
         outcome = attempt(code, spec["entry_point"] if check else "", namespace)
-        outcomes.append((*outcome, session.last_call))
+        outcomes.append((*outcome, session.last_call, bool(session.remotes)))
         if outcome[0] in ("gone", "unasked") or (outcome[0] != "passed" and not spec["all"]):
             break
     return "ran", outcomes
@@ -329,18 +344,24 @@ def provide(names: set[str], entry_point: str, namespace: dict[str, Any], sessio
             if name in _MODULES and name != entry_point:
                 namespace[name] = __import__(name)
             else:
-                namespace[name] = Function(session, name)
+                namespace[name] = Function(session, name, name == entry_point)
 
 
 class Function:
     """A function or class of the program, by name; calls run in the program's process."""
 
-    def __init__(self, session: Session, name: str) -> None:
-        self._session, self.__name__ = session, name
+    def __init__(self, session: Session, name: str, asked_for: bool) -> None:
+        self._session, self.__name__, self._asked_for = session, name, asked_for
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call it there."""
         return self._session.request("call", self.__name__, arguments, keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        """A name in a class of the program; in nothing else, as the tests may mean a module of their own."""
+        if name.startswith("_") or not (self._asked_for or self.__name__[:1].isupper()):
+            raise AttributeError(f"{self.__name__!r} has no attribute {name!r} for the tests")
+        return getattr(self._session.request("global", self.__name__, (), {}), name)
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}>"
@@ -353,7 +374,7 @@ def attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> 
         if candidate:
             namespace["check"](namespace[candidate])
     except AssertionError as error:
-        return "failed", text_of(error)
+        return "failed", text_of(error)[:500]
     except ProgramGone as error:
         return error.kind, str(error)
     except BaseException as error:
@@ -361,9 +382,12 @@ def attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) -> 
     return "passed", ""
 
 
-def text_of(error: BaseException) -> str:
-    """An exception's text, cut; it may contain a value from the program, such as a very long integer."""
+def text_of(value: Any, write: Callable[[Any], str] = str) -> str:
+    """A value's text, for people; the value may come from the program, such as a very long integer."""
+    Remote.shown = True
     try:
-        return str(error)[:500]
-    except Exception:
-        return ""
+        return write(value)
+    except Exception as error:  # for example a list that is too deep
+        return f"<{type(value).__name__}: {type(error).__name__}>"
+    finally:
+        Remote.shown = False

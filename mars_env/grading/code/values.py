@@ -2,8 +2,8 @@
 
 Values keep their exact types: ``True`` is not ``1``, ``2`` is not ``2.0``, a tuple is not a list. Only a few
 other classes of the standard library pass, and a NumPy scalar as its value. Everything else stays in its
-process and is represented by a `Handle` with its type's name, truth value and length. Decoding builds
-nothing but these types, whatever the bytes contain.
+process and is represented by a `Handle` with its type's name. Decoding builds nothing but these types,
+whatever the bytes contain.
 
 This module is also sent into sandboxes unchanged, so it imports only modules that import fast.
 """
@@ -35,23 +35,19 @@ class Handle:
     Attributes:
         number: The number under which that process finds it again.
         kind: Its type's name.
-        truth: Its truth value.
-        length: Its length, or -1 if it has none.
+        plain: Whether its class defines neither a truth value nor a length, so that it is always true.
     """
 
-    __slots__ = ("kind", "length", "number", "truth")
+    __slots__ = ("kind", "number", "plain")
 
-    def __init__(self, number: int, kind: str, truth: bool = True, length: int = -1) -> None:
-        self.number, self.kind, self.truth, self.length = number, kind, truth, length
+    def __init__(self, number: int, kind: str, plain: bool = True) -> None:
+        self.number, self.kind, self.plain = number, kind, plain
 
 
 def handle_of(value: Any, number: int) -> Handle:
-    """Make a handle, with the object's truth value and length computed here."""
-    try:
-        truth, length = bool(value), len(value) if hasattr(value, "__len__") else -1
-    except Exception:
-        truth, length = True, -1
-    return Handle(number, type(value).__name__, truth, length)
+    """Make a handle."""
+    kind = type(value)
+    return Handle(number, kind.__name__, not (hasattr(kind, "__bool__") or hasattr(kind, "__len__")))
 
 
 class Pairs(list):  # type: ignore[type-arg]
@@ -70,7 +66,7 @@ def encode(
     Args:
         value: Anything. Identity inside it is kept: a list that occurs twice is decoded as one list.
         keep: Keeps an object and makes its handle, or returns plain data that represents it; without `keep`
-            only the type's name is sent.
+            only the type's name is sent, and named tuples and mappings with defaults are plain ones.
         containers: Receives the containers in `value`, in the order in which `decode` numbers them.
         known: Numbers, by id, of containers that the other side has already; it changes those in place.
 
@@ -81,7 +77,7 @@ def encode(
         >>> decode(encode([1, True, (2.5, "a"), {"k": {3}}]))
         [1, True, (2.5, 'a'), {'k': {3}}]
     """
-    writer = _Writer(keep or (lambda v: Handle(-1, type(v).__name__)), known or {})
+    writer = _Writer(keep or (lambda v: Handle(-1, type(v).__name__)), known or {}, keep is not None)
     writer.value(value, MAX_DEPTH)
     if containers is not None:
         containers.extend(writer.seen_in_order)
@@ -89,8 +85,8 @@ def encode(
 
 
 class _Writer:
-    def __init__(self, keep: Callable[[Any], Any], known: dict[int, int]) -> None:
-        self.keep, self.known = keep, known
+    def __init__(self, keep: Callable[[Any], Any], known: dict[int, int], named: bool) -> None:
+        self.keep, self.known, self.named = keep, known, named
         self.out: list[bytes] = []
         self.seen: dict[int, int] = {}
         self.seen_in_order: list[Any] = []  # referenced, so that no id is reused for another object
@@ -129,7 +125,7 @@ class _Writer:
                 self.value(handle, depth - 1)
                 return
             self.blob(b"H", handle.kind[:100].encode("utf-8", "replace"))
-            self.out.append(struct.pack("<q?q", handle.number, bool(handle.truth), handle.length))
+            self.out.append(struct.pack("<q?", handle.number, bool(handle.plain)))
 
     def container(self, value: Any, depth: int) -> None:
         self.seen[id(value)] = len(self.seen)
@@ -140,6 +136,10 @@ class _Writer:
         if isinstance(value, dict):
             tag = {"Counter": b"K", "OrderedDict": b"O"}.get(type(value).__name__, b"d")
             pairs = list(dict.items(value))
+            if self.named and type(value).__name__ == "defaultdict":
+                self.out.append(b"D")
+                self.value(getattr(value, "default_factory", None), depth - 1)
+                tag = b""
             self.out.append(tag + struct.pack("<I", len(pairs)))
             for key, item in pairs:
                 self.value(key, depth - 1)
@@ -150,6 +150,8 @@ class _Writer:
             tag, items = b"l", list(list.__iter__(value))
         elif isinstance(value, tuple):
             tag, items = b"t", list(tuple.__iter__(value))
+            if self.named and (names := _field_names(value)):
+                tag = b"w" + struct.pack("<I", len(names)) + names
         elif isinstance(value, set):
             tag, items = b"S", list(set.__iter__(value))
         elif isinstance(value, frozenset):
@@ -163,6 +165,30 @@ class _Writer:
     def blob(self, tag: bytes, data: bytes) -> None:
         self.out.append(tag + struct.pack("<I", len(data)))
         self.out.append(data)
+
+
+def _field_names(value: Any) -> bytes:
+    """The names of a named tuple's class and fields; empty for another tuple."""
+    fields = getattr(type(value), "_fields", None)
+    if not isinstance(fields, tuple) or len(fields) != len(value):
+        return b""
+    return " ".join(map(str, (type(value).__name__, *fields))).encode("utf-8", "replace")
+
+
+def _named(names: str, items: list[Any]) -> Any:
+    """A named tuple, whose class is made once for equal names; a plain one if no class can have them."""
+    from collections import namedtuple
+
+    kind, *fields = names.split(" ")
+    try:
+        if names not in _NAMED:
+            _NAMED[names] = namedtuple(kind, fields)
+        return _NAMED[names](*items)
+    except (TypeError, ValueError):
+        return tuple(items)
+
+
+_NAMED: dict[str, Any] = {}
 
 
 def _is_deque(value: Any) -> bool:
@@ -300,11 +326,14 @@ class _Reader:
             return self.changed(depth)
         if tag in b"lteSZ":
             return self.items(tag, depth)
-        if tag in b"dKO":
+        if tag == b"w":
+            return self.items(b"t", depth, self.take(self.count()).decode())
+        if tag in b"dDKO":
             return self.mapping(tag, depth)
         if tag == b"H":
             kind = self.take(self.count()).decode("utf-8", "replace")
-            return self.resolve(Handle(*_handle_fields(kind, self.take(17))))
+            number, plain = struct.unpack("<q?", self.take(9))
+            return self.resolve(Handle(number, kind, plain))
         if tag == b"c":
             return self.known("complex", complex(*struct.unpack("<dd", self.take(16))))
         if tag == b"b":
@@ -324,7 +353,9 @@ class _Reader:
         original = self.originals[struct.unpack("<I", self.take(4))[0]]
         place = len(self.seen)
         new = self.value(depth)
-        if type(new) is not type(original):
+        # What was sent may be of a class of the tests, and comes back as one of the class below it.
+        kinds = (list, tuple, set, frozenset, dict, bytearray, type(original))
+        if not any(isinstance(new, kind) and isinstance(original, kind) for kind in kinds):
             raise BadValue("a container came back as one of another type")
         if isinstance(new, (tuple, frozenset)):
             return original if original == new else new
@@ -339,7 +370,7 @@ class _Reader:
     def known(self, kind: str, value: Any) -> Any:
         return value if self.hashed else Handle(-1, kind)
 
-    def items(self, tag: bytes, depth: int) -> Any:
+    def items(self, tag: bytes, depth: int, names: str = "") -> Any:
         place = len(self.seen)
         items: list[Any] = []
         self.seen.append(items)  # a list may contain itself; other types cannot
@@ -349,7 +380,7 @@ class _Reader:
             return items
         value: Any
         if tag == b"t":
-            value = tuple(items)
+            value = _named(names, items) if names and self.hashed else tuple(items)
         elif not self.hashed:
             value = Handle(-1, {b"S": "set", b"Z": "frozenset", b"e": "deque"}[tag])
         elif tag == b"e":
@@ -369,8 +400,15 @@ class _Reader:
         if self.hashed and tag != b"d":
             import collections
 
-            value = collections.Counter() if tag == b"K" else collections.OrderedDict()
+            kinds = {b"K": collections.Counter, b"O": collections.OrderedDict, b"D": collections.defaultdict}
+            value = kinds[tag]()
         self.seen.append(value)
+        if tag == b"D":
+            factory = self.value(depth - 1)
+            if self.hashed and not (factory is None or callable(factory)):
+                raise BadValue("what makes defaults cannot be called")
+            if self.hashed:
+                value.default_factory = factory
         for _ in range(self.count()):
             key, item = self.value(depth - 1), self.value(depth - 1)
             if not self.hashed:
@@ -381,8 +419,3 @@ class _Reader:
             except TypeError as error:
                 raise BadValue("a key cannot be hashed") from error
         return value
-
-
-def _handle_fields(kind: str, data: bytes) -> tuple[int, str, bool, int]:
-    number, truth, length = struct.unpack("<q?q", data)
-    return number, kind, truth, length

@@ -82,7 +82,7 @@ def test_a_program_that_slept_for_long_itself_is_not_run_again(runs, monkeypatch
 @pytest.mark.parametrize("ended", Ended)
 def test_only_the_end_of_time_is_a_stall(ended):
     def suite(kind):
-        data = asserts.values.encode(("ran", [("passed", "", ""), (kind, "", "")]))
+        data = asserts.values.encode(("ran", [("passed", "", "", False), (kind, "", "", False)]))
         return Result(Ended.EXITED, exit_code=0, data=data)
 
     assert asserts._stalled(Result(ended), suite("unasked")) is (ended is Ended.WALL)

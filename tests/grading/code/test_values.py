@@ -168,7 +168,7 @@ def test_unknown_objects_become_handles():
 
     def keep(value):
         kept.append(value)
-        return Handle(len(kept) - 1, type(value).__name__, bool(value))
+        return Handle(len(kept) - 1, type(value).__name__)
 
     thing = object()
     back = decode(encode([thing], keep), lambda handle: kept[handle.number])
