@@ -170,7 +170,7 @@ class HTTPModel:
         self.capacity, self.under_way = concurrency, 0
         self.context: int | None = None
         self.model_name, self.exact = model, exact
-        self._attempts, self._backoff = attempts, backoff
+        self._attempts, self._backoff, self._timeout = attempts, backoff, timeout
         self._health_interval = health_interval
         self._samples_per_call, self._limit_field = samples_per_call, limit_field
         more = dict(extra_body or {})
@@ -414,7 +414,10 @@ class HTTPModel:
             raise
         except NETWORK_ERRORS as error:
             endpoint.rest(reachable=False)
-            raise self._fault(endpoint, f"{type(error).__name__}: {error}") from None
+            words = f"{type(error).__name__}: {error}"
+            if isinstance(error, TimeoutError) and error.errno is None:  # the system's own have a number
+                words = f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens"
+            raise self._fault(endpoint, words) from None
         except AnswerTooLong as error:
             raise ModelError(
                 f"{self.name}: {endpoint.base}: {error}: raise max_answer, or lower samples_per_call"

@@ -249,6 +249,7 @@ def _kind(payload: bytes) -> str:
 
 _TOO_LONG = re.compile(
     r"context[ _-]?(length|size|window|limit)|maximum model length|max_model_len|"
+    r"max_tokens must be at least 1, got 0|"  # vLLM, of a prompt that is as long as the context
     r"(prompt|input) is too long|too many tokens|"
     r"`inputs`? tokens \+ `max_new_tokens` must be|`inputs` must have less than|"  # TGI, Together
     r"(prompt|input) token count|maximum prompt length|exceeded model token limit|"  # Gemini, xAI, Kimi

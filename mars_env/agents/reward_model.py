@@ -118,7 +118,8 @@ class HFRewardModel:
         path: A checkpoint's folder, or its name on the Hub.
         device: ``"cpu"``, ``"cuda"``; by default whichever there is.
         dtype: Of the weights, e.g. ``"bfloat16"``; by default the checkpoint's.
-        max_tokens: Longer texts are cut on the left, so that the end of the solution stays.
+        max_tokens: Longer texts are cut on the left, so that the end of the solution stays; at most what the
+            model can hold.
         batch: Texts rated at once.
 
     Raises:
@@ -155,7 +156,9 @@ class HFRewardModel:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         if self.module.config.pad_token_id is None:  # decoders find a text's last token by it
             self.module.config.pad_token_id = self.tokenizer.pad_token_id
-        self._max_tokens, self._batch = max_tokens, batch
+        own: int = getattr(self.module.config, "max_position_embeddings", None) or max_tokens
+        self._max_tokens = min(max_tokens, own, self.tokenizer.model_max_length)
+        self._batch = batch
         self._lock = threading.Lock()  # one forward pass at a time: requests come from several threads
 
     def __repr__(self) -> str:

@@ -219,6 +219,13 @@ async def test_time_outs_are_tried_again(server):
     assert len(server.bodies) >= 2
 
 
+async def test_a_server_that_is_too_slow_is_told_with_the_limit(server):
+    server.delay = 3.0
+    async with HTTPModel(server.url, "m", attempts=1, timeout=0.2) as model:
+        with pytest.raises(ModelError, match=r"no whole answer within 0\.2 s: raise timeout, or lower"):
+            await model.complete("p", 1, Sampling())
+
+
 async def test_retry_after_is_kept(server):
     server.faults = ["later"]
     async with HTTPModel(server.url, "m", backoff=0.001) as model:

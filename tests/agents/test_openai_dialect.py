@@ -191,6 +191,7 @@ def test_token_ids_tell_by_themselves():
     (400, {"message": "no", "code": "context_length_exceeded"}, True),
     (400, {"message": "no", "type": "exceed_context_size_error"}, True),
     (413, {"message": "The prompt is too long"}, True),
+    (400, {"message": "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"}, True),
     (422, {"message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096."}, True),
     (422, {"message": "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000"}, True),
     (400, {"message": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"}, True),

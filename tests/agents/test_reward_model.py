@@ -135,6 +135,21 @@ async def test_a_long_text_keeps_its_end(classifier):
     assert same_end[0] == pytest.approx(same_end[1])
 
 
+async def test_a_text_is_cut_to_what_the_classifier_can_hold(classifier, tmp_path):
+    """BERT has a learnt vector for each of its 512 places, and none for the next."""
+    transformers = pytest.importorskip("transformers", reason="classifiers need transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(classifier)
+    tokenizer.save_pretrained(tmp_path)
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, max_position_embeddings=24, num_labels=1, pad_token_id=0,
+    )  # fmt: skip
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path)
+    texts = ["a" * 60 + "the end, in 24 places ..", "b" * 60 + "the end, in 24 places ..", "4"]
+    long, same, short = (await HFRewardModel(tmp_path, device="cpu").rate("2 + 2?", texts, 0)).scores
+    assert long == pytest.approx(same) and long != pytest.approx(short)
+
+
 def test_what_is_no_classifier_is_refused(tmp_path):
     pytest.importorskip("transformers", reason="classifiers need transformers")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nothing"}))
