@@ -61,7 +61,7 @@ def load_problems(
             "to make(problems=...)"
         )
     name = str(name_or_path)
-    if _is_path(name_or_path):
+    if is_path(name_or_path):
         if split is not None:
             raise ConfigError(f"the file {name} has no splits: use load_problems({name!r}).split(...)")
         path = Path(name)
@@ -77,7 +77,7 @@ def load_problems(
         if not 1 <= n <= len(problems):
             raise ConfigError(f"the problem set {name!r} has {len(problems)} problems: cannot take n={n}")
         problems = problems[:n]
-    if check is not None and (_is_path(name_or_path) or not problems.generated):
+    if check is not None and (is_path(name_or_path) or not problems.generated):
         check_references(problems, check)
     return problems
 
@@ -111,7 +111,13 @@ def _holds_code(path: Path) -> bool:
     return is_code_row(row) and "answer" not in row
 
 
-def _is_path(name_or_path: str | Path) -> bool:
+def is_path(name_or_path: str | Path) -> bool:
+    """Whether `load_problems` takes it for a file or folder: a set's name is none, whatever lies here.
+
+    Example:
+        >>> is_path("aime25"), is_path("my_module:mine"), is_path("mine.jsonl")
+        (False, False, True)
+    """
     if isinstance(name_or_path, Path):
         return True
     if name_or_path in list_problem_sets() or is_module_name(name_or_path):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Final
+from typing import Any, Final
 
 from mars_env.errors import ConfigError
+from mars_env.problems.loading import is_path
 from mars_env.trainers.openrlhf.rollouts.problems import INPUT
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Sampling
@@ -98,8 +99,10 @@ def located(settings: TeamSettings) -> TeamSettings:
     """
     here = {
         "record": settings.record and str(Path(settings.record).absolute()),
-        "problem_set": settings.problem_set and _existing(settings.problem_set),
-        "eval_set": settings.eval_set and _existing(settings.eval_set),
+        "problem_set": settings.problem_set and _set(settings.problem_set),
+        "problem_options": _options(settings.problem_options),
+        "eval_set": settings.eval_set and _set(settings.eval_set),
+        "eval_problem_options": _options(settings.eval_problem_options),
         "policies": {name: _existing(path) for name, path in settings.policies.items()},
     }
     return settings.model_copy(update=here)
@@ -182,6 +185,19 @@ def _absolute(flags: Sequence[str]) -> list[str]:
 def _placed(flag: str, path: str) -> str:
     """The path that a flag means."""
     return str(Path(path).absolute()) if flag in WRITTEN and path else _existing(path)
+
+
+def _set(name: str) -> str:
+    """A problem set's name as it is, also where a folder has it; a file that exists, absolute."""
+    return _existing(name) if is_path(name) else name
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a loader, with the local copy (``source``) absolute."""
+    return {
+        name: _existing(value) if name == "source" and isinstance(value, str) else value
+        for name, value in options.items()
+    }
 
 
 def _existing(path: str) -> str:

@@ -116,13 +116,17 @@ def test_settings_that_workers_read_have_absolute_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "problems.jsonl").touch()
     (tmp_path / "two").mkdir()
+    (tmp_path / "aime25").mkdir()  # a name is a name, whatever lies here
     settings = TeamSettings(
         env=SETTINGS.env, record="record", problem_set="problems.jsonl", eval_set="aime25",
+        problem_options={"licence": "two"}, eval_problem_options={"source": "two"},
         policies={"one": "Qwen/Qwen3-8B", "two": "two"},
     )  # fmt: skip
     here = located(settings)
     assert (here.record, here.problem_set) == (str(tmp_path / "record"), str(tmp_path / "problems.jsonl"))
     assert here.eval_set == "aime25"
+    assert here.problem_options == {"licence": "two"}
+    assert here.eval_problem_options == {"source": str(tmp_path / "two")}
     assert here.policies == {"one": "Qwen/Qwen3-8B", "two": str(tmp_path / "two")}
     assert located(SETTINGS) == SETTINGS
 
