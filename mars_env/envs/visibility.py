@@ -56,7 +56,7 @@ _NAMES: Mapping[Sees, str] = {
 
 _HOW_TO_RUN = frozenset(
     {"form", "time_limit", "memory_limit", "exact", "tolerance", "comparison", "checker", "prelude"}
-    | {"fn_name", "method", "entry_point", "imports", "prompt"}
+    | {"fn_name", "method", "integer_keys", "entry_point", "imports", "prompt"}
 )
 """Fields of a code problem's reference that say how its tests are run; all others are secret."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -126,7 +128,30 @@ def _problem(
     statement = _told(row, "problem", problem_field)
     if answer_field not in row and (row.get("rubric") or row.get("documents")):
         return Problem(problem_id, statement, None, "open", metadata)
-    return Problem(problem_id, statement, _told(row, "answer", answer_field), metadata=metadata)
+    return Problem(
+        problem_id,
+        statement,
+        _told(_with_one_answer(row, answer_field), "answer", answer_field),
+        metadata=metadata,
+    )
+
+
+def _with_one_answer(row: Row, field: str) -> Row:
+    """The row with its answer, where that is the only one of a list (OlympiadBench) or of JSON (Skywork-OR1).
+
+    Example:
+        >>> [_with_one_answer({"answer": a}, "answer")["answer"] for a in (["1/2"], '["18"]', "[1]")]
+        ['1/2', '18', '[1]']
+    """
+    value = row.get(field)
+    if isinstance(value, str) and value.strip().startswith('["'):
+        with suppress(ValueError):
+            value = json.loads(value)
+    if not isinstance(value, (list, tuple)):
+        return row
+    if len(value) != 1:
+        raise BadField(field, f"is a list of {len(value)} answers: it must be one text")
+    return {**row, field: value[0]}
 
 
 def _told(row: Row, part: str, field: str) -> str:

@@ -117,6 +117,17 @@ def test_an_oracle_does_depend_on_references():
     assert choices(MATHS, oracle=True)[0] != choices(mixed, oracle=True)[0]
 
 
+def test_graders_of_searches_know_how_tests_are_run():
+    rows = [
+        {"mode": "stdin", "tests": [{"input": "1", "output": "1", "public": True}]},
+        {"entry_point": "f", "tests": ["assert f(1) == 1"]},
+        {"input_output": '{"fn_name": "f", "inputs": [[{"1": 2}]], "outputs": [2]}'},
+    ]
+    for row in rows:
+        problem = code_problem_from_row({"id": "c", "prompt": "?", "public_tests": 1, **row})
+        assert shown_problem(problem).reference.keys() == problem.reference.keys()
+
+
 def test_graders_of_searches_never_get_references():
     shown = shown_problem(CODE[0])
     assert [test["arguments"] for test in shown.reference["tests"]] == [[0], [1]]

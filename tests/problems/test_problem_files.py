@@ -47,6 +47,20 @@ def test_fields_are_mapped_and_ids_can_be_numbered(tmp_path):
     assert [(p.id, p.reference) for p in problems] == [("q/0", "42"), ("q/1", "2")]
 
 
+@pytest.mark.parametrize("write", [jsonl, parquet])
+def test_the_only_answer_of_a_list_is_the_answer(tmp_path, write):
+    answers = [["\\frac12"], ["7"]]
+    rows = [{"id": str(i), "problem": "?", "answer": answer} for i, answer in enumerate(answers)]
+    assert [p.reference for p in load_problems(write(tmp_path / f"o.{write.__name__}", rows))] == [
+        "\\frac12",
+        "7",
+    ]
+    texts = ['["\\\\frac12"]', "[1, 2]", "[1, 2)", '["']
+    rows = [{"id": str(i), "problem": "?", "answer": text} for i, text in enumerate(texts)]
+    found = [p.reference for p in load_problems(write(tmp_path / f"s.{write.__name__}", rows))]
+    assert found == ["\\frac12", *texts[1:]]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -55,13 +69,16 @@ def test_fields_are_mapped_and_ids_can_be_numbered(tmp_path):
             "'answer' is missing; the row has: id, problem; fields={'answer': NAME} (--fields answer=NAME)",
         ),
         ({"id": "c", "problem": "?", "answer": ""}, "field 'answer' is empty"),
+        ({"id": "c", "problem": "?", "answer": []}, "field 'answer' is a list of 0 answers"),
+        ({"id": "c", "problem": "?", "answer": '["1", "2"]'}, "field 'answer' is a list of 2 answers"),
+        ({"id": "c", "problem": "?", "answer": [None]}, "must be text or a finite number, not null"),
         ({"id": "c", "problem": "?", "answer": " \n"}, "field 'answer' is empty"),
         (
             {"id": "c", "problem": "?", "answer": None},
             "field 'answer' must be text or a finite number, not null",
         ),
         (
-            {"id": "c", "problem": "?", "answer": ["2"]},
+            {"id": "c", "problem": "?", "answer": [["2"]]},
             "field 'answer' must be text or a finite number, not list",
         ),
         (
