@@ -15,10 +15,13 @@ _LENGTH = 400
 _STATEMENT = 4000
 """How many characters at the end of a problem are searched for its questions."""
 _ASKED = re.compile(
-    r"(?:\b(?:find|compute|evaluate|determine|calculate|what\s+is|solve\s+for)\s+(?:the\s+(?:exact\s+)?value\s+of\s+)?|求[^$。,，]{0,20})"
-    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,;。，]|\Z|(?:if|given|such|when|where)\b)",
+    r"(?:\b(?:find|compute|evaluate|determine|calculate|what\s+is|solve\s+for|what\s+values?\s+of)\s+(?:the\s+(?:exact\s+)?value\s+of\s+)?|求[^$。,，]{0,20})"
+    r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)",
     re.IGNORECASE,
 )
+_LOOKS = re.compile(r"\s+|\\[,;:! ]|\\(?:displaystyle|limits|left|right|q?quad)(?![A-Za-z])")
+_BRACED = re.compile(r"(?<=[_^])\{(\w)\}")
+_LISTED = re.compile(r",[^,=]{1,20}=")
 _SINGLE_NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _FORMULA = re.compile(r"\$[^$]{1,400}\$|\\\(.{1,400}?\\\)")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
@@ -49,16 +52,47 @@ def asked_value(statement: str, answer: str) -> str:
         >>> asked_value("Find $x$.", "2x=10")
         '2x=10'
     """
-    left, sign, right = answer.partition("=")
-    if not sign or len(answer) > _LENGTH or not right.strip():
-        return answer
-    for formula in asked_formulas(statement):
+    named = _SINGLE_NAME.fullmatch(answer.partition("=")[0].strip())
+    right = None if named or len(answer) > _LENGTH else after_asked(asked_formulas(statement), answer)
+    if right is None:
+        return answer  # a chain after a single name is read as it is
+    try:
+        read(right)
+    except (Unreadable, OverLimit, RecursionError):
+        return right.rpartition("=")[2].strip() or right  # "[x^3]_0^1 = 1"
+    return right
+
+
+def after_asked(asked: tuple[str, ...], equation: str) -> str | None:
+    r"""What stands to the right of a formula that is asked for; None if none of them is the left side.
+
+    Example:
+        >>> after_asked((r"\sum_{k=1}^9 d(k)",), r"\sum_{k=1}^{9} d(k) = 20 + 3")
+        '20 + 3'
+        >>> after_asked(("x",), "2x=10") is None
+        True
+    """
+    if not asked or "=" not in equation:
+        return None
+    written = [_squeezed(formula) for formula in asked]
+    places = [match.start() for match in re.finditer("=", equation)]
+    for place in places[:4]:
+        right = equation[place + 1 :].strip()
+        if right and _squeezed(equation[:place]) in written:
+            return right
+    left, right = equation[: places[0]], equation[places[0] + 1 :].strip()
+    for formula in asked:
         try:
-            if read(formula) == read(left):
-                return right.strip()
+            if right and read(formula) == read(left):
+                return right
         except (Unreadable, OverLimit, RecursionError):
             continue
-    return answer
+    return None
+
+
+def _squeezed(formula: str) -> str:
+    """A formula without white space, and without what changes only its looks."""
+    return _BRACED.sub(r"\1", _LOOKS.sub("", formula.replace("dfrac", "frac").replace("tfrac", "frac")))
 
 
 @lru_cache(maxsize=4096)
@@ -69,7 +103,7 @@ def asked_formulas(statement: str) -> tuple[str, ...]:
         >>> asked_formulas("Let $a_1=2$. Find $a_4$.")
         ('a_4',)
     """
-    return tuple(match[1] or match[2] for match in _ASKED.finditer(statement))
+    return tuple((match[1] or match[2]).strip(" .,") for match in _ASKED.finditer(statement))
 
 
 def names_another(statement: str, answer: str) -> bool:
@@ -87,16 +121,17 @@ def names_another(statement: str, answer: str) -> bool:
     asked = asked_formulas(statement)
     left, sign, _ = answer.strip(" $").partition("=")
     name = _SINGLE_NAME.fullmatch(left.strip())
-    if not sign or len(answer) > _LENGTH or len(asked) != 1 or name is None:
+    if not sign or len(answer) > _LENGTH or len(asked) != 1 or name is None or _LISTED.search(answer):
         return False
     written = re.escape(name[0])
     if re.search(rf"(?<![A-Za-z\\]){written}(?![A-Za-z])", asked[0]):
         return False
     if name[2] and (other := _SINGLE_NAME.fullmatch(asked[0].strip())):
         return bool(other[1] == name[1] and other[2])
-    return any(
-        re.search(rf"(?<![A-Za-z\\]){written}(?![A-Za-z_^(])", span) for span in _FORMULA.findall(statement)
-    )
+    formulas = _FORMULA.findall(statement)
+    if any(re.search(rf"[A-Za-z]\({written}\)", span) for span in formulas):
+        return False  # the argument of a function may be solved for
+    return any(re.search(rf"(?<![A-Za-z\\(]){written}(?![A-Za-z_^(])", span) for span in formulas)
 
 
 def without_numbering(statement: str, answer: str) -> str:
@@ -192,12 +227,17 @@ def with_asked_unit(statement: str, reference: str, answer: str) -> str:
         for name, of in expected.values():
             found = letter_unit(value, of)[1] if given is None else given
             written_otherwise = given is None and found is not None
-            if isinstance(found, Unit) and found.dimension == of.dimension:
-                other = found.factor != of.factor or written_otherwise
+            if isinstance(found, Unit) and _bases(found) == _bases(of):
+                other = found != of or written_otherwise
                 return rf"{reference}\text{{ {name}}}" if other else reference
     except (Unreadable, OverLimit, RecursionError):
         pass
     return reference
+
+
+def _bases(of: Unit) -> frozenset[str]:
+    """The kinds of a unit: an area and a length are alike."""
+    return frozenset(base for base, _ in of.dimension)
 
 
 @lru_cache(maxsize=4096)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mars_env.grading.math.asked import asked_formulas, questions
+from mars_env.grading.math.asked import after_asked, asked_formulas, questions
 from mars_env.grading.math.cues import puts_right
-from mars_env.grading.math.nodes import OverLimit, Unreadable, words
-from mars_env.grading.math.notation import read
+from mars_env.grading.math.nodes import words
 from mars_env.grading.math.phrases import MATH_SPAN, is_value, leaves_doubt, peel
 
 _LENGTH = 400
 _CLAIM = re.compile(
     r"(?:(?:so|thus|hence|therefore|finally),?\s+)?(?:(?:the|its|his|her|their)\s+)?"
-    r"(?P<what>[A-Za-z][A-Za-z'’ -]{1,80}?)\s*"
+    r"(?P<what>[A-Za-z][A-Za-z0-9'’ ,$\\{}^_()+*/-]{1,120}?)\s*"
     r"(?:\b(?P<verb>is|are|was|were|equals)\b(?:\s+(?:therefore|thus|exactly|equal\s+to))?|[:=])[\s:]*(?P<value>\S.*)\Z",
     re.IGNORECASE | re.DOTALL,
 )
 _CLAUSE = re.compile(r",?\s+(?:and|while|whereas)\s+(?=(?:the|its)\s)", re.IGNORECASE)
 _OPENING_SIGN = re.compile(r"\$\s*=")
-_CONTRAST = re.compile(r",\s*(?:not|rather than)\s[^$]*\Z", re.IGNORECASE)
+_CONTRAST = re.compile(r",\s*(?:not|rather than|or (?:about|approximately|roughly))\s[^$]*\Z", re.IGNORECASE)
+_MARK = re.compile(r"\$[^$]*\$|\d[\d.,]*\d|\d|(?<![A-Za-z'’])(?!a\b)[A-Za-z](?![A-Za-z])")
+"""A formula, a number or a letter among words."""
 _ATTAINED = re.compile(r",\s+(?:which is )?(?:attained|achieved|reached|with equality)\b.*\Z", re.IGNORECASE)
+_PARTS = re.compile(r",(?=[^,=]{1,20}=)")
 _RATIO = re.compile(r"(\d[\d.]*) to (\d[\d.]*)")
 _COMPUTED = re.compile(r"[\s$(]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -58,9 +60,7 @@ def _formula(statement: str, sentence: str) -> str | None:
     found = []
     for span in MATH_SPAN.finditer(sentence):
         formula = peel(span.group())
-        left, sign, right = formula.partition("=")
-        if sign and right.strip() and _is_asked(left, asked):
-            found.append((span, formula))
+        found += [(span, part.strip()) for part in _PARTS.split(formula) if after_asked(asked, part)]
     if len(found) != 1:
         return None
     span, formula = found[0]
@@ -68,14 +68,6 @@ def _formula(statement: str, sentence: str) -> str | None:
     after = _NEXT.split(MATH_SPAN.sub(" 0 ", sentence[span.end() :]))[0]
     doubted = leaves_doubt(before) or leaves_doubt(after) or puts_right(after) or _REVOKED.search(after)
     return None if doubted else formula
-
-
-def _is_asked(left: str, asked: tuple[str, ...]) -> bool:
-    try:
-        node = read(left)
-        return any(read(one) == node for one in asked)
-    except (Unreadable, OverLimit, RecursionError):
-        return False
 
 
 def _worded(statement: str, sentence: str) -> str | None:
@@ -87,18 +79,25 @@ def _worded(statement: str, sentence: str) -> str | None:
     hidden = MATH_SPAN.sub(lambda match: "0" * len(match.group()), sentence)
     starts = [0, *(match.end() for match in _CLAUSE.finditer(hidden))]
     ends = [*(match.start() for match in _CLAUSE.finditer(hidden)), len(sentence)]
-    said = [_clause(sentence[low:high], asked, ended) for low, high in zip(starts, ends, strict=True)]
+    said = [
+        _clause(statement, sentence[low:high], asked, ended) for low, high in zip(starts, ends, strict=True)
+    ]
     values = [value for value in said if value]
     return values[0] if len(values) == 1 else None
 
 
-def _clause(clause: str, asked: tuple[str, ...], ended: bool) -> str | None:
+def _clause(statement: str, clause: str, asked: tuple[str, ...], ended: bool) -> str | None:
     clause = _ATTAINED.sub("", _CONTRAST.sub("", _OPENING_SIGN.sub("= $", clause)))
     said = _CLAIM.match(clause)
     if said is None or (said["verb"] and not ended):
         return None
     subject = _subject(said["what"])
-    if not _in_order(subject, asked) or leaves_doubt(said["what"]):
+    if not _in_order(subject, asked) or leaves_doubt(_MARK.sub(" ", said["what"])):
+        return None
+    if any(
+        re.search(rf"(?<!\w){re.escape(mark)}(?!\w)", statement) is None
+        for mark in _MARK.findall(said["what"])
+    ):
         return None
     value = peel(said["value"])
     if "=" in value and _COMPUTED.match(value):
@@ -124,7 +123,7 @@ def is_unasked(statement: str, sentence: str) -> bool:
 
 
 def _subject(what: str) -> list[str]:
-    return [_stem(word) for word in _WORD.findall(what.lower()) if word not in _IDLE_WORDS]
+    return [_stem(word) for word in _WORD.findall(_MARK.sub(" ", what.lower())) if word not in _IDLE_WORDS]
 
 
 def _in_order(subject: list[str], asked: tuple[str, ...]) -> bool:

@@ -143,6 +143,8 @@ _ROUNDED = re.compile(
     r"\b(?:about|approximately|roughly|etwa|ungefähr|environ|aproximadamente|circa)\s+(?=\*\*)", re.IGNORECASE
 )
 _EXPLAINS = re.compile(r"\b(?:since|because|although|though|but|however|while|when)\b", re.IGNORECASE)
+_POWERS = re.compile(r"(?<=[\d*) ])(?:square|cubic)\s+(?=[a-z]{2})", re.IGNORECASE)
+"""Before the name of a unit."""
 _STEPS = re.compile(
     r"\b(?:so|thus|hence|therefore|then|since)\b|所以|因此|得|よって|したがって", re.IGNORECASE
 )
@@ -178,7 +180,7 @@ def is_value(text: str) -> bool:
     if date(text):
         return True
     bare = MATH_SPAN.sub(" 0 ", text)
-    bare = _COMMAND.sub(" 0 ", bare)
+    bare = _POWERS.sub("", _COMMAND.sub(" 0 ", bare))
     if _STEPS.search(bare):
         return False
     said = [word.lower() for word in _WORD.findall(bare)]

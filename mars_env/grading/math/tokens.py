@@ -136,7 +136,7 @@ _NATURALS = re.compile(
 )
 _PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
 _SPEED = re.compile(r"(?<=[0-9}])\s*((?:km|cm|mm|ft|mi)/(?:hr?|s|sec|min))(?![A-Za-z^])")
-_POWER_UNIT = re.compile(r"(?<=[0-9}])\s+([kcdm]?m)([²³])")
+_POWER_UNIT = re.compile(r"(?<=[0-9}π])\s+([kcdm]?m)([²³])")
 _UNIT_NAME = r"\\(?:text|mathrm)\s*\{\s*([A-Za-z]{1,12})\s*\}"
 _FRACTION_OF_UNITS = re.compile(
     rf"\\[dt]?frac\s*\{{\s*{_UNIT_NAME}\s*\}}\s*\{{\s*{_UNIT_NAME}(\s*\^\s*\{{?[23]\}}?)?\s*\}}"

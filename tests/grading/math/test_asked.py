@@ -21,6 +21,11 @@ from mars_env.grading.math.asked import (
         ("Find $x$ if $2x=10$.", "2x=10", "2x=10"),
         ("Find $2x$ and $3x$.", "2x=", "2x="),
         ("Find $2x$.", "2x <= 10", "2x <= 10"),
+        ("For what value of $x$ is it least?", r"x=-\frac{b}{2a}=4", r"x=-\frac{b}{2a}=4"),
+        (r"Compute $\int_0^1 3x^2\,dx$.", r"\int_0^1 3x^2\,dx = \left[x^3\right]_0^1 = 1", "1"),
+        (r"Find $\sum_{k=3}^{9} d(k).$", r"\sum_{k=3}^9 d(k) = 20", "20"),
+        (r"Compute $\int_0^1 x^2\,dx$.", r"\int_{0}^{1} x^2 dx = \frac13", r"\frac13"),
+        (r"Compute $\int_0^1 x^2\,dx$.", r"\int_0^2 x^2\,dx = \frac13", r"\int_0^2 x^2\,dx = \frac13"),
     ],
 )
 def test_the_left_side_may_be_what_is_asked_for(statement, answer, value):
@@ -65,6 +70,7 @@ def test_the_units_that_a_problem_asks_for(statement, units):
         ("72", "v = 72 m/s", r"\text{ km/h}"),
         ("72", r"72\text{ km/h}", ""),
         ("72", r"72\text{ hours}", ""),
+        ("72", r"72\text{ km h}", r"\text{ km/h}"),
         ("72", "72", ""),
         ("72", "72x", ""),
         (r"72\text{ m/s}", r"72\text{ m/s}", ""),
@@ -86,7 +92,8 @@ def test_a_reference_without_a_unit_has_the_one_that_is_asked_for(reference, ans
         (r"Let $A=1$. Find $\angle A$.", "A=60", False),
         ("Find $a_4$.", "a_5=41", True),
         ("Find $a_4$.", "b_5=41", False),
-        ("Let $f(x)=x^2$. Find $f(2)$.", "x=4", True),
+        ("Let $f(x)=x^2$. Find $f^{-1}(4)$.", "x=2", False),
+        ("Let $x+y=7$. Find $x$.", "y=5, x=2", False),
         ("Let $P(x)$ be cubic. Find $P(2)$.", "P=4", False),
     ],
 )

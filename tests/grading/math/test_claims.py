@@ -15,6 +15,17 @@ BOYS = "There are 12 boys and 18 girls. What is the ratio of boys to girls?"
         (SIDE, "The longer side = 120/8 = 15", "15"),
         (SIDE, "The longer side is 15, not 16.", "15"),
         (SIDE, "The longer side is 15", None),  # a cut
+        (
+            "What is the area of the garden?",
+            "The area of the garden is 30 square metres.",
+            "30 square metres",
+        ),
+        ("Find the number of divisors of $360$.", "The number of divisors of 360 is 24.", "24"),
+        ("Find the number of divisors of $360$.", "The number of divisors of 36 is 24.", None),
+        ("Find all values of $k$.", "The values of k are 6 and -6.", "6 and -6"),
+        ("Find all values of $k$.", "The values of m are 6 and -6.", None),
+        ("What is the chance of a 7?", "The chance of a 7 is 1/6, or about 16.7%.", "1/6"),
+        ("Find $a_5$.", "$a_4=24, a_5=48$", "a_5=48"),
         (SIDE, "The longer side is 15 or so.", None),
         (SIDE, "The longer side is not 15.", None),
         (SIDE, "The longer side may be 15.", None),

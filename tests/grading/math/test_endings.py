@@ -41,7 +41,7 @@ def test_a_remark_in_brackets_at_the_end_of_a_sentence(sentence, kept):
 @pytest.mark.parametrize(
     ("bold", "value"),
     [
-        ("The area of the garden is $180$ square metres.", "180"),
+        ("The area of the garden is $180$ square metres.", "$180$ square metres"),
         ("It reaches a height of 5√3 metres (approximately 8.66 m).", "5√3"),
         ("It may reach a height of 5√3 metres.", "It may reach a height of 5√3 metres"),
         ("Does it reach a height of 5√3 metres?", "Does it reach a height of 5√3 metres?"),
