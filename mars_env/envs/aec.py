@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from pettingzoo import AECEnv
 
-from mars_env.checks import whole
+from mars_env.checks import check_action, whole
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, Grower, Node
 from mars_env.envs.play import Act, conclude, judge
@@ -165,10 +165,14 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             raise ConfigError(
                 f"the action of {agent} must be a text or an Action, got {type(action).__name__}"
             )
+        acted = action if isinstance(action, Action) else Action(action)
+        try:
+            check_action(acted)
+        except ValueError as error:
+            raise ConfigError(f"the action of {agent} cannot be played: {error}") from None
         self._clear_rewards()
         self._cumulative_rewards[agent] = 0.0
 
-        acted = action if isinstance(action, Action) else Action(action)
         order, path = self._order, self._path(self._order.parent)
         node = run_sync(judge(self.game, self.problem, self._tree_id, order, 0, Act(acted), path))
         turn = node.turn

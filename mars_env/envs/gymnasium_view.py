@@ -27,7 +27,7 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
     Args:
         env: The environment.
         learner: The agent that `step` acts for, e.g. ``"solver_0"``.
-        partners: The others, by agent or role.
+        partners: The others, by agent or role; the learner's role stands for the others of that role.
     """
 
     def __init__(self, env: MarsEnv, learner: str, partners: Mapping[str, Player]) -> None:
@@ -42,7 +42,8 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
                 f"the learner {learner!r} is not one of the agents {env.possible_agents}"
                 f"{suggestion(learner, env.possible_agents)}"
             )
-        if partners.keys() & {learner, role_of(learner)}:
+        alone = [role_of(agent) for agent in env.possible_agents].count(role_of(learner)) == 1
+        if learner in partners or (alone and role_of(learner) in partners):
             raise ConfigError(f"{learner!r} is the learner and cannot be a partner too")
         stand_in = {learner: _no_action}
         self.env = env

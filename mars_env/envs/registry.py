@@ -127,6 +127,12 @@ def register(
         raise ConfigError(f"problems= is the name of a set, a set, or a loader of one, not {shown(problems)}")
     if not isinstance(rules, str) and not callable(rules):
         raise ConfigError(f"rules= is the name of rules or a function that makes them, not {shown(rules)}")
+    if env_id not in _IDS and env_id in list_envs():
+        known = spec(env_id)
+        if (known.problems, known.rules) != (problems, rules):
+            raise ConfigError(
+                f"the id {env_id!r} is taken: it plays {known.problems} by the rules {known.rules}"
+            )
     if isinstance(problems, ProblemSet):
         whole = problems
         problems = lambda *, seed=0, split=None: whole  # noqa: E731 (a loader of a set in hand)

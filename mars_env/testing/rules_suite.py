@@ -8,6 +8,7 @@ def test_my_rules():
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -96,6 +97,7 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         assert isinstance(note, Mapping), (
             f"note() must return a mapping such as {{'choice': 1}}, got {note!r:.100}"
         )
+        _check_storable(note)
         before = copy.deepcopy(state)
         after = rules.apply(state, action, grade)
         assert state == before, "apply() changed the state it was given: states must be values"
@@ -117,6 +119,13 @@ def _play(rules: Rules[Any], problem: Problem, texts: Sequence[str], rng: np.ran
         f"final() must return the number of a graded turn or None, got {final!r:.100}"
     )
     assert final is None or 0 <= final < graded, f"final() names graded turn {final}, but there are {graded}"
+
+
+def _check_storable(note: Mapping[str, Any]) -> None:
+    try:
+        json.dumps(dict(note), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"note() must return plain data, which can be stored: {error}") from error
 
 
 def _applied(rules: Rules[Any], state: Any, action: Action, grade: Grade | None) -> Any:

@@ -87,6 +87,10 @@ def test_what_is_no_action_is_refused():
         env.step(3)
     with pytest.raises(ConfigError, match="must be a text or an Action"):
         env.step(None)
+    for action in (Action(None), Action("4", ("4",)), Action("4", (Completion("4", token_ids=(-1,)),))):
+        with pytest.raises(ConfigError, match="the action of solver_0 cannot be played: "):
+            env.step(action)
+    assert env.tree.turns == ()
 
 
 def test_nobody_acts_after_the_end():

@@ -83,6 +83,12 @@ def test_rules_that_break_a_promise(parts, words):
         playing(rules)
 
 
+@pytest.mark.parametrize("value", [{1, 2}, float("nan"), object()])
+def test_a_note_that_no_run_can_store(value):
+    with pytest.raises(AssertionError, match=r"note\(\) must return plain data"):
+        check_rules(broken(note=lambda self, state, action: {"seen": value})(), PROBLEM)
+
+
 def test_the_game_itself_has_no_fault():
     check_rules(Game(), PROBLEM, texts=["2", ""])
     assert playing(Game).counts.faults == {}

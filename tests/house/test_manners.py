@@ -8,6 +8,7 @@ import pytest
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 import mars_env
+from mars_env.envs import UnicodeText
 from mars_env.errors import ConfigError
 
 TEAM = "arithmetic-solve-verify-correct"
@@ -57,6 +58,10 @@ WRONG = {
     "an agent's role": (lambda: evaluate(agents={"solvr": say_one}), "did you mean 'solver'"),
     "compare(None)": (lambda: mars_env.compare(None, None), "given as its directory, not as None"),
     "register": (lambda: mars_env.register("x-y", problems=3, rules="solve"), "problems= is the name of a"),
+    "an id that is taken": (
+        lambda: mars_env.register("arithmetic-solve", problems="aime", rules="solve"),
+        "'arithmetic-solve' is taken: it plays arithmetic by the rules solve",
+    ),
     "a view of nothing": (
         lambda: mars_env.as_gymnasium(None, learner="solver_0", partners={}),
         "shows a MarsEnv, as mars_env.make gives it, not None",
@@ -148,6 +153,56 @@ def test_a_copy_of_an_environment_goes_on_by_itself(env_id, copied):
 
 def one_view():
     return mars_env.as_gymnasium(mars_env.make("arithmetic-solve"), learner="solver_0", partners={})
+
+
+def test_an_id_may_be_registered_again_for_the_same_game():
+    mars_env.register("aime-self-refine", problems="aime", rules="self-refine")
+    assert mars_env.make("aime-self-refine").problems.name == "aime"
+
+
+class TwoSolvers:
+    """Two agents of one role, one after the other."""
+
+    possible_agents, max_turns = ("solver_0", "solver_1"), 2
+
+    def fields(self, agent):
+        return {"said": UnicodeText()}
+
+    def start(self, problem):
+        return ()
+
+    def current_agent(self, state):
+        return self.possible_agents[len(state)] if len(state) < 2 else None
+
+    def observe(self, state, agent):
+        return {"said": " ".join(state)}
+
+    def submission(self, state, action):
+        return action.text
+
+    def note(self, state, action):
+        return {}
+
+    def apply(self, state, action, grade):
+        return (*state, action.text)
+
+    def final(self, state):
+        return 0 if len(state) == 2 else None
+
+
+def test_a_learner_may_have_partners_of_its_own_role():
+    mars_env.register_rules("two-solvers", TwoSolvers)
+    view = mars_env.as_gymnasium(
+        mars_env.make("arithmetic-two-solvers"), learner="solver_1", partners={"solver": lambda seen: "hm"}
+    )
+    assert view.reset(seed=0)[0] == {"said": "hm"}
+    for partners in ({"solver_1": str, "solver_0": str}, {"solver": str, "solver_1": str}):
+        with pytest.raises(ConfigError, match="'solver_1' is the learner"):
+            mars_env.as_gymnasium(
+                mars_env.make("arithmetic-two-solvers"), learner="solver_1", partners=partners
+            )
+    with pytest.raises(ConfigError, match="'solver_0' is the learner"):
+        mars_env.as_gymnasium(mars_env.make("arithmetic-solve"), learner="solver_0", partners={"solver": str})
 
 
 def test_gymnasium_makes_environments_and_vectors_of_them():
