@@ -38,7 +38,7 @@ from mars_env.grading.code.outcomes import (
 )
 from mars_env.grading.code.reference import check_reference
 from mars_env.problems.code import with_integer_keys
-from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool
+from mars_env.sandbox import Backend, Ended, Job, Lease, Limits, Pool, Result
 from mars_env.text import described
 from mars_env.types import Grade, Problem
 
@@ -319,18 +319,29 @@ async def _apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
 
 async def _check(lease: Lease, task: Task, test: Mapping[str, Any], output: bytes, detail: str) -> Outcome:
     """Ask the problem's own checker: it exits with 0 if the output is right."""
+    result = await _run_checker(lease, task, test, output)
+    if result.ended is Ended.LOST:
+        return failure_of(test, "the checker was lost", "", result)
+    if result.ok:
+        return Outcome(True, test["public"])
+    # A checker that fails on an output has not accepted it: an output must not be able to force UNKNOWN.
+    # One that fails on the expected output too is broken.
+    expected = test["output"].encode("utf-8", "surrogatepass")
+    if str(badly_ended(result)).startswith("it raised") and expected.strip():
+        control = await _run_checker(lease, task, test, expected)
+        if (why := badly_ended(control)) is not None:
+            why = f"the problem's checker fails on the expected output too: {why}"
+            return failure_of(test, why, "", replace(control, ended=Ended.LOST))
+    return Outcome(False, test["public"], "wrong answer", detail)
+
+
+async def _run_checker(lease: Lease, task: Task, test: Mapping[str, Any], output: bytes) -> Result:
     names = ("input.txt", "expected.txt", "output.txt")
     given: list[bytes] = [test[name].encode("utf-8", "surrogatepass") for name in ("input", "output")]
     files = dict(zip(names, (*given, output), strict=True))
     job = Job(source=task.reference["checker"], arguments=names, files=files)
     limits = replace(task.limits, cpu_seconds=max(10.0, 2 * task.limits.cpu_seconds))
-    result = await run_job(lease, job, limits, role="checker")
-    if result.ended is Ended.LOST:
-        return failure_of(test, "the checker was lost", "", result)
-    # A checker that fails on an output has not accepted it: an output must not be able to force UNKNOWN.
-    if result.ok:
-        return Outcome(True, test["public"])
-    return Outcome(False, test["public"], "wrong answer", detail)
+    return await run_job(lease, job, limits, role="checker")
 
 
 async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> Outcome:

@@ -382,17 +382,17 @@ def rebuilt(said: Any, other: type[Exception]) -> BaseException:
     on the other side did.
     """
     name, text, home = said
-    kinds = (loaded(str(home)), loaded(f"builtins:{name}"))
-    for kind in kinds:
+    for kind in (loaded(str(home)), loaded(f"builtins:{name}")):
         if (
             isinstance(kind, type)
             and issubclass(kind, (Exception, SystemExit, KeyboardInterrupt))
             and not issubclass(kind, (StopIteration, StopAsyncIteration))
         ):
-            try:
-                return kind(text)
-            except Exception:  # some want more arguments
-                return kind.__new__(kind, text)
+            for make in (kind, lambda said, kind=kind: kind.__new__(kind, said)):  # some want more arguments
+                try:
+                    return make(text)
+                except Exception:
+                    continue
     return other(f"{name}: {text}")
 
 

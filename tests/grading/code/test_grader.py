@@ -363,6 +363,20 @@ def test_a_checker(graders):
         assert judge(graders(), row, wrong).verdict is Verdict.WRONG
 
 
+def test_a_checker_that_fails_on_the_expected_output_is_broken(graders):
+    checker = (
+        "import sys\ngiven, told = (int(open(sys.argv[i]).read()) for i in (3, 2))\nsys.exit(given != told)"
+    )
+    row = {**ECHO, "checker": checker}
+    assert judge(graders(), row, "print(2 * int(input()))").verdict is Verdict.CORRECT
+    for wrong in ("print(1)", "print('x')", "pass", "print('Traceback (most recent call last)')"):
+        assert judge(graders(), row, wrong).verdict is Verdict.WRONG
+    for broken in ("open(sys.argv[1])", "def (", "import sys\nprint(sys.argv[4])"):
+        for program in ("print(2 * int(input()))", "print('x')"):
+            found = judge(graders(), {**row, "checker": broken}, program)
+            assert found.verdict is Verdict.UNKNOWN and "checker fails on the expected" in found.reason, found
+
+
 def test_common_names_where_the_row_promises_them(graders):
     row = {**ADD, "starter_code": "class Solution:\n    def add(self, a: int, b: int) -> int:\n        "}
     program = (

@@ -101,6 +101,7 @@ def test_containers_of_other_classes_are_handed_over(grader, test, program):
         ("ValueError", "bad: line 1 column 1 (char 0)", "json.JSONDecodeError('bad', '', 0)"),
         ("decimal.InvalidOperation", "no", "decimal.InvalidOperation('no')"),
         ("UnicodeDecodeError", "", "UnicodeDecodeError('utf-8', b'x', 0, 1, 'bad')"),
+        ("Exception", "ExceptionGroup: no (1 sub-exception)", "ExceptionGroup('no', [ValueError()])"),
         ("ValueError", "own", "type('Own', (ValueError,), {})('own')"),
     ],
 )
