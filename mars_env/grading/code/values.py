@@ -176,10 +176,15 @@ def _field_names(value: Any) -> bytes:
 
 
 def _named(names: str, items: list[Any]) -> Any:
-    """A named tuple, whose class is made once for equal names; a plain one if no class can have them."""
+    """A named tuple, whose class is made once for equal names; a plain one if no class can have them.
+
+    Nor may they be those of a tuple's methods: whoever calls ``count`` means the method.
+    """
     from collections import namedtuple
 
     kind, *fields = names.split(" ")
+    if any(hasattr(tuple, field) for field in fields):
+        return tuple(items)
     try:
         if names not in _NAMED:
             _NAMED[names] = namedtuple(kind, fields)

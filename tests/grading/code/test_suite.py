@@ -138,6 +138,13 @@ def test_an_object_that_lies_is_no_answer(grader, hostile):
         assert judge(grader, "f", test, program).verdict is Verdict.WRONG
 
 
+def test_the_names_of_a_tuple_replace_no_method(grader):
+    made = "from collections import namedtuple\nP = namedtuple('P', 'count x')\n"
+    program = f"{made}def f(x): return P(lambda y: 1, 5)"
+    found = judge(grader, "f", "assert f(2).count(4) == 1", program)
+    assert found.verdict is Verdict.WRONG, found
+
+
 def test_a_module_of_the_program_answers_no_test(grader):
     test = "assert np.allclose(f(2), 4)"
     program = "class np:\n    def allclose(*a): return True\ndef f(x): return 5"
