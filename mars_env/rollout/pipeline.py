@@ -66,11 +66,13 @@ class PipelineSettings(BaseModel):
     """None: an update trains the groups of one whole step, as the synchronous trainer does. Rollouts of later
     steps continue meanwhile, as far as the staleness bound allows; with ``max_staleness=0`` this is
     synchronous training. A number: an update trains this many groups in the order in which they were started,
-    whichever trees they belong to (the agentic pipeline). It trains more if more would become too old."""
+    whichever trees they belong to (the agentic pipeline). It trains more if more would become too old.
+    Groups of roles that are not trained count."""
 
     refill: float = Field(default=1.0, ge=1)
-    """Groups whose known rewards are all equal teach nothing: others are played in their place, so that
-    updates do not shrink as the team gets better, up to this many times ``groups_per_update`` groups."""
+    """Groups whose known rewards are all equal teach nothing, nor do those of roles that are not trained:
+    others are played in their place, so that updates do not shrink as the team gets better, up to this many
+    times ``groups_per_update`` groups."""
 
     concurrency: PositiveInt | None = None
     """Most groups under way at the same time; None: only the other bounds apply."""
@@ -384,6 +386,8 @@ class _Schedule:
         if not self._is_due():
             return None
         chosen = self._step() if self._size is None else self._oldest(self._size)
+        if not chosen and self._lost_in_a_row:
+            raise self._too_old()
         batch = UpdateBatch(
             self.version,
             tuple(ready.group for ready in chosen),
@@ -471,16 +475,19 @@ class _Schedule:
         self._dropped += len(ready.group.turns)
         self._lost_in_a_row += 1
         if self._bound is not None and self._lost_in_a_row > self._bound:
-            raise MarsError(
-                f"{self._lost_in_a_row} groups in a row were too old to be trained: the model does not "
-                "report new weights; refresh it, with its version, after each update"
-            )
+            raise self._too_old()
         log.warning(
             "group %s is dropped: it is %d versions old; is the model refreshed after each update?",
             ready.group.id,
             versions,
         )
         return True
+
+    def _too_old(self) -> MarsError:
+        return MarsError(
+            f"{self._lost_in_a_row} groups in a row were too old to be trained: the model does not "
+            "report new weights; refresh it, with its version, after each update"
+        )
 
     def _age(self, ready: _ReadyGroup) -> int:
         versioned = oldest_version(ready.group.turns) is not None

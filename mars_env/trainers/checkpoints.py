@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
-from mars_env.errors import StoreError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.text import logger
 
 if TYPE_CHECKING:
@@ -31,18 +31,27 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the layout; other versions are refused."""
 
-NEWER = ("run.problems", "run.rules", "run.grader", "run.rewards", "run.team_reward", "run.frozen")
+NEWER = (
+    "run.problems",
+    "run.rules",
+    "run.grader",
+    "run.rewards",
+    "run.team_reward",
+    "run.frozen",
+    "run.steps",
+)
 """Settings that checkpoints of before do not have: compared where a checkpoint has them."""
 
 _NAME = re.compile(r"step-([0-9]{8})")
 _SCRATCH = ".scratch-"
+_GENERATION = "generation_config.json"
 _log = logger(__name__)
 
 
 def save_checkpoint(
     directory: Path, step: int, settings: Mapping[str, Any], policies: Mapping[str, Policy], keep: int
 ) -> Path:
-    """Write a checkpoint, then delete all but the newest `keep`.
+    """Write a checkpoint, then delete older ones, so that `keep` up to this one are left; later ones stay.
 
     Returns:
         Its directory.
@@ -52,8 +61,7 @@ def save_checkpoint(
         shutil.rmtree(leftover)
     target, scratch = directory / f"step-{step:08d}", directory / f"{_SCRATCH}{step:08d}"
     for name, policy in policies.items():
-        with _no_progress_bars():
-            policy.model.save_pretrained(scratch / name)
+        _save_model(policy.model, scratch / name)
         if policy.tokenizer is not None:
             policy.tokenizer.save_pretrained(scratch / name)
         safetensors.torch.save_file(_optimiser_tensors(policy), scratch / name / "optimizer.safetensors")
@@ -72,7 +80,7 @@ def save_checkpoint(
         _remove(target)
     scratch.rename(target)
     sync_to_disk(directory)
-    for _, old in _found(directory)[keep:]:
+    for _, old in [found for found in _found(directory) if found[0] <= step][keep:]:
         _remove(old)
     return target
 
@@ -95,6 +103,26 @@ def checkpoint_step(path: Path) -> int:
         12
     """
     return int(path.name.removeprefix("step-"))
+
+
+def require_steps(done: int, steps: int, directory: Path | str | None) -> None:
+    """Refuse a run of fewer steps than are done: its weights would be those of a longer run.
+
+    Raises:
+        ConfigError: Says both numbers.
+
+    Example:
+        >>> require_steps(20, 30, "runs/one")
+        >>> require_steps(20, 10, "runs/one")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: 20 steps are done in runs/one, and 10 were asked for in all: give at least as many, or another directory
+    """  # noqa: E501
+    if done > steps:
+        where = "" if directory is None else f" in {directory}"
+        raise ConfigError(
+            f"{done} steps are done{where}, and {steps} were asked for in all: give at least as many, or "
+            "another directory"
+        )
 
 
 def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[str, Policy]) -> int:
@@ -128,6 +156,35 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
         policy.version = state["policies"][name]["version"]
         policy.updates = state["policies"][name]["updates"]
     return int(state["step"])
+
+
+def _save_model(model: Any, path: Path) -> None:
+    """Write a model as transformers does, with its generation config as it was read.
+
+    transformers reads a config that names a temperature without ``do_sample`` with a warning, and refuses to
+    write it.
+    """
+    given: Any = getattr(model, "generation_config", None)
+    refused = not _is_writable(given)
+    try:
+        if refused:
+            model.generation_config = type(given)()
+        with _no_progress_bars():
+            model.save_pretrained(path)
+    finally:
+        if refused:
+            model.generation_config = given
+    if refused and (path / _GENERATION).exists():  # an adapter writes none
+        given.to_json_file(path / _GENERATION)
+
+
+def _is_writable(generation_config: Any) -> bool:
+    try:
+        if generation_config is not None:  # not every model has one
+            generation_config.validate(strict=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _load_weights(model: Any, path: Path) -> None:

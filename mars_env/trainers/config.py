@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from mars_env.checks import without_newer
 from mars_env.errors import ConfigError
-from mars_env.types import Agent, Sampling
+from mars_env.text import shown, suggestion
+from mars_env.types import Agent, Sampling, role_of
 
 
 class Overlong(BaseModel):
@@ -72,6 +73,34 @@ def require_limit(overlong: Overlong | None, agents: Mapping[str, Agent]) -> Non
             )
 
 
+def require_roles(config: TrainConfig, agents: Iterable[str]) -> None:
+    """Refuse settings that name roles which no agent has: less than was meant would be trained, or nothing.
+
+    Args:
+        config: Its `train_roles` and `batch_roles` are looked at.
+        agents: Names of all agents.
+
+    Raises:
+        ConfigError: There is no such role, or none is to be trained.
+
+    Example:
+        >>> require_roles(TrainConfig(train_roles=("solver",)), ["solver_0", "verifier_0"])
+        >>> require_roles(TrainConfig(train_roles=("solver_0",)), ["solver_0", "verifier_0"])
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: train_roles names 'solver_0', but the roles are solver, verifier; did you mean 'solver'?
+    """  # noqa: E501
+    known = list(dict.fromkeys(map(role_of, agents)))
+    if config.train_roles is not None and not config.train_roles:
+        raise ConfigError(f"train_roles names no role, so nothing would be trained: give {', '.join(known)}")
+    for setting, roles in (("train_roles", config.train_roles or ()), ("batch_roles", config.batch_roles)):
+        for role in roles:
+            if role not in known:
+                raise ConfigError(
+                    f"{setting} names {shown(role)}, but the roles are {', '.join(known)}"
+                    f"{suggestion(role, known)}"
+                )
+
+
 class TrainConfig(BaseModel):
     """How turns become updates. How turns are sampled (temperature, group size) belongs to the rollout.
 
@@ -89,7 +118,7 @@ class TrainConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = 0
-    """Seed of the order of minibatches. Rollouts have their own."""
+    """Seed of the order of minibatches. In a run (`RunSettings`) the run's own seed takes its place."""
 
     train_roles: tuple[str, ...] | None = None
     """Only turns of these roles enter the loss, e.g. ``("solver",)``; None: all."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mars_env.trainers.advantages import ESTIMATORS, Estimator, TurnKey, over_batch, penalise_overlong
+from mars_env.trainers.advantages import (
+    ESTIMATORS,
+    Estimator,
+    TurnKey,
+    over_batch,
+    penalise_overlong,
+    turn_key,
+)
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Group
@@ -39,11 +46,14 @@ def estimator_of(config: TrainConfig) -> Estimator:
 
 
 def teaches_nothing(config: TrainConfig, group: Group) -> bool:
-    """Whether no turn of a group gets an advantage.
+    """Whether no turn of a group is trained: none gets an advantage, or its role is not trained.
 
     Example:
         >>> from mars_env.trainers.advantages import _example_group
         >>> [teaches_nothing(TrainConfig(), _example_group("g", [1.0, r])) for r in (1.0, 0.0)]
         [True, False]
     """
-    return not estimator_of(config)([group])
+    advantages, roles = estimator_of(config)([group]), config.train_roles
+    return not any(
+        turn_key(turn) in advantages and (roles is None or turn.role in roles) for turn in group.turns
+    )

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from mars_env.envs import Game
 from mars_env.trainers.local import Policy
+from mars_env.types import Agent, TrainingAgent
 
 _HEAD = 64
 """Values of each parameter that a fingerprint reads."""
@@ -36,6 +37,17 @@ def described_game(game: Game) -> dict[str, Any]:
         "rewards": {role: _name(reward) for role, reward in game.rewards.items()},
         "team_reward": None if game.team_reward is None else _name(game.team_reward),
     }
+
+
+def described_length(agents: Mapping[str, Agent], steps: int) -> dict[str, int]:
+    """The number of steps, if agents act by how much of the run is done: then a longer run is another run.
+
+    Example:
+        >>> from mars_env.players import FunctionAgent
+        >>> described_length({"solver_0": FunctionAgent(lambda observation: "4")}, 100)
+        {}
+    """
+    return {"steps": steps} if any(isinstance(agent, TrainingAgent) for agent in agents.values()) else {}
 
 
 def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:

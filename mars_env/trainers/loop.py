@@ -22,6 +22,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mars_env.agents.preflight import models_of, preflight
+from mars_env.checks import whole
 from mars_env.envs import Game, grouped
 from mars_env.envs.contexts import require_room
 from mars_env.envs.rewards import REWARD_FAULT
@@ -35,9 +36,10 @@ from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
 from mars_env.text import shown, unfit
 from mars_env.trainers.batches import require_trainable
-from mars_env.trainers.config import require_limit
+from mars_env.trainers.checkpoints import require_steps
+from mars_env.trainers.config import require_limit, require_roles
 from mars_env.trainers.estimators import teaches_nothing
-from mars_env.trainers.identity import described_game, fingerprints
+from mars_env.trainers.identity import described_game, described_length, fingerprints
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.lost_trees import LostTrees
@@ -111,6 +113,7 @@ async def train(
             "max_turns": game.rules.max_turns,
             "problems": problems.content_hash(),
             **described_game(game),
+            **described_length(team.agents, settings.steps),
             "frozen": fingerprints(team.policies),
         },
         max_staleness=settings.pipeline.max_staleness,
@@ -155,9 +158,14 @@ async def fit(
 
     Returns:
         The figures of the updates that this call made; fewer than asked for only if the batches end.
+
+    Raises:
+        ConfigError: More updates than `steps` are done already.
     """
+    whole(checkpoint_every, "checkpoint_every")
     if directory is not None:
         trainer.resume(directory)
+    require_steps(trainer.steps, steps, directory)
     history: list[StepMetrics] = []
     try:
         for logger in loggers:
@@ -284,7 +292,13 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
         )
     weights = {id(policy.model) for policy in team.policies.values()}
     require_limit(settings.train.overlong, team.agents)
+    require_roles(settings.train, team.agents)
     trained = _trained(team, settings)
+    if not trained:
+        raise ConfigError(
+            f"the policies {', '.join(map(shown, team.policies))} play no role of train_roles, so nothing "
+            "would be trained: name one of their roles, or leave train_roles out"
+        )
     for name, agent in team.agents.items():
         sampling, models = getattr(agent, "sampling", None), models_of(agent)
         if agent.policy not in team.policies:

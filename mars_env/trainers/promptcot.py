@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -31,11 +32,13 @@ from mars_env.agents.designs import (
     readable,
     score_design,
 )
+from mars_env.agents.encoding import require_fit
 from mars_env.agents.hf import HFModel
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import ConfigError, ContextError, StoreError
 from mars_env.files import write_whole
 from mars_env.seeds import derive_seed
 from mars_env.text import shown
+from mars_env.trainers.checkpoints import require_steps
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.types import Completion, Sampling
@@ -96,23 +99,34 @@ class Designers:
 
         Raises:
             ConfigError: The design would be read otherwise than it is.
+            ContextError: It is longer than the model's context.
         """
         if not readable(self.writing, design):
             raise ConfigError(
                 f"the problem {shown(design.problem)} with its rationale would be read otherwise than it is: "
                 "each must be there, without a heading of the other"
             )
-        return self.problem.written(self.writing.from_concepts(design.concepts), *self.writing.parts(design))
+        prompt = self.writing.from_concepts(design.concepts)
+        return _fitting(self.problem, self.problem.written(prompt, *self.writing.parts(design)))
 
     def rationale_text(self, design: Design) -> Completion:
-        """What the rationale model is to write."""
+        """What the rationale model is to write.
+
+        Raises:
+            ContextError: It is longer than the model's context.
+        """
         prompt = self.writing.from_problem(design.concepts, design.problem)
-        return self.rationale.written(prompt, design.rationale)
+        return _fitting(self.rationale, self.rationale.written(prompt, design.rationale))
 
     def refresh(self, trainer: LocalTrainer) -> None:
         """Tell the models that their weights, which the trainer shares, are new."""
         self.problem.refresh(version=trainer.policies[PROBLEM].version)
         self.rationale.refresh(version=trainer.policies[RATIONALE].version)
+
+
+def _fitting(model: HFModel, text: Completion) -> Completion:
+    require_fit(text, model.context, model.name)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,8 @@ class LoopFigures:
         step: Its number, from 1.
         best: Mean of the largest R of each problem, in nats; None without an E-step.
         mean: Mean of all R.
-        unreadable: Rationales that were cut off, or that the problem model could not write.
+        unreadable: Rationales that were cut off, or that the problem model could not write: for their
+            headings, or their length.
         surprise: ``-log p(z, x | c)`` of a token in the M-step, in nats, before the update.
     """
 
@@ -165,7 +180,7 @@ def cold_start(
         The surprise of a token under each model, step by step, in nats.
 
     Raises:
-        ConfigError: There is no design, or one has no rationale.
+        ConfigError: There is no design, one has no rationale, or one is longer than a model's context.
     """
     if not designs:
         raise ConfigError("a cold start needs designs")
@@ -217,11 +232,13 @@ async def m_step(
     Raises:
         ModelError: A model failed. Nothing was trained.
     """
-    explained = await explain(designers, designs, loop.sampling)
-    found = [design for design in explained if design is not None]
+    found = []
+    for design in await explain(designers, designs, loop.sampling):
+        with suppress(ContextError):
+            found += [] if design is None else [designers.problem_text(design)]
     if not found:
         return None, len(designs)
-    done = trainer.imitate({PROBLEM: [designers.problem_text(design) for design in found]})
+    done = trainer.imitate({PROBLEM: found})
     designers.refresh(trainer)
     return done.policies[PROBLEM]["surprise"], len(designs) - len(found)
 
@@ -258,6 +275,7 @@ async def alternate(
         The figures of the pairs that this call did.
 
     Raises:
+        ConfigError: There are no problems, or more pairs than `loop.steps` are done already.
         StoreError: The directory is of a loop with other problems or numbers, or another trainer.
     """
     if not designs:
@@ -267,6 +285,7 @@ async def alternate(
         if trainer.resume(directory):
             designers.refresh(trainer)
     figures = []
+    require_steps(_pairs_done(trainer, loop), loop.steps, directory)
     for step in range(_pairs_done(trainer, loop), loop.steps):
         batch = [designs[place] for place in batch_of(len(designs), loop.batch, step, loop.seed)]
         scores: list[list[float]] = []

@@ -29,7 +29,8 @@ from mars_env.loggers import Logger
 from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch, collect, groups_of
 from mars_env.seeds import derive_seed
-from mars_env.trainers.identity import described_game, fingerprints
+from mars_env.trainers.config import require_roles
+from mars_env.trainers.identity import described_game, described_length, fingerprints
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.loop import fit
@@ -277,6 +278,7 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
     """
     chosen = spell or SpellSettings()
     refuse_unfit(settings, team)
+    require_roles(settings.train, team.agents)
     game = game or spell_game(chosen)
     train = settings.train.model_copy(
         update={"seed": settings.seed, "batch_roles": (*settings.train.batch_roles, role_of(QUESTIONER))}
@@ -291,6 +293,7 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
             "clusters": clusters.content_hash(),
             "agents": {name: agent.policy for name, agent in team.agents.items()},
             **described_game(game),
+            **described_length(team.agents, settings.steps),
             "frozen": fingerprints(team.policies),
         },
         frozen=team.frozen,

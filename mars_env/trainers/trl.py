@@ -25,7 +25,7 @@ from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
-from mars_env.trainers.config import TrainConfig, require_limit
+from mars_env.trainers.config import TrainConfig, require_limit, require_roles
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.samples import TurnSample, refuse_other_prompts, turn_samples
@@ -82,6 +82,7 @@ class TeamRollouts:
             )
         self._config = config or TrainConfig()
         _refuse(self._config)
+        require_roles(self._config, game.rules.possible_agents)
         self._game = graded_in_lockstep(game if rollouts is None else replace(game, grower=grouped(rollouts)))
         refuse_training_agents(agents, "TRL")
         require_limit(self._config.overlong, agents)

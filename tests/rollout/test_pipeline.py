@@ -316,6 +316,12 @@ def test_a_model_that_is_never_told_of_new_weights_ends_the_run_instead_of_wasti
         run_virtual(all_batches(Actor([0], random.Random(7)), options, endless(), late=range(1000)))
 
 
+def test_a_step_of_which_everything_is_too_old_ends_the_run():
+    options = PipelineSettings(max_staleness=1)
+    with pytest.raises(MarsError, match="refresh it"):
+        run_virtual(all_batches(Actor([0], random.Random(7)), options, steps_of(9, 2), late=range(9)))
+
+
 def test_policies_that_are_not_trained_do_not_age():
     options = PipelineSettings(groups_per_update=4, max_staleness=0)
     actor = Actor([0], random.Random(8), policy="frozen")

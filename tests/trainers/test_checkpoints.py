@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from mars_env.errors import StoreError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout import UpdateBatch
 from mars_env.trainers.checkpoints import newest_checkpoint
 from mars_env.trainers.config import TrainConfig
@@ -46,6 +46,28 @@ def test_only_the_newest_are_kept(toy, tmp_path):
     for tiny.steps in (1, 2, 3, 4):
         tiny.save(tmp_path, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000003", "step-00000004"]
+
+
+def test_a_checkpoint_stays_beside_later_ones(toy, tmp_path):
+    for steps in (10, 20):
+        tiny = trained(toy, 0)
+        tiny.steps = steps
+        (tiny.save(tmp_path) / "mars" / "model.safetensors").write_bytes(b"copied in part")
+    again = trained(toy, 1)
+    assert not again.resume(tmp_path)
+    assert newest_checkpoint(tmp_path) is None
+    assert again.save(tmp_path) == newest_checkpoint(tmp_path)
+
+
+def test_a_generation_config_that_transformers_refuses_to_write_is_written_as_it_was_read(toy, tmp_path):
+    tiny = trained(toy, 0)
+    model = tiny.policies["mars"].model
+    model.generation_config.temperature = 0.6  # without do_sample, as some published checkpoints have it
+    with pytest.raises(ValueError, match="do_sample"):
+        model.save_pretrained(tmp_path / "plain")
+    path = tiny.save(tmp_path / "run")
+    assert AutoModelForCausalLM.from_pretrained(path / "mars").generation_config.temperature == 0.6
+    assert model.generation_config.temperature == 0.6
 
 
 @pytest.mark.parametrize("damage", ["cut weights", "cut state", "no state", "no optimiser", "empty"])
@@ -120,6 +142,10 @@ def test_fit_goes_on_where_an_earlier_call_ended(toy, tmp_path):
         last = toy.train(tmp_path, every=2, steps=steps)
     assert last == whole
     assert toy.train(tmp_path, every=2) == whole  # nothing is left to do
+    with pytest.raises(ConfigError, match=r"20 steps are done in .*, and 19 were asked for"):
+        toy.train(tmp_path, every=2, steps=19)
+    with pytest.raises(ConfigError, match="checkpoint_every must be a whole number and at least 1, got 0"):
+        toy.train(tmp_path, every=0)
 
 
 def test_two_policies_and_untouched_optimisers_are_restored(toy, tmp_path):

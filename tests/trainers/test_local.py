@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM
+from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from mars_env.agents.hf import HFModel
 from mars_env.errors import ConfigError, MarsError
@@ -368,3 +368,12 @@ def test_tokens_and_completions_are_counted_once_whatever_the_epochs(toy):
         return {name: figures[name] for name in ("tokens", "completions")}
 
     assert counted(3) == counted(1)
+
+
+def test_dropout_of_models_in_training_mode_is_off_in_policy_and_reference(groups):
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=12, bos_token_id=1, eos_token_id=0, **sizes))
+    policy = Policy(model.train(), reference=copy.deepcopy(model).train())
+    [figures] = LocalTrainer({"mars": policy}, TrainConfig(kl_coefficient=0.1)).step(groups).policies.values()
+    assert figures["kl"] == pytest.approx(0.0, abs=1e-9)

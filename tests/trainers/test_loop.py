@@ -9,7 +9,7 @@ from mars_env.agents import HTTPModel, tiny_model
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.rewards import team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
 from mars_env.grading import grader_for
 from mars_env.grading.cover import CoverMatch
 from mars_env.problems import load_problems
@@ -302,6 +302,48 @@ async def test_an_agent_whose_policy_is_not_trained_plays_and_is_not_trained():
     assert all(metrics.roles["verifier"]["turns"] > 0 for metrics in history)
     assert not torch.equal(before, run.weights)
     assert torch.equal(before, torch.cat([p.detach().flatten() for p in frozen.module.parameters()]))
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"train_roles": ("solver_0",)}, r"train_roles names 'solver_0', .* did you mean 'solver'"),
+    ({"train_roles": ("solver", "judge")}, "train_roles names 'judge', but the roles are solver"),
+    ({"train_roles": ()}, "nothing would be trained"),
+    ({"batch_roles": ("questioner",)}, "batch_roles names 'questioner'"),
+    ({"train_roles": ("verifier",)}, "the policies 'miniature' play no role of train_roles"),
+])  # fmt: skip
+async def test_a_run_that_would_train_nothing_or_less_than_asked_for_is_refused(changes, told):
+    run = Run(shared=True)
+    run.agents["verifier_0"] = MiniatureAgent("verifier", load(), policy="frozen", max_tokens=24)
+    with pytest.raises(ConfigError, match=told):
+        await run.train(RunSettings(**{**COMMON, "train": TrainConfig(**changes)}))
+
+
+class Helped(MiniatureAgent):
+    """Acts by how much of the run is done, as an agent with a scaffold does."""
+
+    async def act_in_training(self, observation, n, seed, ask):
+        return await self.act(observation, n, seed)
+
+
+async def test_with_agents_that_act_by_the_runs_progress_the_number_of_steps_is_compared(tmp_path):
+    def helped():
+        run = Run(shared=True)
+        run.agents["solver_0"] = Helped("solver", run.player, max_tokens=24)
+        return run
+
+    settings = RunSettings(**{**COMMON, "steps": 1})
+    await helped().train(settings, directory=tmp_path)
+    assert await helped().train(settings, directory=tmp_path) == []
+    with pytest.raises(StoreError, match=r"other settings \(run\.steps\)"):
+        await helped().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)
+
+
+async def test_models_that_are_never_told_of_new_weights_end_a_run_that_goes_step_by_step():
+    run = Run(shared=True)
+    run.refresh = None
+    with pytest.raises(MarsError, match=r"groups in a row were too old .* does not report new weights"):
+        await run.train(RunSettings(**COMMON))
+    assert len(run.logged) == 1  # the first update's groups were as new as could be
 
 
 async def test_a_policy_of_no_agent_is_refused():

@@ -8,7 +8,7 @@ import torch
 
 from mars_env.agents import HFModel
 from mars_env.agents.designs import ChatWriting, Design, score_design
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import ConfigError, ContextError, StoreError
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
@@ -189,6 +189,31 @@ async def test_a_rationale_beyond_the_problem_models_context_does_not_end_the_lo
     everything, less = await e_step(both, both.trainer(CONFIG), DESIGNS, loop, 0)
     assert sum(map(len, fitting)) + lost == sum(map(len, everything)) + less == 24
     assert lost > less
+
+
+async def test_a_text_beyond_a_models_context_is_not_trained_on(tmp_path):
+    both = designers()
+    cold_start(both, both.trainer(CONFIG), DESIGNS, steps=60)
+    explained = [design for design in await explain(both, DESIGNS, SAMPLING) if design is not None]
+    lengths = [len(t.prompt_ids) + len(t.token_ids) for t in map(both.problem_text, explained)]
+    assert min(lengths) < max(lengths)
+    narrow = HFModel(
+        (both.problem.module, both.problem.tokenizer), device="cpu", name=PROBLEM, context=max(lengths) - 1
+    )
+    asked, before = replace(both, problem=narrow), weights(both.problem)
+    _, missing = await m_step(asked, asked.trainer(CONFIG), DESIGNS, Loop(sampling=SAMPLING))
+    assert missing == len(DESIGNS) - sum(length < max(lengths) for length in lengths)
+    assert not torch.equal(before, weights(both.problem))
+    with pytest.raises(ContextError, match="its context holds"):
+        cold_start(asked, asked.trainer(CONFIG), explained, steps=1)
+
+
+async def test_fewer_pairs_than_are_done_are_refused(tmp_path):
+    both, loop = designers(), Loop(steps=2, batch=1, candidates=2, sampling=SAMPLING)
+    await alternate(both, both.trainer(CONFIG), DESIGNS, loop, directory=tmp_path)
+    fewer = loop.model_copy(update={"steps": 1})
+    with pytest.raises(ConfigError, match=r"2 steps are done in .*, and 1 were asked for"):
+        await alternate(both, both.trainer(CONFIG), DESIGNS, fewer, directory=tmp_path)
 
 
 async def test_the_surprise_of_problems_is_the_mean_of_the_scores():

@@ -171,3 +171,9 @@ def test_a_group_whose_rewards_differ_only_by_their_lengths_is_trained_and_not_c
     assert advantage_stats(short, estimator_of(config)(short)).uniform == 1
     assert [teaches_nothing(config, *one) for one in (groups, short)] == [False, True]
     assert teaches_nothing(TrainConfig(), *groups)
+
+
+def test_a_group_of_a_role_that_is_not_trained_teaches_nothing():
+    group = tree({"0": 1.0, "1": 0.0})
+    own = group.turns[0].role
+    assert [teaches_nothing(TrainConfig(train_roles=(r,)), group) for r in (own, "other")] == [False, True]

@@ -179,6 +179,7 @@ def test_a_model_that_is_gone_ends_the_run(tmp_path, monkeypatch):
     ("config", "message"),
     [
         (TrainConfig(minibatches=2), "TRL has no minibatches"),
+        (TrainConfig(train_roles=("solver_0",)), "train_roles names 'solver_0'"),
         (TrainConfig(tis_cap=2.0), "TRL has no tis_cap"),
         (TrainConfig(batch_roles=("solver",)), "TRL has no batch_roles"),
         (TrainConfig(overlong=Overlong(limit=4096)), "solver_0 samples up to 24 tokens"),

@@ -26,7 +26,7 @@ from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout.pipeline import PipelineSettings
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, require_roles
 from mars_env.types import role_of
 
 PREFIX = "--mars."
@@ -178,11 +178,14 @@ class TeamSettings(BaseModel):
         """The roles whose turns are trained; None: all.
 
         Raises:
-            ConfigError: Other models play one or all of them.
+            ConfigError: There is no such role, or other models play one or all of them.
         """
+        if not self.others and self.train_roles is None:
+            return None
+        agents = self.game().rules.possible_agents
+        require_roles(TrainConfig(train_roles=self.train_roles), agents)
         if not self.others:
             return self.train_roles
-        agents = self.game().rules.possible_agents
         played = {role_of(agent) for agent in agents if agent in self.others or role_of(agent) in self.others}
         roles = tuple(dict.fromkeys(map(role_of, agents)))
         trained = tuple(role for role in self.train_roles or roles if role not in played)

@@ -63,6 +63,12 @@ def test_roles_that_others_play_are_not_trained():
         _ = TeamSettings(env=ENV, others={"solver": "scripted:42"}, train_roles=("solver",)).config
 
 
+@pytest.mark.parametrize("roles", ["solver_0", "solver,judge", ()])
+def test_roles_that_nobody_has_are_refused(roles):
+    with pytest.raises(ConfigError, match="train_roles names"):
+        _ = TeamSettings(env=ENV, train_roles=roles).config
+
+
 def test_the_game_grows_in_groups_or_as_its_rules_say():
     grouped = TeamSettings(env=ENV, options={"schedule": "training"}, group=4, branches=1)
     assert grouped.rows_per_tree() == 4 * 5
