@@ -295,8 +295,9 @@ def _require_cache(module: Any, name: str) -> None:
         ConfigError: It is one.
     """
     kind = type(module)
-    reads = inspect.signature(kind.forward).parameters
-    if kind.__module__.startswith("transformers.models.") and "past_key_values" not in reads:
+    if not kind.__module__.startswith("transformers.models."):  # an adapter has no `forward`
+        return
+    if "past_key_values" not in inspect.signature(kind.forward).parameters:
         raise ConfigError(
             f"{name}: {kind.__name__} keeps no keys and values, by which HFModel decodes: serve it by vLLM"
         )
