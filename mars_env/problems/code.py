@@ -209,7 +209,9 @@ def _inputs_and_outputs(data: Any, row: Row, field: str) -> dict[str, Any]:
             raise BadField("fn_name", "is missing")
         pairs = [{"input": i, "output": o} for i, o in zip(inputs, outputs, strict=True)]
         return {**_stdin(row, pairs), "prelude": True}
-    ours = row.get("mode") == "function_call"
+    ours, name = row.get("mode") == "function_call", str(name).strip()
+    if not name.isidentifier():
+        raise Untestable("fn_name", f"must be the name of a function, not {name!r}")
     starter = str(row.get("starter_code") or "")
     public = row["public_tests"] if isinstance(row.get("public_tests"), int) else 0
     tests = []
@@ -224,7 +226,7 @@ def _inputs_and_outputs(data: Any, row: Row, field: str) -> dict[str, Any]:
     method = "class Solution" in starter
     return {
         "form": "function_call",
-        "fn_name": str(name),
+        "fn_name": name,
         "method": method or (not ours and not starter),
         "tests": tests,
         "tolerance": _tolerance(row),

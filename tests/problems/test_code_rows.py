@@ -166,6 +166,7 @@ def test_nothing_private_is_in_statement_or_metadata():
 
 
 def test_details():
+    assert code_problem_from_row({**OURS_CALL, "fn_name": " add\n"}).reference["fn_name"] == "add"
     call = code_problem_from_row(LCB_CALL).reference
     assert call["tests"][0]["arguments"] == [1, [2, 3]] and call["tests"][0]["accept"] == [6]
     assert call["method"] and call["prelude"] and call["fn_name"] == "add"
@@ -255,6 +256,7 @@ def test_a_checker_of_code_contests_is_run():
         ({**OURS_STDIN, "tolerance": -1}, "tolerance"),
         ({**OURS_STDIN, "mode": "other"}, "mode"),
         ({**OURS_CALL, "fn_name": None}, "fn_name"),
+        ({**OURS_CALL, "fn_name": "Solution.f"}, "fn_name"),
         ({**OURS_CALL, "inputs": [1]}, "inputs"),
         ({**OURS_CALL, "outputs": []}, "outputs"),
         ({**OURS_CHECK, "tests": "assert f(1)"}, "tests"),

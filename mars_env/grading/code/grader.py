@@ -269,7 +269,11 @@ async def _outputs(lease: Lease, task: Task, program: str) -> tuple[str, ...] | 
     stdin = task.reference["form"] == "stdin"
     found = []
     for test in task.tests:
-        result = await run_job(lease, (_stdin_job if stdin else _call_job)(task, test, program), task.limits)
+        try:
+            job = (_stdin_job if stdin else _call_job)(task, test, program)
+        except values.BadValue:  # arguments that are nested too deeply
+            return None
+        result = await run_job(lease, job, task.limits)
         if result.ended is Ended.LOST:
             raise SandboxError(f"the sandbox was lost: {result.detail}")
         if badly_ended(result) is not None:
@@ -346,10 +350,17 @@ async def _run_checker(lease: Lease, task: Task, test: Mapping[str, Any], output
 
 async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> Outcome:
     reference = task.reference
-    result = await run_job(lease, _call_job(task, test, program), task.limits)
+    try:
+        job = _call_job(task, test, program)
+    except values.BadValue as error:
+        return Outcome(False, test["public"], f"the problem's arguments cannot be sent: {error}", fault=True)
+    result = await run_job(lease, job, task.limits)
     arguments = ", ".join(preview(a, SHOWN) for a in _arguments(reference, test))
     shown = f"Call: {reference['fn_name']}({arguments})"
     sent = await _apart(len(result.data), _read_sent, result.data, test["accept"], reference.get("tolerance"))
+    if not sent.right and not any(map(_can_be_returned, test["accept"])):
+        why = "the problem's expected result is nested too deeply to be returned"
+        return Outcome(False, test["public"], why, fault=True)
     if sent.kind == "raised" and result.ended is Ended.EXITED:
         return failure_of(
             test, f"it raised {sent.shown[:60].strip(chr(39))}", f"{shown}\n{said(result)}", result
@@ -363,6 +374,14 @@ async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program
     expected = preview(test["accept"][0], SHOWN)
     detail = f"{shown}\nExpected: {expected}\nReturned: {sent.shown}"
     return Outcome(False, test["public"], "wrong answer", detail)
+
+
+def _can_be_returned(expected: Any) -> bool:
+    try:
+        values.encode(("result", expected))
+    except values.BadValue:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,6 +218,27 @@ def length(node):
 """
 
 
+@pytest.mark.parametrize("field", ["inputs", "outputs"])
+def test_values_that_are_nested_too_deeply_are_the_problem_s_fault(graders, field):
+    deep = []
+    for _ in range(200):
+        deep = [deep]
+    row = {**ADD, "inputs": [[1, 2]], "outputs": [3], field: [[deep, 2]]}
+    for program in (
+        "def add(a, b): return 3",
+        "def add(a, b): return [b]",
+        "def add(a, b): raise ValueError",
+    ):
+        found = judge(graders(), row, program)
+        assert found.verdict is Verdict.UNKNOWN and "the problem's" in found.reason, found
+    nested = "def add(a, b):\n    x = []\n    for _ in range(200): x = [x]\n    return x"
+    assert judge(graders(), ADD, nested).verdict is Verdict.WRONG
+    problem = code_problem_from_row(row)
+    assert asyncio.run(graders().outputs(problem, "def add(a, b): return b")) == (
+        None if field == "inputs" else ("0x2",)
+    )
+
+
 def test_what_tests_hand_to_the_program(graders):
     row = {"id": "m", "prompt": "?", "entry_point": "f", "tests": HANDED}
     found = judge(graders(), row, HANDED_TO)
