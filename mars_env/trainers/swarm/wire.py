@@ -216,7 +216,7 @@ def _unfit(completion: Completion, versions: tuple[int, int], vocabulary: int, c
         return f"{len(completion.logprobs)} log-probabilities for {len(tokens)} tokens"
     if max((*ids, *tokens), default=0) >= vocabulary:
         return f"a token id beyond the vocabulary of {vocabulary}"
-    if len(ids) + len(tokens) > context:
+    if tokens and len(ids) + len(tokens) > context:  # a prompt that leaves no room is cut off, and UNKNOWN
         return f"{len(ids) + len(tokens)} tokens, where the context holds {context}"
     if sum(count for _, count in completion.versions) != len(tokens):
         return "the versions do not cover the tokens"
