@@ -129,6 +129,8 @@ def _correction(settings: TeamSettings, given: Mapping[str, str]) -> dict[str, t
     Without it OpenRLHF takes every sample for one of the present policy. The weight is capped from above
     alone: OpenRLHF's own lower bound, 0.5, keeps pushing down tokens that the policy has left.
 
+    Another gate than the ratio masks, and its bound is the user's: nothing but the level is added.
+
     GSPO has no such weight: there the ratio itself is taken to the policy that sampled, which its narrow
     clip range leaves no room for where samples are fresh and differ by the engine's rounding alone.
     """
@@ -136,6 +138,8 @@ def _correction(settings: TeamSettings, given: Mapping[str, str]) -> dict[str, t
         return {}
     if "--algo.advantage.is_correction_level" in given:
         return {}
+    if given.get("--algo.advantage.is_correction_gating", "ratio") != "ratio":
+        return {"--algo.advantage.is_correction_level": ("token",)}
     return {
         "--algo.advantage.is_correction_level": ("token",),
         "--algo.advantage.is_correction_mode": ("clip",),
@@ -215,6 +219,8 @@ def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
     Raises:
         ConfigError: One sentence says what is wrong and what to do.
     """
+    correction = args.algo.advantage
+    gated = correction.is_correction_gating != "ratio"
     for wrong, sentence in (
         (
             args.ds.lora.rank > 0,
@@ -222,7 +228,7 @@ def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
             "it does not know): leave --ds.lora.rank out",
         ),
         (
-            args.algo.advantage.estimator != "reinforce",
+            correction.estimator != "reinforce",
             "the advantages are those of --mars.advantage: leave --algo.advantage.estimator out",
         ),
         (
@@ -250,9 +256,18 @@ def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
             "rollouts need engines: give --vllm.num_engines, at least 1",
         ),
         (
-            settings.staleness > 0 and args.algo.advantage.is_correction_level == "off",
+            settings.staleness > 0 and correction.is_correction_level == "off",
             f"samples may be {settings.staleness} versions old, and would be trained as if they were new: "
             "leave --algo.advantage.is_correction_level out",
+        ),
+        (
+            correction.is_correction_mode == "clip" and (correction.is_correction_level == "seq" or gated),
+            "--algo.advantage.is_correction_mode clip is for the level token and the gating ratio: drop it",
+        ),
+        (
+            gated and correction.is_correction_level != "off" and correction.is_correction_threshold[0] > 0,
+            f"the gating {correction.is_correction_gating} has an upper bound alone: give "
+            "--algo.advantage.is_correction_threshold one number, e.g. 0.05",
         ),
         (
             args.train.enable_ema,

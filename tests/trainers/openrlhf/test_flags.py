@@ -16,7 +16,13 @@ def arguments(**changes):
     args = S(
         ds=S(lora=S(rank=0)),
         algo=S(
-            advantage=S(estimator="reinforce", is_correction_level="token"),
+            advantage=S(
+                estimator="reinforce",
+                is_correction_level="token",
+                is_correction_mode="clip",
+                is_correction_gating="ratio",
+                is_correction_threshold=[0.0, 5.0],
+            ),
             kl=S(init_coef=0.0, use_loss=False),
         ),
         rollout=S(top_p=1.0, max_new_tokens=64),
@@ -149,6 +155,21 @@ def test_what_is_given_of_the_correction_is_kept():
     full = complete(SETTINGS, ["--algo.advantage.is_correction_level", "seq"])
     assert full.count("--algo.advantage.is_correction_level") == 1
     assert "--algo.advantage.is_correction_mode" not in full  # clip and seq exclude each other
+
+
+def test_a_correction_that_openrlhf_would_refuse_after_its_start_is_refused_before():
+    full = complete(SETTINGS, ["--algo.advantage.is_correction_gating", "tv"])
+    assert full[full.index("--algo.advantage.is_correction_level") + 1] == "token"
+    assert "--algo.advantage.is_correction_mode" not in full  # the default, mask
+    own = "algo__advantage__is_correction_"
+    for wrong in ({f"{own}level": "seq"}, {f"{own}gating": "tv"}):
+        with pytest.raises(ConfigError, match="is_correction_mode clip is for the level token"):
+            refuse(SETTINGS, arguments(**wrong))
+    masks = {f"{own}gating": "tv", f"{own}mode": "mask"}
+    with pytest.raises(ConfigError, match="the gating tv has an upper bound alone"):
+        refuse(SETTINGS, arguments(**masks, **{f"{own}threshold": [0.5, 5.0]}))
+    refuse(SETTINGS, arguments(**masks, **{f"{own}threshold": [0.0, 0.1]}))
+    refuse(SETTINGS, arguments(**{f"{own}level": "seq", f"{own}mode": "mask"}))
 
 
 def test_segments_continue_without_reading_their_prompts_again():
