@@ -9,7 +9,7 @@ from typing import Any
 
 from mars_env.envs.rules import Rules
 from mars_env.envs.tree_search import TreeSearch
-from mars_env.errors import ConfigError, MarsError
+from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.types import Action, Agent, Observation, Problem, Sampling
 
 GENERATED = 100
@@ -155,8 +155,12 @@ def _length(agent: Agent, observation: Observation) -> int:
     if prompt is None or encode is None:
         return 1
     try:
-        return len(encode(prompt(observation)))
+        asked = prompt(observation)
     except MarsError:  # a problem or a template that does not fit says so itself, when it is played
+        return 1
+    try:
+        return len(encode(asked))
+    except ModelError:  # but a chat template that refuses the messages would refuse those of every tree
         return 1
 
 

@@ -52,6 +52,18 @@ def team(context, limits=(100, 40, 70), overflow="check"):
     return {f"{r}_0": agent(r, context, n, overflow) for r, n in zip(roles, limits, strict=True)}
 
 
+async def test_a_chat_template_that_refuses_the_messages_is_told_before_a_run():
+    """In play each tree would have this fault."""
+    players = team(300)
+
+    def encode(prompt):
+        raise ConfigError("its chat template refuses messages of system, user")
+
+    players["solver_0"].model.encode = encode
+    with pytest.raises(ConfigError, match="its chat template refuses"):
+        await require_room(SolveVerifyCorrect(TRAINING), players, PROBLEMS)
+
+
 def test_the_longest_prompts_are_those_of_full_texts():
     found = {need.agent: need for need in needs(SolveVerifyCorrect(TRAINING), team(300), PROBLEMS)}
     assert found["solver_0"] == Need("solver_0", 50 + 1, 100, 300)
