@@ -335,6 +335,14 @@ async def _baselines(
         except ConfigError as error:
             notes.append(f"A baseline is left out: {error}")
 
+    async def add_vote(make: Callable[[AnswerOf], Baseline], pool: Sequence[Tree]) -> None:
+        try:
+            answer_of = await _answers_of(plan.problems, pool)
+        except ModelError as error:  # the sandbox that runs programs for a vote was lost, say
+            notes.append(f"A baseline is left out: {error}")
+        else:
+            add(lambda: make(answer_of))
+
     async def played(
         name: str, change: Callable[[Game], Game], samples: int, rules: str, size: int = 0, play: Play = play
     ) -> list[Tree]:
@@ -354,10 +362,9 @@ async def _baselines(
     refined = await played(
         "baseline-refine", revise, plan.samples, f"solve, {revisions} revisions", revisions
     )
-    answer_of = await _answers_of(plan.problems, votes)
     voted_by = _voted_by(plan.problems)
     add(lambda: single(finished, votes))
-    add(lambda: majority(finished, votes, answer_of, voted_by))
+    await add_vote(lambda answer_of: majority(finished, votes, answer_of, voted_by), votes)
     add(lambda: refinement(finished, refined))
     cut = any(turn.action.truncated for turn in attempts)
     if cut and isinstance(play, Here) and (own := play.limit_of(SOLVER)) is not None:
@@ -373,8 +380,7 @@ async def _baselines(
             )
     if VERIFIER in game.rules.possible_agents:
         checked = await played("baseline-verified", _solver_and_verifier, pool, "solve, verify once")
-        read = await _answers_of(plan.problems, checked)
-        add(lambda: weighted_vote(finished, checked, read, voted_by))
+        await add_vote(lambda answer_of: weighted_vote(finished, checked, answer_of, voted_by), checked)
         add(lambda: retries(finished, checked))
     add(lambda: oracle(finished, votes))
     return found, notes

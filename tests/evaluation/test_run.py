@@ -150,3 +150,13 @@ def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(StoreError, match=f"{name} cannot be written"):
         played(team([10]), out=tmp_path, baselines=False)
+
+
+def test_votes_that_cannot_be_counted_are_notes(monkeypatch):
+    async def lost(problem, texts):
+        raise mars_env.errors.ModelError("the programs could not be run for a vote: no sandbox")
+
+    monkeypatch.setattr("mars_env.evaluation.run.answers", lost)
+    report = played(team([10]))
+    assert {"Single agent, one sample", "Solver and Verifier, fresh retries"} <= named(report).keys()
+    assert sum("could not be run for a vote" in note for note in report.notes) == 2
