@@ -16,6 +16,7 @@ from mars_env.envs.game import Game
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, MissingExtra, StoreError
 from mars_env.files import whole
+from mars_env.rollout.records import tagged
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
 
 PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
@@ -200,7 +201,7 @@ def _flat(tree: Tree, turn: Turn, number: int, completion: Completion) -> dict[s
         turn.problem_id, tree.problem.statement, turn.id == tree.final, turn.text,
         None if grade is None else str(grade.verdict), None if grade is None else grade.score,
         None if grade is None else grade.reason, turn.search_score, turn.reward,
-        json.dumps(dict(turn.info), allow_nan=False), turn.seconds,
+        json.dumps(tagged(turn.info), allow_nan=False), turn.seconds,
         number, completion.text, completion.cut, completion.finish_reason,
         list(completion.prompt_ids),
         list(completion.token_ids), list(completion.logprobs), completion.temperature,

@@ -118,9 +118,12 @@ def _write(
     path: str | Path, run: Run, given: Mapping[tuple[str, str], float | None], finals: Mapping[str, str]
 ) -> int:
     """Write the trees that have new rewards; the last row of a tree counts."""
+    by_tree: dict[str, dict[str, float | None]] = {}
+    for (tree_id, turn_id), reward in given.items():
+        by_tree.setdefault(tree_id, {})[turn_id] = reward
     with Store(path, run.manifest["config"], list(run.problems.values())) as store:
         for tree in run.trees:
-            new = {id: reward for (of, id), reward in given.items() if of == tree.id}
+            new = by_tree.get(tree.id, {})
             if new or tree.id in finals:
                 store.write_tree(_answered(tree, finals), {turn.id: turn.reward for turn in tree.turns} | new)
     return len(given)

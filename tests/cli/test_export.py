@@ -257,3 +257,15 @@ def test_no_model_is_loaded_because_a_run_names_it(tmp_path):
     (run / "manifest.json").write_text(json.dumps(manifest))
     told = run_cli("export", run, tmp_path / "rows.jsonl", code=2)
     assert "does not decide what is loaded as verifier" in " ".join(told.split())
+
+
+def test_numbers_of_a_stranger_that_are_not_finite_do_not_stop_the_table(tmp_path):
+    import pyarrow.parquet
+
+    from mars_env.rollout.exports import turn_rows
+    from mars_env.types import Action, Tree, Turn
+
+    turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"), info={"x": float("nan")})
+    assert write_parquet(turn_rows([Tree("p#0", PROBLEMS[0], (turn,))]), tmp_path / "turns.parquet") == 1
+    [row] = pyarrow.parquet.read_table(tmp_path / "turns.parquet").to_pylist()
+    assert json.loads(row["info"]) == {"x": {"$float": "nan"}}
