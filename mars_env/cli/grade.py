@@ -12,7 +12,7 @@ import typer
 from mars_env.api import as_problem_set
 from mars_env.cli.options import FIELDS_HELP, loaded, progress_bar
 from mars_env.cli.screen import Screen
-from mars_env.cli.streams import STREAM, read_from, write_to
+from mars_env.cli.streams import STREAM, read_from, text_of, write_to
 from mars_env.errors import ConfigError
 from mars_env.grading.bulk import grade_file
 from mars_env.types import Grader
@@ -83,9 +83,8 @@ def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
 
 
 def _rows(path: Path) -> object:
+    text = text_of(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: the rubric cannot be read: {error.strerror}") from error
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: the rubric is not JSON: {error}") from error

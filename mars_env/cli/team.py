@@ -195,9 +195,10 @@ def _tell_all(turns: Iterable[Turn]) -> None:
 
 
 def _tests(path: Path) -> Any:
+    text = text_of(path)
     try:
-        return json.loads(text_of(path))
-    except ValueError as error:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not a file of tests in JSON: {error}") from error
 
 

@@ -320,3 +320,15 @@ def test_the_doctor_knows_every_extra():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"].keys() - {"all", "docs", "dev"}
     assert doctor.PARTS.keys() == doctor.PURPOSES.keys() == extras
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["solve", "q", "--env", "solve", "--kind", "code", "--agents", "scripted:4", "--tests"],
+        ["grade", "--problems", "p.jsonl", "--completions", "c.jsonl", "--out", "v.jsonl", "--rubric"],
+    ],
+)
+def test_a_json_file_that_is_not_there_is_not_said_to_be_no_json(call, tmp_path, given):
+    printed, status = call(*given, "none.json")
+    assert status == 2 and "none.json cannot be read" in " ".join(printed.split()) and "JSON" not in printed
