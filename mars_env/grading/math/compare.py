@@ -355,8 +355,10 @@ class _Comparison:
                 or not any(map(free_symbols, r.args))
             )  # "4/52 = 1/13"
             return named and self.same(self.value(r), a)
-        if _decimal(r) and operators(a)[-1] == "~" and _rounded(a):
+        if operators(a)[-1] == "~" and _decimal(r) and _rounded(a):
             return self.same(r, a.args[-1]) or self.same(r, self.value(a))
+        if operators(a)[0] == "~" and not _decimal(r) and is_label(a.args[0]):
+            return False  # "n is about 25"
         return self.same(r, self.value(a))
 
     def value(self, equation: Node) -> Node:

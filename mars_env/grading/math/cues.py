@@ -92,9 +92,9 @@ _ASCII_CUES = [cue for cue in _CUES if cue.word.isascii()]
 _MOST_CUES = 12  # for each word, from the end of the text
 _SUPPOSED = re.compile(
     r"n[’']t\b|\b(?:not|never|if|unless|whether|suppose|supposing|assume|assuming|unsure|unclear|doubt|wonder|might|could|would"
-    r"|pretend|imagine|claim\w*|says?|said|told|asks?|thinks|thought|believes|guess\w*|false|si|wenn|falls|ob|не|если)\b"
+    r"|pretend|imagine|hope|wish|claim\w*|says?|said|told|asks?|thinks|thought|believes|guess\w*|false|si|wenn|falls|ob|не|если)\b"
     r"|\b(?:or|oder|ou|или)\s+(?:(?:the|my|our|die|das|la)\s+)?(?:final\s+|correct\s+)?\Z"
-    r"|\b(?:wrong|incorrect|common|mistaken|tempting|alternative|possible|another|previous|initial|naive|student[’']s)\s+\Z"
+    r"|\b(?:wrong|incorrect|common|mistaken|tempting|alternative|reference|official|possible|another|previous|initial|naive|student[’']s)\s+\Z"
     r"|不|如果|若|假设|是否",
     re.IGNORECASE,
 )
@@ -118,6 +118,14 @@ _PUTS_RIGHT = re.compile(
     r"|(?:not|cannot|can[’']t) (?:be|right|correct)|too (?:small|large))\b|错|不对",
     re.IGNORECASE,
 )
+_RELATIVE = re.compile(
+    r"(?:\b(?:multiples?|factors?|divisors?|powers?|half|twice|double|third|quarter|square|cube|root|remainder)\s+of"
+    r"|\b(?:divisible|divided|multiplied)\s+by|\bcongruent\s+to|\b(?:ends?|ending)\s+in|\bbase|\bcoprime\s+(?:to|with)"
+    r"|\bexceeds?)[\s$*(]*\Z",
+    re.IGNORECASE,
+)
+"""Before a number that is not the value of anything."""
+_LIMITED = re.compile(r"\b(?:when(?:ever)?|provided|as\s+long\s+as)\b", re.IGNORECASE)
 _STOP = re.compile(r"[.!?](?=\s)|[\n。！？]")
 
 
@@ -164,3 +172,15 @@ def of_another_case(text: str, place: int) -> bool:
 def puts_right(text: str) -> bool:
     """Whether a text says that what came before it was wrong."""
     return bool(_PUTS_RIGHT.search(text))
+
+
+def of_something_else(before: str, after: str) -> bool:
+    """Whether the words around a number say that it is not the value itself, or only in some cases.
+
+    Example:
+        >>> of_something_else("So n is a multiple of ", ""), of_something_else("So n is ", " when m is odd")
+        (True, True)
+        >>> of_something_else("So there is a total of ", " ways")
+        False
+    """
+    return bool(_RELATIVE.search(before) or _LIMITED.search(after))

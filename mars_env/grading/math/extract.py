@@ -49,6 +49,7 @@ from mars_env.grading.math.phrases import (
     leaves_doubt,
     peel,
     stated,
+    without_opener,
 )
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.transcript import Quotations
@@ -378,6 +379,7 @@ def _final_line(text: str, statement: str) -> Extraction:
     if value:
         return Extraction(value, "final line")
     words = re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+", " ", bare))
+    bare = without_opener(bare)
     beside = statement and is_unasked(statement, sentence)
     doubted = re.search(r"\d", bare) and leaves_doubt(MATH_SPAN.sub(" ", bare))
     if bare and len(bare) <= 400 and len(words) <= 3 and not beside and not doubted:

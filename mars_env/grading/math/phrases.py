@@ -10,7 +10,7 @@ import re
 from collections.abc import Container
 from typing import NamedTuple
 
-from mars_env.grading.math.cues import Cue, cues, of_another_case, puts_right, supposed
+from mars_env.grading.math.cues import Cue, cues, of_another_case, of_something_else, puts_right, supposed
 from mars_env.grading.math.spelled import date, is_number_word, spelled_number
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.units import NOT_UNITS
@@ -29,8 +29,8 @@ _SENTENCE_END = re.compile(r"(?<=[^\s\d])[.!?](?=\s|\*|\Z)|(?<=\d)[.!?](?=\s|\*|
 _ASIDE = re.compile(
     r",?\s+(?:because|since|as|which|so|thus|hence|therefore|parce|car|weil|denn|porque|pues)\s"
     r"|,\s*(?:not|und nicht|pas|no)\s|,\s*or\s+(?:about|approximately|roughly)\s"
-    r"|\s\((?=[A-Za-z]{2}|i\.e|e\.g)|(?:\*\*)?\s*\((?=[\u3040-\u30ff\u4e00-\u9fff])|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
-    r"|[,;]\s+(?:the|but|although|however)\s",
+    r"|\s\((?!base\b)(?=[A-Za-z]{2}|i\.e|e\.g)|(?:\*\*)?\s*\((?=[\u3040-\u30ff\u4e00-\u9fff])|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
+    r"|[,;]\s+(?:the|but(?!\s+(?:I|we|my|our)\b)|although|however)\s",
     re.IGNORECASE,
 )
 _CHARACTER = re.compile(
@@ -71,7 +71,8 @@ _TAKEN_BACK = re.compile(
     r"n[’']t\b|\b(?:not|never|neither|nor|no|cannot|if|unless|whether|suppose|supposing|assume|assuming|either|or"
     r"|may|might|could|would|should|possibly|perhaps|maybe|probably|presumably|likely|unlikely|unsure|unclear"
     r"|doubt|guess|wrong|incorrect|impossible|about|approximately|roughly|less|more|most|least|between|than"
-    r"|almost|nearly|around|wonder|know|fails?|except|unknown|false|pas|peut-être|environ|si|ou|nicht|vielleicht"
+    r"|almost|nearly|around|too (?:small|large|big|low|high|few|many|much)"
+    r"|wonder|know|fails?|except|unknown|false|pas|peut-être|environ|si|ou|nicht|vielleicht"
     r"|ungefähr|etwa|wenn|ob|oder|quizás?|tal[ ]vez|aproximadamente|casi|falls|mindestens|höchstens|moins"
     r"|plus|menos|más|не|или|если|около|примерно|приблизительно|может)\b|ではな|ません|または|かもしれ|不|或|可能|大约|如果|若|假设|是否|吗|约|至少|至多",
     re.IGNORECASE,
@@ -80,7 +81,8 @@ _DOUBTED = re.compile(
     r"n[’']t\b|\b(?:(?:do|does|did|can|could|would|am|are|is) not|cannot"
     r"|not (?:true|sure|clear|certain|correct|known|the)|never|neither|if|unless|whether"
     r"|suppos\w+|assum\w+|either|perhaps|maybe|possibly|probably"
-    r"|presumably|unsure|unclear|doubt|guess|wrong|false|incorrect|impossible|unlikely|wonder|(?:nicht|pas|si|wenn|ob|не|если|может)\b"
+    r"|presumably|unsure|unclear|doubt|guess|wrong|false|incorrect|impossible|unlikely|wonder"
+    r"|(?:said|claimed|believed|thought|alleged|reported) to|(?:nicht|pas|si|wenn|ob|не|если|может)\b"
     r"|(?:may|might|could|would|should)\s*\Z)|ではな|ません|かもしれ|不|可能|也许|或许|大约|如果|若|假设|是否",
     re.IGNORECASE,
 )
@@ -309,6 +311,11 @@ def _doubted(text: str) -> bool:
     return bool(_DOUBTED.search(text))
 
 
+def without_opener(text: str) -> str:
+    """A sentence without "so", "therefore" and the like at its beginning."""
+    return _OPENER.sub("", text, count=1).lstrip(" ,:")
+
+
 def _in_digits(text: str) -> str:
     """A text that begins with "thirty-two (32)" with the digits alone."""
     twice = _TWICE.match(text)
@@ -383,7 +390,7 @@ def concluded(sentence: str) -> str | None:
     if ended and len(spans) == 1 and (value := _measured(sentence, spans[0])):
         return value
     if _OPENER.match(sentence) or _THUS.search(hidden):
-        value = stated(_OPENER.sub("", sentence, count=1).lstrip(" ,:"))
+        value = stated(without_opener(sentence))
         if value is not None:
             return value
     then = list(_THEN.finditer(hidden)) if ended else []
@@ -449,6 +456,8 @@ def only_number(sentence: str) -> str | None:
     rest = _TIME.sub(" ", rest)
     values += [number.group() for number in _NUMBER.finditer(rest)]
     if len(values) != 1 or len(re.findall(r"\d+", _NUMBER.sub(" ", rest))) or not is_value(values[0]):
+        return None
+    if of_something_else(*sentence.partition(values[0])[::2]):
         return None
     said = [w for w in _WORD.findall(rest.lower()) if w != "one" and spelled_number(w) is not None]
     return None if said or not re.search(r"\d", values[0]) else values[0]

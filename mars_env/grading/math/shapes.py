@@ -7,10 +7,12 @@ from itertools import pairwise
 
 from mars_env.grading.math.exact import exact_value
 from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, number, operators, substitute
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, number, operators, substitute, words
 from mars_env.grading.math.numeric import free_symbols
 from mars_env.grading.math.plain import parameters
 
+_LABELLED = words("sin cos tan abs floor ceil det max min gcd lcm")
+"""Functions of a name that may be what is asked for."""
 _CONSTANT = re.compile(r"(?:[A-Da-dkK]|alpha|beta|lambda|mu)(?:_\d)?")
 """Usual names of an arbitrary constant."""
 
@@ -60,10 +62,10 @@ def is_label(node: Node) -> bool:
     if node.kind in ("sym", "text"):
         return True
     if node.kind == "call" and (
-        node.name.rstrip("'")[:1] in UNKNOWN_FUNCTIONS or len(node.name.rstrip("'")) == 1
+        len(node.name.rstrip("'")) == 1 or (node.name[0] in UNKNOWN_FUNCTIONS and not node.name[1].isalpha())
     ):
         return True
-    if node.kind == "call" and node.name in ("sin", "cos", "tan", "abs", "det", "max", "min", "gcd", "lcm"):
+    if node.kind == "call" and node.name in _LABELLED:
         return all(child.kind == "sym" or child.kind == "matrix" for child in node.args)
     if node.kind in ("group", "ratio"):
         return all(is_label(child) for child in node.args)

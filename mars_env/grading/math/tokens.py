@@ -137,6 +137,9 @@ _NATURALS = re.compile(
 _PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
 _SPEED = re.compile(r"(?<=[0-9}])\s*((?:km|cm|mm|ft|mi)/(?:hr?|s|sec|min))(?![A-Za-z^])")
 _POWER_UNIT = re.compile(r"(?<=[0-9}π])\s+([kcdm]?m)([²³])")
+_IN_BASE = re.compile(
+    r"(?<=[0-9])\s*(?:\(\s*(?:in )?base[ -]([0-9]{1,2})\s*\)|(?:in )?base ([0-9]{1,2}))\s*\Z"
+)
 _UNIT_NAME = r"\\(?:text|mathrm)\s*\{\s*([A-Za-z]{1,12})\s*\}"
 _FRACTION_OF_UNITS = re.compile(
     rf"\\[dt]?frac\s*\{{\s*{_UNIT_NAME}\s*\}}\s*\{{\s*{_UNIT_NAME}(\s*\^\s*\{{?[23]\}}?)?\s*\}}"
@@ -221,6 +224,8 @@ def tidy(text: str) -> str:
         text = re.sub(r"\\num\s*\{([^{}]*)\}", r"\1", text)
     if "frac" in text and (r"{\text" in text or r"{\mathrm" in text):
         text = _FRACTION_OF_UNITS.sub(r"\\text{ \1/\2}\3", text)
+    if "base" in text:
+        text = _IN_BASE.sub(lambda m: f"_{{{m[1] or m[2]}}}", text)
     if "Rs" in text:
         text = _RUPEES.sub(r"\\rupee ", text)
     if r"\right" in text and r"\end" in text:

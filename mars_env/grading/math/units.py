@@ -70,7 +70,9 @@ _SCALES = {
 _NEUTRAL = frozenset(("unit", "square unit", "cubic unit", "sq unit", "in total", "total", "exactly", "only"))
 NOT_UNITS = words(
     """factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths wrong
-    about above after all almost and approximately any are as at away base before below besides between
+    about above after all almost and approximately contradiction contradicts
+    excluded extraneous fail failed fails impossible invalid rejected any are as at away base before below
+    besides between
     but by choose cube cubed divides each either even every except false few fewer first for from
     greater half if in infinity is it larger last least less likely many maybe minus mod modulo more
     most much negative neither next no none nor not odd of off one only or other over per perhaps plus
