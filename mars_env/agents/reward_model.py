@@ -235,7 +235,7 @@ def make_reward_model(spec: RewardModel | str) -> RewardModel:
     kind, _, rest = spec.partition(":")
     if kind == "classifier":
         return HFRewardModel(rest)
-    if kind in ("http", "https", "hf", "scripted"):
+    if kind in ("http", "https", "hf", "vllm", "scripted"):
         model, sampling = make_model(spec)
         return GenerativeJudge(model, sampling=sampling)
     found = resolve(spec)

@@ -30,23 +30,27 @@ ALGORITHMS: dict[str, Any] = {
 def register_algorithm(name: str, algorithm: Any) -> None:
     """Register your own algorithm by name in this process; other processes name it as ``module:Class``.
 
+    Registering the same class again replaces it, as a reloaded module or a notebook must.
+
     Args:
-        name: Without a colon, and not taken.
+        name: Without a colon, and not another's.
         algorithm: A class with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
 
     Raises:
         ConfigError: The name has a colon or belongs to another algorithm.
 
     Example:
-        >>> register_algorithm("uct", UCT)  # registering it again is allowed
+        >>> register_algorithm("uct", UCT)
         >>> register_algorithm("uct", BestOfN)
         Traceback (most recent call last):
         mars_env.errors.ConfigError: the search 'uct' exists: take another name
     """
     if ":" in name:
         raise ConfigError(f"the name of a search has no colon, got {name!r}")
-    if ALGORITHMS.setdefault(name, algorithm) is not algorithm:
+    known = ALGORITHMS.get(name, algorithm)
+    if (known.__module__, known.__qualname__) != (algorithm.__module__, algorithm.__qualname__):
         raise ConfigError(f"the search {name!r} exists: take another name")
+    ALGORITHMS[name] = algorithm
 
 
 def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str], seed: int) -> Algorithm:

@@ -80,6 +80,12 @@ def test_scores_are_read_strictly(text, score):
     assert read_score(text) == score
 
 
+@pytest.mark.parametrize("kind", ["http", "https", "hf", "vllm", "scripted"])
+def test_a_specification_of_any_model_makes_a_judge(kind, monkeypatch):
+    monkeypatch.setattr("mars_env.agents.reward_model.make_model", lambda spec: (spec, None))
+    assert make_reward_model(f"{kind}:x").model == f"{kind}:x"
+
+
 def test_specifications():
     assert isinstance(make_reward_model("scripted:Score: 1"), GenerativeJudge)
     own = Constant()

@@ -36,13 +36,20 @@ def test_own_algorithms_go_by_module_and_name(tmp_path, monkeypatch):
     assert [ask.agent for ask in Search.load(search.state_dict()).ask(1)] == ["a"]
 
 
-def test_an_own_algorithm_can_be_given_a_name():
+def mine():
     class Mine(BestOfN):
         pass
 
-    register_algorithm("mine", Mine)
+    return Mine
+
+
+def test_an_own_algorithm_can_be_given_a_name_and_again_after_a_reload():
     try:
-        assert type(make_algorithm("mine", {}, ("a",), 0)) is Mine
+        for Mine in (mine(), mine()):
+            register_algorithm("mine", Mine)
+            assert type(make_algorithm("mine", {}, ("a",), 0)) is Mine
+        with pytest.raises(ConfigError, match="exists"):
+            register_algorithm("mine", BestOfN)
     finally:
         del ALGORITHMS["mine"]
     with pytest.raises(ConfigError, match="no colon"):
