@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import index
 from typing import Any, Self
 
 import numpy as np
@@ -87,9 +88,9 @@ class Search:
             raise ConfigError(f"a search needs at least one agent and no name twice, got {list(agents)}")
         self.settings = settings
         self.agents = tuple(agents)
-        self.seed = seed
-        self._rng = np.random.default_rng(seed)
-        self._algorithm = make_algorithm(settings.algorithm, settings.options, self.agents, seed)
+        self.seed = index(seed)  # NumPy's integers are no JSON
+        self._rng = np.random.default_rng(self.seed)
+        self._algorithm = make_algorithm(settings.algorithm, settings.options, self.agents, self.seed)
         self._asks: list[Ask] = []
         self._scores: dict[int, float | None] = {}
         self._results: dict[int, tuple[float | None, int]] = {}  # results that are not yet in the tree
@@ -175,7 +176,7 @@ class Search:
             )
         if tokens < 0:
             raise ConfigError(f"node {id} cannot have cost {tokens} tokens")
-        self._results[id] = (None if score is None else float(score), tokens)
+        self._results[id] = (None if score is None else float(score), index(tokens))
         if id in self._queue:  # after a resume the caller may know the result of a pending ask
             self._queue.remove(id)
         if self.settings.as_completed:

@@ -1,6 +1,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -226,6 +227,14 @@ def test_what_was_under_way_can_be_told_without_asking_again():
     again = stored(search)
     again.tell(2, 0.5)
     assert [ask.id for ask in again.ask(9)] == [0, 1, 3]
+
+
+def test_numbers_of_numpy_are_stored_as_plain_ones():
+    search = Search(SearchSettings(calls=2), ("a",), np.int64(3))
+    for ask in search.ask(2):
+        search.tell(ask.id, np.float32(0.5), np.int64(7))
+    again = Search.load(json.loads(json.dumps(search.state_dict())))
+    assert (again.seed, again.tokens, again.scores) == (3, 14, {0: 0.5, 1: 0.5})
 
 
 def test_a_state_is_small_plain_data():
