@@ -114,9 +114,12 @@ def resolve(name: str) -> Any:
         'outcome'
     """
     module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"{name!r} is not of the form my_module:my_object")
     try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"{name!r} is not of the form 'module:attribute' of something importable: {error}"
-        ) from error
+        found = import_module(module)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"the module {module!r} of {name!r} cannot be imported: {error}") from error
+    if not hasattr(found, attribute):
+        raise ConfigError(f"the module {module!r} has no {attribute!r}")
+    return getattr(found, attribute)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
 from mars_env.sync import maybe_await
-from mars_env.text import suggestion
+from mars_env.text import shown, suggestion
 from mars_env.types import Action, Agent, Observation, TrainingAgent, role_of
 
 T = TypeVar("T")
@@ -151,7 +151,21 @@ def _agent(player: Player) -> Agent:
         return player
     if callable(player):
         return FunctionAgent(player)
-    raise ConfigError(f"an agent or a function of an observation is expected, got {player!r}")
+    raise ConfigError(f"an agent or a function of an observation is expected, got {lacking(player)}")
+
+
+def lacking(value: object) -> str:
+    """A value that is no agent, as messages show it; of what only lacks a policy, that it does.
+
+    Example:
+        >>> class Draft:
+        ...     async def act(self, observation, n, seed): ...
+        >>> lacking(Draft()), lacking(3)
+        ('a Draft, which has act() but no attribute policy, the name of its weights', '3')
+    """
+    if hasattr(value, "act") and not hasattr(value, "policy"):
+        return f"{shown(value)}, which has act() but no attribute policy, the name of its weights"
+    return shown(value)
 
 
 def _takes_seed(function: Callable[..., Any]) -> bool:

@@ -17,7 +17,7 @@ from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
-from mars_env.players import FunctionAgent, Player, by_name
+from mars_env.players import FunctionAgent, Player, by_name, lacking
 from mars_env.text import shown
 from mars_env.types import Agent, Model, Sampling, role_of
 
@@ -187,7 +187,9 @@ def as_agent(
     if isinstance(value, Model):
         return role_agent(value, agent, sampling=sampling, thinking=thinking, roles=roles)
     if not callable(value):
-        raise ConfigError(f"an agent, a model, a function or a text is expected for {agent}, got {value!r}")
+        raise ConfigError(
+            f"an agent, a model, a function or a text is expected for {agent}, got {lacking(value)}"
+        )
     return FunctionAgent(value)
 
 
@@ -363,7 +365,7 @@ def _made(value: Any, role: str) -> tuple[Any, bool]:
     if not isinstance(value, type) and isinstance(value, Agent | Model):
         return value, True
     if not callable(value):
-        raise ConfigError(f"an agent, a model, a function or a factory is expected, got {value!r}")
+        raise ConfigError(f"an agent, a model, a function or a factory is expected, got {lacking(value)}")
     parameters = inspect.signature(value).parameters.values()
     extra = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = {p.name for p in parameters if p.default is p.empty and p.kind not in extra} - {"role"}

@@ -149,6 +149,9 @@ def test_as_agent_refuses_what_is_none():
         as_agent(ScriptedModel(["x"]), "judge_0")
     with pytest.raises(ConfigError, match="is expected for solver_0, got 3"):
         as_agent(3)
+    nameless = type("Draft", (), {"act": None})()
+    with pytest.raises(ConfigError, match=r"got a Draft, which has act\(\) but no attribute policy"):
+        as_agent(nameless)
 
 
 async def test_functions_are_agents():

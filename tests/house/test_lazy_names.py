@@ -12,7 +12,8 @@ import pytest
 
 from mars_env import cli
 from mars_env.envs import registry as rules_registry
-from mars_env.lazy import after_import
+from mars_env.errors import ConfigError
+from mars_env.lazy import after_import, resolve
 from mars_env.problems import registry as problem_registry
 
 PACKAGES = ["mars_env", "mars_env.agents", "mars_env.envs", "mars_env.problems", "mars_env.trainers"]
@@ -128,3 +129,16 @@ def test_modules_of_the_package_are_found_without_an_import_of_their_own():
     fresh(
         "import mars_env; assert not hasattr(mars_env, 'typos') and not hasattr(mars_env.cli, '__wrapped__')"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("exact", "'exact' is not of the form my_module:my_object"),
+        ("no_such_module:part", "the module 'no_such_module' of 'no_such_module:part' cannot be imported"),
+        ("mars_env.types:Nothing", "the module 'mars_env.types' has no 'Nothing'"),
+    ],
+)
+def test_a_name_that_names_nothing_is_told_with_the_half_that_is_wrong(name, words):
+    with pytest.raises(ConfigError, match=words):
+        resolve(name)
