@@ -12,7 +12,7 @@ import typer
 from mars_env import evaluation
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.api import playing, prepare
-from mars_env.cli.options import FIELDS_HELP, loaded, own_metrics, pairs, prices, settings
+from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, own_metrics, pairs, prices, settings
 from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
@@ -38,6 +38,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         str | None, typer.Option(help="Other problems: a set's name or a file; - is standard input.")
     ] = None,
     fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
+    split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
     n: Annotated[int, typer.Option(help="Samples of each problem.")] = 1,
     limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
@@ -88,7 +89,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     prepared = prepare(
         env_spec,
         agents,
-        loaded(problems, fields),
+        loaded(problems, fields, split, env_spec.problems),
         limit=limit,
         elsewhere=workers is not None and not dry_run,
         samples=n,

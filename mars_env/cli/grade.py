@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mars_env.api import as_problem_set
-from mars_env.cli.options import FIELDS_HELP, loaded, progress_bar
+from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, progress_bar
 from mars_env.cli.screen import Screen
 from mars_env.cli.streams import STREAM, read_from, text_of, write_to
 from mars_env.errors import ConfigError
@@ -29,6 +29,7 @@ def grade(
         Path, typer.Option(help="Verdicts, in the order of the completions; - is standard output.")
     ],
     fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
+    split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
     rubric: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +50,7 @@ def grade(
         raise ConfigError(
             "standard input cannot be both problems and completions: name a file for one of them"
         )
-    listed = as_problem_set(loaded(problems, fields) or problems)
+    listed = as_problem_set(loaded(problems, fields, split) or problems)
     if listed.endless:
         raise ConfigError(
             f"the set {problems!r} is endless: write the problems that were played with `mars-env problems "

@@ -28,6 +28,8 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout.records import tagged
 from mars_env.text import suggestion
 
+SPLIT_HELP = "Split of the set, e.g. train or test, where its own choice is not meant."
+
 FIELDS = ("id", "problem", "answer")
 FIELDS_HELP = (
     "The file's fields, where they differ: id=NAME,problem=NAME,answer=NAME; id= numbers the problems."
@@ -70,14 +72,26 @@ def pairs(values: Sequence[str], what: str) -> dict[str, str]:
     return result
 
 
-def loaded(problems: str | None, fields: str | None) -> str | ProblemSet | None:
+def loaded(
+    problems: str | None, fields: str | None, split: str | None = None, own: str | None = None
+) -> str | ProblemSet | None:
     """The problems of an option; ``-`` reads them from standard input, in rows of JSON.
 
     A file's are loaded by the names of its fields, where these are given; an id without a name numbers them.
 
+    Args:
+        problems: A set's name or a file; None for those of the environment.
+        fields: Names of the file's fields.
+        split: Of the set, where it is not the one that the set gives by itself.
+        own: Name of the environment's own set.
+
     Raises:
-        ConfigError: Fields are given without a file, or are none.
+        ConfigError: Fields are given without a file, or are none, or there is no such split.
     """
+    if split is not None and problems != STREAM and fields is None:
+        return load_problems(problems or own or "", split=split)
+    if split is not None:
+        raise ConfigError("--split is for a set that has splits: a file's rows are all played")
     if problems is None and fields is not None:
         raise ConfigError("--fields names the fields of a file: add --problems FILE")
     given = pairs(fields.split(","), "--fields") if fields is not None else {}

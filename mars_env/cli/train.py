@@ -12,13 +12,14 @@ from pydantic import BaseModel, ValidationError
 
 from mars_env.api import make
 from mars_env.cli.config import REST
-from mars_env.cli.options import FIELDS_HELP, loaded, pairs, settings
+from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, pairs, settings
 from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
 from mars_env.players import assign_agents
+from mars_env.problems.registry import held_out_by_default
 from mars_env.sync import run_sync
 from mars_env.text import unfit
 from mars_env.types import Agent, role_of
@@ -69,6 +70,7 @@ def train(  # public edge: one parameter is one option of the command
     ] = None,
     problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
     fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
+    split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -106,10 +108,15 @@ def train(  # public edge: one parameter is one option of the command
             f"the rules {env_spec.rules!r} are trained by a function of their own, not by this command: "
             f"{rules.trained_by.replace(':', '.')}"
         )
+    if split is None and (held_out := held_out_by_default(name := problems or env_spec.problems)):
+        raise ConfigError(
+            f"{name} gives its split {held_out!r}, which training would spoil for evaluations: "
+            "say --split train"
+        )
     number = {rules.team_size: agents or len(model)} if rules.team_size else {}
     env = make(
         env_id,
-        problems=loaded(problems, fields),
+        problems=loaded(problems, fields, split, env_spec.problems),
         rewards=pairs(reward or [], "--reward"),
         team_reward=team_reward,
         grader=grader,

@@ -120,6 +120,21 @@ def find_loader(name: str) -> Loader:
     )
 
 
+def held_out_by_default(name: str) -> str | None:
+    """The split that a real set gives unless told otherwise, if it has another one for training; else None.
+
+    Example:
+        >>> held_out_by_default("gsm8k"), held_out_by_default("aime25"), held_out_by_default("aime")
+        ('test', None, None)
+    """
+    from mars_env.problems.hub_set import RemoteSet
+
+    chosen = getattr(find_loader(name), "__self__", None) if name in _EMBEDDED else None
+    if not isinstance(chosen, RemoteSet) or chosen.default == "train" or "train" not in chosen.known_splits:
+        return None
+    return chosen.default
+
+
 def call_loader(name: str, loader: Loader, **options: Any) -> ProblemSet:
     """Call a loader for `load_problems`, which takes ``n`` itself; a wrong option becomes a `ConfigError`.
 

@@ -164,6 +164,21 @@ def test_the_lists():
     assert "greater than or equal to 1" in run_cli("problems", "aime", "--limit", "-1", code=2)
 
 
+def test_a_split_is_chosen_of_the_environment_s_set_or_another(tmp_path):
+    common = ["evaluate", "arithmetic-solve", "--agents", "scripted:x", "--limit", 2, "--split", "test"]
+    run_cli(*common, "--out", tmp_path / "own")
+    assert {tree.problem.id for tree in read_run(tmp_path / "own").trees} == {
+        "arithmetic/test/0/0",
+        "arithmetic/test/0/1",
+    }
+    run_cli(*common, "--problems", "subset-sum", "--out", tmp_path / "other")
+    assert read_run(tmp_path / "other").trees[0].problem.id.startswith("subset-sum/test/")
+    printed = run_cli("problems", "aime", "--split", "test", "--limit", 1, "--jsonl")
+    assert json.loads(printed.splitlines()[1])["id"] == "aime/test/0/0"
+    (tmp_path / "own.jsonl").write_text('{"id": "a", "problem": "1 + 1?", "answer": 2}\n')
+    assert "has no splits" in " ".join(run_cli(*common, "--problems", tmp_path / "own.jsonl", code=2).split())
+
+
 def test_a_file_with_other_fields_is_rewritten_for_all_commands(tmp_path):
     own, mine = tmp_path / "own.jsonl", tmp_path / "mine.jsonl"
     own.write_text('{"question": "What is 1 + 1?", "final": 2}\n')

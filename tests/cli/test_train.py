@@ -145,6 +145,10 @@ def test_a_team_of_another_size_is_refused_in_one_sentence(folder):
     assert "has no parts" in refused("--model", "one", "--out", "run", "--option", "steps.more=3")
     twice = ["--model", "solver=one", "--model", "solver=two", "--out", "run"]
     assert "names solver again" in refused(*twice, "--agents", 1)
+    with pytest.raises(ConfigError, match=r"gsm8k gives its split 'test'.*--split train"):
+        called("gsm8k-solve", "--model", "one", "--out", "run")
+    with pytest.raises(ConfigError, match="has the splits 'train' and 'test', not 'validation'"):
+        called("arithmetic-solve", "--model", "one", "--out", "run", "--split", "validation")
     with pytest.raises(ConfigError, match="sampling: Input should be"):
         called("arithmetic-solve", "--model", "one", "--out", "run", "--option", "sampling=5")
     assert not (folder / "run").exists()

@@ -25,6 +25,7 @@ from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
 from mars_env.problems import ProblemSet, load_problems
+from mars_env.problems.registry import held_out_by_default
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, require_roles
 from mars_env.types import role_of
@@ -222,9 +223,16 @@ class TeamSettings(BaseModel):
         """The training problems.
 
         Raises:
-            ConfigError: There is no such set, or its loader has no such option.
+            ConfigError: There is no such set, its loader has no such option, or no split of it is named
+                where the set gives another one than that for training.
         """
-        chosen = _load(self.problem_set or spec(self.env).problems, self.problem_options)
+        name = self.problem_set or spec(self.env).problems
+        if "split" not in self.problem_options and (held_out := held_out_by_default(name)):
+            raise ConfigError(
+                f"{name} gives its split {held_out!r}, which training would spoil for evaluations: say "
+                """--mars.problem_options '{"split": "train"}'"""
+            )
+        chosen = _load(name, self.problem_options)
         return _first(chosen, self.problems or (10_000 if chosen.generated else None))
 
     def evaluation_problems(self) -> ProblemSet:

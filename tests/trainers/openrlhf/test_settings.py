@@ -99,6 +99,8 @@ def test_training_and_evaluation_take_their_own_problems():
         eval_problems=3,
         eval_problem_options={"split": "test", "seed": 1},
     )
+    with pytest.raises(ConfigError, match=r"gsm8k gives its split 'test'.*--mars.problem_options"):
+        TeamSettings(env="gsm8k-solve").training_problems()
     trained = {problem.id for problem in settings.training_problems()}
     evaluated = {problem.id for problem in settings.evaluation_problems()}
     assert (len(trained), len(evaluated)) == (5, 3)
