@@ -9,8 +9,8 @@ r"""Finds the program in a completion: a pure function of the text, linear in it
    follow the closing fence. A block whose fence is never closed ends with the text, or with a fence at the
    end of one of its lines. In a list item, a fence may be indented further. Its lines lose its indentation.
    If there are none, those in a block quote count that ends the text.
-3. If the problem names a function or class, the last block that defines it is the program. If none does, or
-   the problem names nothing, the last block is.
+3. If the problem names a function, or a function or class, the last block that defines one of these is the
+   program. If none does, or the problem names nothing, the last block is.
 4. Without any fence, the whole text is the program. With fences of which none counts, there is no program.
 
 For a problem in HumanEval's form, a program may be only the function's body, the whole function, or the
@@ -43,12 +43,12 @@ _ITEM = re.compile(r"^ {0,9}(?:[0-9]{1,3}[.)]|[-*+])[ \t]", re.MULTILINE)
 NO_PROGRAM = "no program was found"
 
 
-def extract_program(text: str, name: str = "") -> tuple[str | None, str]:
+def extract_program(text: str, *names: str) -> tuple[str | None, str]:
     r"""The program in a completion and an empty text, or None and the reason why there is none.
 
     Args:
         text: What a model wrote.
-        name: The function or class that the problem asks for, if it names one.
+        names: The functions and classes of which the problem asks for one, if it names any.
 
     Example:
         >>> extract_program("So:\n```python\nprint(1)\n```\nIt prints:\n```\n1\n```")
@@ -73,10 +73,8 @@ def extract_program(text: str, name: str = "") -> tuple[str | None, str]:
     chosen = [code for code in chosen if code.strip()]
     if not chosen:
         return None, NO_PROGRAM
-    if name:
-        defining = [code for code in chosen if defines(code, name)]
-        return (defining or chosen)[-1], ""
-    return chosen[-1], ""
+    defining = [code for code in chosen if any(defines(code, name) for name in names)]
+    return (defining or chosen)[-1], ""
 
 
 def _blocks(text: str) -> list[tuple[str, str]] | None:

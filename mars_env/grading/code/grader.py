@@ -135,7 +135,7 @@ class CodeGrader:
         if not has_inputs(problem):
             raise ConfigError(f"the problem {problem.id!r} has no public tests with inputs")
         task = _task(problem, "public", True, self._limits)
-        program, _ = extract_program(text, task.name)
+        program, _ = extract_program(text, *task.names)
         if program is None or "\0" in program:
             return None
         return await self._pool.use(lambda lease: _outputs(lease, task, program))
@@ -156,7 +156,7 @@ class CodeGrader:
             raise
         except Exception as error:  # a problem may come from anywhere: a bad one costs only its own verdict
             return finished(Grade.unknown(f"the problem's tests cannot be read ({described(error)})"))
-        program, why = extract_program(text, task.name)
+        program, why = extract_program(text, *task.names)
         if program is None:
             return finished(Grade.wrong(why, feedback=f"{why[:1].upper()}{why[1:]}."))
         if "\0" in program:
@@ -219,17 +219,14 @@ def _task(problem: Problem, which: str, run_all: bool, limits: Limits) -> Task:
         tests = [test for test in tests if test["public"]]
         if not tests:
             raise ConfigError(f"the problem {problem.id!r} has no public tests to judge by")
-    name = {"stdin": "", "function_call": "fn_name", "asserts": "entry_point"}[reference["form"]]
     cpu, memory = reference.get("time_limit"), reference.get("memory_limit")
     try:
         limits = replace(limits, **{"cpu_seconds": cpu} if cpu else {})
         limits = replace(limits, **{"memory_bytes": memory} if memory else {})
     except ConfigError as error:
         raise ProblemError(str(error)) from error
-    wanted = reference[name] if name else ""
-    if reference["form"] == "function_call" and reference["method"]:
-        wanted = "Solution"
-    return Task(reference, tuple(tests), wanted, run_all, limits)
+    names = [reference.get("fn_name"), reference.get("entry_point"), reference.get("method") and "Solution"]
+    return Task(reference, tuple(tests), tuple(filter(None, names)), run_all, limits)
 
 
 async def _judge(lease: Lease, task: Task, program: str) -> tuple[str, list[Outcome]]:

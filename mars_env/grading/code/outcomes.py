@@ -44,7 +44,7 @@ class Task:
 
     reference: Mapping[str, Any]
     tests: tuple[Mapping[str, Any], ...]
-    name: str
+    names: tuple[str, ...]
     run_all: bool
     limits: Limits
 

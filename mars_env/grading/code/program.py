@@ -59,12 +59,13 @@ _MODULES = [
 ]
 
 
-def load(prelude: bool, imports: list[str]) -> dict[str, Any]:
+def load(prelude: bool, imports: list[str], wanted: str = "") -> dict[str, Any]:
     """Run the program's module and return its names.
 
     Args:
         prelude: Whether to add the names that LeetCode and LiveCodeBench import for every program.
         imports: Import lines that the problem promises; they run first.
+        wanted: The function that the problem asks for: one that is added is no answer.
     """
     with open(PROGRAM, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
         source = file.read()
@@ -75,16 +76,17 @@ def load(prelude: bool, imports: list[str]) -> dict[str, Any]:
     sys.modules["solution"] = module
     namespace = module.__dict__
     if prelude:
-        import_common_names(source.decode("utf-8", "replace"), namespace)
+        import_common_names(source.decode("utf-8", "replace"), namespace, wanted)
     exec("\n".join(imports), namespace)  # noqa: S102
     exec(compile(source, PROGRAM, "exec", dont_inherit=True), namespace)  # noqa: S102
     return namespace
 
 
-def import_common_names(source: str, namespace: dict[str, Any]) -> None:
+def import_common_names(source: str, namespace: dict[str, Any], wanted: str = "") -> None:
     """Import the well-known names that occur in the source, before it runs, and raise two limits.
 
-    They are those that LiveCodeBench imports for every program, and a few more. No built-in name is replaced.
+    They are those that LiveCodeBench imports for every program, and a few more. No built-in name
+    is replaced. The `wanted` function is `Given`: the program may call it, but does not define it so.
     """
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 50_000))  # as LiveCodeBench does
     sys.set_int_max_str_digits(50_000)  # likewise
@@ -98,6 +100,19 @@ def import_common_names(source: str, namespace: dict[str, Any]) -> None:
             namespace[name] = getattr(__import__(module_name), name)
     for module_name in words.intersection(_MODULES):
         namespace[module_name] = __import__(module_name)
+    if callable(namespace.get(wanted)):
+        namespace[wanted] = Given(namespace[wanted])
+
+
+class Given:
+    """A function of a library under the name of the one that the problem asks for."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call it."""
+        return self.function(*arguments, **keywords)
 
 
 def script() -> None:
@@ -121,7 +136,7 @@ def find(namespace: dict[str, Any], name: str, method: bool) -> Any:
         instance = namespace["Solution"]()
         if hasattr(instance, name):
             return getattr(instance, name)
-    if name not in namespace:
+    if name not in namespace or isinstance(namespace[name], Given):
         raise NameError(f"the program defines no function {name!r}")
     return namespace[name]
 
@@ -131,7 +146,7 @@ def call() -> None:
     with open(CASE, "rb") as file:  # noqa: PTH123
         name, method, prelude, arguments = values.decode(file.read())
     try:
-        result = find(load(prelude, []), name, method)(*arguments)
+        result = find(load(prelude, [], name), name, method)(*arguments)
         data = values.encode(("result", result))
     except Exception as error:
         fail(error)

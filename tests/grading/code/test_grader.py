@@ -218,6 +218,32 @@ def length(node):
 """
 
 
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("```python\nprint(add(1, 2))\n```", Verdict.WRONG),
+        ("```python\nfrom operator import add\n```", Verdict.CORRECT),
+        ("class Solution:\n    def add(self, a, b): return add(a, b)", Verdict.CORRECT),
+        (
+            "```python\ndef add(a, b): return a + b\n```\n```python\nassert add(1, 2) == 3\n```",
+            Verdict.CORRECT,
+        ),
+        (
+            "```python\nclass Solution: pass\n```\n```python\ndef add(a, b): return a + b\n```",
+            Verdict.CORRECT,
+        ),
+        (
+            "```python\ndef add(a, b): return a + b\n```\n```python\ndef add(a, b): return 3\n```",
+            Verdict.WRONG,
+        ),
+    ],
+)
+def test_the_program_defines_the_function_itself(graders, text, verdict):
+    row = {**ADD, "starter_code": "class Solution:\n    def add(self, a, b):"}
+    found = judge(graders(), row, text)
+    assert found.verdict is verdict, found
+
+
 @pytest.mark.parametrize("field", ["inputs", "outputs"])
 def test_values_that_are_nested_too_deeply_are_the_problem_s_fault(graders, field):
     deep = []
