@@ -32,6 +32,10 @@ _NEXT_PLACE = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 _OBJECT = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _FORMS = "http://host:8000/v1#model, hf:path, vllm:path, scripted:text or my_module:object"
 
+_SWITCH = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("0", "false", "no", "off"), False)
+}  # fmt: skip
+
 _OVERFLOW = {name: name for name in ("check", "unknown", "refuse")}
 
 _COMMON: _Parsers = {
@@ -325,7 +329,7 @@ def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
                 f"{target} has no option {key!r}; it has {', '.join(sorted({*known, *_COMMON}))}"
             )
         try:
-            options[key] = value.lower() in ("1", "true", "yes") if kind is bool else kind(value)
+            options[key] = _SWITCH[value.lower()] if kind is bool else kind(value)
         except (ValueError, KeyError) as error:
             raise ConfigError(f"{target}: the option {key} cannot be {value!r}") from error
     return target, options

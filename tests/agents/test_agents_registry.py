@@ -117,6 +117,7 @@ def test_entry_points(monkeypatch, my_module):
         ("http://localhost/v1", "name the model"),
         ("http://localhost/v1#m?colour=red", "no option 'colour'"),
         ("http://localhost/v1#m?concurrency=many", "cannot be 'many'"),
+        ("http://localhost/v1#m?exact=ture", "the option exact cannot be 'ture'"),
         ("solver=scripted:x", "no agent is given for verifier_0"),
         ("solver=scripted:x,solver=scripted:y", "given twice"),
         ("judge=scripted:x", "there is no agent 'judge'"),
@@ -190,3 +191,8 @@ async def test_a_checkpoint_by_its_path(tiny_pair, tmp_path):
     [completion] = await team["solver_0"].model.complete("1+1=", 1, team["solver_0"].sampling)
     assert 0 < len(completion.token_ids) <= 3
     assert team["solver_0"].policy == "tiny"
+
+
+@pytest.mark.parametrize(("word", "exact"), [("true", True), ("On", True), ("1", True), ("no", False)])
+def test_switches_are_read(word, exact):
+    assert registry.make_model(f"http://localhost/v1#m?exact={word}")[0].exact is exact
