@@ -43,8 +43,8 @@ from mars_env.types import Completion, FinishReason, Prompt, Sampling
 
 log = logger(__name__)
 
-_LIST_BYTES = 2**20
-"""Most of a list of models that is read."""
+_LIST_BYTES = 2**24
+"""Most of a list of models that is read; hosts of many models describe each."""
 
 _PATIENCE = 30.0
 """Seconds that a server may take to list its models before a run."""

@@ -52,8 +52,13 @@ class Link:
         """The status of a page, and up to `most` bytes of it where the status is 200."""
         limit = aiohttp.ClientTimeout(total=seconds)
         async with self.session.get(url, timeout=limit, allow_redirects=False) as response:
-            body = await response.content.read(most) if most and response.status == 200 else b""
-            return response.status, body
+            body = bytearray()
+            while response.status == 200 and len(body) < most:
+                part = await response.content.read(most - len(body))  # as much as has come
+                if not part:
+                    break
+                body += part
+            return response.status, bytes(body)
 
 
 class Links:

@@ -602,6 +602,28 @@ async def test_a_server_says_what_its_model_can_hold(server):
     assert await HTTPModel("http://127.0.0.1:9/v1", "m").learn_context() is None
 
 
+async def test_a_list_of_models_that_comes_in_pieces_is_read_whole():
+    async def models(request):
+        listed = [{"id": f"m{i}", "context_length": i + 1, "about": "x" * 2000} for i in range(1000)]
+        response = web.StreamResponse()
+        await response.prepare(request)
+        text = json.dumps({"data": listed}).encode()
+        for begin in range(0, len(text), 300_000):
+            await response.write(text[begin : begin + 300_000])
+        return response
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with HTTPModel(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "m999") as model:
+        assert await model.learn_context() == 1000
+        [(_, status, body)] = await model.listed()
+    await runner.cleanup()
+    assert status == 200 and len(json.loads(body)["data"]) == 1000
+
+
 async def test_a_request_that_is_refused_for_its_length_is_cut_by_the_context_or_ends_the_run(server, caplog):
     words = {"error": {"message": "This model's maximum context length is 40 tokens. You requested 99."}}
     server.faults = [lambda body: web.json_response(words, status=400) for _ in range(2)]
