@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from mars_env.grading.math.asked import after_asked, asked_formulas, questions
 from mars_env.grading.math.cues import puts_right
+from mars_env.grading.math.labels import unlabelled
 from mars_env.grading.math.nodes import words
 from mars_env.grading.math.phrases import MATH_SPAN, is_value, leaves_doubt, peel
 
@@ -23,6 +24,8 @@ _CONTRAST = re.compile(r",\s*(?:not|rather than|or (?:about|approximately|roughl
 _MARK = re.compile(r"\$[^$]*\$|\d[\d.,]*\d|\d|(?<![A-Za-z'’])(?!a\b)[A-Za-z](?![A-Za-z])")
 """A formula, a number or a letter among words."""
 _ATTAINED = re.compile(r",\s+(?:which is )?(?:attained|achieved|reached|with equality)\b.*\Z", re.IGNORECASE)
+_YES_OR_NO = re.compile(r"\b(?:yes or no|true or false)\b", re.IGNORECASE)
+_VERDICTS = words("yes no true false")
 _PARTS = re.compile(r",(?=[^,=]{1,20}=)")
 _RATIO = re.compile(r"(\d[\d.]*) to (\d[\d.]*)")
 _COMPUTED = re.compile(r"[\s$(]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
@@ -49,7 +52,15 @@ def claim(statement: str, sentence: str) -> str | None:
     """
     if len(sentence) > _LENGTH:
         return None
-    return _formula(statement, sentence) or _worded(statement, sentence)
+    return _formula(statement, sentence) or _worded(statement, sentence) or _verdict(statement, sentence)
+
+
+def _verdict(statement: str, sentence: str) -> str | None:
+    """The "yes" or "no" with which a sentence begins, if that is what the problem asks for."""
+    if not _YES_OR_NO.search(statement[-_LENGTH:]):
+        return None
+    word = unlabelled(sentence.replace("*", "").rstrip(" ."))
+    return word if word.lower() in _VERDICTS else None
 
 
 def _formula(statement: str, sentence: str) -> str | None:

@@ -42,6 +42,11 @@ BOYS = "There are 12 boys and 18 girls. What is the ratio of boys to girls?"
         ("Find $a_4$.", "$a_5=41$.", None),
         ("求 $a_4$。", "所以 $a_4=41$。", "a_4=41"),
         ("?", "The longer side is 15.", None),
+        ("Is it continuous? Answer yes or no.", "**No**, it is not continuous at 0.", "No"),
+        ("Is it continuous? Answer yes or no.", "Yes, unless $a = 0$.", None),
+        ("Is it continuous? Answer yes or no.", "No, wait.", None),
+        ("Is it continuous? Answer yes or no.", "No idea.", None),
+        ("Find $a$.", "No, it is not continuous at 0.", None),
     ],
 )
 def test_a_sentence_about_what_is_asked_states_its_value(statement, sentence, value):
