@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +24,9 @@ from mars_env.lazy import resolve
 from mars_env.rollout import Run, groups_of, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
 from mars_env.types import Message, Observation, Turn
+
+_CUTS = re.compile(r'\b(top_p|top_k|min_p)[\\"=: ]{1,6}(\d*\.?\d+)')
+"""As in ``top_p=0.9`` of a specification, or ``"top_p": "0.9"`` of an agent given as an object."""
 
 
 def export(  # public edge: one parameter is one option of the command
@@ -81,6 +86,12 @@ def export(  # public edge: one parameter is one option of the command
             config = TrainConfig(advantage=advantage, train_roles=tuple(role) if role else None)
             samples = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
             number = write_samples(target, samples)
+            if cut := cut_distribution(stored.manifest["config"]):
+                say(
+                    f"note: this run was sampled with {cut}, and its log-probabilities may be of the cut "
+                    "distribution: a trainer's ratios to them are wrong",
+                    err=True,
+                )
         elif format == "parquet":
             table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
             number = write_parquet(table, target)
@@ -95,6 +106,24 @@ def export(  # public edge: one parameter is one option of the command
             )
             number = write_jsonl(rows, target)
     say(f"wrote {number} rows to {out}", err=str(out) == STREAM)
+
+
+def cut_distribution(config: Mapping[str, Any]) -> str:
+    """How a stored run's agents cut the distribution that they sampled from; empty if nothing says that.
+
+    Example:
+        >>> cut_distribution({"agents": "http://localhost:8000/v1#m?top_p=0.95&temperature=0.6"})
+        'top_p=0.95'
+        >>> cut_distribution({"agents": "hf:tiny?top_p=1.0&top_k=-1"})
+        ''
+    """
+    told = json.dumps([config.get("agents"), config.get("fields")])
+    found = {
+        f"{name}={value}"
+        for name, value in _CUTS.findall(told)
+        if float(value) and not (name == "top_p" and float(value) >= 1)
+    }
+    return ", ".join(sorted(found))
 
 
 def _require_roles(stored: Run, roles: Sequence[str]) -> None:

@@ -285,6 +285,11 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
         raise ConfigError(
             "this environment is a search, which grows its own trees: set rollouts to None (as MARS2 does)"
         )
+    if settings.rollouts is not None and settings.rollouts.group < 2 and not settings.train.batch_roles:
+        raise ConfigError(
+            "groups of one turn have nothing to compare, so nothing would be trained: "
+            "set rollouts.group to 2 or more"
+        )
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
         raise ConfigError(
             f"no agent acts with the policy {shown(min(idle))}; their policies are "

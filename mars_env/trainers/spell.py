@@ -279,6 +279,11 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
     chosen = spell or SpellSettings()
     refuse_unfit(settings, team)
     require_roles(settings.train, team.agents)
+    if chosen.group < 2:
+        raise ConfigError(
+            "one answer to a question is never right in part, so no question would be trained on: "
+            "set group to 2 or more"
+        )
     game = game or spell_game(chosen)
     train = settings.train.model_copy(
         update={"seed": settings.seed, "batch_roles": (*settings.train.batch_roles, role_of(QUESTIONER))}

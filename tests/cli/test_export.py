@@ -10,13 +10,14 @@ from command_line import run_cli
 from typer.testing import CliRunner
 
 import mars_env
+from mars_env.agents import make_agents, tiny_model
 from mars_env.cli import app
 from mars_env.errors import ConfigError, MissingExtra, StoreError
 from mars_env.problems import ProblemSet
 from mars_env.rollout import read_run
 from mars_env.rollout.exports import write_parquet
 from mars_env.seeds import derive_seed
-from mars_env.types import Completion, Problem
+from mars_env.types import Completion, Problem, Sampling
 
 PROBLEMS = ProblemSet("sums", [Problem(f"s{i}", f"What is {i} + {i + 1}?", str(2 * i + 1)) for i in range(6)])
 
@@ -269,3 +270,13 @@ def test_numbers_of_a_stranger_that_are_not_finite_do_not_stop_the_table(tmp_pat
     assert write_parquet(turn_rows([Tree("p#0", PROBLEMS[0], (turn,))]), tmp_path / "turns.parquet") == 1
     [row] = pyarrow.parquet.read_table(tmp_path / "turns.parquet").to_pylist()
     assert json.loads(row["info"]) == {"x": {"$float": "nan"}}
+
+
+@pytest.mark.parametrize(("sampling", "told"), [({"top_p": 0.5}, "sampled with top_p=0.5"), ({}, "")])
+def test_samples_of_a_cut_distribution_are_named(tmp_path, sampling, told):
+    agents = make_agents(tiny_model(context=4096), ["solver_0"], sampling=Sampling(max_tokens=4, **sampling))
+    mars_env.evaluate("arithmetic-solve", agents=agents, limit=1, samples=2, seed=0, out=tmp_path / "run")
+    out = str(tmp_path / "rows.jsonl")
+    result = CliRunner().invoke(app, ["export", str(tmp_path / "run"), out, "--format", "samples"])
+    assert result.exit_code == 0
+    assert told in result.output and ("note:" in result.output) == bool(told)

@@ -165,6 +165,9 @@ async def test_settings_that_spell_cannot_follow_are_refused():
     refuse_unfit(RunSettings(rollouts=None), team)
     with pytest.raises(ConfigError, match="rollouts=None"):
         await train_spell(team, ProblemSet("c", [spell_team.CLUSTER]), RunSettings())
+    with pytest.raises(ConfigError, match="set group to 2"):
+        own = RunSettings(rollouts=None)
+        await train_spell(team, ProblemSet("c", [spell_team.CLUSTER]), own, SpellSettings(group=1))
     with pytest.raises(ConfigError, match="max_staleness"):
         refuse_unfit(RunSettings(rollouts=None, pipeline=PipelineSettings(max_staleness=1)), team)
     with pytest.raises(ConfigError, match="lacks questioner_0"):

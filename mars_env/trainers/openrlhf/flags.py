@@ -219,6 +219,7 @@ def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
     Raises:
         ConfigError: One sentence says what is wrong and what to do.
     """
+    settings.trained_roles()  # refuses roles that nobody has
     correction = args.algo.advantage
     gated = correction.is_correction_gating != "ratio"
     for wrong, sentence in (

@@ -141,6 +141,8 @@ class TeamSettings(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.grow == "grouped" and self.group < 2:
+            raise ValueError("groups of one turn have nothing to compare: set group to 2 or more")
         if self.groups_per_update is not None and self.staleness == 0:
             raise ValueError(
                 "groups_per_update is for rollouts that continue while the policy is trained: "

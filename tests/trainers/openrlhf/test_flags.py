@@ -63,6 +63,11 @@ def test_what_would_go_wrong_is_refused_in_one_sentence(changes, sentence):
     assert "\n" not in str(refused.value)
 
 
+def test_roles_that_nobody_has_are_refused_before_anything_starts():
+    with pytest.raises(ConfigError, match="train_roles names 'solver_0'"):
+        refuse(SETTINGS.model_copy(update={"train_roles": ("solver_0",)}), arguments())
+
+
 def test_engines_that_sleep_roll_nothing_out_meanwhile():
     settings = SETTINGS.model_copy(update={"staleness": 1})
     with pytest.raises(ConfigError, match=r"set --mars\.staleness 0"):

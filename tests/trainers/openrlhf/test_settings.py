@@ -49,6 +49,7 @@ def test_names_are_given_with_commas_and_values_with_an_equals_sign():
         ),
         (["--mars.env", ENV, "--mars.others", "solver"], "--mars.others"),
         (["--mars.env", ENV, "--mars.refill", "2"], "refill is for updates of a number of groups"),
+        (["--mars.env", ENV, "--mars.group", "1"], "groups of one turn have nothing to compare"),
     ],
 )
 def test_a_wrong_flag_is_refused_in_one_sentence(flags, sentence):
