@@ -402,7 +402,7 @@ def advised(status: int, words: str, path: str) -> str:
         path: Of the endpoint's address.
 
     Example:
-        >>> advised(400, "Use 'max_completion_tokens' instead.", "/v1")
+        >>> advised(400, "'max_tokens' is not supported: use 'max_completion_tokens' instead.", "/v1")
         '; say limit_field="max_completion_tokens"'
         >>> advised(404, "Not Found", "/")
         '; addresses of OpenAI-compatible servers mostly end in /v1'
@@ -411,7 +411,7 @@ def advised(status: int, words: str, path: str) -> str:
         >>> advised(404, "no such model", "/v1")
         ''
     """
-    if "max_completion_tokens" in words:
+    if "max_completion_tokens" in words and "max_tokens" in words:
         return '; say limit_field="max_completion_tokens"'
     if _ONE_SAMPLE.search(words):
         return "; say samples_per_call=1"

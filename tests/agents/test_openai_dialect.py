@@ -287,6 +287,7 @@ def test_filters_are_known_by_their_codes():
 def test_a_server_that_gives_one_sample_is_told_from_others(words):
     assert advised(400, words, "/v1") == "; say samples_per_call=1"
     assert advised(404, "no model m-1, nothing", "/v1") == ""
+    assert advised(422, "extra fields are forbidden: max_completion_tokens", "/v1") == ""
 
 
 @pytest.mark.parametrize("header", ["Mon, 01 Jan 2024 00:00:00 +99999999999999999999", "Mon, 32 Jan", "-3"])
