@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,10 @@ import aiohttp
 
 from mars_env.agents.http import HTTPModel
 from mars_env.errors import ConfigError, ModelError
+from mars_env.text import one_line
+
+_PAUSE = 0.05
+"""Seconds between two attempts to empty a cache."""
 
 
 async def refresh_servers(
@@ -26,7 +32,8 @@ async def refresh_servers(
         model: The servers' client.
         directory: A checkpoint (``save_pretrained``) that every server can read at this path.
         version: The new version; by default one more than the old.
-        timeout: Seconds that a server may take.
+        timeout: Seconds that a server may take; also for requests of other clients to end, since vLLM keeps
+            its prefix cache while they run.
 
     Raises:
         ConfigError: If there is no such directory.
@@ -45,7 +52,9 @@ async def refresh_servers(
     endpoints = model.endpoints
     await asyncio.gather(*(model.drain(endpoint) for endpoint in endpoints))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session:
-        failures = await asyncio.gather(*(_refresh(session, url, str(directory)) for url in endpoints))
+        failures = await asyncio.gather(
+            *(_refresh(session, url, str(directory), time.monotonic() + timeout) for url in endpoints)
+        )
     model.version = model.version + 1 if version is None else version
     for endpoint, failure in zip(endpoints, failures, strict=True):
         if not failure:
@@ -56,20 +65,42 @@ async def refresh_servers(
         )
 
 
-async def _refresh(session: aiohttp.ClientSession, endpoint: str, directory: str) -> str:
+async def _refresh(session: aiohttp.ClientSession, endpoint: str, directory: str, until: float) -> str:
     """Refresh one server; returns what went wrong, or nothing."""
     root = endpoint.rstrip("/").removesuffix("/v1")
-    calls: list[tuple[str, Mapping[str, Any]]] = [
-        ("collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": directory}}),
-        ("reset_prefix_cache", {}),  # it holds values of the old weights
-    ]
+    reload = {"method": "reload_weights", "kwargs": {"weights_path": directory}}
     try:
-        for path, body in calls:
-            async with session.post(f"{root}/{path}", json=body) as response:
-                if response.status == 404:
-                    return f"{endpoint} has no /{path}: start it with VLLM_SERVER_DEV_MODE=1"
-                if response.status != 200:
-                    return f"{endpoint}: status {response.status}: {(await response.text())[:200]}"
+        await _call(session, f"{root}/collective_rpc", reload)
+        # The cache holds values of the old weights. vLLM says under status 200 that it has kept it.
+        while not await _call(session, f"{root}/reset_prefix_cache", {}):
+            if time.monotonic() > until:
+                return f"{endpoint} keeps its prefix cache, since requests of other clients run on it"
+            await asyncio.sleep(_PAUSE)
+    except _Failed as failure:
+        return str(failure)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         return f"{endpoint}: {type(error).__name__}: {error}"
     return ""
+
+
+async def _call(session: aiohttp.ClientSession, url: str, body: Mapping[str, Any]) -> bool:
+    """Call a server; whether it has done what it was asked, as far as it says.
+
+    Raises:
+        _Failed: It refuses.
+    """
+    async with session.post(url, json=body) as response:
+        text = await response.text()
+        if response.status == 404:
+            raise _Failed(f"{url} is not there: start the server with VLLM_SERVER_DEV_MODE=1")
+        if response.status != 200:
+            raise _Failed(f"{url}: status {response.status}: {one_line(text, 200)}")
+    try:
+        told = json.loads(text)
+    except ValueError:  # versions before 0.32 answer with nothing
+        return True
+    return not isinstance(told, dict) or told.get("success") is not False
+
+
+class _Failed(Exception):
+    """A server has not done what it was asked."""
