@@ -465,4 +465,6 @@ def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
     votes = all(tree.problem.kind == "math" for tree in a.trees)  # to vote, programs would have to be run
     answer_of = answers_of_grading() if votes else None
     names = Path(run_a).absolute().name, Path(run_b).absolute().name
+    if names[0] == names[1]:
+        names = str(run_a), str(run_b)
     return compare_trees(a.trees, b.trees, names=names, answer_of=answer_of)

@@ -107,8 +107,9 @@ def evaluate(  # public edge: one parameter is one option of the command
                    f"at most {most.calls:,} calls of the agents and {tokens}{apart}")  # fmt: skip
         return
     with Trace(trace) if trace else nullcontext() as traced:
-        before = len(finished_trees(out)) if out else 0
-        monitor = Monitor(None if baselines else len(plan.jobs), finished=before, trace=traced)
+        wanted = {job.tree_id for job in plan.jobs}
+        before = len(finished_trees(out) & wanted) if out else 0
+        monitor = Monitor(None if baselines else len(wanted), finished=before, trace=traced)
         logger = TensorBoardLogger(tensorboard) if tensorboard else None
 
         async def watched() -> tuple[Report, list[Tree]]:

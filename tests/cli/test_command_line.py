@@ -311,9 +311,10 @@ def test_a_run_that_has_no_tree_yet_is_said_to_have_none(call, tmp_path):
 
 
 def test_a_run_that_is_named_by_a_dot_has_its_folder_s_name(call, tmp_path, monkeypatch):
-    mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=tmp_path / "first")
+    for name in ("first", "second"):
+        mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=tmp_path / name)
     monkeypatch.chdir(tmp_path / "first")
-    assert "first against first, 2 problems" in call("compare", ".", "../first")[0]
+    assert "second against first, 2 problems" in call("compare", ".", "../second")[0]
 
 
 def test_the_doctor_knows_every_extra():
@@ -332,3 +333,15 @@ def test_the_doctor_knows_every_extra():
 def test_a_json_file_that_is_not_there_is_not_said_to_be_no_json(call, tmp_path, given):
     printed, status = call(*given, "none.json")
     assert status == 2 and "none.json cannot be read" in " ".join(printed.split()) and "JSON" not in printed
+
+
+def test_progress_counts_only_what_the_command_asks_for(call):
+    given = ["evaluate", "arithmetic-solve", "--agents", "scripted:4", "--limit", 2, "--out", "run"]
+    assert "6/6 episodes" in call(*given, "--n", 3)[0]
+    assert "2/2 episodes" in call(*given, "--n", 1)[0]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(call):
+    for seed in ("one", "two"):
+        mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=f"{seed}/eval")
+    assert "two/eval against one/eval, 2 problems" in call("compare", "one/eval", "two/eval")[0]
