@@ -331,7 +331,9 @@ def run(spec: dict[str, Any], session: Session) -> Any:
         provide(names_used(code), spec["entry_point"], namespace, session)
         session.last_call = ""
         outcome = attempt(code, spec["entry_point"] if check else "", namespace)
-        outcomes.append((*outcome, session.last_call, bool(session.remotes)))
+        # An exception of the program's own class cannot be caught here, where that is no class.
+        held = bool(session.remotes) or "do not inherit from BaseException" in outcome[1]
+        outcomes.append((*outcome, session.last_call, held))
         if outcome[0] in ("gone", "unasked") or (outcome[0] != "passed" and not spec["all"]):
             break
     return "ran", outcomes

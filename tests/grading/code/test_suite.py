@@ -161,7 +161,13 @@ def test_what_tests_cannot_do_with_objects_is_told_by_the_reference_solution(gra
     unknown = judge(grader, "V", test, EQUAL, reference_solution=EQUAL)
     assert unknown.verdict is Verdict.UNKNOWN and "reference solution" in unknown.reason
     assert judge(grader, "V", test, EQUAL).verdict is Verdict.WRONG
+    test = "try:\n    f(-1)\nexcept Negative:\n    pass\nelse:\n    assert False"
+    raises = "class Negative(Exception): pass\ndef f(x): raise Negative(x)"
+    assert judge(grader, "f", test, raises, reference_solution=raises).verdict is Verdict.UNKNOWN
+    assert judge(grader, "f", test, "def f(x): return 1", reference_solution=raises).verdict is Verdict.WRONG
     plain = {"reference_solution": "def f(x): return 2 * x"}
+    forged = "def f(x): raise TypeError('classes that do not inherit from BaseException')"
+    assert judge(grader, "f", "assert f(2) == 4", forged, **plain).verdict is Verdict.WRONG
     for program in ("def f(x): return 5", f"{EQUAL}def f(x): return V(4)", "def f(x): raise ValueError"):
         assert judge(grader, "f", "assert f(2) == 4", program, **plain).verdict is Verdict.WRONG
     broken = {"reference_solution": "def f(x): return 5"}
