@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from mars_env.agents.context import NO_LIMIT
-from mars_env.checks import count, token_ids
+from mars_env.checks import MOST_TOKENS, count, token_ids
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.text import one_line, shown
 from mars_env.types import Completion, FinishReason, Message, Sampling
@@ -136,11 +136,12 @@ def completions_of(
         choices.sort(key=_index)
     usage = answer.get("usage") or {}
     texts = [_text(choice) for choice in choices]
-    sampled, prompt_tokens = (_tokens(usage, name) for name in ("completion_tokens", "prompt_tokens"))
+    prompt_tokens = _tokens(usage, "prompt_tokens")
+    sampled = _sampled(usage, prompt_tokens)
     counts = _shares(sampled, texts)
     faithful = keeps_logprobs(sampling, processed=processed) and not bent
     reasons = [_finish_reason(choice.get("finish_reason")) for choice in choices]
-    cut = _cut_by_context(usage, reasons.count("length"), sampling, context)
+    cut = _cut_by_context(prompt_tokens, sampled, reasons.count("length"), sampling, context)
     completions = []
     for choice, text, share, reason in zip(choices, texts, counts, reasons, strict=True):
         # vLLM puts a chat's prompt ids beside the choices, and a text completion's into each choice.
@@ -199,13 +200,12 @@ def _finish_reason(told: object) -> FinishReason:
     return reason
 
 
-def _cut_by_context(usage: Mapping[str, Any], cut: int, sampling: Sampling, context: int | None) -> bool:
+def _cut_by_context(prompt: int, sampled: int, cut: int, sampling: Sampling, context: int | None) -> bool:
     """Whether the context cut choices off: they all have one prompt, and so the same room.
 
     Either the prompt is known to leave too little, or fewer tokens were sampled than all `cut` choices that
     were cut off at their own limit would have. A request without a limit leaves only the context.
     """
-    prompt, sampled = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
     if context is not None and prompt:
         return bool(prompt + sampling.max_tokens > context)
     return sampling.max_tokens == NO_LIMIT or bool(0 < sampled < cut * sampling.max_tokens)
@@ -340,6 +340,17 @@ def _tokens(usage: Mapping[str, Any], name: str) -> int:
     """A count from the server; 0 if it gives none."""
     told = usage.get(name)
     return 0 if told is None else count(told)
+
+
+def _sampled(usage: Mapping[str, Any], prompt: int) -> int:
+    """The tokens that were sampled, thinking included, which Gemini and xAI leave out of their completions'.
+
+    Example:
+        >>> _sampled({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}, 32)
+        103
+    """
+    told, total = _tokens(usage, "completion_tokens"), usage.get("total_tokens")
+    return max(told, total - prompt) if prompt and type(total) is int and total < MOST_TOKENS else told
 
 
 def _shares(total: int, texts: Sequence[str]) -> list[int]:

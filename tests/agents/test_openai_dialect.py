@@ -129,6 +129,11 @@ def test_rounding_above_zero_is_forgiven():
     (["length", "length"], {"completion_tokens": 15}, None, ["context", "context"]),
     (["length", "stop"], {"completion_tokens": 7}, None, ["context", "stop"]),
     (["length", "stop"], {"completion_tokens": 9}, None, ["length", "stop"]),
+    # thinking that is in the total alone, as Gemini and xAI count
+    (["length"], {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 13}, None, ["length"]),
+    (["length"], {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 12}, None, ["context"]),
+    (["length"], {"completion_tokens": 7, "total_tokens": 13}, None, ["context"]),
+    (["length"], {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": "12"}, None, ["context"]),
     # a context that is known decides
     (["length", "stop"], {"completion_tokens": 9, "prompt_tokens": 93}, 100, ["context", "stop"]),
     (["length", "stop"], {"completion_tokens": 9, "prompt_tokens": 92}, 100, ["length", "stop"]),
@@ -293,3 +298,9 @@ def test_a_server_that_gives_one_sample_is_told_from_others(words):
 @pytest.mark.parametrize("header", ["Mon, 01 Jan 2024 00:00:00 +99999999999999999999", "Mon, 32 Jan", "-3"])
 def test_a_time_that_is_none_is_no_wait(header):
     assert retry_after(header) == 0.0
+
+
+def test_thinking_counts_as_sampled():
+    usage = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}
+    [found] = completions_of(answer({"text": "4"}, usage=usage), 1, Sampling(), processed=False, version=0)
+    assert (found.prompt_tokens, found.completion_tokens) == (32, 103)
