@@ -363,10 +363,11 @@ def called_function(row: Row) -> str:
         'add'
     """
     tests = row.get("test_list", row.get("tests"))
-    if not _is_assert_list(tests):
+    if not isinstance(tests, (list, tuple)) or not _is_assert_list(list(tests)):
         return ""
     solution = str(row.get("code") or row.get("reference_solution") or "")
-    return next((word for word in re.findall(r"\w+", tests[0]) if f"def {word}(" in solution), "")
+    defined = re.findall(r"\bdef +(\w+) *\(", solution)
+    return next((word for word in re.findall(r"\w+", tests[0]) if word in defined), "")
 
 
 def _is_assert_list(tests: Any) -> bool:

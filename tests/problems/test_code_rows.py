@@ -193,8 +193,10 @@ def test_the_many_asserts_of_mbpp_plus_count():
 
 
 def test_a_row_of_mbpp_names_the_function():
-    problem = code_problem_from_row(MBPP)
-    assert problem.reference["entry_point"] == "add" and "Name the function `add`" in problem.statement
+    spaced = {**MBPP, "code": "def add (a, b):\n    return a + b", "test_list": tuple(MBPP["test_list"])}
+    for row in (MBPP, spaced):
+        problem = code_problem_from_row(row)
+        assert problem.reference["entry_point"] == "add" and "Name the function `add`" in problem.statement
 
 
 @pytest.mark.parametrize(
