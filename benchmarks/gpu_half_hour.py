@@ -23,11 +23,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from mars_env.files import write_whole
+from mars_env.trainers.openrlhf.versions import GPU_STACK, installed
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -168,20 +168,12 @@ def machine() -> dict[str, Any]:
     if torch.cuda.is_available():
         card = torch.cuda.get_device_properties(0)
         told |= {"card": card.name, "card_bytes": card.total_memory}
-    return told | {"packages": installed()}
+    return told | {"packages": stack()}
 
 
-def installed() -> dict[str, str | None]:
+def stack() -> dict[str, str | None]:
     """The versions of OpenRLHF's stack that are installed."""
-    from mars_env.trainers.openrlhf.versions import GPU_STACK
-
-    found: dict[str, str | None] = {}
-    for name in GPU_STACK:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
+    return {name: installed(name) for name in GPU_STACK}
 
 
 def install(seconds: float = 20) -> dict[str, Any]:
@@ -198,7 +190,7 @@ def install(seconds: float = 20) -> dict[str, Any]:
             continue
         *_, last = ended.stderr.strip().splitlines() or [""]
         found[line] = "found" if ended.returncode == 0 else last[-300:]
-    return {"installed": installed(), "index": found}
+    return {"installed": stack(), "index": found}
 
 
 def trainer(size: str, steps: int = 4, longest: int = 64) -> dict[str, Any]:

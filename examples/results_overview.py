@@ -22,16 +22,14 @@ import replicate_rubrics
 import replicate_smollm2
 import replicate_spell
 import replicate_sums
-from rich.console import Console
-from studies import settings_of
+from studies import DOCS, settings_of, write
 
 from mars_env.evaluation import LedgerRow
 from mars_env.evaluation.claims import Claim, judge_all
 from mars_env.evaluation.ledger import seed_text
-from mars_env.evaluation.pages import write_part
 from mars_env.evaluation.report import markdown_table
 
-PAGE = replicate_marsrl.DOCS / "results.md"
+PAGE = DOCS / "results.md"
 SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
 
 
@@ -270,8 +268,7 @@ def overview() -> str:
 
 def main() -> None:
     """Write the table into docs/results.md."""
-    write_part(PAGE, "overview", overview())
-    Console(width=110).print(f"wrote {PAGE}", highlight=False)
+    write(PAGE, "overview", overview())
 
 
 if __name__ == "__main__":

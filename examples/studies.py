@@ -22,7 +22,7 @@ from mars_env.agents import HFModel
 from mars_env.envs import Game
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow, Provenance, settings_hash
-from mars_env.evaluation.pages import write_part
+from mars_env.files import write_whole
 from mars_env.rollout import Job, collect
 from mars_env.trainers import RunSettings
 from mars_env.types import Agent, Problem, Tree
@@ -217,8 +217,17 @@ def still_owed(planned: int, rows: Sequence[LedgerRow]) -> str:
 
 
 def write(page: Path, part: str, text: str) -> None:
-    """Write a part of a page, and say so."""
-    write_part(page, part, text)
+    """Replace a part of a page, what stands between its two marks, and say so.
+
+    Raises:
+        ConfigError: The page lacks the marks, or holds them more than once or in the wrong order.
+    """
+    begin, end = f"<!-- begin {part} -->\n", f"<!-- end {part} -->\n"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed or begin in rest or end in before + after:
+        raise ConfigError(f"{page} must hold the lines {begin.strip()!r} and {end.strip()!r}, once each")
+    write_whole(page, f"{before}{begin}{text.rstrip()}\n{end}{after}")
     console.print(f"wrote {page}", highlight=False)
 
 

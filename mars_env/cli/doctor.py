@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from rich.table import Table
@@ -14,6 +13,7 @@ from mars_env import __version__, sandbox
 from mars_env.cli.screen import Screen, say
 from mars_env.errors import SandboxError
 from mars_env.sync import run_sync
+from mars_env.trainers.openrlhf.versions import installed
 
 PARTS = {
     "hf": ("torch", "transformers", "safetensors"),
@@ -63,11 +63,11 @@ def doctor() -> None:
     table = Table("extra", "for", "packages", "state", title="Optional parts")
     lacking = []
     for extra, packages in PARTS.items():
-        found = {package: _version(package) for package in packages}
+        found = {package: installed(package) for package in packages}
         if None in found.values():
             lacking.append(extra)
         state = "missing" if extra in lacking else Text("ready", style="green")
-        shown = ", ".join(f"{package} {installed or '-'}" for package, installed in found.items())
+        shown = ", ".join(f"{package} {number or '-'}" for package, number in found.items())
         table.add_row(extra, PURPOSES[extra], shown, state)
     console.print(table)
     if together := [extra for extra in lacking if extra not in APART]:
@@ -110,13 +110,6 @@ def _importable() -> str:
         return "nothing, since no sandbox works here"
     named = ", ".join(f"{name} {installed}" for name, installed in found.items())
     return f"the standard library{named and ', '}{named}"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _device() -> str:

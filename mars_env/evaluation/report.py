@@ -360,7 +360,6 @@ BASELINE_HEADS = ("At the System's tokens", "Size", "Accuracy", "Tokens a proble
 def table(
     heads: Sequence[str],
     rows: Sequence[Sequence[str]],
-    title: str = "",
     align: Literal["left", "right"] = "right",
 ) -> Table:
     """A console table of plain texts: none of them is read as markup.
@@ -369,9 +368,7 @@ def table(
         >>> table(["a", "b"], [["[red]", "1"]]).row_count
         1
     """
-    result = Table(
-        title=Text(one_line(title, 200)) if title else None, box=box.SIMPLE_HEAD, title_justify="left"
-    )
+    result = Table(box=box.SIMPLE_HEAD)
     for i, head in enumerate(heads):
         # On a narrow console names wrap and numbers stay whole.
         result.add_column(

@@ -35,22 +35,11 @@ def breathe() -> None:
     time.sleep(PAUSE)
 
 
-def read_json(
-    text: str,
-    most: int = MOST_VALUES,
-    depth: int = MOST_DEPTH,
-    between: Callable[[], object] = lambda: None,
-) -> Any:
-    r"""The value of a JSON text.
-
-    Args:
-        text: The whole text.
-        most: How many values it may contain, including keys.
-        depth: How deeply they may be nested.
-        between: Called after each piece of a text.
+def read_json(text: str, between: Callable[[], object] = lambda: None) -> Any:
+    r"""The value of a JSON text; `between` is called after each piece of a text.
 
     Raises:
-        ValueError: It is not JSON, or exceeds these limits.
+        ValueError: It is not JSON, or exceeds `MOST_VALUES` or `MOST_DEPTH`.
 
     Example:
         >>> read_json('{"status": "Success", "run_result": {"stdout": "a\\n", "return_code": 0}}')
@@ -59,8 +48,8 @@ def read_json(
         Traceback (most recent call last):
         ValueError: it is nested too deeply
     """
-    reader = _Reader(text, most, between)
-    value = reader.value(depth)
+    reader = _Reader(text, between)
+    value = reader.value(MOST_DEPTH)
     if reader.next():
         raise ValueError(f"it continues after the value, at character {reader.at}")
     return value
@@ -69,8 +58,8 @@ def read_json(
 class _Reader:
     """Reads values from a text, from the current position on."""
 
-    def __init__(self, text: str, most: int, between: Callable[[], object] = lambda: None) -> None:
-        self.text, self.at, self.left, self.between = text, 0, most, between
+    def __init__(self, text: str, between: Callable[[], object]) -> None:
+        self.text, self.at, self.left, self.between = text, 0, MOST_VALUES, between
 
     def next(self) -> str:
         """Skip white space and return the next character; an empty text at the end."""

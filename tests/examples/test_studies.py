@@ -20,6 +20,7 @@ from studies import (
     still_owed,
     varied_run,
     with_recipe,
+    write,
 )
 
 from mars_env.errors import ConfigError
@@ -127,6 +128,25 @@ def test_a_page_needs_rows_and_says_how_many_are_owed(tmp_path):
         present_rows(ledger, "other")
     assert still_owed(3, ledger.rows()) == "**2 rows of the plan have not been run yet.**\n\n"
     assert still_owed(1, ledger.rows()) == ""
+
+
+def test_a_part_of_a_page_is_replaced_between_its_marks(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n<!-- begin a -->\nold\n<!-- end a -->\nrest\n")
+    write(page, "a", "new\n\n")
+    assert page.read_text() == "# Page\n\n<!-- begin a -->\nnew\n<!-- end a -->\nrest\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "begin", "end", "end begin", "begin begin end", "begin end begin end", "begin end end"]
+)
+def test_a_page_without_its_marks_once_each_stays_as_it_is(tmp_path, text):
+    page = tmp_path / "page.md"
+    before = "".join(f"<!-- {mark} a -->\nold\n" for mark in text.split())
+    page.write_text(before)
+    with pytest.raises(ConfigError, match="once each"):
+        write(page, "a", "new")
+    assert page.read_text() == before
 
 
 def test_only_the_named_numbers_of_a_run_vary():
