@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,6 @@ SIZES = {
     "600m": (1536, 4096, 20, 16_000),
 }
 """Width, feed-forward width, layers, vocabulary of the local trainer's models."""
-
-GROUPS, GROUP, PROMPT = 8, 8, 24
-FIRST = 0x4E00
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +191,8 @@ def install(seconds: float = 20) -> dict[str, Any]:
     return {"installed": stack(), "index": found}
 
 
-def trainer(size: str, steps: int = 4, longest: int = 64) -> dict[str, Any]:
-    """The local trainer's whole step with a new model: sampling, grading, update.
+def trainer(size: str, steps: int = 4) -> dict[str, Any]:
+    """The whole step of trainer.py with a new model: sampling, grading, update.
 
     The first step is left out, since it warms up. Operations are 2 a weight for a sampled token and 6 for a
     trained one; the share is theirs of the card's peak. `estimate` is what the memory should be: 16 bytes a
@@ -202,38 +200,19 @@ def trainer(size: str, steps: int = 4, longest: int = 64) -> dict[str, Any]:
     `Architecture.layer_bytes`), and its logits.
     """
     import torch
+    from trainer import GROUP, GROUPS, LIMIT, PROMPT, new_model, reward, task
 
-    from mars_env.agents import HFModel
-    from mars_env.envs import Game, GroupedSettings, Solve
-    from mars_env.problems import ProblemSet
-    from mars_env.trainers import RunSettings, TrainConfig, train
-    from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
+    from mars_env.trainers import TrainConfig, train
     from mars_env.trainers.openrlhf.planning.sizes import architecture
-    from mars_env.trainers.team import make_team
-    from mars_env.types import Action, Grade, Problem, Sampling
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    hidden, feed_forward, layers, tokens = SIZES[size]
-    names = ["<|pad|>", "<|end|>", *(chr(FIRST + i) for i in range(tokens - 2))]
-    model = build_model(0, tokens, Shape(hidden, feed_forward, layers)).to(device)
-    tokenizer = build_tokenizer(names, names[:2], f"[{chr(FIRST)}-{chr(FIRST + tokens)}]")
+    _, _, layers, tokens = SIZES[size]
+    model, tokenizer = new_model(SIZES[size])
+    model.to(device)
     sampled, rows = [0], []
 
-    class Solver:
-        policy = "model"
-
-        def __init__(self, model: Any) -> None:
-            self.model = model
-
-        async def act(self, observation: Any, n: int, seed: int) -> list[Action]:
-            sampling = Sampling(temperature=1.0, max_tokens=longest, seed=seed)
-            found = await self.model.complete(str(observation["problem"]), n, sampling)
-            sampled[0] += sum(len(completion.token_ids) for completion in found)
-            return [Action(completion.text, (completion,)) for completion in found]
-
-    class FirstCharacter:
-        async def grade(self, problem: Problem, text: str) -> Grade:
-            return Grade.correct() if text and ord(text[0]) % 2 == 0 else Grade.wrong("odd")
+    def count(number: int) -> None:
+        sampled[0] += number
 
     class Log:
         def start(self, step: int) -> None:
@@ -249,23 +228,11 @@ def trainer(size: str, steps: int = 4, longest: int = 64) -> dict[str, Any]:
         def close(self) -> None:
             pass
 
-    game, texts = Game(Solve(), FirstCharacter()), range(GROUPS * (steps + 1))
-    problems = [
-        Problem(str(i), "".join(chr(FIRST + (17 * i + 31 * j) % (tokens - 2)) for j in range(PROMPT)), None)
-        for i in texts
-    ]
     config = TrainConfig(learning_rate=1e-6, autocast=device == "cuda", token_budget=8192)
-    settings = RunSettings(
-        steps=steps + 1,
-        problems_per_step=GROUPS,
-        rollouts=GroupedSettings(group=GROUP, branches=1),
-        train=config,
-    )
-    playing = HFModel((model, tokenizer), name="model")
-    team = make_team(settings, game.rules.possible_agents, [playing], agent=lambda _, own: Solver(own))
+    made = task((model, tokenizer), steps + 1, config, count, partial(reward, workload="early"))
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    asyncio.run(train(game, team, ProblemSet("characters", problems), settings, loggers=[Log()]))
+    asyncio.run(train(*made, loggers=[Log()]))
 
     parameters = sum(weight.numel() for weight in model.parameters())
     whole, update, drawn = (sum(column) for column in zip(*rows[1:], strict=True))
@@ -274,7 +241,7 @@ def trainer(size: str, steps: int = 4, longest: int = 64) -> dict[str, Any]:
     card = torch.cuda.get_device_name(0) if device == "cuda" else "CPU"
     peak = next((found for part, found in PEAKS.items() if part in card), None)
     sizes = architecture(model.config.to_dict())
-    micro = min(config.token_budget, GROUPS * GROUP * (PROMPT + longest))
+    micro = min(config.token_budget, GROUPS * GROUP * (PROMPT + LIMIT))
     estimate = 16 * parameters + micro * (2 * sizes.layer_bytes() * layers + 12 * tokens)
     used = (
         torch.cuda.max_memory_allocated()

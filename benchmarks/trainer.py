@@ -36,37 +36,35 @@ END = 1
 FIRST = 0x4E00
 
 
-def vocabulary(size: int) -> list[str]:
-    """One character a token, so that text and tokens correspond."""
-    return ["<|pad|>", "<|end|>", *(chr(FIRST + i) for i in range(size - 2))]
+def new_model(shape: tuple[int, int, int, int]) -> tuple[Any, Any]:
+    """A model from nothing, and its tokenizer: one character a token, so that text and tokens correspond."""
+    from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
+
+    hidden, feed_forward, layers, tokens = shape
+    names = ["<|pad|>", "<|end|>", *(chr(FIRST + i) for i in range(tokens - 2))]
+    tokenizer = build_tokenizer(names, names[:2], f"[{chr(FIRST)}-{chr(FIRST + tokens)}]")
+    return build_model(0, tokens, Shape(hidden, feed_forward, layers)), tokenizer
 
 
 def model_of(size: str, workload: str) -> tuple[Any, Any]:
-    """The model from nothing, and its tokenizer. In `full` the end token is never sampled."""
+    """The model and its tokenizer. In `full` the end token is never sampled."""
     import torch
 
-    from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
-
-    hidden, feed_forward, layers, tokens = SIZES[size]
-    model = build_model(0, tokens, Shape(hidden, feed_forward, layers))
+    model, tokenizer = new_model(SIZES[size])
     if workload == "full":
-        with (
-            torch.no_grad()
-        ):  # one dimension of the hidden state is always large, and the end token dislikes it
+        with torch.no_grad():  # one dimension of the hidden state is large, and the end token dislikes it
             model.get_input_embeddings().weight[:, 0] = 8.0
             head = model.get_output_embeddings().weight
             head[:, 0] = 0.0
             head[END] = 0.0
             head[END, 0] = -120.0
-    names = vocabulary(tokens)
-    return model, build_tokenizer(names, names[:2], f"[{chr(FIRST)}-{chr(FIRST + tokens)}]")
+    return model, tokenizer
 
 
-def prompts_of(size: str) -> list[str]:
-    """The prompts: 24 characters each, all different."""
-    span = SIZES[size][3] - 2
+def prompts_of(tokens: int) -> list[str]:
+    """The prompts for a vocabulary: 24 characters each, all different."""
     return [
-        "".join(chr(FIRST + (17 * i + 31 * j * (i % 5 + 1)) % span) for j in range(PROMPT))
+        "".join(chr(FIRST + (17 * i + 31 * j * (i % 5 + 1)) % (tokens - 2)) for j in range(PROMPT))
         for i in range(400)
     ]
 
@@ -94,12 +92,26 @@ class Clock:
         self._mark, self.tokens = now, 0
 
 
-def ours(size: str, workload: str, steps: int, clock: Clock) -> None:
-    """The library's own training loop: environment, agents, grader, rewards, update."""
+def task(
+    model: tuple[Any, Any],
+    steps: int,
+    config: Any,
+    sampled: Callable[[int], None],
+    right: Callable[[str, str], float],
+) -> tuple[Any, Any, Any, Any]:
+    """What `mars_env.trainers.train` takes: environment, agents, problems, settings.
+
+    Args:
+        model: From `new_model`.
+        steps: How many.
+        config: The trainer's.
+        sampled: Gets the number of tokens of each request.
+        right: The reward of a prompt and a text.
+    """
     from mars_env.agents import HFModel
     from mars_env.envs import Game, GroupedSettings, Solve
     from mars_env.problems import ProblemSet
-    from mars_env.trainers import RunSettings, TrainConfig, train
+    from mars_env.trainers import RunSettings
     from mars_env.trainers.team import make_team
     from mars_env.types import Action, Grade, Problem, Sampling
 
@@ -112,12 +124,26 @@ def ours(size: str, workload: str, steps: int, clock: Clock) -> None:
         async def act(self, observation: Any, n: int, seed: int) -> list[Action]:
             sampling = Sampling(temperature=1.0, max_tokens=LIMIT, seed=seed)
             found = await self.model.complete(str(observation["problem"]), n, sampling)
-            clock.tokens += sum(len(completion.token_ids) for completion in found)
+            sampled(sum(len(completion.token_ids) for completion in found))
             return [Action(completion.text, (completion,)) for completion in found]
 
     class FirstCharacter:
         async def grade(self, problem: Problem, text: str) -> Grade:
-            return Grade.correct() if reward(problem.statement, text, workload) else Grade.wrong("odd")
+            return Grade.correct() if right(problem.statement, text) else Grade.wrong("odd")
+
+    game, playing = Game(Solve(), FirstCharacter()), HFModel(model, name="model")
+    settings = RunSettings(
+        steps=steps, problems_per_step=GROUPS, rollouts=GroupedSettings(group=GROUP, branches=1), train=config
+    )
+    team = make_team(settings, game.rules.possible_agents, [playing], agent=lambda _, own: Solver(own))
+    texts = prompts_of(model[0].config.vocab_size)
+    problems = ProblemSet("characters", [Problem(str(i), text, None) for i, text in enumerate(texts)])
+    return game, team, problems, settings
+
+
+def ours(size: str, workload: str, steps: int, clock: Clock) -> None:
+    """The library's own training loop: environment, agents, grader, rewards, update."""
+    from mars_env.trainers import TrainConfig, train
 
     class Log:
         def start(self, step: int) -> None:
@@ -129,19 +155,14 @@ def ours(size: str, workload: str, steps: int, clock: Clock) -> None:
         def close(self) -> None:
             pass
 
-    game = Game(Solve(), FirstCharacter())
-    settings = RunSettings(
-        steps=steps,
-        problems_per_step=GROUPS,
-        rollouts=GroupedSettings(group=GROUP, branches=1),
-        train=TrainConfig(learning_rate=1e-6),
-    )
-    model = HFModel(model_of(size, workload), name="model")
-    team = make_team(settings, game.rules.possible_agents, [model], agent=lambda _, playing: Solver(playing))
-    problems = ProblemSet(
-        "characters", [Problem(str(i), text, None) for i, text in enumerate(prompts_of(size))]
-    )
-    asyncio.run(train(game, team, problems, settings, loggers=[Log()]))
+    def sampled(tokens: int) -> None:
+        clock.tokens += tokens
+
+    def right(prompt: str, text: str) -> float:
+        return reward(prompt, text, workload)
+
+    made = task(model_of(size, workload), steps, TrainConfig(learning_rate=1e-6), sampled, right)
+    asyncio.run(train(*made, loggers=[Log()]))
 
 
 def trl(size: str, workload: str, steps: int, clock: Clock) -> None:
@@ -163,7 +184,7 @@ def trl(size: str, workload: str, steps: int, clock: Clock) -> None:
         GRPOTrainer(
             model=model,
             processing_class=tokenizer,
-            train_dataset=Dataset.from_list([{"prompt": text} for text in prompts_of(size)]),
+            train_dataset=Dataset.from_list([{"prompt": text} for text in prompts_of(SIZES[size][3])]),
             reward_funcs=rewards,
             callbacks=[Ticks()],
             args=GRPOConfig(
@@ -195,7 +216,7 @@ def floor(size: str, workload: str, steps: int, clock: Clock) -> None:
 
     model, tokenizer = model_of(size, workload)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
-    texts = prompts_of(size)
+    texts = prompts_of(SIZES[size][3])
     model.eval()
     step_of = plain_step(model)
     for step in range(steps):
