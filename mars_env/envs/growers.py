@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -200,11 +201,7 @@ def levels(sizes: Sequence[int]) -> MakeGrower:
     """
     if not sizes or min(sizes) < 1:
         raise ConfigError(f"levels need at least one turn each, got {list(sizes)}")
-
-    def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
-        return Levels(rules, problem, tree, seed, sizes)
-
-    return make
+    return partial(Levels, sizes=sizes)
 
 
 class Chains(Levels):
@@ -236,11 +233,7 @@ def chains(n: int) -> MakeGrower:
     """
     if n < 2:
         raise ConfigError(f"chains need at least 2 episodes of a problem to compare, got {n}")
-
-    def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
-        return Chains(rules, problem, tree, seed, n)
-
-    return make
+    return partial(Chains, n=n)
 
 
 class GroupedSettings(BaseModel):
@@ -345,11 +338,7 @@ class Grouped:
 
 def grouped(settings: GroupedSettings) -> MakeGrower:
     """A function that makes `Grouped` growers with these settings."""
-
-    def make(rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
-        return Grouped(rules, problem, tree, seed, settings)
-
-    return make
+    return partial(Grouped, settings=settings)
 
 
 def _alternating(nodes: Sequence[Node]) -> Callable[[Node], float]:
