@@ -39,7 +39,6 @@ from mars_env.evaluation import (
 )
 from mars_env.evaluation.ledger import SeedEstimate, seed_text, seeds_of
 from mars_env.evaluation.plots import training_curves
-from mars_env.evaluation.report import markdown_table
 from mars_env.trainers.miniature.mars2_experiment import ARMS, Mars2Arm, evaluate_team, train_team
 from mars_env.trainers.miniature.mars2_recipe import QUICK, RECIPE, Mars2Recipe
 
@@ -168,7 +167,7 @@ def shape_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
         for text, arm, other in SHAPE
         if arm in names and other in names
     ]
-    return markdown_table(("claim", *COMPARED.values()), lines, markup=True) + "\n"
+    return studies.table(("claim", *COMPARED.values()), lines)
 
 
 def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
@@ -179,7 +178,7 @@ def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
         for text, more, less in WITHIN
         if all({more, less} <= row.figures.keys() for row in rows if row.arm in arms)
     ]
-    return markdown_table(("claim", *arms), lines, markup=True) + "\n"
+    return studies.table(("claim", *arms), lines)
 
 
 def trained_on(rows: Sequence[LedgerRow], arm: str) -> str:
@@ -243,7 +242,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         choice=arms_table(rows, [n for n in WITHIN_ARMS if n in names], choices) if choices else "",
         shape=shape_table(rows, names),
         within=within_table(rows, names),
-        spent=markdown_table(("arm", "trained on, by model", *SPENT.values()), spent, markup=True) + "\n",
+        spent=studies.table(("arm", "trained on, by model", *SPENT.values()), spent),
         notes=NOTES.read_text(encoding="utf-8"),
         fastest=f"{min(seconds):.0f}",
         slowest=f"{max(seconds):.0f}",

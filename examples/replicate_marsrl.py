@@ -41,7 +41,6 @@ from mars_env.evaluation import (
 from mars_env.evaluation.claims import Claim, claims_table, judge
 from mars_env.evaluation.ledger import seed_text, seeds_of
 from mars_env.evaluation.plots import training_curves
-from mars_env.evaluation.report import markdown_table
 from mars_env.trainers.miniature import CHECKPOINT, load
 from mars_env.trainers.miniature.experiment import (
     ARMS,
@@ -264,20 +263,16 @@ def page(rows: Sequence[LedgerRow]) -> str:
         steps=joint[0].detail["steps"],
         problems=joint[0].detail["problems"],
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
-        turns=markdown_table(("arm", *map(str.capitalize, ROLES)), turns, markup=True) + "\n",
+        turns=studies.table(("arm", *map(str.capitalize, ROLES)), turns),
         claims=claims_table(rows, CLAIMS),
         notes=NOTES.read_text(encoding="utf-8"),
         lengths=arms_table(rows, names, lengths),
-        baselines=markdown_table(("arm", "System", *BASELINES.values()), alone, markup=True) + "\n",
-        continuing=markdown_table(("arm", "seeds", "System", *CONTINUING.values()), continuing, markup=True)
-        + "\n",
+        baselines=studies.table(("arm", "System", *BASELINES.values()), alone),
+        continuing=studies.table(("arm", "seeds", "System", *CONTINUING.values()), continuing),
         continuing_claims=claims_table(rows, beside),
         controls=arms_table(rows, [*controls, "none", "all"], COLUMNS, differences=("gain",)),
         control_titles={name: CONTROLS[name] for name in controls},
-        verdicts=markdown_table(
-            ("baseline", "tokens a problem", "difference", "System above it"), verdicts, markup=True
-        )
-        + "\n",
+        verdicts=studies.table(("baseline", "tokens a problem", "difference", "System above it"), verdicts),
         tokens=mean("all", "tokens"),
         fastest=f"{min(seconds):.0f}",
         slowest=f"{max(seconds):.0f}",

@@ -34,7 +34,6 @@ from mars_env.evaluation.baselines import Baseline, samples_for, token_budget
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
 from mars_env.evaluation.provenance import commit_of
-from mars_env.evaluation.report import markdown_table
 from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
 from mars_env.evaluation.verified_baselines import checked_attempts, retries, weighted_vote
 from mars_env.grading import grader_for
@@ -254,12 +253,9 @@ def page(rows: Sequence[LedgerRow]) -> str:
         titles={row.arm.name: row.arm.title for row in ROWS.values()},
         primary=claims_table(rows, primary),
         secondary=claims_table(rows, [claim for claim in CLAIMS if claim not in primary]),
-        baselines=markdown_table(
-            ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries"),
-            alone,
-            markup=True,
-        )
-        + "\n",
+        baselines=studies.table(
+            ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries"), alone
+        ),
         owed=owed,
         minutes=sorted(round(row.seconds / 60) for row in rows),
         problems=rows[0].detail["problems"],

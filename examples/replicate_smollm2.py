@@ -50,7 +50,6 @@ from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import SeedEstimate, seed_text, seeds_of
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.provenance import commit_of
-from mars_env.evaluation.report import markdown_table
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.evaluation.verified_baselines import retries, weighted_vote
 from mars_env.files import write_whole
@@ -396,7 +395,7 @@ def page(made: Sequence[LedgerRow]) -> str:
         own = {row.arm: row for row in made if row.seed == seed}
         text += f"\n### Seed {seed}\n\nFigures with 95% intervals over its held-out problems:\n\n"
         lines = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
-        text += markdown_table(("arm", *COLUMNS.values()), lines, markup=True) + "\n"
+        text += studies.table(("arm", *COLUMNS.values()), lines)
         lines = [
             (arm, name, row.detail[f"baseline_{name}"], f"{row.figures[f'baseline_{name}_tokens']:.0f}",
              f"{row.figures['tokens']:.0f}", _text(*row.detail["intervals"][f"System minus {name}"], True))
@@ -404,7 +403,7 @@ def page(made: Sequence[LedgerRow]) -> str:
             if f"baseline_{name}" in row.figures
         ]  # fmt: skip
         heads = ("arm", "baseline", "size", "its tokens", "System's tokens", "System minus it, in points")
-        text += "\n" + markdown_table(heads, lines, markup=True) + "\n"
+        text += "\n" + studies.table(heads, lines)
         last = own[REWARDED].detail
         spent = ", ".join(f"{name} {seconds / 60:.0f} min" for name, seconds in last["seconds"].items())
         text += (

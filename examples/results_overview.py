@@ -22,12 +22,11 @@ import replicate_rubrics
 import replicate_smollm2
 import replicate_spell
 import replicate_sums
-from studies import DOCS, settings_of, write
+from studies import DOCS, settings_of, table, write
 
 from mars_env.evaluation import LedgerRow
 from mars_env.evaluation.claims import Claim, judge_all
 from mars_env.evaluation.ledger import seed_text
-from mars_env.evaluation.report import markdown_table
 
 PAGE = DOCS / "results.md"
 SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
@@ -263,7 +262,7 @@ def overview() -> str:
         "plan",
         "repeat (`--check SEED`)",
     )
-    return markdown_table(columns, lines, markup=True) + "\n"
+    return table(columns, lines)
 
 
 def main() -> None:

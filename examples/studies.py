@@ -22,6 +22,7 @@ from mars_env.agents import HFModel
 from mars_env.envs import Game
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow, Provenance, settings_hash
+from mars_env.evaluation.report import markdown_table
 from mars_env.files import write_whole
 from mars_env.rollout import Job, collect
 from mars_env.trainers import RunSettings
@@ -229,6 +230,11 @@ def write(page: Path, part: str, text: str) -> None:
         raise ConfigError(f"{page} must hold the lines {begin.strip()!r} and {end.strip()!r}, once each")
     write_whole(page, f"{before}{begin}{text.rstrip()}\n{end}{after}")
     console.print(f"wrote {page}", highlight=False)
+
+
+def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table for a page; its cells may hold Markdown."""
+    return markdown_table(heads, lines, markup=True) + "\n"
 
 
 async def played_often(

@@ -108,7 +108,7 @@ def _importable() -> str:
         found = run_sync(sandbox.importable())
     except SandboxError:
         return "nothing, since no sandbox works here"
-    named = ", ".join(f"{name} {installed}" for name, installed in found.items())
+    named = ", ".join(f"{name} {number}" for name, number in found.items())
     return f"the standard library{named and ', '}{named}"
 
 
