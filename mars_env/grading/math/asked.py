@@ -21,6 +21,7 @@ _ASKED = re.compile(
 )
 _LOOKS = re.compile(r"\s+|\\[,;:! ]|\\(?:displaystyle|limits|left|right|q?quad)(?![A-Za-z])")
 _BRACED = re.compile(r"(?<=[_^])\{(\w)\}")
+_SUM = re.compile(r"[-+]|\A\d")
 _LISTED = re.compile(r",[^,=]{1,20}=")
 _SINGLE_NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _FORMULA = re.compile(r"\$[^$]{1,400}\$|\\\(.{1,400}?\\\)")
@@ -32,7 +33,8 @@ _ARBITRARY = re.compile(
 )
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
 _ASKS = re.compile(
-    r"[?？]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer)\b", re.IGNORECASE
+    r"[?？]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer|solve|convert|write)\b",
+    re.IGNORECASE,
 )
 _NAME_OF_UNIT = r"((?:(?:square|cubic)\s+)?[A-Za-z]+(?:\s+per\s+[A-Za-z]+|\s*/\s*[A-Za-z]+(?:\^2)?)?)"
 _IN_UNIT = re.compile(
@@ -125,7 +127,7 @@ def names_another(statement: str, answer: str) -> bool:
         return False
     written = re.escape(name[0])
     if re.search(rf"(?<![A-Za-z\\]){written}(?![A-Za-z])", asked[0]):
-        return False
+        return name[0] != asked[0] and _SUM.search(asked[0]) is not None  # "m = 23" for "m + n"
     if name[2] and (other := _SINGLE_NAME.fullmatch(asked[0].strip())):
         return bool(other[1] == name[1] and other[2])
     formulas = _FORMULA.findall(statement)
@@ -213,7 +215,7 @@ def with_asked_unit(statement: str, reference: str, answer: str) -> str:
         >>> with_asked_unit("What is the energy in joules?", "72", r"72 \text{ J}")
         '72'
     """
-    if len(answer) > _LENGTH or not re.search("[A-Za-z¢]", answer) or not (names := asked_units(statement)):
+    if len(answer) > _LENGTH or not re.search("[A-Za-z¢$]", answer) or not (names := asked_units(statement)):
         return reference
     if "degrees" in names:
         return rf"{reference}^\circ" if _RADIANS.search(answer) and _is_bare(reference) else reference

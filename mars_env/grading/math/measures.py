@@ -48,7 +48,7 @@ def measure(node: Node) -> tuple[Node, Unit | str | None]:
         if name in PERCENT:
             return inner, "%"
         return inner, unit(name)
-    if node.kind == "add" and any(child.kind == "quantity" for child in node.args):
+    if node.kind == "add" and any(map(_has_unit, node.args)):
         parts = [measure(child) for child in node.args]
         units = [of for _, of in parts]
         if (
@@ -59,7 +59,13 @@ def measure(node: Node) -> tuple[Node, Unit | str | None]:
             first = units[0]
             assert isinstance(first, Unit)
             return Node("add", terms), Unit(Fraction(1), first.dimension)
+        if isinstance(units[-1], Unit) and units[-1].dimension and not any(units[:-1]):
+            return Node("add", tuple(value for value, _ in parts)), units[-1]  # "2 + sqrt(3) cm"
     return node, None
+
+
+def _has_unit(term: Node) -> bool:
+    return (term.args[0] if term.kind == "neg" else term).kind == "quantity"
 
 
 def letter_unit(node: Node, expected: Unit) -> tuple[Node, Unit | None]:

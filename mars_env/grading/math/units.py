@@ -77,6 +77,7 @@ NOT_UNITS = words(
     greater half if in infinity is it larger last least less likely many maybe minus mod modulo more
     most much negative neither next no none nor not odd of off one only or other over per perhaps plus
     possibly rd nd remainder roughly same second smaller some square squared st than that th the then third
+    longer shorter taller wider older younger higher lower heavier lighter faster slower farther further
     aber casi circa environ et etwa falsch faux fois höchstens incorrect mais mal mehr menos mindestens más
     moins nein nicht no. non oder ou où pas peut-être pero plus presque quizá quizás si sino tal times to true
     twice u und ungefähr veces vez vielleicht wenn wrong
