@@ -123,7 +123,7 @@ class Comparison(BaseModel):
 
     def json_text(self) -> str:
         """The comparison as JSON; `Comparison.model_validate_json` reads it back."""
-        return json.dumps(json.loads(self.model_dump_json()), indent=2) + "\n"  # ASCII
+        return json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"  # ASCII
 
 
 def _plain(estimate: Estimate) -> str:

@@ -37,7 +37,7 @@ from statistics import median
 import numpy as np
 
 from mars_env.evaluation.own_metrics import own_values, registered_metrics
-from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, pass_at_k
+from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, optional, pass_at_k
 from mars_env.evaluation.trees import (
     AnswerOf,
     agents_of,
@@ -351,7 +351,7 @@ def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[st
         pairs = pairs.reshape(len(problems), len(chosen), 2)
         columns = zip(*intervals(pairs[..., 0], pairs[..., 1], scale), strict=True)
         for m, column in zip(chosen, columns, strict=True):
-            value, low, high = (None if np.isnan(x) else float(x) for x in column)
+            value, low, high = map(optional, column)
             known = sum(w > 0 for _, w in m.pairs.values())
             found[m.name] = Estimate(value, low, high, known, m.scale)
     return {name: found[name] for name in metrics}

@@ -229,8 +229,9 @@ def _interval(
     return np.clip(low, *bounds), np.clip(high, *bounds)
 
 
-def _optional(x: Any) -> float | None:
-    return None if math.isnan(x) else float(x)
+def optional(x: Any) -> float | None:
+    """A number, or None where it is not defined, or too large for one."""
+    return float(x) if math.isfinite(x) else None
 
 
 def _column(values: ArrayLike) -> Array:
@@ -254,7 +255,7 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, scale: Scale = "rate")
     """
     value, low, high = intervals(_column(numerators), _column(denominators), scale)
     problems = int((np.asarray(denominators, dtype=np.float64) > 0).sum())
-    return Estimate(_optional(value[0]), _optional(low[0]), _optional(high[0]), problems, scale)
+    return Estimate(optional(value[0]), optional(low[0]), optional(high[0]), problems, scale)
 
 
 def mean(values: ArrayLike, scale: Scale = "rate") -> Estimate:
@@ -292,7 +293,7 @@ def difference(
     xa, wa, xb, wb = map(_column, (numerators_a, denominators_a, numerators_b, denominators_b))
     value, low, high = difference_intervals(xa, wa, xb, wb, bounds)
     problems = int(min((wa > 0).sum(), (wb > 0).sum()))
-    return Estimate(_optional(value[0]), _optional(low[0]), _optional(high[0]), problems, "difference")
+    return Estimate(optional(value[0]), optional(low[0]), optional(high[0]), problems, "difference")
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:

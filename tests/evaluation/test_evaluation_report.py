@@ -198,3 +198,11 @@ def test_a_long_note_is_whole_in_markdown():
     note = f"Episodes not finished: {'word ' * 100}end"
     report = build_report([], title="t", problem_set="s", generated=False, notes=[note])
     assert f"- {note}" in report.markdown()
+
+
+def test_a_figure_that_is_too_large_for_a_number_is_unknown(episode):
+    trees = [episode("p", i, "S+") for i in range(2)]
+    trees = [replace(tree, turns=tuple(replace(t, reward=1e308) for t in tree.turns)) for tree in trees]
+    report = build_report(trees, title="t", problem_set="s", generated=False)
+    assert report.figures["reward:solver"].estimate.value is None
+    assert Report.model_validate_json(report.json_text()) == report
