@@ -36,6 +36,7 @@ from mars_env.agents.openai_server import (
 from mars_env.agents.preflight import check_engine
 from mars_env.agents.recording import Call, Recording, Reply
 from mars_env.agents.secrets import Secrets, api_key
+from mars_env.checks import finite
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout.records import MOST_DEPTH, check_plain
 from mars_env.text import described, logger, one_line
@@ -47,6 +48,8 @@ AGENT_HEADER, TREE_HEADER = "X-Mars-Agent", "X-Mars-Tree"
 
 _NAME = re.compile(r"[\w.+-]{1,100}")
 _MARS_KEY = re.compile(r"mars:([^:]*)(?::(.*))?", re.S)
+_NUMBERS = frozenset({*NEUTRAL, "max_tokens", "max_completion_tokens"})
+
 _NOT_PASSED = frozenset(
     {"host", "content-length", "connection", "accept-encoding", "transfer-encoding", "keep-alive", "te",
      "trailer", "upgrade"}
@@ -198,6 +201,8 @@ class Recorder:
         digests(messages)
         policy = served if mark and served and not key and AGENT_HEADER not in request.headers else model
         told = {name: value for name, value in body.items() if value is not None}
+        for name in _NUMBERS & told.keys():
+            finite(told[name])  # engines read "0.7", but a run with such a temperature could not be read
         asked = {**NEUTRAL, **told, "model": policy, "return_token_ids": True, "logprobs": True}
         return Call(agent, policy, messages, tree), asked
 

@@ -204,11 +204,16 @@ async def test_what_is_no_request_is_refused_before_the_engine_sees_it(tmp_path)
         assert await status(b'{"model": "m", "messages": [{"role": "user", "content": NaN}]}') == 400
         deep = '{"model": "m", "messages": [{"role": "user", "content": ' + "[" * 90 + "]" * 90 + "}]}"
         assert await status(deep.encode()) == 400
+        asked = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
+        for field in ("temperature", "top_p", "top_k", "max_tokens"):  # vLLM reads them, a run cannot be read
+            for value in ('"0.7"', "[1]", "1e400"):
+                body = f'{json.dumps(asked)[:-1]}, "{field}": {value}}}'
+                assert await status(body.encode()) == 400
         assert await status(b"{}", {"Content-Type": "text/plain"}) == 415  # a form of a web page
         assert await status(b'{"a": "' + b"a" * 20_000 + b'"}') == 413
         assert await status(b"{}", url=recorder.url + "/completions") == 404
         async with session.get(recorder.url.replace("/v1", "/counts")) as answer:
-            assert await answer.json() == {"refused": 8}
+            assert await answer.json() == {"refused": 20}
     assert engine.requests == []
 
 
