@@ -20,7 +20,7 @@ from mars_env.types import Grader
 OWN = "own"
 
 
-def grade(
+def grade(  # public edge: one parameter is one option of the command
     problems: Annotated[str, typer.Option(help="A problem set's name or file; - is standard input.")],
     completions: Annotated[
         Path, typer.Option(help='Rows {"problem_id", "completion"}; - is standard input.')

@@ -94,14 +94,14 @@ async def train(
         ModelError: A server of an agent cannot be reached, or as many trees in a row as a step has could not
             be played. The same call continues from the newest checkpoint.
     """
-    _refuse_unfit(game, team, settings)
-    settings = _checked(settings)
     listed = () if getattr(problems, "generated", False) else problems
     if bare := next((problem for problem in listed if not game.can_grade(problem)), None):
         raise ConfigError(
             f"the problem {shown(bare.id)} has no reference, so nothing rewards its turns: train on problems "
             "with references, or give a grader that needs none"
         )
+    _refuse_unfit(game, team, settings)
+    settings = _checked(settings)
     await preflight(team.agents, game, _trained(team, settings))
     await require_room(game.rules, team.agents, problems)
     trainer = LocalTrainer(
@@ -298,6 +298,8 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
     weights = {id(policy.model) for policy in team.policies.values()}
     require_limit(settings.train.overlong, team.agents)
     require_roles(settings.train, team.agents)
+    if not team.policies:
+        raise ConfigError("the team has no policy that is trained: name one in its policies")
     trained = _trained(team, settings)
     if not trained:
         raise ConfigError(

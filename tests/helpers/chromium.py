@@ -27,6 +27,7 @@ needs_chromium = [
 def launched() -> Iterator[Any]:
     """A running browser."""
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    playwright.expect.set_options(timeout=60_000)  # by default 5 s, which a busy machine may need
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=120_000)
         yield browser

@@ -374,7 +374,7 @@ def test_references_with_infinities_are_stored_as_json_and_read_back(tmp_path):
     problem = Problem("p", "?", reference, "code", {"rating": math.nan})
     with Store(tmp_path / "run", {}, [problem]) as store:
         store.write_tree(mars_env.types.Tree("p#0", problem, ()), {})
-    for file in (tmp_path / "run").iterdir():
+    for file in (tmp_path / "run").glob("*.json*"):
         for line in file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]:
             json.loads(line, parse_constant=pytest.fail)
     found = read_run(tmp_path / "run").trees[0].problem

@@ -318,6 +318,13 @@ async def test_a_run_that_would_train_nothing_or_less_than_asked_for_is_refused(
         await run.train(RunSettings(**{**COMMON, "train": TrainConfig(**changes)}))
 
 
+async def test_a_team_without_policies_is_refused():
+    run = Run(shared=True)
+    run.policies.clear()
+    with pytest.raises(ConfigError, match="the team has no policy that is trained"):
+        await run.train(RunSettings(**COMMON))
+
+
 async def test_groups_of_one_turn_are_refused():
     with pytest.raises(ConfigError, match=r"nothing to compare.*set rollouts\.group to 2"):
         await Run(shared=True).train(RunSettings(**{**COMMON, "rollouts": GroupedSettings(group=1)}))
