@@ -8,7 +8,7 @@ import inspect
 import os
 import threading
 from collections.abc import Awaitable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -16,6 +16,10 @@ T = TypeVar("T")
 
 _PATIENCE = 5.0
 """Seconds that an interrupted coroutine may take to end."""
+
+_ATTENTION = 0.5
+"""Seconds after which the waiting thread looks for signals. One that comes while the thread lies down to wait
+does not wake it: its handler would run when the coroutine ends, perhaps never."""
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -60,6 +64,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
     future = asyncio.run_coroutine_threadsafe(run(), loop)
     try:
+        while not wait([future], _ATTENTION).done:
+            pass
         return future.result()
     except (KeyboardInterrupt, SystemExit):  # what signal handlers raise, here in the waiting thread
         if future.cancel():

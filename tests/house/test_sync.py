@@ -122,9 +122,25 @@ async def still_there():
 print(run_sync(still_there()))
 """
 
+MISSED = """
+import asyncio, signal, threading
+from mars_env.sync import run_sync
+
+async def told_alone():
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # taken here: the waiting thread sleeps on
+    await asyncio.sleep(600)
+
+try:
+    run_sync(told_alone())
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
 
 @pytest.mark.parametrize(
-    ("program", "printed"), [(NESTED, "3 told"), (EXITS, "no key no key still there")], ids=["nested", "exit"]
+    ("program", "printed"),
+    [(NESTED, "3 told"), (EXITS, "no key no key still there"), (MISSED, "stopped")],
+    ids=["nested", "exit", "missed signal"],
 )
 def test_sync_code_in_the_loop_neither_waits_for_itself_nor_ends_the_loop(program, printed):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
