@@ -94,6 +94,7 @@ _SUPPOSED = re.compile(
     r"n[’']t\b|\b(?:not|never|if|unless|whether|suppose|supposing|assume|assuming|unsure|unclear|doubt|wonder|might|could|would"
     r"|pretend|imagine|hope|wish|claim\w*|says?|said|told|asks?|thinks|thought|believes|guess\w*|false|si|wenn|falls|ob|не|если)\b"
     r"|\b(?:or|oder|ou|или)\s+(?:(?:the|my|our|die|das|la)\s+)?(?:final\s+|correct\s+)?\Z"
+    r"|\b(?:check|verif|confirm|test)\w*\s+(?:(?:the|our|my|this|that)\s+)?(?:final\s+)?\Z"
     r"|\b(?:wrong|incorrect|common|mistaken|tempting|alternative|reference|official|possible|another|previous|initial|naive|student[’']s)\s+\Z"
     r"|不|如果|若|假设|是否",
     re.IGNORECASE,

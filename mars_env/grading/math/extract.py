@@ -103,6 +103,7 @@ _ANSWERED = re.compile(
     r"(?![ \t*$\\(]*[-\d]))"
     r"|\b(?:the|final) answer"
     r"(?: is\b(?!\s+(?:to\s|an?\s+(?:\w+\s+)?(?:integer|number)\b|required|expected))|:)"
+    r"|^(?-i:A)[ \t]*:[ \t]*\$?-?\d[\d.,/]*%?[ \t]*$"
     r"|^\W{0,4}(?:final )?answer\b"
     r"(?!\s+(?:the|this|that|each|all|these|those|every|any|both|my|your|in|with|as|by|using|only)\b)"
     rf"(?!\W*{_PROBLEM})",
@@ -125,6 +126,10 @@ _FIELD = re.compile(
 )
 _ENVIRONMENT_END = re.compile(r"\\end\{((?:align|gather|equation|eqnarray)(?:ed)?\*?)\}[\s.]*\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
+_A = re.compile(r"A[ \t]*:[ \t]+(?=\S)")
+"""``A: 18``, as after the questions of a prompt with examples. ``B:`` elsewhere makes it a choice."""
+_B = re.compile(r"^[ \t*_(]*[B-H][ \t*_]*[:.)]", re.MULTILINE)
+_NAMES_A = re.compile(r"(?<!\\)\$[^$]*(?<![A-Za-z\\])A(?![A-Za-z])[^$]*\$")
 _NAMED_CELL = re.compile(r"(?:final |the )?(?:answer|result)", re.IGNORECASE)
 _CONTINUED = re.compile(r"(?:\*\*|\d\$?)\s*(?:,|(?:,\s*)?(?:and|und|et|y))\s*\Z", re.IGNORECASE)
 """Before a bold text: it is the end of a list."""
@@ -366,6 +371,8 @@ def _final_line(text: str, statement: str) -> Extraction:
         cells = [peel(cell) for cell in line.strip("|").split("|")]
         named = len(cells) > 1 and _NAMED_CELL.fullmatch(cells[0]) and is_value(cells[-1])
         return Extraction(cells[-1], "final line") if named else Extraction(None, NO_ANSWER)
+    if (labelled := _A.match(line)) and not _B.search(text) and not _NAMES_A.search(escape_money(statement)):
+        line = line[labelled.end() :]
     line = re.sub(r"^(?:.*\s)?#{2,}\s+|^(?:#|[-*>])\s+", "", line)
     sentence = without_aside(last_sentence(line[-4000:]))
     if statement and not is_remark(sentence) and (claimed := claim(statement, sentence)):

@@ -23,18 +23,25 @@ def integer(digits: str) -> int:
 
 
 def based(digits: str, base: str) -> Node:
-    """An integer in another base: its value, and its digits as they are written."""
+    """A number in another base: its value, and its digits as they are written."""
     radix = int(base) if base.isdigit() and len(base) < 4 else 0
-    if not 2 <= radix <= 36 or not digits.isalnum():
+    whole, point, part = digits.partition(".")
+    figures = whole + part
+    if not 2 <= radix <= 36 or not figures.isalnum() or (point and not part):
         raise Unreadable(f"{digits!r} has an unknown base {base!r}")
-    if any(int(digit, 36) >= radix for digit in digits):
+    if any(int(digit, 36) >= radix for digit in figures):
         raise Unreadable(f"{digits!r} is not written in base {radix}")
-    if len(digits) > 4000:
+    if len(figures) > 4000:
         raise OverLimit("a number has more digits than the limit of 4000")
     value = 0
-    for digit in digits:
+    for digit in figures:
         value = value * radix + int(digit, 36)
-    return Node("based", (number(value),), f"{digits.lstrip('0') or '0'}_{radix}")
+    written = whole.lstrip("0") or "0"
+    if part := part.rstrip("0"):
+        written = f"{written}.{part}"
+    return Node(
+        "based", (number(Fraction(value, radix ** (len(figures) - len(whole)))),), f"{written}_{radix}"
+    )
 
 
 def repeating(text: str) -> Node:

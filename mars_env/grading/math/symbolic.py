@@ -145,23 +145,28 @@ def _judge_offered(offered: re.Match[str], answer: str, tolerance: float | None)
 
 
 def unfit(reference: str) -> str | None:
-    """Why a reference cannot be used; None if it can."""
+    r"""Why a reference cannot be used; None if it can.
+
+    Example:
+        >>> unfit(r"\frac{1}{2}") is None, unfit(r"10 \mathrm{ft} x 18 \mathrm{ft}")
+        (True, 'not even the same text would equal it: something follows a unit')
+    """
     try:
         parsed = parse(reference)
-        if parsed.readings:
-            for reading in parsed.readings:
-                try:
-                    _evaluate(reading)
-                except Unreadable:
-                    continue
-            return None
+        for reading in parsed.readings:
+            try:
+                _evaluate(reading)
+            except Unreadable:
+                continue
+        if not (parsed.readings or _wordy(reference) or _sympy(reference)):
+            return f"it cannot be read: {parsed.problem}"
+        if not judge(reference, reference)[0]:
+            return f"not even the same text would equal it: {parsed.problem}"
     except OverLimit as limit:
         return str(limit)
     except Undefined as undefined:
         return f"it has no value: {undefined}"
-    if _wordy(reference) or _sympy(reference):
-        return None
-    return f"it cannot be read: {parsed.problem}"
+    return None
 
 
 def _evaluate(node: Node) -> None:

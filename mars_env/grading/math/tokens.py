@@ -136,6 +136,11 @@ _NATURALS = re.compile(
 )
 _PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
 _SPEED = re.compile(r"(?<=[0-9}])\s*((?:km|cm|mm|ft|mi)/(?:hr?|s|sec|min))(?![A-Za-z^])")
+_TIME_UNIT = re.compile(
+    r"(?:(?P<per>/\s*)|(?<=[0-9}])\s*)\\mathrm\s*\{\s*~?\s*(?P<unit>min|sec)\s*\}"
+    r"(?!\s*(?:\(|\\left|\{|[A-Za-z0-9_\\]))(?(per)|(?!\s*\^))"
+)
+"""Minutes and seconds, and not the functions min and sec."""
 _POWER_UNIT = re.compile(r"(?<=[0-9}π])\s+([kcdm]?m)([²³])")
 _IN_BASE = re.compile(
     r"(?<=[0-9])\s*(?:\(\s*(?:in )?base[ -]([0-9]{1,2})\s*\)|(?:in )?base ([0-9]{1,2}))\s*\Z"
@@ -244,6 +249,8 @@ def tidy(text: str) -> str:
         text = _CONSTANTLY.sub(lambda m: f"{m[1]}({m[2] or 'x'}) =", text)
     if "mod" in text:
         text = _MODULO.sub(lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}", text)
+    if r"\mathrm" in text and ("min" in text or "sec" in text):
+        text = _TIME_UNIT.sub(lambda m: rf"{m['per'] or ''}\text{{ {m['unit']}}}", text)
     if "integer" in text:
         text = _INTEGER_NAME.sub(lambda m: rf", {m[1] or m[2]}\in\mathbb{{Z}}", text)
     if "constant" in text or "real" in text or r"\mathbb{R}" in text:

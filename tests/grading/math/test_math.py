@@ -101,6 +101,14 @@ def test_fit_references(grader, reference):
     assert grader.check_reference(problem(reference)) is None
 
 
+@pytest.mark.parametrize(
+    "reference", [r"10 \mathrm{ft} x 18 \mathrm{ft}", r"P(N_{2.6}=2 \mid N_{2.9}=2)=(2.6 / 2.9)^{2}"]
+)
+def test_answers_are_not_wrong_if_even_the_reference_would_be(grader, reference):
+    grade = grader.grade_sync(problem(reference), rf"\boxed{{{reference}}}")
+    assert grade.verdict is Verdict.UNKNOWN and "not even the same text" in grade.reason
+
+
 def test_a_model_cannot_make_its_verdict_unknown(grader):
     hostile = [
         "(" * 5000 + "1" + ")" * 5000,

@@ -67,7 +67,16 @@ def test_fit_references(reference):
 
 
 @pytest.mark.parametrize(
-    "reference", [r"5^{5^{5^{5^5}}}", r"\foo{", "1/0", "((((", "10^{10^{10}}", "1 2 3 +"]
+    "reference",
+    [
+        r"5^{5^{5^{5^5}}}",
+        r"\foo{",
+        "1/0",
+        "((((",
+        "10^{10^{10}}",
+        "1 2 3 +",
+        r"10 \mathrm{ft} x 18 \mathrm{ft}",
+    ],
 )
 def test_unfit_references(reference):
     assert unfit(reference)

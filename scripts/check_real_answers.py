@@ -1,0 +1,109 @@
+"""Grade texts that models and people wrote, and compare the verdicts with what their authors say of them.
+
+    git clone https://github.com/openai/grade-school-math
+    git clone https://github.com/microsoft/ToRA
+    git clone https://github.com/QwenLM/Qwen2.5-Math
+    git clone https://github.com/ZubinGou/math-evaluation-harness
+    python scripts/check_real_answers.py . --show 20
+
+It reads what is there of these clones: GSM8K's test set with the completions of four models (OpenAI), the
+completions of two more (ToRA), eight completions each of 100 problems of MATH (Qwen), and the 5,000 solutions
+of MATH's test set. Their licences are their own; nothing of them is kept here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mars_env.grading.math.extract import extract_answer
+from mars_env.grading.math.grader import MathGrader
+from mars_env.types import Problem
+
+TORA = "src/outputs/llm-agents/{}/gsm8k/test_tora_-1_seed0_t0.0_s0_e1319.jsonl"
+
+
+class Labelled(NamedTuple):
+    """A text, its problem and reference, and whether its authors call it right."""
+
+    source: str
+    statement: str
+    reference: str
+    text: str
+    right: bool
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="Where the clones lie.")],
+    show: Annotated[int, typer.Option(help="So many disagreements of each source are printed.")] = 0,
+) -> None:
+    """Print, for each source, how many texts are graded as their authors say."""
+    grader, console = MathGrader(), Console()
+    counts: Counter[tuple[str, bool, str]] = Counter()
+    shown: Counter[str] = Counter()
+    for row in labelled(folder):
+        grade = grader.grade_sync(Problem("p", row.statement, row.reference), row.text)
+        verdict = str(grade.verdict)
+        counts[row.source, row.right, verdict] += 1
+        if (verdict == "CORRECT") != row.right and shown[row.source] < show:
+            shown[row.source] += 1
+            console.print_json(data={**row._asdict(), "text": row.text[-200:], "reason": grade.reason})
+    table = Table("source", "right", "of them CORRECT", "wrong", "of them CORRECT", "UNKNOWN")
+    for source in dict.fromkeys(source for source, *_ in counts):
+        of = {
+            right: sum(n for key, n in counts.items() if key[:2] == (source, right))
+            for right in (True, False)
+        }
+        unknown = sum(counts[source, right, "UNKNOWN"] for right in of)
+        passed = [counts[source, right, "CORRECT"] for right in (True, False)]
+        figures = (of[True], passed[0], of[False], passed[1], unknown)
+        table.add_row(source, *(f"{figure:,}" for figure in figures))
+    console.print(table)
+
+
+def labelled(folder: Path) -> Iterator[Labelled]:
+    """All texts of the clones that are there."""
+    for row in rows(folder / "grade-school-math/grade_school_math/data/example_model_solutions.jsonl"):
+        reference = row["ground_truth"].rpartition("A:")[2].strip()
+        yield Labelled("GSM8K, solutions", row["question"], reference, row["ground_truth"], right=True)
+        for name, told in row.items():
+            if isinstance(told, dict):
+                text, right = told["solution"], told["is_correct"]
+                yield Labelled(f"GSM8K, {name}", row["question"], reference, text, right)
+    for model in ("tora-70b-v1.0", "tora-code-34b-v1.0"):
+        for row in rows(folder / "ToRA" / TORA.format(model)):
+            right = number(row["pred"][0]) == number(row["gt"])
+            yield Labelled(f"GSM8K, {model}", row["question"], row["gt"], row["code"][0], right)
+    for row in rows(folder / "Qwen2.5-Math/evaluation/data/eval_rm_maj_example/math_cot_100.jsonl"):
+        for text, right in zip(row["code"], row["score"], strict=True):
+            yield Labelled("MATH, Qwen's example", row["question"], row["gt"], text, right)
+    for row in rows(folder / "math-evaluation-harness/data/math/test.jsonl"):
+        reference = extract_answer(row["solution"], strict=True).answer
+        if reference is not None:
+            yield Labelled("MATH, solutions", row["problem"], reference, row["solution"], right=True)
+
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file, or none if it is not there."""
+    if path.is_file():
+        with path.open(encoding="utf-8") as file:
+            yield from map(json.loads, file)
+
+
+def number(text: str) -> float | None:
+    """The number that a text is; None if it is none."""
+    try:
+        return float(text.replace(",", "").replace("$", ""))
+    except ValueError:
+        return None
+
+
+if __name__ == "__main__":
+    typer.run(main)
