@@ -258,7 +258,7 @@ class _Schedule:
         self._playing = 0
         self._started_steps, self._all_started = version, False
         self._trained_trees: list[str] = []
-        self._dropped = self._lost_in_a_row = 0
+        self._dropped = self._lost_in_a_row = self._lost_steps = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[asyncio.Future[None]] = []
         self._failure: BaseException | None = None
@@ -386,8 +386,12 @@ class _Schedule:
         if not self._is_due():
             return None
         chosen = self._step() if self._size is None else self._oldest(self._size)
-        if not chosen and self._lost_in_a_row:
-            raise self._too_old()
+        if chosen:
+            self._lost_in_a_row, self._lost_steps = 0, 0
+        elif self._lost_in_a_row:
+            self._lost_steps += 1
+            if self._lost_steps > min(1, self._staleness):  # samplers may be late once
+                raise self._too_old()
         batch = UpdateBatch(
             self.version,
             tuple(ready.group for ready in chosen),
@@ -396,7 +400,7 @@ class _Schedule:
             self._dropped,
         )
         self._in_training = self._counted(chosen)
-        self._trained_trees, self._dropped, self._lost_in_a_row = [], 0, 0
+        self._trained_trees, self._dropped = [], 0
         return batch
 
     def advance(self) -> None:

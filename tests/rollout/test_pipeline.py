@@ -316,7 +316,14 @@ def test_a_model_that_is_never_told_of_new_weights_ends_the_run_instead_of_wasti
         run_virtual(all_batches(Actor([0], random.Random(7)), options, endless(), late=range(1000)))
 
 
-def test_a_step_of_which_everything_is_too_old_ends_the_run():
+def test_a_step_of_which_everything_is_too_old_is_counted_once():
+    options = PipelineSettings(max_staleness=1)
+    batches = run_virtual(all_batches(Actor([0], random.Random(7)), options, steps_of(9, 2), late=(0, 1, 2)))
+    lost = [bool(batch.dropped) and not batch.groups for batch in batches]
+    assert lost == [False, False, True] + [False] * 6
+
+
+def test_two_steps_in_a_row_of_which_everything_is_too_old_end_the_run():
     options = PipelineSettings(max_staleness=1)
     with pytest.raises(MarsError, match="refresh it"):
         run_virtual(all_batches(Actor([0], random.Random(7)), options, steps_of(9, 2), late=range(9)))

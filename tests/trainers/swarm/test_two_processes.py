@@ -7,7 +7,7 @@ import pytest
 import swarm_run
 import torch
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, MarsError
 from mars_env.rollout import Job, collect
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
@@ -113,13 +113,16 @@ async def test_demanded_weights_are_exactly_as_old_as_the_bound_allows_and_the_r
 
 
 async def test_with_drop_samplers_do_not_wait_and_what_is_too_old_is_dropped_and_counted(tmp_path):
-    # These samplers never take new weights, since nothing demands them.
-    _, rows, _, _ = await apart(
-        tmp_path, swarm_run.settings(1, steps=4), swarm_options={"stale": "drop"}, refresh="demanded"
+    # These samplers never take new weights: nothing demands them. One lost update is borne, two are not.
+    chosen, options = (
+        swarm_run.settings(1, steps=3),
+        {"swarm_options": {"stale": "drop"}, "refresh": "demanded"},
     )
-    turns = swarm_run.LOCKS * swarm_run.GROUP
-    assert [row["pipeline/dropped"] for row in rows] == [0, 0, turns, turns]
-    assert [row["pipeline/oldest"] for row in rows] == [0, 1, 0, 0]  # of what is trained
+    _, rows, _, _ = await apart(tmp_path / "three", chosen, **options)
+    assert [row["pipeline/dropped"] for row in rows] == [0, 0, swarm_run.LOCKS * swarm_run.GROUP]
+    assert [row["pipeline/oldest"] for row in rows] == [0, 1, 0]  # of what is trained
+    with pytest.raises(MarsError, match="6 groups in a row were too old"):
+        await apart(tmp_path / "four", swarm_run.settings(1, steps=4), **options)
 
 
 async def test_a_swarm_also_plays_outside_of_training_by_its_newest_weights(tmp_path):
