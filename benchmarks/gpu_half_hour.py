@@ -20,8 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -115,19 +115,22 @@ def run_one(step: Step, seconds: float) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path[1:2]]))}
     # Into a file: a pipe stays open as long as any process that the step left behind, such as one of Ray's.
     with tempfile.TemporaryFile() as told:
+        process = None
         try:
-            process = subprocess.Popen(
-                step.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=told,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+            with _unbroken():
+                process = subprocess.Popen(
+                    step.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=told,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                    preexec_fn=_breakable,  # this program has one thread
+                )  # fmt: skip
+            status = "done" if process.wait(seconds) == 0 else "failed"
         except OSError as error:
             return row | {"status": "failed", "output": str(error)}
-        try:
-            status = "done" if process.wait(seconds) == 0 else "failed"
         except subprocess.TimeoutExpired:
             status = "out of time"
         finally:
-            _end(process)
+            if process is not None:
+                _end(process)
         told.seek(0)
         output = told.read().decode(errors="replace")
     row |= {"status": status, "seconds": round(time.monotonic() - began, 1), "exit": process.returncode}
@@ -135,6 +138,21 @@ def run_one(step: Step, seconds: float) -> dict[str, Any]:
     if status == "done" and result is not None:
         return row | {"result": result}
     return row | {"output": output[-2000:]}
+
+
+@contextmanager
+def _unbroken() -> Iterator[None]:
+    """SIGTERM waits: a process that has just started must be known before it can be ended."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        _breakable()
+
+
+def _breakable() -> None:
+    """SIGTERM no longer waits."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -83,21 +83,36 @@ def test_a_process_that_a_step_leaves_behind_does_not_hold_up_the_next(half_hour
                 os.kill(int(json.loads(out.read_text())[name]["output"]), signal.SIGKILL)
 
 
-def test_a_run_that_is_ended_ends_its_step_too(half_hour, tmp_path):
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_run_that_is_ended_ends_its_step_too(half_hour, tmp_path, at_once):
+    """Also if it is ended while it starts the step."""
     out, own = tmp_path / "gpu.json", tmp_path / "pid"
-    code = (
-        f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r}); import gpu_half_hour as g; "
-        f"step = g.Step('long', ('sh', '-c', 'echo $$ > {own}; sleep 600'), 600.0, 'a test'); "
-        "g.plan = lambda small: [step]; "
-        f"g.main(['--out', {str(out)!r}])"
-    )
+    late = f"""
+import os, pathlib, signal
+def late(*given, start=g.subprocess.Popen, **options):
+    process = start(*given, **options)
+    pathlib.Path({str(own)!r}).write_text(str(process.pid))
+    os.kill(os.getpid(), signal.SIGTERM)
+    return process
+g.subprocess.Popen = late
+"""
+    code = f"""
+import sys
+sys.path.insert(0, {str(SOURCE.parent)!r})
+import gpu_half_hour as g
+{late if at_once else ""}
+step = g.Step('long', ('sh', '-c', 'echo $$ > {own}; exec sleep 600'), 600.0, 'a test')
+g.plan = lambda small: [step]
+g.main(['--out', {str(out)!r}])
+"""
     running = subprocess.Popen([sys.executable, "-c", code])
     try:
-        while not (own.exists() and own.read_text().strip()):
+        while not at_once and not (own.exists() and own.read_text().strip()):
             assert running.poll() is None
             time.sleep(0.05)
-        running.terminate()
-        assert running.wait(60) == 143
+        if not at_once:
+            running.terminate()
+        assert running.wait(120) == 143
         with pytest.raises(ProcessLookupError):
             os.kill(int(own.read_text()), 0)
     finally:
