@@ -15,6 +15,7 @@ import replicate_echo
 import replicate_mars2
 import replicate_mars2_choice
 import replicate_marsrl
+import replicate_marsrl_refining
 import replicate_marsrl_robustness
 import replicate_openrlhf
 import replicate_promptcot

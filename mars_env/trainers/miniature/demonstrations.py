@@ -187,9 +187,7 @@ def demonstrate(role: Role, rng: random.Random, faults: Faults) -> Demonstration
     if role == "solver":
         pieces = write_solution(chain, rng, faults.solver)
         return Demonstration(p.solver_prompt(statement), pieces, (1.0,) * len(pieces))
-    # A solution from the beginning or, as a Corrector writes it, from a later letter.
-    start = rng.randint(1, len(chain.terms)) - 1 if rng.random() < faults.continued else 0
-    shown = write_solution(chain, rng, rng.choice(faults.shown), faults.wild, start, chain.values[start])
+    shown = shown_solution(chain, rng, faults)
     solution = p.flip("".join(shown).removesuffix(p.END))
     if role == "verifier":
         glances = rng.random() < faults.glance
@@ -211,6 +209,12 @@ def demonstrate(role: Role, rng: random.Random, faults: Faults) -> Demonstration
         else write_solution(chain, rng, faults.corrector, start=found.place, value=found.value)
     )
     return Demonstration(p.corrector_prompt(statement, solution, found.report), pieces, (1.0,) * len(pieces))
+
+
+def shown_solution(chain: p.Chain, rng: random.Random, faults: Faults) -> tuple[str, ...]:
+    """A solution to read, from the beginning or, as a Corrector writes it, from a later letter."""
+    start = rng.randint(1, len(chain.terms)) - 1 if rng.random() < faults.continued else 0
+    return write_solution(chain, rng, rng.choice(faults.shown), faults.wild, start, chain.values[start])
 
 
 _MARKS: Final = frozenset((p.OK, p.NO, p.RIGHT, p.WRONG))

@@ -24,7 +24,7 @@ from rich.progress import Progress
 from transformers import Qwen3ForCausalLM
 
 from mars_env.seeds import derive_seed
-from mars_env.trainers.miniature.demonstrations import ROLES, Demonstration, Faults, demonstrate
+from mars_env.trainers.miniature.demonstrations import ROLES, Demonstration, Faults, Role, demonstrate
 from mars_env.trainers.miniature.model import TOKEN_IDS, build_model, build_tokenizer, updates
 from mars_env.trainers.miniature.protocol import END, PAD, SPECIAL
 
@@ -108,6 +108,7 @@ def train(
     stages: Sequence[Stage] = STAGES,
     seed: int = 0,
     progress: Callable[[str, int, dict[str, float]], None] | None = None,
+    demonstrations: Callable[[Role, random.Random, Faults], Demonstration] = demonstrate,
 ) -> None:
     """Warm-start a model in place.
 
@@ -116,6 +117,7 @@ def train(
         stages: Done in order, each with its own optimiser.
         seed: Seed of the demonstrations.
         progress: Called after each step with the stage's name, the step and the mean loss by role.
+        demonstrations: Draws a demonstration of a role.
     """
     tokenizer = build_tokenizer()
 
@@ -127,7 +129,7 @@ def train(
         for number in updates(model, stage.steps, stage.learning_rate):
             drawn = rng.choices(ROLES, stage.mix, k=stage.rows)
             rows = {
-                role: [demonstrate(role, rng, stage.faults) for _ in range(drawn.count(role))]
+                role: [demonstrations(role, rng, stage.faults) for _ in range(drawn.count(role))]
                 for role in ROLES
             }
             total = sum(sum(row.weights) for batch in rows.values() for row in batch)

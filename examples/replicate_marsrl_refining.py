@@ -1,0 +1,166 @@
+"""The team of MarsRL in miniature beside one agent that was taught, and trained, to revise its own solution.
+
+    python examples/replicate_marsrl_refining.py --seeds 0-4    # runs what the ledger lacks, writes the page
+    python examples/replicate_marsrl_refining.py --table        # writes the part of docs/results.md
+    python examples/replicate_marsrl_refining.py --check 0      # plays a seed's rows again, and compares
+    python examples/replicate_marsrl_refining.py --quick        # a few steps of each row; nothing is kept
+
+Plan: docs/results/plans/marsrl-refining.md. Ledger: docs/results/marsrl-refining.jsonl. The team's rows, and
+the tokens that it spends, are those of examples/replicate_marsrl.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import replicate_marsrl
+import studies
+import torch
+import typer
+from studies import DOCS, RESULTS
+
+from mars_env.errors import ConfigError
+from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance
+from mars_env.evaluation.claims import Claim, claims_table
+from mars_env.evaluation.ledger import seeds_of
+from mars_env.evaluation.provenance import commit_of
+from mars_env.trainers.miniature import load
+from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
+from mars_env.trainers.miniature.refining import (
+    REFINING_STAGES,
+    REVISIONS,
+    evaluate_refining,
+    taught,
+    train_refining,
+)
+
+PLAN = RESULTS / "plans" / "marsrl-refining.md"
+LEDGER = Ledger(RESULTS / "marsrl-refining.jsonl")
+PLANNED = "0-4"
+ARMS = ("taught", "trained")
+TEAM = "team"
+FIRST, LAST, TOKENS = "first_accuracy", "refined_accuracy", "tokens"
+COLUMNS = {FIRST: "first solution", LAST: "after revisions, or the System"}
+CLAIMS = (
+    Claim("the team above one agent that revises, trained as long, equal tokens", TEAM, LAST, "trained"),
+    Claim("RL adds to the agent that revises", "trained", LAST, "taught"),
+    Claim("RL adds to its first solution", "trained", FIRST, "taught"),
+    Claim("revisions add to the first solution, before RL", "taught", LAST, "taught", FIRST),
+    Claim("revisions add to the first solution, after RL", "trained", LAST, "trained", FIRST),
+)
+
+
+def settings(recipe: Recipe = RECIPE) -> str:
+    """The hash of everything that decides a result except arm and seed."""
+    stages = [stage.model_dump(mode="json") for stage in REFINING_STAGES]
+    return studies.settings_of(recipe, {"stages": stages, "revisions": REVISIONS})
+
+
+def team_rows() -> list[LedgerRow]:
+    """The rows of the trained team, with the figures' names here."""
+    rows = replicate_marsrl.LEDGER.rows(replicate_marsrl.settings())
+    names = {FIRST: replicate_marsrl.SOLVER, LAST: replicate_marsrl.SYSTEM, TOKENS: "tokens"}
+    return [
+        row.model_copy(update={"arm": TEAM, "figures": {n: row.figures[old] for n, old in names.items()}})
+        for row in rows
+        if row.arm == "all"
+    ]
+
+
+def budget_of(seed: int) -> float:
+    """The mean tokens that the trained team spends on a held-out problem of a seed.
+
+    Raises:
+        ConfigError: The team's row is missing.
+    """
+    for row in team_rows():
+        if row.seed == seed:
+            return row.figures[TOKENS]
+    raise ConfigError(f"the team has no row of seed {seed}: run examples/replicate_marsrl.py first")
+
+
+async def run(arm: str, seed: int, origin: Provenance, cache: Path, recipe: Recipe) -> LedgerRow:
+    """Train the agent from its warm start, or not, and evaluate it with the team's tokens."""
+    began, plan = time.perf_counter(), commit_of(PLAN)
+    stages = REFINING_STAGES
+    if recipe is QUICK:
+        stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
+    start = taught(cache, stages)
+    model, history = (
+        (load(start, name="refining"), ()) if arm == "taught" else await train_refining(start, seed, recipe)
+    )
+    found = await evaluate_refining(model, seed, budget_of(seed if recipe is RECIPE else 0), recipe)
+    figures = {FIRST: found.first, LAST: found.last, TOKENS: found.tokens}
+    rewards = [step.roles.get("solver", {}).get("reward") for step in history]
+    detail = {"plan": plan, "turns": found.turns, "by_turn": list(found.by_turn), "rewards": rewards}
+    seconds = time.perf_counter() - began
+    return studies.new_row(arm, seed, origin, settings(recipe), seconds, figures, detail)
+
+
+def play(arm: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
+    """`run` in a separate process."""
+    torch.set_num_threads(1)
+    return asyncio.run(run(arm, seed, origin, cache, QUICK if quick else RECIPE))
+
+
+def page(rows: Sequence[LedgerRow]) -> str:
+    """The part of docs/results.md that is made of rows."""
+    seeds = {row.seed for row in rows}
+    every = [*rows, *(row for row in team_rows() if row.seed in seeds)]
+    shown = [arm for arm in (*ARMS, TEAM) if any(row.arm == arm for row in every)]
+    tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in shown}
+    spent = ", ".join(f"{arm} {sum(values) / len(values):.0f}" for arm, values in tokens.items())
+    turns = sorted({row.detail["turns"] for row in rows})
+    parts = (
+        studies.still_owed(len(ARMS) * len(seeds_of(PLANNED)), rows) + arms_table(every, shown, COLUMNS),
+        f"Tokens a problem: {spent}. Turns within them: {turns[0]} to {turns[-1]}.\n",
+        claims_table(every, [claim for claim in CLAIMS if {claim.arm, claim.other_arm} <= set(shown)]),
+        origins(rows),
+    )
+    return "\n".join(parts)
+
+
+def write_page() -> None:
+    """Make the part of docs/results.md from the ledger's rows of the present settings."""
+    studies.write(DOCS / "results.md", "marsrl-refining", page(studies.present_rows(LEDGER, settings())))
+
+
+def main(
+    seeds: studies.Seeds = PLANNED,
+    arm: studies.Arms = None,
+    jobs: studies.Jobs = 1,
+    cache: studies.Cache = None,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+) -> None:
+    """One agent that revises beside the team of MarsRL in miniature."""
+    torch.set_num_threads(1)
+    names, kept = studies.chosen(arm, ARMS), not (quick or check_seed is not None)
+    with tempfile.TemporaryDirectory() as folder:
+        place = (cache or Path(folder)).absolute() / settings(QUICK if quick else RECIPE)
+        if table:
+            write_page()
+            return
+        origin = provenance(allow_dirty=allow_dirty or not kept)
+        played = partial(play, origin=origin, cache=place, quick=quick)
+        if check_seed is not None:
+            raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
+        if quick:
+            for name in names:
+                studies.show(played(name, 0), COLUMNS)
+            return
+        taught(place)  # before several processes want it
+        owed = LEDGER.missing(names, seeds_of(seeds), settings())
+        studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
+    write_page()
+
+
+if __name__ == "__main__":
+    typer.run(main)
