@@ -62,12 +62,17 @@ def settings(recipe: Recipe = RECIPE) -> str:
 
 
 def team_rows() -> list[LedgerRow]:
-    """The rows of the trained team, with the figures' names here."""
-    rows = replicate_marsrl.LEDGER.rows(replicate_marsrl.settings())
+    """The rows of the trained team as rows of this study, with the figures' names here."""
     names = {FIRST: replicate_marsrl.SOLVER, LAST: replicate_marsrl.SYSTEM, TOKENS: "tokens"}
     return [
-        row.model_copy(update={"arm": TEAM, "figures": {n: row.figures[old] for n, old in names.items()}})
-        for row in rows
+        row.model_copy(
+            update={
+                "arm": TEAM,
+                "settings": settings(),
+                "figures": {name: row.figures[old] for name, old in names.items()},
+            }
+        )
+        for row in replicate_marsrl.LEDGER.rows(replicate_marsrl.settings())
         if row.arm == "all"
     ]
 
@@ -108,18 +113,28 @@ def play(arm: str, seed: int, origin: Provenance, cache: Path, quick: bool = Fal
     return asyncio.run(run(arm, seed, origin, cache, QUICK if quick else RECIPE))
 
 
+def shown() -> list[LedgerRow]:
+    """The rows of the present settings, and the team's of their seeds."""
+    return beside_the_team(LEDGER.rows(settings()))
+
+
+def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
+    """Rows, and the team's of their seeds."""
+    seeds = {row.seed for row in rows}
+    return [*rows, *(row for row in team_rows() if row.seed in seeds)]
+
+
 def page(rows: Sequence[LedgerRow]) -> str:
     """The part of docs/results.md that is made of rows."""
-    seeds = {row.seed for row in rows}
-    every = [*rows, *(row for row in team_rows() if row.seed in seeds)]
-    shown = [arm for arm in (*ARMS, TEAM) if any(row.arm == arm for row in every)]
-    tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in shown}
+    every = beside_the_team(rows)
+    arms = [arm for arm in (*ARMS, TEAM) if any(row.arm == arm for row in every)]
+    tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in arms}
     spent = ", ".join(f"{arm} {sum(values) / len(values):.0f}" for arm, values in tokens.items())
     turns = sorted({row.detail["turns"] for row in rows})
     parts = (
-        studies.still_owed(len(ARMS) * len(seeds_of(PLANNED)), rows) + arms_table(every, shown, COLUMNS),
+        studies.still_owed(len(ARMS) * len(seeds_of(PLANNED)), rows) + arms_table(every, arms, COLUMNS),
         f"Tokens a problem: {spent}. Turns within them: {turns[0]} to {turns[-1]}.\n",
-        claims_table(every, [claim for claim in CLAIMS if {claim.arm, claim.other_arm} <= set(shown)]),
+        claims_table(every, [claim for claim in CLAIMS if {claim.arm, claim.other_arm} <= set(arms)]),
         origins(rows),
     )
     return "\n".join(parts)

@@ -160,6 +160,14 @@ STUDIES = (
         replicate_marsrl_robustness.CLAIMS,
     ),
     Study(
+        "[one agent that revises](#one-agent-that-revises)",
+        "1, made poor on purpose",
+        "[plan](results/plans/marsrl-refining.md)",
+        "`replicate_marsrl_refining.py`",
+        replicate_marsrl_refining.shown,
+        replicate_marsrl_refining.CLAIMS,
+    ),
+    Study(
         "[subset sums](sums.md)",
         "1 for each seed",
         "[plan](results/plans/sums.md)",

@@ -73,7 +73,7 @@ class RefiningSolver(MiniatureAgent):
 
         Example:
             >>> from mars_env.agents import ScriptedModel
-            >>> solver = RefiningSolver(ScriptedModel({}))
+            >>> solver = RefiningSolver(ScriptedModel(["8"]))
             >>> problem = "Start with a = 882. Then b = a - 7."
             >>> solver.prompt({"problem": problem, "solution": "a: = 882"})
             'a:288b: - 70<|solve|>a: = 288<|verify|><|correct|>'
