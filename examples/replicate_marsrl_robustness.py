@@ -164,6 +164,7 @@ PRIMARY = (
     "own rewards above one shared reward, chains",
     "poor: System above fresh retries until its Verifier accepts, equal tokens",
 )
+PRIMARY_CLAIMS = tuple(claim for claim in CLAIMS if claim.text in PRIMARY)
 
 
 def settings(recipe: Recipe = RECIPE) -> str:
@@ -236,7 +237,6 @@ def play(name: str, seed: int, origin: Provenance, cache: Path, quick: bool = Fa
 def page(rows: Sequence[LedgerRow]) -> str:
     """The part of docs/results.md that is made of rows."""
     names = [name for name in ROWS if any(row.arm == name for row in rows)]
-    primary = [claim for claim in CLAIMS if claim.text in PRIMARY]
     joint = [name for name in names if name.endswith(", all")]
     alone = [
         (
@@ -251,8 +251,8 @@ def page(rows: Sequence[LedgerRow]) -> str:
         "marsrl_robustness_results.md.jinja",
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
         titles={row.arm.name: row.arm.title for row in ROWS.values()},
-        primary=claims_table(rows, primary),
-        secondary=claims_table(rows, [claim for claim in CLAIMS if claim not in primary]),
+        primary=claims_table(rows, PRIMARY_CLAIMS),
+        secondary=claims_table(rows, [claim for claim in CLAIMS if claim not in PRIMARY_CLAIMS]),
         baselines=studies.table(
             ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries"), alone
         ),

@@ -157,7 +157,7 @@ STUDIES = (
         "[plan](results/plans/marsrl-robustness.md)",
         "`replicate_marsrl_robustness.py`",
         lambda: replicate_marsrl_robustness.LEDGER.rows(replicate_marsrl_robustness.settings()),
-        replicate_marsrl_robustness.CLAIMS,
+        replicate_marsrl_robustness.PRIMARY_CLAIMS,
     ),
     Study(
         "[one agent that revises](#one-agent-that-revises)",
