@@ -3,7 +3,8 @@
     python examples/results_overview.py     # or `make results`, which writes the studies' parts, too
 
 It runs nothing. For the two older studies, MarsRL and MARS2, which claims are in the table was decided after
-they were run; their pages hold all others. A study whose ledger is empty has no line.
+they were run; their pages hold all others. Of OpenRLHF and of MarsRL from other warm starts it has what the
+plans compare; their pages hold the rest, too. A study whose ledger is empty has no line.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ STUDIES = (
         "[plan](results/plans/openrlhf.md)",
         "`replicate_openrlhf.py`",
         lambda: replicate_openrlhf.LEDGER.rows(replicate_openrlhf.settings()),
-        replicate_openrlhf.CLAIMS,
+        replicate_openrlhf.PLANNED_CLAIMS,
     ),
     Study(
         "[MarsRL from other warm starts](#marsrl-from-other-warm-starts-and-more-controls)",
