@@ -166,7 +166,9 @@ WAYS: Final[Mapping[str, Way]] = {
 PLOTTED: Final = tuple(WAYS)[:6]
 """The plan's first arms; those that were added to find a cause are in the tables alone."""
 PLANNED_CLAIMS = tuple(
-    Claim(f"{name} above {LOCAL}: System", name, "system_accuracy", LOCAL) for name in PLOTTED if name != LOCAL
+    Claim(f"{name} above {LOCAL}: System", name, "system_accuracy", LOCAL)
+    for name in PLOTTED
+    if name != LOCAL
 )
 """The System of the plan's first arms; all other comparisons were added to find a cause."""
 CLAIMS = (

@@ -12,9 +12,10 @@ from mars_env.evaluation import LedgerRow
 def made_up(arm, seed):
     """A row with every figure."""
     figures = {study.FIRST: 0.3, study.LAST: 0.4 + 0.01 * (seed % 3), study.TOKENS: 150.0}
+    detail = {"plan": "0123456789", "turns": 5 + seed, "by_turn": [0.3, 0.5, 0.25] + [0.2] * seed}
     return LedgerRow(
         arm=arm, seed=seed, commit="c" * 40, versions={}, settings=study.settings(), seconds=60.0,
-        figures=figures, detail={"plan": "0123456789", "turns": 5 + seed},
+        figures=figures, detail=detail,
     )  # fmt: skip
 
 
@@ -33,6 +34,7 @@ def test_the_page_says_what_is_missing_and_judges_every_claim():
     assert "have not been run yet" not in whole and "Turns within them: 5 to 9." in whole
     for claim in study.CLAIMS:
         assert f"| {claim.text} |" in whole
+    assert "| trained | 30.0 | 50.0 | 25.0 |" in whole, "no row is longer than the shortest"
     assert "**8 rows of the plan have not been run yet.**" in study.page([r for r in rows if r.seed == 0])
 
 
