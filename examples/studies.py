@@ -99,7 +99,8 @@ def play_owed(
 ) -> None:
     """Play the owed rows, in so many processes or in this one; each is in the ledger at once, and shown.
 
-    They are played seed by seed, so that an interrupted run leaves whole seeds.
+    They are played seed by seed, so that an interrupted run leaves whole seeds. After a row that fails no
+    other is begun.
     """
     by_seed = sorted(owed, key=lambda row: row[1])
     for row in _in_processes(play, by_seed, jobs) if jobs else (play(*each) for each in by_seed):
@@ -108,9 +109,12 @@ def play_owed(
 
 
 def _in_processes(play: Play, owed: Sequence[tuple[str, int]], jobs: int) -> Iterator[LedgerRow]:
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
         for done in as_completed([pool.submit(play, arm, seed) for arm, seed in owed]):
             yield done.result()
+    finally:  # an error here or where a row is kept: all other rows would be played, and lost
+        pool.shutdown(cancel_futures=True)
 
 
 def play_seeds(

@@ -1,6 +1,7 @@
 """What the programs of studies share."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import typer
@@ -23,7 +24,7 @@ from studies import (
     write,
 )
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.evaluation import Ledger, LedgerRow, Provenance, settings_hash
 from mars_env.trainers import RunSettings
 
@@ -54,6 +55,23 @@ def test_owed_rows_are_played_seed_by_seed_kept_and_shown(tmp_path, jobs, capsys
     play_owed(played, reversed(owed), ledger, {"x": "why"}, jobs)
     assert [(r.arm, r.seed) for r in ledger.rows()[1:]] == [("all", 0), ("none", 0), ("all", 1)]
     assert "all, seed 1: why 1.000; 1 s" in capsys.readouterr().out
+
+
+def noted(folder, arm, seed):
+    (folder / f"{arm}-{seed}").touch()
+    return row(arm, seed)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_after_a_row_that_fails_no_other_is_begun(tmp_path, kept):
+    """Whether it cannot be played, or cannot be kept (as another run has written it meanwhile)."""
+    ledger, play = Ledger(tmp_path / "rows.jsonl"), partial(noted, tmp_path)
+    if not kept:
+        ledger.append(row("none", 0))
+    owed = [("none", 0), *(("all", seed) for seed in range(1, 40))]
+    with pytest.raises(FileNotFoundError if kept else StoreError, match=r"none-0|none.*0"):
+        play_owed(partial(noted, tmp_path / "missing") if kept else play, owed, ledger, None, 1)
+    assert len(list(tmp_path.glob("all-*"))) < 5, "a few were handed to the process already"
 
 
 def test_whole_seeds_are_played_and_only_what_the_ledger_lacks_is_kept(tmp_path, capsys):
