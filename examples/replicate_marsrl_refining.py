@@ -138,7 +138,7 @@ def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
 
 
 def by_revision(rows: Sequence[LedgerRow]) -> str:
-    """Accuracy after each revision that fewest rows have: means over seeds, in percent."""
+    """Accuracy after each number of revisions that all rows have: means over seeds, in percent."""
     revisions = min(len(row.detail["by_turn"]) for row in rows)
     lines = []
     for arm in ARMS:

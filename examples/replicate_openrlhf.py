@@ -165,12 +165,6 @@ WAYS: Final[Mapping[str, Way]] = {
 }
 PLOTTED: Final = tuple(WAYS)[:6]
 """The plan's first arms; those that were added to find a cause are in the tables alone."""
-PLANNED_CLAIMS = tuple(
-    Claim(f"{name} above {LOCAL}: System", name, "system_accuracy", LOCAL)
-    for name in PLOTTED
-    if name != LOCAL
-)
-"""The System of the plan's first arms; all other comparisons were added to find a cause."""
 CLAIMS = (
     tuple(
         Claim(f"{name} above {LOCAL}: {figure.split('_')[0].capitalize()}", name, figure, LOCAL)
@@ -188,6 +182,12 @@ CLAIMS = (
         for name in ("asynchronous", "partial rollouts")
     )
 )
+PLANNED_CLAIMS = tuple(
+    claim
+    for claim in CLAIMS
+    if claim.arm in PLOTTED and claim.other_arm == LOCAL and claim.figure == "system_accuracy"
+)
+"""The System of the plan's first arms; all other comparisons were added to find a cause."""
 
 
 def helpers() -> Any:
