@@ -15,21 +15,30 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import replicate_marsrl
 import studies
 import torch
 import typer
 from studies import DOCS, RESULTS
 
+from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import Schedule, State
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Ledger, LedgerRow, Provenance, arms_table, origins, provenance
 from mars_env.evaluation.claims import Claim, claims_table
 from mars_env.evaluation.ledger import seeds_of
 from mars_env.evaluation.provenance import commit_of
+from mars_env.evaluation.trees import is_right, sampled_tokens
+from mars_env.grading import grader_for
 from mars_env.trainers.miniature import load
+from mars_env.trainers.miniature.experiment import ARMS as TEAMS
+from mars_env.trainers.miniature.experiment import play_held_out, train_arm
 from mars_env.trainers.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.trainers.miniature.refining import (
     REFINING_STAGES,
@@ -38,12 +47,17 @@ from mars_env.trainers.miniature.refining import (
     taught,
     train_refining,
 )
+from mars_env.types import Tree
 
 PLAN = RESULTS / "plans" / "marsrl-refining.md"
 LEDGER = Ledger(RESULTS / "marsrl-refining.jsonl")
 PLANNED = "0-4"
-ARMS = ("taught", "trained")
+AGENTS = ("taught", "trained")
+LONGER = "team, longer"
+ARMS = (*AGENTS, LONGER)
 TEAM = "team"
+CORRECTIONS = 8
+"""That the team of the arm `LONGER` may make; the team of the first study may make three."""
 FIRST, LAST, TOKENS = "first_accuracy", "refined_accuracy", "tokens"
 ONCE = "once_revised_accuracy"
 """After one revision. It is not in the plan: it was added once the rows were seen."""
@@ -62,6 +76,14 @@ CLAIMS = (
         "trained",
         ONCE,
     ),
+    Claim(
+        "the team with up to eight corrections above the agent's one revision (second plan)",
+        LONGER,
+        LAST,
+        "trained",
+        ONCE,
+    ),
+    Claim("the team with up to eight corrections above up to three (second plan)", LONGER, LAST, TEAM),
 )
 
 
@@ -99,9 +121,54 @@ def budget_of(seed: int) -> float:
     raise ConfigError(f"the team has no row of seed {seed}: run examples/replicate_marsrl.py first")
 
 
+async def run_team(seed: int, recipe: Recipe) -> tuple[dict[str, float], dict[str, Any]]:
+    """Train the team as the first study does, and play it with more corrections."""
+    joint = next(arm for arm in TEAMS if arm.name == "all")
+    trained = await train_arm(joint, seed, recipe)
+    rules = SolveVerifyCorrect(Schedule(rounds=CORRECTIONS, accept_after=recipe.inference.accept_after))
+    game = Game(rules, grader_for("math"))
+    trees = await play_held_out(game, trained.agents(recipe), seed, recipe)
+    right, tokens = by_correction(trees, rules)
+    figures = {FIRST: right[0], LAST: right[-1], TOKENS: tokens[-1]}
+    return figures, {"by_correction": right, "tokens_by_correction": tokens}
+
+
+def by_correction(trees: Sequence[Tree], rules: SolveVerifyCorrect) -> tuple[list[float], list[float]]:
+    """Accuracy and mean tokens if the team may correct 0, 1, ... times, up to the rounds of the rules.
+
+    An episode with fewer corrections allowed is the beginning of the same episode, up to the verification of
+    its last solution; which solution is the answer is for the rules to say.
+    """
+    right, tokens = np.zeros((2, len(trees), rules.schedule.rounds + 1))
+    for row, tree in enumerate(trees):
+        state, found, spent = State(tree.problem), [], 0
+        for turn in tree.turns:
+            spent += sampled_tokens(turn)
+            if turn.grade is not None:
+                found.append(is_right(turn) is True)
+                state = replace(state, solutions=(*state.solutions, (turn.text, False)))
+            else:
+                judged = (len(found) - 1, turn.info["verdict"] == "Correct")
+                state = replace(state, judgements=(*state.judgements, judged))
+            right[row, len(found) - 1 :] = found[rules.final(state) or 0]
+            tokens[row, len(found) - 1 :] = spent
+    return right.mean(axis=0).tolist(), tokens.mean(axis=0).tolist()
+
+
 async def run(arm: str, seed: int, origin: Provenance, cache: Path, recipe: Recipe) -> LedgerRow:
-    """Train the agent from its warm start, or not, and evaluate it with the team's tokens."""
+    """Play one row: of the agent with the team's tokens, or of the team that may correct more often."""
     began, plan = time.perf_counter(), commit_of(PLAN)
+    figures, found = (
+        await run_team(seed, recipe) if arm == LONGER else await run_agent(arm, seed, cache, recipe)
+    )
+    seconds = time.perf_counter() - began
+    return studies.new_row(arm, seed, origin, settings(recipe), seconds, figures, {"plan": plan, **found})
+
+
+async def run_agent(
+    arm: str, seed: int, cache: Path, recipe: Recipe
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Train the agent from its warm start, or not, and evaluate it with the team's tokens."""
     stages = REFINING_STAGES
     if recipe is QUICK:
         stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
@@ -112,9 +179,7 @@ async def run(arm: str, seed: int, origin: Provenance, cache: Path, recipe: Reci
     found = await evaluate_refining(model, seed, budget_of(seed if recipe is RECIPE else 0), recipe)
     figures = {FIRST: found.first, LAST: found.last, TOKENS: found.tokens}
     rewards = [step.roles.get("solver", {}).get("reward") for step in history]
-    detail = {"plan": plan, "turns": found.turns, "by_turn": list(found.by_turn), "rewards": rewards}
-    seconds = time.perf_counter() - began
-    return studies.new_row(arm, seed, origin, settings(recipe), seconds, figures, detail)
+    return figures, {"turns": found.turns, "by_turn": list(found.by_turn), "rewards": rewards}
 
 
 def play(arm: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
@@ -131,23 +196,37 @@ def shown() -> list[LedgerRow]:
 def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
     """Rows with the accuracy after one revision, and the team's of their seeds."""
     seeds = {row.seed for row in rows}
-    agents = [
-        row.model_copy(update={"figures": {**row.figures, ONCE: row.detail["by_turn"][1]}}) for row in rows
+    once = [row.detail["by_turn"][1] if row.arm in AGENTS else None for row in rows]
+    found = [
+        row.model_copy(update={"figures": {**row.figures, ONCE: right}})
+        for row, right in zip(rows, once, strict=True)
     ]
-    return [*agents, *(row for row in team_rows() if row.seed in seeds)]
+    return [*found, *(row for row in team_rows() if row.seed in seeds)]
 
 
 def by_revision(rows: Sequence[LedgerRow]) -> str:
-    """Accuracy after each number of revisions that all rows have: means over seeds, in percent."""
-    revisions = min(len(row.detail["by_turn"]) for row in rows)
-    lines = []
-    for arm in ARMS:
-        curves = [row.detail["by_turn"][:revisions] for row in rows if row.arm == arm]
-        if curves:
-            lines.append(
-                (arm, *(f"{100 * sum(values) / len(values):.1f}" for values in zip(*curves, strict=True)))
-            )
-    return studies.table(("revisions", *map(str, range(revisions))), lines)
+    """Accuracy after each number of revisions that all rows of the agent have, in percent."""
+    curves = {arm: [row.detail["by_turn"] for row in rows if row.arm == arm] for arm in AGENTS}
+    shortest = min(len(curve) for several in curves.values() for curve in several)
+    lines = [(arm, *means(several, shortest, 100)) for arm, several in curves.items() if several]
+    return studies.table(("revisions", *map(str, range(shortest))), lines)
+
+
+def of_the_team(rows: Sequence[LedgerRow]) -> str:
+    """Accuracy and tokens of the team by the most corrections that it may make."""
+    columns = CORRECTIONS + 1
+    right = means([row.detail["by_correction"] for row in rows], columns, 100)
+    tokens = means([row.detail["tokens_by_correction"] for row in rows], columns)
+    title = (
+        "The same for the team by the most corrections that it may make, with the tokens of a problem:\n\n"
+    )
+    lines = [("accuracy", *right), ("tokens", *tokens)]
+    return title + studies.table(("corrections", *map(str, range(columns))), lines)
+
+
+def means(curves: Sequence[Sequence[float]], length: int, factor: float = 1.0) -> list[str]:
+    """The mean over curves at each of the first points."""
+    return [f"{factor * sum(curve[i] for curve in curves) / len(curves):.1f}" for i in range(length)]
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
@@ -156,13 +235,16 @@ def page(rows: Sequence[LedgerRow]) -> str:
     arms = [arm for arm in (*ARMS, TEAM) if any(row.arm == arm for row in every)]
     tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in arms}
     spent = ", ".join(f"{arm} {sum(values) / len(values):.0f}" for arm, values in tokens.items())
-    turns = sorted({row.detail["turns"] for row in rows})
+    agents = [row for row in rows if row.arm in AGENTS]
+    turns = sorted({row.detail["turns"] for row in agents})
+    longer = [row for row in rows if row.arm == LONGER]
     parts = (
         studies.still_owed(len(ARMS) * len(seeds_of(PLANNED)), rows) + arms_table(every, arms, SHOWN),
         f"Tokens a problem: {spent}. Turns within them: {turns[0]} to {turns[-1]}.\n",
         claims_table(every, [claim for claim in CLAIMS if {claim.arm, claim.other_arm} <= set(arms)]),
-        "Accuracy by the number of revisions, means over seeds:\n",
-        by_revision(rows),
+        "Accuracy by the number of the agent's revisions, means over seeds:\n",
+        by_revision(agents),
+        *([of_the_team(longer)] if longer else []),
         origins(rows),
     )
     return "\n".join(parts)
@@ -199,8 +281,9 @@ def main(
             for name in names:
                 studies.show(played(name, 0), COLUMNS)
             return
-        taught(place)  # before several processes want it
         owed = LEDGER.missing(names, seeds_of(seeds), settings())
+        if any(name in AGENTS for name, _ in owed):
+            taught(place)  # before several processes want it
         studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
     write_page()
 
