@@ -196,10 +196,10 @@ def shown() -> list[LedgerRow]:
 def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
     """Rows with the accuracy after one revision, and the team's of their seeds."""
     seeds = {row.seed for row in rows}
-    once = [row.detail["by_turn"][1] if row.arm in AGENTS else None for row in rows]
+    once = [{ONCE: row.detail["by_turn"][1]} if row.arm in AGENTS else {} for row in rows]
     found = [
-        row.model_copy(update={"figures": {**row.figures, ONCE: right}})
-        for row, right in zip(rows, once, strict=True)
+        row.model_copy(update={"figures": {**row.figures, **more}})
+        for row, more in zip(rows, once, strict=True)
     ]
     return [*found, *(row for row in team_rows() if row.seed in seeds)]
 
@@ -234,7 +234,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
     every = beside_the_team(rows)
     arms = [arm for arm in (*ARMS, TEAM) if any(row.arm == arm for row in every)]
     tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in arms}
-    spent = ", ".join(f"{arm} {sum(values) / len(values):.0f}" for arm, values in tokens.items())
+    spent = "; ".join(f"{arm} {sum(values) / len(values):.0f}" for arm, values in tokens.items())
     agents = [row for row in rows if row.arm in AGENTS]
     turns = sorted({row.detail["turns"] for row in agents})
     longer = [row for row in rows if row.arm == LONGER]
