@@ -81,7 +81,16 @@ CLAIMS = (
     Claim("different right programs: two different models above one in two roles",
         "heterogeneous", "distinct_right", "homogeneous"),
     Claim("RL adds to T+ of one agent", "single", T_PLUS, "untrained"),
+    Claim("before RL, one model: a learned choice above the first candidate",
+        "untrained", LEARNED, "untrained", FIRST),
 )  # fmt: skip
+OTHER_CLAIMS = tuple(
+    Claim(f"{name}: a learned choice above {CHOICES[other]}", name, LEARNED, name, other)
+    for name in ARM
+    for other in (FIRST, "vote_pass@1", "shortest_pass@1")
+    if not any((claim.arm, claim.figure, claim.other_figure) == (name, LEARNED, other) for claim in CLAIMS)
+)
+"""What the plan compares beside `CLAIMS`: the same choice, in the other teams."""
 
 
 async def run(name: str, seed: int, recipe: ChoiceRecipe, cache: Path, origin: Provenance) -> LedgerRow:
@@ -172,6 +181,7 @@ def tables(rows: Sequence[LedgerRow], names: Sequence[str] = tuple(ARM)) -> str:
     ]
     if set(ARM) <= set(present):
         parts.append(claims_table(rows, CLAIMS))
+        parts.append("The same choice in the other teams:\n\n" + claims_table(rows, OTHER_CLAIMS))
     return "\n".join(parts)
 
 

@@ -82,3 +82,11 @@ def test_the_claims_are_judged_once_all_arms_are_there(capsys):
     assert "the bar: T+ with a learned reward model" in capsys.readouterr().out
     study.show(rows[:2], list(study.ARM))
     assert "the bar" not in capsys.readouterr().out
+
+
+def test_every_team_has_the_three_comparisons_of_the_learned_choice():
+    claims = (*study.CLAIMS, *study.OTHER_CLAIMS)
+    compared = [(claim.arm, claim.other_figure) for claim in claims if claim.figure == study.LEARNED]
+    others = (study.FIRST, "vote_pass@1", "shortest_pass@1")
+    assert sorted(compared) == sorted((arm, other) for arm in study.ARM for other in others)
+    assert all(claim.arm == claim.other_arm for claim in claims if claim.figure == study.LEARNED)
