@@ -78,6 +78,8 @@ extras: $(VENV)/installed
 
 results: $(VENV)/installed
 	$(BIN)/python examples/replicate_marsrl.py --table
+	$(BIN)/python examples/replicate_marsrl_robustness.py --table
+	$(BIN)/python examples/replicate_marsrl_refining.py --table
 	$(BIN)/python examples/replicate_mars2.py --table
 	$(BIN)/python examples/replicate_openrlhf.py --table
 	$(BIN)/python examples/replicate_rubrics.py --study lock --table

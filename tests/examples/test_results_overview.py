@@ -60,3 +60,9 @@ def test_it_runs_as_a_script():
         check=True,
     )
     assert "RL adds to the System" in done.stdout
+
+
+def test_make_results_writes_the_tables_of_every_study():
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nresults:")[2].partition("\n\n")[0]
+    studies = [path.name for path in sorted((ROOT / "examples").glob("replicate_*.py"))]
+    assert studies and [name for name in studies if f"examples/{name} " not in recipe] == []
