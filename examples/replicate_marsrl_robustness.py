@@ -135,9 +135,11 @@ def _claims() -> Iterator[Claim]:
     for start in STARTS:
         both, part = f"{start.name}, all", f"{start.name}, verifier+corrector"
         yield Claim(f"{start.name}: joint training above Verifier and Corrector only", both, SYSTEM, part)
-    yield Claim("own rewards above one shared reward, grouped", "poor, all", SYSTEM, "poor, shared")
-    yield Claim("own rewards above one shared reward, chains", "poor, chains", SYSTEM, "poor, shared chains")
-    yield Claim("grouped rollouts above chains, own rewards", "poor, all", SYSTEM, "poor, chains")
+    yield Claim("poor: own rewards above one shared reward, grouped", "poor, all", SYSTEM, "poor, shared")
+    yield Claim(
+        "poor: own rewards above one shared reward, chains", "poor, chains", SYSTEM, "poor, shared chains"
+    )
+    yield Claim("poor: grouped rollouts above chains, own rewards", "poor, all", SYSTEM, "poor, chains")
     for arm in SEVERAL_UPDATES:
         yield Claim(f"{arm.name} above one update a step", f"poor, {arm.name}", SYSTEM, "poor, all")
     for title, figure in (
@@ -160,11 +162,14 @@ CLAIMS = tuple(_claims())
 PRIMARY = (
     "good: RL adds to the System",
     "poor: joint training above Verifier and Corrector only",
-    "own rewards above one shared reward, grouped",
-    "own rewards above one shared reward, chains",
+    "poor: own rewards above one shared reward, grouped",
+    "poor: own rewards above one shared reward, chains",
     "poor: System above fresh retries until its Verifier accepts, equal tokens",
 )
 PRIMARY_CLAIMS = tuple(claim for claim in CLAIMS if claim.text in PRIMARY)
+_COMPARED = {text.partition(": ")[2] for text in PRIMARY}
+SHOWN_CLAIMS = tuple(claim for claim in CLAIMS if claim.text.partition(": ")[2] in _COMPARED)
+"""The primary comparisons from every warm start that has them."""
 
 
 def settings(recipe: Recipe = RECIPE) -> str:
