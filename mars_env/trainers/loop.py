@@ -19,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from mars_env.agents.preflight import models_of, preflight
 from mars_env.checks import whole
 from mars_env.envs import Game, grouped
@@ -34,7 +32,7 @@ from mars_env.rollout.groups import step_jobs
 from mars_env.rollout.pipeline import pipeline
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
-from mars_env.text import shown, unfit
+from mars_env.text import shown
 from mars_env.trainers.batches import require_trainable
 from mars_env.trainers.checkpoints import require_steps
 from mars_env.trainers.config import require_limit, require_roles
@@ -44,7 +42,7 @@ from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.metrics import StepMetrics
-from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.team import Refresh, Team
 from mars_env.trainers.update_log import UpdateLog
 from mars_env.types import Sampling, TrainingAgent, role_of
@@ -101,7 +99,7 @@ async def train(
             "with references, or give a grader that needs none"
         )
     _refuse_unfit(game, team, settings)
-    settings = _checked(settings)
+    settings = checked(settings)
     await preflight(team.agents, game, _trained(team, settings))
     await require_room(game.rules, team.agents, problems)
     trainer = LocalTrainer(
@@ -355,14 +353,6 @@ def _trained(team: Team, settings: RunSettings) -> list[str]:
         for name, agent in team.agents.items()
         if agent.policy in team.policies and (roles is None or role_of(name) in roles)
     ]
-
-
-def _checked(settings: RunSettings) -> RunSettings:
-    """The settings, checked again: `model_copy` checks neither values nor names."""
-    try:
-        return type(settings).model_validate(dict(settings))
-    except ValidationError as error:
-        raise ConfigError(f"the settings: {unfit(error, type(settings).model_fields)}") from error
 
 
 def _refuse_faulty(batch: UpdateBatch, team: Team, settings: RunSettings) -> None:

@@ -7,17 +7,20 @@ compared with each other, how far rollouts may run ahead, and the loss. No torch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from mars_env.envs import EnvSpec, GroupedSettings
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
 from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.text import unfit
 from mars_env.trainers.config import Overlong, TrainConfig
 from mars_env.types import Sampling
+
+Settings = TypeVar("Settings", bound=BaseModel)
 
 
 class RunSettings(BaseModel):
@@ -144,3 +147,22 @@ def recipe_of(env: EnvSpec) -> RunSettings:
     if not isinstance(found, RunSettings):
         raise ConfigError(f"the recipe {name!r} of {env.rules!r} is {found!r}, not a RunSettings")
     return found
+
+
+def checked(settings: Settings) -> Settings:
+    """The settings, checked again with those inside them: `model_copy` checks neither values nor names.
+
+    Raises:
+        ConfigError: A value or a name is wrong.
+
+    Example:
+        >>> loss = MARSRL.train.model_copy(update={"learning_rat": 1e-4})
+        >>> checked(MARSRL.model_copy(update={"train": loss}))
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: the settings: there is no setting 'learning_rat'; did you mean 'learning_rate'?
+    """  # noqa: E501
+    given = {name: checked(value) if isinstance(value, BaseModel) else value for name, value in settings}
+    try:
+        return type(settings).model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(f"the settings: {unfit(error, type(settings).model_fields)}") from error

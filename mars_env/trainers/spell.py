@@ -36,7 +36,7 @@ from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.loop import fit
 from mars_env.trainers.lost_trees import LostTrees
 from mars_env.trainers.metrics import StepMetrics
-from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.spell_memory import Memory, ask, remembered, rows_of
 from mars_env.trainers.team import Team
 from mars_env.trainers.update_log import UpdateLog
@@ -276,7 +276,7 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
         ConfigError: The settings do not fit.
         ModelError: As many trees in a row as there are clusters in a try could not be played.
     """
-    chosen = spell or SpellSettings()
+    settings, chosen = checked(settings), checked(spell or SpellSettings())
     refuse_unfit(settings, team)
     require_roles(settings.train, team.agents)
     if chosen.group < 2:

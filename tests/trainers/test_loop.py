@@ -318,6 +318,12 @@ async def test_a_run_that_would_train_nothing_or_less_than_asked_for_is_refused(
         await run.train(RunSettings(**{**COMMON, "train": TrainConfig(**changes)}))
 
 
+async def test_a_name_that_no_inner_setting_has_is_refused():
+    loss = COMMON["train"].model_copy(update={"learning_rat": 1e-3})
+    with pytest.raises(ConfigError, match="no setting 'learning_rat'; did you mean 'learning_rate'"):
+        await Run(shared=True).train(RunSettings(**COMMON).model_copy(update={"train": loss}))
+
+
 async def test_a_team_without_policies_is_refused():
     run = Run(shared=True)
     run.policies.clear()

@@ -7,7 +7,7 @@ from mars_env.envs import EnvSpec, GroupedSettings, SolveVerifyCorrect, register
 from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers.config import Overlong, TrainConfig
-from mars_env.trainers.recipes import MARS2, MARSRL, RunSettings, recipe_of
+from mars_env.trainers.recipes import MARS2, MARSRL, RunSettings, checked, recipe_of
 from mars_env.types import Sampling
 
 MINE = RunSettings(steps=7)
@@ -61,6 +61,23 @@ def test_mars2_has_the_papers_numbers():
 def test_settings_that_contradict_each_other_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         RunSettings.model_validate(settings)
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "message"),
+    [
+        ("train", {"learning_rat": 1e-3}, "no setting 'learning_rat'; did you mean 'learning_rate'"),
+        ("train", {"learning_rate": -1.0}, "learning_rate: Input should be greater than or equal to 0"),
+        ("pipeline", {"max_stalenes": 2}, "no setting 'max_stalenes'"),
+        ("rollouts", {"groups": 4}, "no setting 'groups'"),
+    ],
+)
+def test_a_copy_of_inner_settings_is_checked(part, changes, message):
+    """`model_copy` takes any name: a run would go on with the value that was there before."""
+    inner = getattr(MARSRL, part).model_copy(update=changes)
+    with pytest.raises(ConfigError, match=message):
+        checked(MARSRL.model_copy(update={part: inner}))
+    assert checked(MARSRL) == MARSRL and checked(MARS2) == MARS2
 
 
 def test_settings_survive_a_file():

@@ -168,6 +168,9 @@ async def test_settings_that_spell_cannot_follow_are_refused():
     with pytest.raises(ConfigError, match="set group to 2"):
         own = RunSettings(rollouts=None)
         await train_spell(team, ProblemSet("c", [spell_team.CLUSTER]), own, SpellSettings(group=1))
+    with pytest.raises(ConfigError, match="no setting 'verifier'; did you mean 'verifiers'"):
+        misspelt = SpellSettings().model_copy(update={"verifier": 4})
+        await train_spell(team, ProblemSet("c", [spell_team.CLUSTER]), own, misspelt)
     with pytest.raises(ConfigError, match="max_staleness"):
         refuse_unfit(RunSettings(rollouts=None, pipeline=PipelineSettings(max_staleness=1)), team)
     with pytest.raises(ConfigError, match="lacks questioner_0"):
