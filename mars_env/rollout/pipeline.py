@@ -70,9 +70,9 @@ class PipelineSettings(BaseModel):
     Groups of roles that are not trained count."""
 
     refill: float = Field(default=1.0, ge=1)
-    """Groups whose known rewards are all equal teach nothing, nor do those of roles that are not trained:
-    others are played in their place, so that updates do not shrink as the team gets better, up to this many
-    times ``groups_per_update`` groups."""
+    """Groups whose known rewards are all equal teach nothing, nor do those of roles or policies that are not
+    trained: others are played in their place, so that updates do not shrink as the team gets better, up to
+    this many times ``groups_per_update`` groups."""
 
     concurrency: PositiveInt | None = None
     """Most groups under way at the same time; None: only the other bounds apply."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mars_env.trainers.advantages import (
     ESTIMATORS,
@@ -45,8 +45,13 @@ def estimator_of(config: TrainConfig) -> Estimator:
     return estimate
 
 
-def teaches_nothing(config: TrainConfig, group: Group) -> bool:
-    """Whether no turn of a group is trained: none gets an advantage, or its role is not trained.
+def teaches_nothing(config: TrainConfig, group: Group, frozen: Collection[str] = ()) -> bool:
+    """Whether no turn of a group is trained: none gets an advantage, or its role or policy is not trained.
+
+    Args:
+        config: Its advantages and trained roles.
+        group: A whole group.
+        frozen: Names of policies that are not trained.
 
     Example:
         >>> from mars_env.trainers.advantages import _example_group
@@ -55,5 +60,6 @@ def teaches_nothing(config: TrainConfig, group: Group) -> bool:
     """
     advantages, roles = estimator_of(config)([group]), config.train_roles
     return not any(
-        turn_key(turn) in advantages and (roles is None or turn.role in roles) for turn in group.turns
+        turn_key(turn) in advantages and turn.policy not in frozen and (roles is None or turn.role in roles)
+        for turn in group.turns
     )

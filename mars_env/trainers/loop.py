@@ -234,7 +234,7 @@ async def rollouts(
         slots=team.slots,
         journal=lost,
         trained=trained.groups,
-        uniform=partial(teaches_nothing, settings.train),
+        uniform=partial(teaches_nothing, settings.train, frozen=team.frozen),
     )
     async with aclosing(batches) as due:
         async for batch in due:

@@ -177,3 +177,10 @@ def test_a_group_of_a_role_that_is_not_trained_teaches_nothing():
     group = tree({"0": 1.0, "1": 0.0})
     own = group.turns[0].role
     assert [teaches_nothing(TrainConfig(train_roles=(r,)), group) for r in (own, "other")] == [False, True]
+
+
+def test_a_group_of_a_policy_that_is_not_trained_teaches_nothing():
+    group = tree({"0": 1.0, "1": 0.0})  # of coder_0 and coder_1
+    found = [teaches_nothing(TrainConfig(), group, frozen) for frozen in ((), ("coder_0",), ("other",))]
+    assert found == [False, False, False]
+    assert teaches_nothing(TrainConfig(), group, ("coder_0", "coder_1"))
