@@ -48,6 +48,9 @@ def estimator_of(config: TrainConfig) -> Estimator:
 def teaches_nothing(config: TrainConfig, group: Group, frozen: Collection[str] = ()) -> bool:
     """Whether no turn of a group is trained: none gets an advantage, or its role or policy is not trained.
 
+    Turns of `TrainConfig.batch_roles` are compared with those of other groups, so of them equal rewards teach
+    something, too.
+
     Args:
         config: Its advantages and trained roles.
         group: A whole group.
@@ -60,6 +63,8 @@ def teaches_nothing(config: TrainConfig, group: Group, frozen: Collection[str] =
     """
     advantages, roles = estimator_of(config)([group]), config.train_roles
     return not any(
-        turn_key(turn) in advantages and turn.policy not in frozen and (roles is None or turn.role in roles)
+        (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
+        and turn.policy not in frozen
+        and (roles is None or turn.role in roles)
         for turn in group.turns
     )

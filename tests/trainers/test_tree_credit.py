@@ -184,3 +184,15 @@ def test_a_group_of_a_policy_that_is_not_trained_teaches_nothing():
     found = [teaches_nothing(TrainConfig(), group, frozen) for frozen in ((), ("coder_0",), ("other",))]
     assert found == [False, False, False]
     assert teaches_nothing(TrainConfig(), group, ("coder_0", "coder_1"))
+
+
+@pytest.mark.parametrize(("reward", "found"), [(1.0, False), (None, True)])
+def test_a_group_that_is_compared_over_the_batch_teaches_something_although_its_rewards_are_equal(
+    reward, found
+):
+    group = tree({"0": reward, "1": reward})
+    config = TrainConfig(batch_roles=(group.turns[0].role,))
+    other = tree({"0": 0.0, "1": 0.0}, name="q#0")
+    assert teaches_nothing(config, group) is found
+    trained = {tree_id for tree_id, _ in estimator_of(config)([group, other])}
+    assert (group.id not in trained) is found  # what an update with other groups does
