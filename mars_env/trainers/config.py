@@ -194,7 +194,8 @@ class TrainConfig(BaseModel):
 
     dmmpt_threshold: float | None = Field(default=None, gt=0, le=1)
     """Tokens of positive advantage that are at least this probable are left out of the policy loss; None
-    turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`."""
+    turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`. It needs
+    the token's own ratio: that of a completion has all its tokens in it, and would go on to push them."""
 
     kl_coefficient: float = Field(default=0.0, ge=0)
     """Weight of the k3 term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
@@ -207,6 +208,11 @@ class TrainConfig(BaseModel):
         if self.tis_cap is not None and self.old_logprobs == "rollout":
             raise ValueError(
                 'tis_cap corrects between trainer and rollout: with old_logprobs="rollout" the ratio does so'
+            )
+        if self.dmmpt_threshold is not None and self.ratio == "sequence":
+            raise ValueError(
+                "dmmpt_threshold leaves single tokens out, which the ratio of a whole completion would go on "
+                'to push: set ratio="token"'
             )
         return self
 

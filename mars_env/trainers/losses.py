@@ -166,7 +166,8 @@ def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
 
     Leaving them out of the policy loss keeps a policy from pushing tokens that it has mastered to probability
     1, and so keeps its entropy from collapsing. The paper's threshold is not public, and that "mastered"
-    means a probability above it is our reading; this is off by default.
+    means a probability above it is our reading; this is off by default. It goes with `token_ratio`: in
+    `sequence_ratio` each token moves the losses of all others.
 
     Source: MarsRL (arXiv 2511.11373), dynamic masking of mastered positive tokens.
 

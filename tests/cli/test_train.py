@@ -177,10 +177,10 @@ def test_marsrl_trains_one_model_in_all_roles(folder):
     assert sorted(weights(folder / "run/step-00000001")) == ["policy"]
 
 
-def test_marsrl_is_pipelined_and_segmented_with_every_part_of_the_loss(folder):
+def test_marsrl_is_pipelined_and_segmented_with_importance_weights_and_mastered_tokens(folder):
     options = [
         *("pipeline.max_staleness=1", "pipeline.groups_per_update=2", "segment_tokens=2"),
-        *("train.ratio=sequence", "train.tis_cap=2", "train.tis_veto=0.0001", "train.dmmpt_threshold=0.01"),
+        *("train.tis_cap=2", "train.tis_veto=0.0001", "train.dmmpt_threshold=0.01"),
         "train.learning_rate=0.003",
     ]
     rows = marsrl("--model", "one", *(f"--option={option}" for option in options), steps=4)

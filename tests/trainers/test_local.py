@@ -299,6 +299,7 @@ def test_unfit_policies_are_refused(toy):
         {"aggregation": "sequence-sum"},
         {"normaliser": 3},
         {"tis_cap": 2.0, "old_logprobs": "rollout"},
+        {"dmmpt_threshold": 0.99, "ratio": "sequence"},
         {"lr": 1e-3},
         {"epochs": 0},
     ],

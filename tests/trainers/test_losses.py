@@ -136,6 +136,18 @@ def test_mastered_tokens_are_those_of_positive_advantage_above_the_threshold():
     assert found.tolist() == [[True, False], [False, False], [False, False]]
 
 
+def test_a_mastered_token_has_no_gradient_by_its_own_ratio_and_one_by_its_completions():
+    """Why the settings refuse DMMPT with the ratio of a completion."""
+    logp, mask, advantages = logs([0.99, 0.3]).requires_grad_(), torch.ones(1, 2).bool(), torch.ones(1, 1)
+    old = logp.detach()
+    found = {}
+    for name, ratio in (("token", token_ratio(logp, old)), ("sequence", sequence_ratio(logp, old, mask))):
+        loss = clipped_loss(ratio, advantages) * ~mastered(old, advantages, 0.9)
+        (gradient,) = torch.autograd.grad(aggregate(loss, mask, "sequence-mean"), logp)
+        found[name] = gradient[0].tolist()
+    assert found == {"token": [0.0, -0.5], "sequence": [-0.25, -0.25]}
+
+
 @pytest.mark.parametrize(
     ("mode", "normaliser", "expected"),
     [("token-mean", None, 25 / 4), ("sequence-mean", None, (4 + 7) / 2), ("sequence-sum", 5, 25 / 10)],
