@@ -130,13 +130,13 @@ class LocalTrainer:
                 "give at least one policy, and each model once: roles share it by sharing its name"
             )
         for name, policy in self.policies.items():
+            if any(policy.reference is other.model for other in self.policies.values()):
+                raise ConfigError(f"policy {name!r}: its reference is trained, too: give a frozen copy")
             for module in filter(None, (policy.model, policy.reference)):
                 module.eval()  # dropout would make the first ratio differ from 1, and the KL term noisy
             _refuse_unfit(name, policy, self.config)
             if preferences is not None and policy.reference is None:
-                raise ConfigError(
-                    f"policy {name!r}: preferences need a reference, e.g. a copy of the first weights"
-                )
+                raise ConfigError(f"policy {name!r}: preferences need a reference: a copy of the weights")
             policy.optimiser = torch.optim.AdamW(
                 trained_parameters(policy.model).values(),
                 lr=self.config.learning_rate,

@@ -272,6 +272,8 @@ def test_unfit_policies_are_refused(toy):
         ({}, "at least one policy"),
         ({"a": Policy(model), "b": Policy(model)}, "each model once"),
         ({"a/b": Policy(model)}, "names a directory"),
+        ({"a": Policy(model, reference=model)}, "its reference is trained, too"),
+        ({"a": Policy(model), "b": Policy(toy.tiny_model(1), reference=model)}, "'b': its reference"),
         ({"a": Policy(copy.deepcopy(model).bfloat16())}, "must be float32"),
         ({"a": Policy(copy.deepcopy(model).requires_grad_(False))}, "take gradients"),
     ]:
