@@ -52,6 +52,8 @@ def parse(flags: Sequence[str]) -> SimpleNamespace:
                 loader.exec_module(entry)
         except AssertionError as error:
             raise ConfigError(f"OpenRLHF refuses these flags: {error}") from error
+        except Exception as error:  # its checks meet values that they do not expect, or a package is missing
+            raise ConfigError(f"OpenRLHF refuses these flags: {type(error).__name__}: {error}") from error
         except SystemExit as stop:
             if not stop.code:  # --help has said what was asked for
                 raise
@@ -71,11 +73,21 @@ class _EntryBlock(SourceFileLoader):
         """Compile what is needed, past the cache of bytecode, which holds the whole module."""
         tree = ast.parse(self.get_data(self.path), self.path)
         tree.body = [node for node in tree.body if isinstance(node, ast.If) or _is_standard(node)]
-        return compile(_WithoutHelper().visit(tree), self.path, "exec")
+        return compile(ast.fix_missing_locations(_Changed().visit(tree)), self.path, "exec")
 
 
-class _WithoutHelper(ast.NodeTransformer):
-    """Leaves out the import of `_hierarchize`, which would import torch on its way."""
+class _Changed(ast.NodeTransformer):
+    """Leaves out the import of `_hierarchize`, which would import torch on its way, and abbreviations.
+
+    What the launcher adds or refuses it knows by the whole name: ``--ckpt.output`` would be replaced by the
+    default of ``--ckpt.output_dir``, and ``--reward.clip`` not be refused.
+    """
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Make a parser that takes whole names only."""
+        if ast.unparse(node.func) == "argparse.ArgumentParser":
+            node.keywords.append(ast.keyword("allow_abbrev", ast.Constant(False)))
+        return self.generic_visit(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
         """Keep every other import."""
