@@ -156,6 +156,8 @@ def test_flags_of_the_command_line_win():
         (["--train.batch_size", "many"], "invalid int value: 'many'"),
         (["--ckpt.output", "elsewhere"], "unrecognized arguments: --ckpt.output elsewhere"),
         (["--reward.clip", "-1", "1"], "unrecognized arguments: --reward.clip"),
+        (["--rollout.micro_batch_size", "0"], "--rollout.micro_batch_size must be at least 1, got 0"),
+        (["--ds.ring_attn_size", "2"], "1 GPUs must be a multiple of --ds.ring_attn_size 2"),
         (["--use_ms"], "No module named 'modelscope'"),
         (["--train.partial_rollout_enable"], "requires --train.async_enable"),
         (["--ds.lora.rank", "8"], "its issue 1349"),
@@ -171,6 +173,18 @@ def test_wrong_flags_are_refused_in_a_sentence(more, message):
     [file] = [found for found in FILES if found.stem == "marsrl_smoke_1gpu"]
     with pytest.raises(ConfigError, match=message):
         dry_run(flags_of(file, *more), GPU_GIB)
+
+
+def test_engines_that_are_forgotten_are_told_of_in_a_sentence():
+    flags = ["--mars.env", "arithmetic-solve", "--train.dynamic_batch_enable"]
+    with pytest.raises(ConfigError, match="with vLLM"):
+        dry_run([*flags, "--actor.model_name_or_path", "Qwen/Qwen3-0.6B"])
+
+
+@pytest.mark.parametrize("memory", ["0", "-1", "nan", "inf", "much"])
+def test_the_memory_of_a_gpu_is_a_number_above_zero(memory):
+    with pytest.raises(ConfigError, match="takes the memory of one GPU"):
+        asked([f"--dry-run={memory}"])
 
 
 def test_an_unknown_model_is_placed_without_an_estimate():

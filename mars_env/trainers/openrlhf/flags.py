@@ -17,6 +17,7 @@ DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "--algo.advantage.estimator": ("reinforce",),  # no critic; mars_env computes the advantages
     "--algo.kl.init_coef": ("0",),
     "--reward.remote_url": ("mars_env",),  # no reward model; this address is never used
+    "--vllm.num_engines": ("0",),  # `refuse` says that there must be some; OpenRLHF would compare None
 }
 """Flags that OpenRLHF gets unless they are given."""
 
@@ -54,11 +55,21 @@ REFUSED: Final[Mapping[str, str]] = {
 """Flags that would have no effect or do harm here, and what to use instead."""
 
 
+AT_LEAST_ONE: Final = (
+    "--actor.num_nodes", "--actor.num_gpus_per_node", "--ref.num_nodes", "--ref.num_gpus_per_node",
+    "--vllm.num_engines", "--vllm.tensor_parallel_size", "--ds.tensor_parallel_size", "--ds.ring_attn_size",
+    "--train.batch_size", "--train.micro_batch_size", "--train.max_tokens_per_gpu", "--train.max_epochs",
+    "--train.num_episodes", "--rollout.batch_size", "--rollout.micro_batch_size", "--rollout.max_new_tokens",
+    "--rollout.max_tokens_per_gpu", "--data.max_len", "--eval.n_samples_per_prompt",
+)  # fmt: skip
+"""Flags that OpenRLHF takes with 0 or less, and with which it divides by zero or does nothing."""
+
+
 def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
     """OpenRLHF's flags with those that the team decides.
 
     Raises:
-        ConfigError: A flag of `REFUSED` is among them.
+        ConfigError: A flag of `REFUSED` is among them, or one of `AT_LEAST_ONE` is less.
 
     Example:
         >>> settings = TeamSettings(
@@ -71,6 +82,8 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
     for flag in given:
         if flag in REFUSED:
             raise ConfigError(f"{flag} is refused: {REFUSED[flag]}")
+        if flag in AT_LEAST_ONE and given[flag].lstrip("-").isdecimal() and int(given[flag]) < 1:
+            raise ConfigError(f"{flag} must be at least 1, got {given[flag]}")
     ours = ["--data.prompt_dataset", str(dataset_path(flags, "problems")), "--data.input_key", INPUT]
     ours += ["--rollout.n_samples_per_prompt", str(settings.rows_per_tree())]
     if settings.eval_problems:

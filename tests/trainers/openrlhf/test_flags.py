@@ -5,7 +5,15 @@ from types import SimpleNamespace as S
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.flags import REFUSED, complete, dataset_path, located, refuse, sampling_of
+from mars_env.trainers.openrlhf.flags import (
+    AT_LEAST_ONE,
+    REFUSED,
+    complete,
+    dataset_path,
+    located,
+    refuse,
+    sampling_of,
+)
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 SETTINGS = TeamSettings(env="arithmetic-solve-verify-correct", options={"schedule": "training"})
@@ -86,6 +94,14 @@ def test_the_penalty_s_limit_is_that_of_the_completions():
 def test_flags_that_would_do_nothing_or_harm_are_refused(flag):
     with pytest.raises(ConfigError, match=f"{flag} is refused"):
         complete(SETTINGS, [f"{flag}=1"])
+
+
+@pytest.mark.parametrize("flag", AT_LEAST_ONE)
+@pytest.mark.parametrize("number", ["0", "-2"])
+def test_numbers_that_would_be_divided_by_are_at_least_one(flag, number):
+    with pytest.raises(ConfigError, match=f"{flag} must be at least 1, got {number}"):
+        complete(SETTINGS, [flag, number])
+    complete(SETTINGS, [flag, "1"])
 
 
 def test_openrlhf_gets_what_the_team_decides_and_its_users_keep_what_they_set(tmp_path):

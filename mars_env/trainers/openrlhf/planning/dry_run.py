@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def asked(argv: Sequence[str]) -> tuple[float | None, list[str]]:
         gib = float(value or GPU_GIB)
     except ValueError:
         gib = 0.0
-    if not gib > 0:
+    if not 0 < gib < math.inf:
         raise ConfigError(f"{FLAG}=GIB takes the memory of one GPU, e.g. {FLAG}=80, got {value!r}")
     return gib, rest
 

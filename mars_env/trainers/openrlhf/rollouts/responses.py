@@ -56,7 +56,7 @@ def shape_of(args: Any) -> BatchShape:
     """The shape that OpenRLHF's arguments require.
 
     Raises:
-        ConfigError: The batch size is not divisible into micro-batches.
+        ConfigError: The batch size is not divisible into micro-batches, or the GPUs not into groups.
 
     Example:
         >>> from types import SimpleNamespace as S
@@ -67,6 +67,11 @@ def shape_of(args: Any) -> BatchShape:
         2
     """
     gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
+    if gpus % (args.ds.ring_attn_size * args.ds.tensor_parallel_size):
+        raise ConfigError(
+            f"the actor's {gpus} GPUs must be a multiple of --ds.ring_attn_size {args.ds.ring_attn_size} "
+            f"times --ds.tensor_parallel_size {args.ds.tensor_parallel_size}"
+        )
     dynamic = args.train.dynamic_batch_enable  # micro-batches by tokens, of any number of rows
     return BatchShape(
         ranks=gpus // args.ds.ring_attn_size // args.ds.tensor_parallel_size,

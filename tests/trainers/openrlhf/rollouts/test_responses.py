@@ -1,13 +1,14 @@
 """Rows of an update: what they hold, and into what they divide."""
 
 import math
+from types import SimpleNamespace as S
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, response, responses
+from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, response, responses, shape_of
 from mars_env.trainers.samples import TurnSample
 
 
@@ -59,6 +60,16 @@ def test_a_batch_size_that_does_not_divide_is_refused():
         ConfigError, match=r"--train.batch_size 10 must be a multiple of --rollout.micro_batch_size 4"
     ):
         BatchShape(ranks=2, rollout_micro=4, train_micro=1, batch=10)
+
+
+def test_gpus_that_make_no_whole_group_are_refused():
+    args = S(
+        actor=S(num_nodes=1, num_gpus_per_node=6), rollout=S(micro_batch_size=1),
+        train=S(micro_batch_size=1, batch_size=64, dynamic_batch_enable=False),
+        ds=S(ring_attn_size=8, tensor_parallel_size=1),
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match=r"6 GPUs must be a multiple of --ds.ring_attn_size 8"):
+        shape_of(args)
 
 
 def test_padding_comes_last_and_has_the_same_fields():
