@@ -158,6 +158,7 @@ def test_flags_of_the_command_line_win():
         (["--reward.clip", "-1", "1"], "unrecognized arguments: --reward.clip"),
         (["--rollout.micro_batch_size", "0"], "--rollout.micro_batch_size must be at least 1, got 0"),
         (["--ds.ring_attn_size", "2"], "1 GPUs must be a multiple of --ds.ring_attn_size 2"),
+        (["--reward.remote_url", "http://127.0.0.1:5000"], "is refused: rewards are the environment's"),
         (["--use_ms"], "No module named 'modelscope'"),
         (["--train.partial_rollout_enable"], "requires --train.async_enable"),
         (["--ds.lora.rank", "8"], "its issue 1349"),
