@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mars_env.errors import ConfigError
 from mars_env.problems.loading import is_path
-from mars_env.trainers.openrlhf.rollouts.problems import INPUT
+from mars_env.trainers.openrlhf.rollouts.problems import INPUT, require_plain
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Sampling
 
@@ -78,7 +78,8 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
     """OpenRLHF's flags with those that the team decides.
 
     Raises:
-        ConfigError: A flag of `REFUSED` is among them, or one of `AT_LEAST_ONE` is less.
+        ConfigError: A flag of `REFUSED` is among them, one of `AT_LEAST_ONE` is less, or OpenRLHF cannot read
+            a data set below ``--ckpt.path``.
 
     Example:
         >>> settings = TeamSettings(
@@ -93,7 +94,9 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
             raise ConfigError(f"{flag} is refused: {REFUSED[flag]}")
         if flag in AT_LEAST_ONE and given[flag].lstrip("-").isdecimal() and int(given[flag]) < 1:
             raise ConfigError(f"{flag} must be at least 1, got {given[flag]}")
-    ours = ["--data.prompt_dataset", str(dataset_path(flags, "problems")), "--data.input_key", INPUT]
+    problems = dataset_path(flags, "problems")
+    require_plain(problems)
+    ours = ["--data.prompt_dataset", str(problems), "--data.input_key", INPUT]
     ours += ["--rollout.n_samples_per_prompt", str(settings.rows_per_tree())]
     if settings.eval_problems:
         ours += ["--eval.dataset", str(dataset_path(flags, "evaluation"))]

@@ -121,6 +121,12 @@ def test_the_problems_lie_beside_the_checkpoints(tmp_path):
     assert dataset_path([f"--ckpt.path={tmp_path}"], "problems").parent == tmp_path / "mars"
 
 
+@pytest.mark.parametrize("folder", ["me@lab", "one,two"])
+def test_a_folder_at_whose_name_openrlhf_would_divide_the_data_set_is_refused(folder, tmp_path):
+    with pytest.raises(ConfigError, match=f"cannot read '.*{folder}/mars/problems.jsonl'"):
+        complete(SETTINGS, ["--ckpt.path", str(tmp_path / folder)])
+
+
 def given(full, flag):
     """The value that OpenRLHF takes: the last one."""
     return full[len(full) - full[::-1].index(flag)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from mars_env.errors import MarsError
+from mars_env.errors import ConfigError, MarsError
 from mars_env.trainers.openrlhf.agent_file.prompts import agent_file_flags, read_settings
 
 
@@ -16,6 +16,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         flags = agent_file_flags(read_settings(arguments[0]), arguments[1])
+        if spaced := [flag for flag in flags if len(flag.split()) != 1]:
+            raise ConfigError(f"a shell would divide {spaced[0]!r} at its spaces: take a folder without them")
     except MarsError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from mars_env.errors import ConfigError
 from mars_env.files import write_whole
 from mars_env.problems import ProblemSet
+from mars_env.trainers.openrlhf.rollouts.problems import require_plain
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 INPUT, LABEL, SOURCE = "input", "label", "datasource"
@@ -70,7 +71,8 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
     The number of samples per prompt is that of the largest tree; smaller trees are filled up.
 
     Raises:
-        ConfigError: There are no problems, or a setting needs the launcher.
+        ConfigError: There are no problems, OpenRLHF cannot read the directory, or a setting needs the
+            launcher.
 
     Example:
         >>> import tempfile
@@ -80,7 +82,8 @@ def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]
         '8'
     """
     refuse(settings)
-    directory = Path(directory)
+    directory = Path(directory).absolute()
+    require_plain(directory)
     path = write_prompts(settings.training_problems(), directory / "train.jsonl", TRAIN)
     flags = [
         "--train.agent_func_path", str(AGENT_FILE),

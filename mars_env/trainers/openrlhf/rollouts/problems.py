@@ -40,6 +40,25 @@ def write_ids(problems: ProblemSet, path: str | Path) -> Path:
     return path
 
 
+def require_plain(path: str | Path) -> None:
+    """Refuse a path that OpenRLHF would read as several data sets, or as a part of one.
+
+    Raises:
+        ConfigError: It has a comma or an at sign.
+
+    Example:
+        >>> require_plain("/me@lab/problems.jsonl")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: OpenRLHF cannot read '/me@lab/problems.jsonl', since it divides \
+names of data sets at ',' and '@': give a folder without them
+    """
+    if any(mark in str(path) for mark in ",@"):
+        raise ConfigError(
+            f"OpenRLHF cannot read {str(path)!r}, since it divides names of data sets at ',' and '@': give a "
+            "folder without them"
+        )
+
+
 class DrawnProblems:
     """OpenRLHF's loader with the ledger; it replaces the loader in everything that OpenRLHF does with it.
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -197,6 +198,19 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys):
     path.write_text('{"env": "arithmetic-solve", "staleness": 2}', encoding="utf-8")
     assert main([str(path), str(tmp_path)]) == 1
     assert "staleness has no effect with the agent file" in capsys.readouterr().err
+
+
+def test_paths_are_absolute_and_those_that_do_not_reach_openrlhf_whole_are_refused(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("team.json").write_text(SETTINGS.model_dump_json(exclude_defaults=True), encoding="utf-8")
+    assert main(["team.json", "prompts"]) == 0
+    assert f"--data.prompt_dataset {tmp_path}/prompts/train.jsonl" in capsys.readouterr().out
+    for folder, sentence in (("my prompts", "a shell would divide"), ("me@lab", "OpenRLHF cannot read")):
+        assert main(["team.json", folder]) == 1
+        told = capsys.readouterr()
+        assert (told.out, sentence in told.err) == ("", True)
 
 
 async def test_an_overlong_penalty_for_another_limit_than_the_completions_is_refused(ask):
