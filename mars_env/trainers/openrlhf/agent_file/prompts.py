@@ -7,16 +7,14 @@ writes ``prompts/train.jsonl``, and ``prompts/evaluate.jsonl`` if the settings e
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
 from mars_env.errors import ConfigError
-from mars_env.files import write_whole
 from mars_env.problems import ProblemSet
-from mars_env.trainers.openrlhf.rollouts.problems import require_plain
+from mars_env.trainers.openrlhf.rollouts.problems import require_plain, write_rows
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 INPUT, LABEL, SOURCE = "input", "label", "datasource"
@@ -37,7 +35,7 @@ def read_settings(path: str | Path) -> TeamSettings:
     """
     try:
         return TeamSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the settings {path} cannot be read: {error}") from error
     except ValidationError as error:
         raise ConfigError(f"the settings {path} do not fit TeamSettings: {error}") from error
@@ -48,6 +46,7 @@ def write_prompts(problems: ProblemSet, path: str | Path, label: str) -> Path:
 
     Raises:
         ConfigError: There are none.
+        StoreError: The file cannot be written.
 
     Example:
         >>> import tempfile
@@ -58,11 +57,9 @@ def write_prompts(problems: ProblemSet, path: str | Path, label: str) -> Path:
     """
     if not len(problems):
         raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to play")
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [{INPUT: problem.id, LABEL: label, SOURCE: problems.name} for problem in problems]
-    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_rows(
+        ({INPUT: problem.id, LABEL: label, SOURCE: problems.name} for problem in problems), path
+    )
 
 
 def agent_file_flags(settings: TeamSettings, directory: str | Path) -> list[str]:

@@ -217,7 +217,7 @@ def architecture_of(model: str) -> Architecture:
         model: A directory with a `config.json`, one of `PRESETS`, or a model in Hugging Face's cache.
 
     Raises:
-        ConfigError: It is none of these, or of a family that is not known.
+        ConfigError: It is none of these, of a family that is not known, or its `config.json` cannot be read.
 
     Example:
         >>> architecture_of("Qwen/Qwen3-30B-A3B-Thinking-2507").parameters
@@ -225,16 +225,26 @@ def architecture_of(model: str) -> Architecture:
     """
     path = Path(model) / "config.json"
     if path.exists():
-        return architecture(json.loads(path.read_text(encoding="utf-8")))
+        return architecture(_config(path))
     if model in PRESETS:
         return PRESETS[model]
     cached = _cached(model)
     if cached is not None:
-        return architecture(json.loads(cached.read_text(encoding="utf-8")))
+        return architecture(_config(cached))
     raise ConfigError(
         f"the sizes of {model!r} are not known: it is no directory with a config.json, not in Hugging Face's "
         "cache, and none of the presets of mars_env.trainers.openrlhf.planning.sizes"
     )
+
+
+def _config(path: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"{path} is no config.json of a model: it holds no object")
+    return config
 
 
 def _cached(model: str) -> Path | None:

@@ -27,16 +27,28 @@ def write_ids(problems: ProblemSet, path: str | Path) -> Path:
 
     Raises:
         ConfigError: There are none, or an id occurs twice.
+        StoreError: The file cannot be written.
     """
     ids = [problem.id for problem in problems]
     if not ids:
         raise ConfigError(f"the problem set {problems.name!r} is empty: there is nothing to train on")
     if len(set(ids)) != len(ids):
         raise ConfigError(f"the problem set {problems.name!r} has an id twice")
+    return write_rows(({INPUT: id, SOURCE: problems.name} for id in ids), path)
+
+
+def write_rows(rows: Iterable[Mapping[str, str]], path: str | Path) -> Path:
+    """Write the rows of a data set, a line each, into a folder that is made if need be.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = (json.dumps({INPUT: id, SOURCE: problems.name}) for id in ids)
-    write_whole(path, "".join(row + "\n" for row in rows))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
     return path
 
 

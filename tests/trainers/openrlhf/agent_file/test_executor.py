@@ -198,6 +198,12 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys):
     path.write_text('{"env": "arithmetic-solve", "staleness": 2}', encoding="utf-8")
     assert main([str(path), str(tmp_path)]) == 1
     assert "staleness has no effect with the agent file" in capsys.readouterr().err
+    path.write_bytes(b"\xff")
+    assert main([str(path), str(tmp_path)]) == 1
+    assert "cannot be read" in capsys.readouterr().err
+    path.write_text('{"env": "arithmetic-solve"}', encoding="utf-8")
+    assert main([str(path), str(path / "prompts")]) == 1
+    assert "train.jsonl cannot be written" in capsys.readouterr().err
 
 
 def test_paths_are_absolute_and_those_that_do_not_reach_openrlhf_whole_are_refused(

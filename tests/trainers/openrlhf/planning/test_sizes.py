@@ -103,3 +103,10 @@ def test_what_is_not_known_is_said():
         architecture_of("nowhere/such-a-model")
     with pytest.raises(ConfigError, match="not known"):
         architecture_of("/no/such/directory/of/a/checkpoint")
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_config_that_is_none_is_told_of_in_a_sentence(text, tmp_path):
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"config.json (cannot be read|is no config.json)"):
+        architecture_of(str(tmp_path))

@@ -95,3 +95,9 @@ def test_ids_are_written_as_a_data_set(tmp_path):
     assert rows == [{"input": "p0", "datasource": "sums"}, {"input": "p1", "datasource": "sums"}]
     with pytest.raises(ConfigError, match="is empty"):
         write_ids(PROBLEMS[:0], path)
+
+
+def test_a_folder_that_cannot_be_is_told_of_in_a_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"p.jsonl cannot be written"):
+        write_ids(PROBLEMS, tmp_path / "file" / "p.jsonl")
