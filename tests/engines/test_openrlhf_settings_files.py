@@ -14,6 +14,7 @@ import pytest
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.arguments import parse
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
+from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import GPU_GIB, asked, dry_run, without_downloads
 from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
 from mars_env.trainers.openrlhf.settings_file import with_file
@@ -22,6 +23,7 @@ pytest.importorskip("openrlhf")
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "openrlhf"
 FILES = sorted(EXAMPLES.glob("*.toml"))
+MODEL = ("--actor.model_name_or_path", "Qwen/Qwen3-0.6B")
 
 
 @pytest.fixture(autouse=True)
@@ -176,10 +178,28 @@ def test_wrong_flags_are_refused_in_a_sentence(more, message):
         dry_run(flags_of(file, *more), GPU_GIB)
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ([], "say what is trained: --actor.model_name_or_path"),
+        ([*MODEL, "--train.colocate_all", "--vllm.num_engines", "3"], "must be those of the engines"),
+        (["--mars.policies", '{"a": "Qwen/Qwen3-0.6B", "b": "Qwen/Qwen3-0.6B"}'], "gives no policy"),
+    ],
+)
+def test_a_run_refuses_before_its_start_what_a_dry_run_refuses(more, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--mars.env", "arithmetic-solve", "--rollout.max_new_tokens", "64"]
+    flags += ["--actor.num_gpus_per_node", "1", "--vllm.num_engines", "1"]
+    for refused in (launch, dry_run):
+        with pytest.raises(ConfigError, match=message):
+            refused([*flags, *more])
+    assert not list(tmp_path.iterdir())
+
+
 def test_engines_that_are_forgotten_are_told_of_in_a_sentence():
     flags = ["--mars.env", "arithmetic-solve", "--train.dynamic_batch_enable"]
     with pytest.raises(ConfigError, match="with vLLM"):
-        dry_run([*flags, "--actor.model_name_or_path", "Qwen/Qwen3-0.6B"])
+        dry_run([*flags, *MODEL])
 
 
 @pytest.mark.parametrize("memory", ["0", "-1", "nan", "inf", "much"])

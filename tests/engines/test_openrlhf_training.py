@@ -339,3 +339,15 @@ def test_the_saved_model_evaluates_by_the_command_line(synchronous, engine):
     assert report.returncode == 0, report.stderr[-3000:]
     told = report.stdout[report.stdout.index("{\n") :]  # vLLM says something before and after
     assert json.JSONDecoder().raw_decode(told)[0]["counts"]["episodes"] == 8
+
+
+def test_a_run_for_which_ray_would_wait_for_ever_ends_with_a_sentence(cluster, checkpoint, tmp_path):
+    many = {"--actor.num_gpus_per_node": 64, "--train.batch_size": 512}
+    launched = Launch(cluster, tmp_path, checkpoint, many)
+    try:
+        assert launched.process.wait(PATIENCE) == 1
+    finally:
+        launched.process.kill()
+    log = launched.log.read_text()
+    assert "error: the run needs 65 GPUs, but Ray has 4: see --dry-run" in log
+    assert "Traceback" not in log

@@ -10,6 +10,8 @@ from typing import Any
 
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
 from mars_env.trainers.openrlhf.flags import complete, dataset_path, located, refuse
+from mars_env.trainers.openrlhf.planning.dry_run import checkpoints
+from mars_env.trainers.openrlhf.planning.resources import placement
 from mars_env.trainers.openrlhf.planning.room import require_room_for
 from mars_env.trainers.openrlhf.planning.sizes import require_context
 from mars_env.trainers.openrlhf.rollouts.problems import write_ids
@@ -35,7 +37,8 @@ def launch(argv: Sequence[str]) -> None:
     args = parse(flags)
     refuse(settings, args)
     shape_of(args)  # refuses a batch size that does not divide
-    for checkpoint in settings.policies.values() or filter(None, [args.actor.model_name_or_path]):
+    placement(args)  # refuses GPUs that OpenRLHF would refuse, or wait for, after its start
+    for _, checkpoint in checkpoints(settings, args):
         require_context(checkpoint, args.data.max_len)
         require_room_for(settings, args, checkpoint)
     write_ids(settings.training_problems(), dataset_path(flags, "problems"))
@@ -56,15 +59,17 @@ def install(settings: TeamSettings) -> None:
     # Workers that are started for this run read this before they import anything.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import ray
+    from openrlhf import utils
     from openrlhf.trainer import ppo_trainer, ppo_trainer_async
     from openrlhf.trainer.ray import ppo_actor, vllm_engine
 
-    from mars_env.trainers.openrlhf.workers import actors, trainer
+    from mars_env.trainers.openrlhf.workers import actors, processes, trainer
 
     def of_team(cls: type) -> type:
         return type(cls.__name__, (cls,), {"team": settings, "__module__": cls.__module__})
 
     places: list[tuple[Any, str, Any]] = [
+        (utils, "get_strategy", processes.strategy_of),
         (vllm_engine, "RolloutRayActor", ray.remote(of_team(actors.TeamRolloutActor))),
         (ppo_actor, "PolicyModelActor", ray.remote(num_gpus=1)(actors.TeamPolicyActor)),
         (ppo_trainer, "PPOTrainer", ray.remote(of_team(trainer.TeamPPOTrainer))),

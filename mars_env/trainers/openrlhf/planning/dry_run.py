@@ -99,12 +99,12 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
     refuse(settings_here, args)
     shape_of(args)
     lines = [_rollouts(settings_here, args), *_evaluation(settings_here, args), ""]
-    checkpoints = _checkpoints(settings_here, args)
-    if len(checkpoints) > 1:
+    policies = checkpoints(settings_here, args)
+    if len(policies) > 1:
         gpus = sum(pool.gpus for pool in placement(args))
-        lines += [f"{len(checkpoints)} policies with {gpus} GPUs each: {gpus * len(checkpoints)} in all", ""]
+        lines += [f"{len(policies)} policies with {gpus} GPUs each: {gpus * len(policies)} in all", ""]
     fits, work = True, work_of(settings_here, args, known=_same_problems(settings, settings_here))
-    for name, checkpoint in checkpoints:
+    for name, checkpoint in policies:
         require_context(checkpoint, args.data.max_len)
         require_room_for(settings_here, args, checkpoint)
         own = arguments_of(args, name, checkpoint) if name else args
@@ -148,8 +148,12 @@ def _evaluation(settings: TeamSettings, args: SimpleNamespace) -> list[str]:
     ]
 
 
-def _checkpoints(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, str]]:
-    """Policies and what they start from; one without a name where there is one policy."""
+def checkpoints(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, str]]:
+    """Policies and what they start from; one without a name where there is one policy.
+
+    Raises:
+        ConfigError: There is none, or agents and policies do not fit.
+    """
     if settings.policies:
         agents = settings.game().rules.possible_agents
         plays(agents, settings.policies, settings.plays, settings.others)

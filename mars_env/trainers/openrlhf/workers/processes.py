@@ -53,15 +53,25 @@ def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
         policies: OpenRLHF's arguments of each policy.
 
     Raises:
-        ConfigError: The cluster has fewer GPUs than the policies need.
+        ConfigError: The cluster has fewer GPUs than they need.
     """
     needed = sum(pool.gpus for args in policies for pool in placement(args))
     there = ray.cluster_resources().get("GPU", 0)
     if needed > there:
         raise ConfigError(
-            f"the policies need {needed} GPUs together, but Ray has {there:g}: see --dry-run, and let the "
-            "cluster's other nodes join it first"
+            f"the run needs {needed} GPUs, but Ray has {there:g}: see --dry-run, and let the cluster's other "
+            "nodes join it first"
         )
+
+
+def strategy_of(args: SimpleNamespace) -> Any:
+    """OpenRLHF's strategy. Its `train` asks for it first of all, once Ray runs: the GPUs are counted then.
+
+    Raises:
+        ConfigError: The cluster has fewer GPUs than the run needs.
+    """
+    require_gpus([args])
+    return get_strategy(args)
 
 
 def placed(args: SimpleNamespace) -> Trained:
