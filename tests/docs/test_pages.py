@@ -65,3 +65,9 @@ def test_the_reference_names_modules_that_exist(page):
     assert modules
     for module in modules:
         assert importlib.import_module(module).__doc__, f"{module} says nothing of itself"
+
+
+def test_an_environment_of_its_own_gets_the_library_from_the_clone():
+    for page in PAGES:
+        for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
+            assert "-m venv" not in line or "install 'mars-env" not in line, f"{page}: {line}"
