@@ -141,7 +141,10 @@ def completions_of(
     counts = _shares(sampled, texts)
     faithful = keeps_logprobs(sampling, processed=processed) and not bent
     reasons = [_finish_reason(choice.get("finish_reason")) for choice in choices]
-    cut = _cut_by_context(prompt_tokens, sampled, reasons.count("length"), sampling, context)
+    own_limits = "mars_env" in answer  # a team's (`mars_env.serving`): it ignores those of the request
+    cut = not own_limits and _cut_by_context(
+        prompt_tokens, sampled, reasons.count("length"), sampling, context
+    )
     completions = []
     for choice, text, share, reason in zip(choices, texts, counts, reasons, strict=True):
         # vLLM puts a chat's prompt ids beside the choices, and a text completion's into each choice.

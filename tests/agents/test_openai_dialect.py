@@ -158,6 +158,14 @@ def test_what_the_context_cut_off_is_told_from_a_limit_of_its_own(choices, usage
     assert [completion.finish_reason for completion in found] == reasons
 
 
+def test_a_served_team_has_limits_of_its_own():
+    """Its tokens are those of all turns, and the request's limit is ignored."""
+    told = {"message": {"content": "so"}, "finish_reason": "length"}
+    body = json.dumps({"choices": [told], "usage": {"completion_tokens": 7}, "mars_env": [{"tokens": 7}]})
+    [found] = completions_of(body.encode(), 1, Sampling(max_tokens=8), processed=False, version=0)
+    assert found.finish_reason == "length"
+
+
 @pytest.mark.parametrize("reason", [
     "abort", "ERROR", "insufficient_system_resource", "network_error", "timeout", "cancelled", "new", 3,
 ])  # fmt: skip

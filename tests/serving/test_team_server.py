@@ -15,11 +15,11 @@ import pytest
 from command_line import command, run_cli
 
 import mars_env
-from mars_env.agents import ScriptedModel
+from mars_env.agents import HTTPModel, ScriptedModel, Solver
 from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout import read_run
 from mars_env.serving import Answerer, TeamServer
-from mars_env.types import Completion
+from mars_env.types import Completion, Sampling
 
 openai = pytest.importorskip("openai", reason="the official client is not installed: pip install openai")
 
@@ -294,6 +294,17 @@ def test_mars_env_evaluate_plays_a_team_as_one_agent(tmp_path):
     assert sum(map(sampled, outer)) == sum(map(sampled, served)) == engine.completion_tokens
     assert sum(map(read, outer)) == sum(map(read, served)) == engine.prompt_tokens
     assert all(turn.grade is None for tree in served for turn in tree.turns)
+
+
+async def test_an_answer_that_an_agents_own_limit_cut_off_is_cut_by_no_context():
+    """The limits are the team's own: the client's is larger, and says nothing of a context."""
+    solver = Solver(ScriptedModel(["two and two make four"]), sampling=Sampling(max_tokens=3))
+    async with (
+        serving({"solver": solver}, env_id="arithmetic-solve") as server,
+        HTTPModel(server.url, "arithmetic-solve") as model,
+    ):
+        [completion] = await model.complete([QUESTION], 1, Sampling(max_tokens=100))
+    assert (completion.text, completion.finish_reason) == ("two and two", "length")
 
 
 def test_a_killed_server_loses_nothing_that_was_stored(tmp_path):
