@@ -34,7 +34,8 @@ def policies(trees: Sequence[Tree]) -> dict[str, str]:
 def cost(trees: Sequence[Tree], prices: Prices) -> float:
     """What the tokens of a run cost.
 
-    Tokens that a model sampled to judge for a search are priced as those of the unnamed policy.
+    Tokens that a model sampled to judge for a search are priced as those of the unnamed policy. What it read
+    is not known, and models that grade are left out: see `uncounted`.
 
     Raises:
         ConfigError: A policy has no price.
@@ -54,6 +55,30 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
         if judging := judging_tokens(tree):
             total += _price("", prices)[1] * judging
     return total / 1e6
+
+
+def uncounted(trees: Sequence[Tree]) -> list[str]:
+    """What models that judge have read and sampled and no figure and no cost has, in sentences.
+
+    Example:
+        >>> from mars_env.types import Action, Grade, Problem, Turn
+        >>> turn = Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), Grade.correct(tokens=1500))
+        >>> uncounted([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))])
+        ['Models that graded sampled 1,500 tokens, which no figure and no cost counts']
+    """
+    notes = []
+    if any(map(judging_tokens, trees)):
+        notes.append("What models read to judge for the search is not known: no figure and no cost counts it")
+    graded = sum(
+        turn.grade.tokens
+        for tree in trees
+        for turn in tree.turns
+        # where a search sees the grade itself, its tokens are counted as the search's
+        if turn.grade is not None and turn.grade.tokens != turn.info.get("search_tokens")
+    )
+    if graded:
+        notes.append(f"Models that graded sampled {graded:,} tokens, which no figure and no cost counts")
+    return notes
 
 
 def checked_prices(prices: object) -> Prices:

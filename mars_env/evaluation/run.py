@@ -27,7 +27,7 @@ from mars_env.evaluation.baselines import (
     token_budget,
     votes_for,
 )
-from mars_env.evaluation.costs import Prices, checked_prices, cost, refuse_unpriced
+from mars_env.evaluation.costs import Prices, checked_prices, cost, refuse_unpriced, uncounted
 from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import REPORT, Report, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
@@ -264,7 +264,7 @@ async def run(
         prices=prices,
         answer_of=answers_of_grading() if plan.problems[0].kind == "math" else None,
         baselines=baselines,
-        notes=(*told, *notes, *unpriced),
+        notes=(*told, *notes, *unpriced, *uncounted(trees)),
     )
     if out is not None:
         _write(out / REPORT, report.json_text())

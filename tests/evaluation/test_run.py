@@ -7,7 +7,7 @@ import pytest
 import mars_env
 from mars_env.agents import Corrector, ScriptedModel, Solver, Verifier
 from mars_env.errors import ConfigError, StoreError
-from mars_env.types import Problem, Sampling
+from mars_env.types import Grade, Problem, Sampling
 
 PROBLEMS = [Problem(f"p{i}", f"Question {i}", "1") for i in range(8)]
 
@@ -160,3 +160,36 @@ def test_votes_that_cannot_be_counted_are_notes(monkeypatch):
     report = played(team([10]))
     assert {"Single agent, one sample", "Solver and Verifier, fresh retries"} <= named(report).keys()
     assert sum("could not be run for a vote" in note for note in report.notes) == 2
+
+
+def test_what_judges_read_is_told_to_be_in_no_cost():
+    seen = []
+    report = mars_env.evaluate(
+        "arithmetic-tree-search", problems=PROBLEMS[:1], agents=r"scripted:\boxed{2}", nodes=1,
+        verifier=Verifier(ScriptedModel(["Correctness: Wrong"])), prices={"": (1.0, 1.0)},
+        on_tree=seen.append,
+    )  # fmt: skip
+    [turn] = seen[0].turns
+    [completion] = turn.action.completions
+    counted = completion.read_tokens + completion.sampled_tokens + turn.info["search_tokens"]
+    assert report.cost == pytest.approx(counted / 1e6)
+    told = "What models read to judge for the search is not known: no figure and no cost counts it"
+    assert report.notes[-1] == told
+
+
+def test_what_graders_sample_is_told_to_be_in_no_cost():
+    class Judge:
+        async def grade(self, problem, text):
+            return Grade.correct(tokens=700)
+
+    settings = {
+        "problems": PROBLEMS,
+        "agents": r"scripted:\boxed{1}",
+        "grader": Judge(),
+        "prices": {"": (1.0, 1.0)},
+    }
+    report = mars_env.evaluate("arithmetic-solve", **settings)
+    assert report.notes == ("Models that graded sampled 5,600 tokens, which no figure and no cost counts",)
+    searched = mars_env.evaluate("arithmetic-tree-search", **settings, nodes=1, oracle=True)
+    assert searched.figures["judging_tokens"].estimate.value == 700  # there they are the search's
+    assert not any("Models that graded" in note for note in searched.notes)
