@@ -213,7 +213,7 @@ async def verified_baselines(
     cheapest = sum(map(sampled_tokens, attempts)) / len(attempts)
     samples = math.ceil(1.25 * samples_for(token_budget(trees), cheapest)) + 1
     pool = await play_held_out(game, trained.agents(recipe), seed, recipe, samples)
-    answer_of = answers_of_grading()
+    answer_of = answers_of_grading(pool)
     if not any(checked_attempts(pool, answer_of).values()):
         return {}
     return {"weighted": weighted_vote(trees, pool, answer_of), "retries": retries(trees, pool)}

@@ -290,7 +290,7 @@ class Study:
         if arm != BEFORE:
             one = self.recipe.inference.model_copy(update={"rounds": 0})
             pool = await self.played(arm, one, self.recipe.attempts)
-            votes, beside = answers_of_grading(), dict[str, Baseline]()
+            votes, beside = answers_of_grading(pool), dict[str, Baseline]()
             with suppress(ConfigError):  # a System that spends more than the pool holds has no such line
                 beside["majority"] = majority(trees, pool, votes)
             with suppress(ConfigError):

@@ -463,7 +463,7 @@ def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
             raise ConfigError(f"a run is given as its directory, not as {shown(run)}")
     a, b = read_run(run_a), read_run(run_b)
     votes = all(tree.problem.kind == "math" for tree in a.trees)  # to vote, programs would have to be run
-    answer_of = answers_of_grading() if votes else None
+    answer_of = answers_of_grading(a.trees) if votes else None
     names = Path(run_a).absolute().name, Path(run_b).absolute().name
     if names[0] == names[1]:
         names = str(run_a), str(run_b)

@@ -121,7 +121,7 @@ def _made(folder: Path, run: Run) -> Report | None:
             generated=any(problem.metadata.get("generated") for problem in run.problems.values()),
             style="AIME-style" if problem_set == "aime" else "",
             seed=seed if isinstance(seed, int) else None,
-            answer_of=answers_of_grading() if run.trees[0].problem.kind == "math" else None,
+            answer_of=answers_of_grading(run.trees) if run.trees[0].problem.kind == "math" else None,
         )
     except ConfigError as error:  # a recorded run, say, may have problems that cannot be told apart
         log.warning("%s is shown without a report: %s", folder, error)

@@ -262,7 +262,7 @@ async def run(
     report = described(
         trees,
         prices=prices,
-        answer_of=answers_of_grading() if plan.problems[0].kind == "math" else None,
+        answer_of=answers_of_grading(trees) if plan.problems[0].kind == "math" else None,
         baselines=baselines,
         notes=(*told, *notes, *unpriced, *uncounted(trees)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from mars_env.envs.visibility import SEARCH_UNKNOWN
 from mars_env.errors import ConfigError
@@ -123,21 +123,25 @@ def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
     return groups
 
 
-def answers_of_grading() -> AnswerOf:
+def answers_of_grading(trees: Iterable[Tree]) -> AnswerOf:
     r"""What a turn votes for in mathematics: the final answer, as a search votes (`mars_env.envs.selection`).
 
     Integers vote as numbers (``025`` and ``25`` are one vote), other answers as texts without
     white space.
 
+    Args:
+        trees: Their statements help to find an answer without a box, as they help the grader.
+
     Example:
-        >>> from mars_env.types import Action
-        >>> answer_of = answers_of_grading()
-        >>> answer_of(Turn("p#0", "0", None, "", "solver_0", "", "p", Action(r"So it is \boxed{025}.")))
+        >>> from mars_env.types import Action, Problem
+        >>> turn = Turn("p#0", "0", None, "", "solver_0", "", "p", Action(r"So it is \boxed{025}."))
+        >>> answers_of_grading([Tree("p#0", Problem("p", "5 times 5?", "25"), (turn,))])(turn)
         25
     """
     from mars_env.envs.selection import answer_key  # brings a parser, which a report does not need
 
-    return lambda turn: answer_key("math", turn.text)
+    statements = {tree.problem.id: tree.problem.statement for tree in trees}
+    return lambda turn: answer_key("math", turn.text, statements.get(turn.problem_id, ""))
 
 
 def vote_samples(turns: Sequence[Turn], answer_of: AnswerOf) -> tuple[list[Hashable | None], list[bool]]:

@@ -121,10 +121,11 @@ def _confidence(tree: Tree, final: Turn, visibility: Visibility | None) -> tuple
     if final.search_score is None or visibility is None:
         return None, ""
     if visibility.sees == "answers":
-        answer = answer_key(tree.problem.kind, final.text)
+        kind, statement = tree.problem.kind, tree.problem.statement
+        answer = answer_key(kind, final.text, statement)
         if answer is None:
             return 0.0, "no answer can be read in it"
-        same = sum(answer_key(tree.problem.kind, turn.text) == answer for turn in tree.turns)
+        same = sum(answer_key(kind, turn.text, statement) == answer for turn in tree.turns)
         return same / len(tree.turns), f"{same} of {len(tree.turns)} nodes give this answer"
     return final.search_score, f"its score by {visibility.named}"
 

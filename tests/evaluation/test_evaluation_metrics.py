@@ -8,6 +8,7 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.counts import count
 from mars_env.evaluation.metrics import estimates, measure, powers_of_two
 from mars_env.evaluation.trees import answers_of_grading, rounds, system_right
+from mars_env.grading import grade as grade_of
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
 
@@ -200,7 +201,7 @@ def test_no_trees_no_metrics():
 
 
 def test_votes_read_answers_as_the_grader_does(episode):
-    answer_of = answers_of_grading()
+    answer_of = answers_of_grading([])
     texts = [
         r"\boxed{025}",
         r"The answer is 25.",
@@ -212,3 +213,13 @@ def test_votes_read_answers_as_the_grader_does(episode):
     assert votes[0] == votes[1] == 25
     assert votes[2] == votes[3] == "x+1"
     assert votes[4] is None
+
+
+def test_an_answer_that_only_its_question_shows_votes_as_it_is_graded(episode):
+    """Without the statement, the grader called both right and the vote had no answer."""
+    asked = Problem("p", "Anna rides 50 km in two hours. What is Anna's speed in km/h?", "25")
+    said = "Distance over time.\nAnna's speed was 25 km/h."
+    grade = grade_of(asked, said)
+    trees = [replace(episode("p", i, "S+", answers=[said]), problem=asked) for i in range(2)]
+    assert grade.verdict == "CORRECT"
+    assert measure(trees, answers_of_grading(trees))["solver_maj@2"].pairs == {"p": (1.0, 1.0)}

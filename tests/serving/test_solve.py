@@ -51,6 +51,16 @@ def test_a_search_of_mathematics_is_as_sure_as_its_votes():
     assert solution.confidence == pytest.approx(2 / 3)
 
 
+def test_an_answer_that_only_the_question_shows_is_a_vote():
+    solution = mars_env.solve(
+        "Anna rides 50 km in two hours. What is Anna's speed in km/h?",
+        agents=lambda seen: "Distance over time.\nAnna's speed was 25 km/h.",
+        env_id="tree-search",
+        nodes=2,
+    )
+    assert (solution.answer, solution.confidence) == ("25 km/h", 1.0)
+
+
 def test_a_finished_search_without_an_answer_says_so_again(tmp_path):
     class Filtered:
         async def complete(self, prompt, n, sampling):

@@ -205,7 +205,7 @@ async def equal_token_baselines(
     refined = await _play(refining, _solver(model, recipe), problems, seed)
     writing = await _play(alone, _solver(model, recipe, limit=math.ceil(budget)), problems, seed)
     return {
-        "majority": majority(trees, votes, answers_of_grading()),
+        "majority": majority(trees, votes, answers_of_grading(votes)),
         "refinement": refinement(trees, refined),
         "going_on": single(trees, writing, "Single agent, going on writing"),
     }
@@ -235,7 +235,7 @@ async def continuing_baselines(
             alone, {SOLVER: solver}, problems, seed, samples=math.ceil(1.25 * votes), first=1
         )
         found[name] = majority(
-            trees, attempts, answers_of_grading(), name=f"Single agent, {name}, majority vote"
+            trees, attempts, answers_of_grading(attempts), name=f"Single agent, {name}, majority vote"
         )
     return found
 
