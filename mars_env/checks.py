@@ -11,11 +11,11 @@ import math
 import sys
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from mars_env.errors import ConfigError
 from mars_env.text import shown
-from mars_env.types import Action, Completion
+from mars_env.types import Action, Completion, FinishReason
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -166,6 +166,11 @@ def check_action(action: object) -> Action:
         raise ValueError(f"the action's text is {shown(action.text)}, not a text")
     for completion in action.completions:
         check_completion(completion)
+        if completion.finish_reason not in get_args(FinishReason):  # it might be cut off
+            raise ValueError(
+                f"a completion's finish_reason is {shown(completion.finish_reason)}, not one of "
+                f"{', '.join(get_args(FinishReason))}"
+            )
     return action
 
 

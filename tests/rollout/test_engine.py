@@ -10,7 +10,7 @@ from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect, groups_of, play, play_all
 from mars_env.rollout.regrade import regrade
-from mars_env.types import Action, Grade, Problem
+from mars_env.types import Action, Completion, Grade, Problem
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(6)]
 
@@ -131,6 +131,17 @@ async def test_a_wrong_number_of_actions_is_a_fault():
 
     tree = await play(GROUPED, assign_agents(GROUPED.rules, TooFew()), Job(PROBLEMS[0]), seed=0)
     assert "returned 3 actions where 4 were asked for" in tree.fault
+
+
+async def test_an_unknown_finish_reason_is_a_fault():
+    """Whether such a completion was cut off is not known: it would count as whole."""
+
+    class Foreign(Guesser):
+        async def act(self, observation, n, seed):
+            return [Action("4", (Completion("4", finish_reason="max_tokens"),))] * n
+
+    tree = await play(GAME, assign_agents(GAME.rules, Foreign()), Job(PROBLEMS[0]), seed=0)
+    assert "finish_reason is 'max_tokens', not one of stop, length, context, content_filter" in tree.fault
 
 
 async def test_a_grader_that_raises_gives_unknown_and_null_rewards():
