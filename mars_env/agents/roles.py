@@ -17,6 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from mars_env.agents import prompts
 from mars_env.agents.thinking import THINKING, Thinking
 from mars_env.errors import ConfigError
+from mars_env.text import shown
 from mars_env.types import Action, Message, Model, Observation, Prompt, Sampling
 
 PromptMaker = Callable[[Observation], Prompt]
@@ -37,7 +38,7 @@ class RoleAgent:
             leave all texts as they are.
 
     Raises:
-        ConfigError: If a template has a mistake.
+        ConfigError: If a template has a mistake, or the model or the sampling is none.
     """
 
     role: ClassVar[str] = "agent"
@@ -56,6 +57,13 @@ class RoleAgent:
         system: str | None = None,
         thinking: Thinking | None = THINKING,
     ) -> None:
+        if isinstance(model, type) or not isinstance(model, Model):
+            raise ConfigError(
+                f"a model has a method `async complete(prompt, n, sampling)`, and {shown(model)} has none: "
+                "give an HTTPModel, HFModel, VLLMModel, ScriptedModel or your own"
+            )
+        if not isinstance(sampling, Sampling | None):
+            raise ConfigError(f"sampling= is a Sampling, such as Sampling(top_k=5), not {shown(sampling)}")
         self.model = model
         self.policy = policy or getattr(model, "name", "") or self.role
         self.sampling = sampling or Sampling()

@@ -95,6 +95,14 @@ def test_prompts_are_replaceable():
         Solver(model, prompt="{{ hint }}").prompt({"problem": "p"})
 
 
+@pytest.mark.parametrize("model", [lambda seen: "4", "http://host:8000/v1#model", ScriptedModel, None])
+def test_what_is_no_model_is_refused_before_it_plays(model):
+    with pytest.raises(ConfigError, match="a model has a method"):
+        Solver(model)
+    with pytest.raises(ConfigError, match=r"sampling= is a Sampling.*, not a dict"):
+        Solver(ScriptedModel(["x"]), sampling={"temperature": 0})
+
+
 @pytest.mark.parametrize(
     "hostile", ["{{ 7 * 7 }}", "{% for x in y %}", "{0.__class__}", "%(x)s", "{{ ''.__class__.__mro__ }}"]
 )
