@@ -135,8 +135,9 @@ class Answerer:
         listed, size = places(agents), rules_spec(env_spec.rules).team_size
         if size is not None and listed:
             settings = {size: len(listed), **settings}
+        limit = env_spec.turn_timeout if turn_timeout is None else turn_timeout
         env_spec = replace(
-            env_spec, settings={**env_spec.settings, **settings}, turn_timeout=turn_timeout, grader=None
+            env_spec, settings={**env_spec.settings, **settings}, turn_timeout=limit, grader=None
         )
         self.kind: Kind = kind
         self.name = env_spec.id if env_spec.problems else env_spec.rules

@@ -7,9 +7,10 @@ import pytest
 from command_line import command, run_cli, said
 
 import mars_env
+from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.rollout import read_run
-from mars_env.serving import question
+from mars_env.serving import Answerer, question
 from mars_env.types import Completion
 
 TEAM = r"solver=scripted:It is \boxed{4}.,verifier=scripted:Correctness: Correct,corrector=scripted:4"
@@ -106,6 +107,12 @@ def test_a_team_that_fails_gives_no_answer():
 
     with pytest.raises(ModelError, match="could not answer: solver_0 at turn 0: RuntimeError"):
         mars_env.solve("2 + 2?", agents=lost)
+
+
+def test_the_limit_of_a_turn_is_the_specs_unless_another_is_given():
+    spec = EnvSpec("", "solve", turn_timeout=3.0)
+    assert Answerer(spec, TEAM.split(",")[0][7:]).game.turn_timeout == 3.0
+    assert Answerer(spec, TEAM.split(",")[0][7:], turn_timeout=5.0).game.turn_timeout == 5.0
 
 
 def test_an_environment_plays_a_question_too():
