@@ -18,6 +18,7 @@ from mars_env.evaluation.report import (
     interval,
     markdown_table,
     number,
+    origin_rows,
     table,
 )
 from mars_env.evaluation.statistics import Estimate
@@ -185,6 +186,7 @@ def test_agents_code_and_cost_are_named(run):
         assert "policy (solver" in text.replace("\\_", "_") and "abc123" in text
         assert "mars_env 0.1.0" in text and "solver: my_module:brevity" in text
     assert report.cost == pytest.approx((5 * 20 + 10 * 20 * 2) / 1e6)
+    assert ("Cost", "0.0005") in origin_rows(report)  # not 0.00
     with pytest.raises(ConfigError, match="the policy 'policy' has no price"):
         build_report(run, title="t", problem_set="s", generated=False, prices={"other": (1, 2)})
 
