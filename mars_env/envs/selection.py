@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mars_env.checks import count, finite
-from mars_env.errors import ModelError, SandboxError
+from mars_env.errors import ConfigError, ModelError, SandboxError
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.integers import read_integer
 from mars_env.sync import awaitable
 from mars_env.text import shown
 from mars_env.types import Problem, Ratings, RewardModel, Turn
+
+VOTED = ("math", "code")
+"""The kinds of problems whose answers can be counted in a vote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,10 @@ async def answers(problem: Problem, texts: Sequence[str]) -> list[Hashable | Non
 
     Raises:
         ModelError: The programs could not be run.
+        ConfigError: Problems of this kind have no answer that could be equal to another.
     """
+    if problem.kind not in VOTED:
+        raise ConfigError(f"problems of the kind {shown(problem.kind)} have no answers to count in a vote")
     from mars_env.grading import grader_for  # brings the sandbox
     from mars_env.grading.code.grader import CodeGrader, has_inputs
 

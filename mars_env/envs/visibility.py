@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.envs.rules import Rules, TakesFeedback
 from mars_env.envs.search_graders import AnswerGrader, RewardModelGrader, VerifierGrader, public_grader
-from mars_env.envs.selection import First, Highest, Selection, Vote
+from mars_env.envs.selection import VOTED, First, Highest, Selection, Vote
 from mars_env.errors import ConfigError
 from mars_env.text import shown
 from mars_env.types import Agent, Grade, Grader, Problem, RewardModel, Turn, Verdict
@@ -349,6 +349,10 @@ class VisibilitySettings(BaseModel):
             final = "reward-model" if self.reward_model else "vote" if kind == "math" else "first"
         if final == "reward-model":
             return Highest(_given(self.reward_model, "final='reward-model'", "reward_model"))
+        if final == "vote" and kind not in VOTED:
+            raise ConfigError(
+                f"final='vote' counts answers, and problems of the kind {shown(kind)} have none"
+            )
         return Vote() if final == "vote" else First()
 
 

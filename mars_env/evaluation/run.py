@@ -338,7 +338,7 @@ async def _baselines(
     async def add_vote(make: Callable[[AnswerOf], Baseline], pool: Sequence[Tree]) -> None:
         try:
             answer_of = await _answers_of(plan.problems, pool)
-        except ModelError as error:  # the sandbox that runs programs for a vote was lost, say
+        except (ModelError, ConfigError) as error:  # a lost sandbox, problems without answers to vote on
             notes.append(f"A baseline is left out: {error}")
         else:
             add(lambda: make(answer_of))

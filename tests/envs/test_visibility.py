@@ -292,6 +292,12 @@ def test_the_report_says_what_the_search_saw():
     assert "public tests" in note and "ORACLE" not in note
 
 
+def test_a_vote_needs_problems_with_answers():
+    essays = [Problem("essay", "Write about one.", None, "open")]
+    with pytest.raises(ConfigError, match="problems of the kind 'open' have none"):
+        mars_env.make("arithmetic-tree-search", problems=essays, grader=Truth(), final="vote")
+
+
 def test_baselines_of_a_search_are_searches():
     with pytest.raises(ConfigError, match="best-of-n"):
         evaluated(MATHS, baselines=True)

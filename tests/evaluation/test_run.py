@@ -162,6 +162,20 @@ def test_votes_that_cannot_be_counted_are_notes(monkeypatch):
     assert sum("could not be run for a vote" in note for note in report.notes) == 2
 
 
+def test_open_problems_have_baselines_but_no_votes():
+    """The whole run was played; then an error asked for a grader, which was given."""
+
+    class Judge:
+        async def grade(self, problem, text):
+            return Grade.correct() if "1" in text else Grade.wrong("no 1")
+
+    problems = [Problem(f"p{i}", "Write about one.", None, "open") for i in range(4)]
+    report = played(team([10]), problems=problems, grader=Judge())
+    assert {"Single agent, one sample", "Single agent, self-refinement"} <= named(report).keys()
+    left_out = "A baseline is left out: problems of the kind 'open' have no answers to count in a vote"
+    assert report.notes.count(left_out) == 2
+
+
 def test_what_judges_read_is_told_to_be_in_no_cost():
     seen = []
     report = mars_env.evaluate(
