@@ -254,11 +254,18 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
 def telling(metrics: Mapping[str, Metric]) -> list[str]:
     """Names of the metrics that say something: an amount that is 0 everywhere applies to nothing here.
 
+    A metric of your own always says something: 0 is what it has measured.
+
     Example:
         >>> telling({"tokens": Metric("tokens", "Tokens", "amount", {"p": (0.0, 1.0)})})
         []
     """
-    return [name for name, m in metrics.items() if m.scale != "amount" or any(x for x, _ in m.pairs.values())]
+    own = registered_metrics()
+    return [
+        name
+        for name, m in metrics.items()
+        if m.scale != "amount" or name in own or any(x for x, _ in m.pairs.values())
+    ]
 
 
 def _named_after(trees: Sequence[Tree], metrics: dict[str, Metric]) -> dict[str, Metric]:

@@ -27,6 +27,13 @@ def test_a_metric_stands_in_reports_and_comparisons(run):
     assert compare(run, run).rows["debt"].difference.value == 0
 
 
+def test_an_amount_of_nothing_is_a_figure_too(run):
+    register_metric("debt", lambda tree: 0, scale="amount")
+    report = build_report(run, title="t", problem_set="s", generated=False)
+    assert report.figures["debt"].estimate.value == 0
+    assert compare(run, run).rows["debt"].a.value == 0
+
+
 def test_none_says_nothing_and_a_fault_is_logged(run, caplog):
     def fussy(tree):
         if tree.id == "p1#0":
