@@ -98,7 +98,8 @@ async def test_other_rules_and_models_that_tell_nothing():
     silent = {"solver_0": Solver(ScriptedModel(["4"]))}
     assert needs(Solve(), silent, PROBLEMS) == []
     await require_room(Solve(), silent, PROBLEMS)
-    server = SimpleNamespace(name="server", context=4096)  # it does not tell how it counts tokens
+    told = {"name": "server", "context": 4096}  # but not how it counts tokens
+    server = SimpleNamespace(**told, complete=Words(4096).complete)
     [bare] = needs(Solve(), {"solver_0": Solver(server)}, PROBLEMS)
     assert bare == Need("solver_0", 1, 4096, 4096) and not bare.fits
 
