@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 
 from mars_env.checks import finite
 from mars_env.errors import ConfigError
@@ -79,6 +80,16 @@ def uncounted(trees: Sequence[Tree]) -> list[str]:
     if graded:
         notes.append(f"Models that graded sampled {graded:,} tokens, which no figure and no cost counts")
     return notes
+
+
+def money(amount: float) -> str:
+    """An amount of money: two digits after the point, and two that are not 0 of what is smaller.
+
+    Example:
+        >>> money(1234.5), money(0.00345), money(0.0)
+        ('1,234.50', '0.0034', '0.00')
+    """
+    return f"{amount:,.2f}" if amount >= 0.1 or not amount else f"{Decimal(f'{amount:.2g}'):f}"
 
 
 def checked_prices(prices: object) -> Prices:

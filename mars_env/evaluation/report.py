@@ -6,7 +6,6 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from html import escape
 from typing import Literal
 
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mars_env.evaluation.baselines import Baseline
-from mars_env.evaluation.costs import Prices, cost, policies
+from mars_env.evaluation.costs import Prices, cost, money, policies
 from mars_env.evaluation.counts import Counts, count
 from mars_env.evaluation.metrics import estimates, measure, telling
 from mars_env.evaluation.provenance import Provenance
@@ -326,19 +325,9 @@ def origin_rows(report: Report) -> list[tuple[str, str]]:
         ("Own rewards", ", ".join(f"{role}: {name}" for role, name in report.rewards.items())),
         ("Commit", report.commit or ""),
         ("Versions", ", ".join(f"{name} {number}" for name, number in report.versions.items())),
-        ("Cost", "" if report.cost is None else _money(report.cost)),
+        ("Cost", "" if report.cost is None else money(report.cost)),
     ]
     return [(what, one_line(which, 300)) for what, which in rows if which]
-
-
-def _money(amount: float) -> str:
-    """An amount of money: two digits after the point, and two that are not 0 of what is smaller.
-
-    Example:
-        >>> _money(1234.5), _money(0.00345), _money(0.0)
-        ('1,234.50', '0.0034', '0.00')
-    """
-    return f"{amount:,.2f}" if amount >= 0.1 or not amount else f"{Decimal(f'{amount:.2g}'):f}"
 
 
 def _by_role(numbers: Mapping[str, int], turns: Mapping[str, int]) -> str:
