@@ -81,8 +81,6 @@ CLAIMS = (
     Claim("different right programs: two different models above one in two roles",
         "heterogeneous", "distinct_right", "homogeneous"),
     Claim("RL adds to T+ of one agent", "single", T_PLUS, "untrained"),
-    Claim("before RL, one model: a learned choice above the first candidate",
-        "untrained", LEARNED, "untrained", FIRST),
 )  # fmt: skip
 OTHER_CLAIMS = tuple(
     Claim(f"{name}: a learned choice above {CHOICES[other]}", name, LEARNED, name, other)

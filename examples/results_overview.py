@@ -183,7 +183,7 @@ STUDIES = (
         "[plan](results/plans/mars2-choice.md)",
         "`replicate_mars2_choice.py`",
         lambda: replicate_mars2_choice.LEDGER.rows(settings_of(replicate_mars2_choice.RECIPE)),
-        replicate_mars2_choice.CLAIMS,
+        replicate_mars2_choice.CLAIMS + replicate_mars2_choice.OTHER_CLAIMS,
     ),
     Study(
         "[RuscaRL's lock](ruscarl.md)",
