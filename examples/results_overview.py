@@ -269,7 +269,7 @@ def overview() -> str:
         "warm starts",
         "seeds",
         "effect, in points",
-        "",
+        "verdict",
         "plan",
         "repeat (`--check SEED`)",
     )
