@@ -97,7 +97,8 @@ def find_loader(name: str) -> Loader:
     """The loader of a registered name, an entry point, or ``my_module:name``.
 
     ``my_module:name`` imports the module, then takes the set that it registered as ``name``, or otherwise
-    its attribute ``name``: a loader or a `ProblemSet`.
+    its attribute ``name``: a loader or a `ProblemSet`. What another package registered as ``name`` is taken
+    only if the module has no such attribute.
 
     Raises:
         ConfigError: There is no set with this name.
@@ -167,11 +168,17 @@ def _from_module(module_name: str, name: str) -> Loader:
         raise ConfigError(
             f"cannot import {module_name!r} for the problem set {module_name}:{name}: {error}"
         ) from error
-    if name in _loaders:
-        return _loaders[name]
+    registered = _loaders.get(name)
+    if registered is not None and (_package(registered) == _package(module) or not hasattr(module, name)):
+        return registered
     if not hasattr(module, name):
         raise ConfigError(f"the module {module_name!r} neither registers nor defines a problem set {name!r}")
     return _as_loader(getattr(module, name), f"{module_name}:{name}")
+
+
+def _package(of: Any) -> str:
+    name = of.__name__ if inspect.ismodule(of) else getattr(of, "__module__", None)
+    return str(name).partition(".")[0]
 
 
 def _as_loader(found: Any, where: str) -> Loader:
