@@ -16,9 +16,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mars_env.agents import prompts
 from mars_env.agents.thinking import THINKING, Thinking
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.text import shown
-from mars_env.types import Action, Message, Model, Observation, Prompt, Sampling
+from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling
 
 PromptMaker = Callable[[Observation], Prompt]
 """Makes the prompt of a turn from its observation."""
@@ -107,9 +107,16 @@ class RoleAgent:
         """N actions on a prompt, which may be another one than the role's.
 
         Raises:
-            ModelError: If the model cannot answer.
+            ModelError: If the model cannot answer, or returns what is no list of completions.
         """
         completions = await self.model.complete(prompt, n, replace(self.sampling, seed=seed))
+        if not isinstance(completions, list | tuple) or not all(
+            isinstance(completion, Completion) for completion in completions
+        ):
+            raise ModelError(
+                f"{self.role}: a model's `complete` returns a list of Completion, such as "
+                f"[Completion(text)], and {shown(self.model)} returned {shown(completions)}"
+            )
         visible = self.thinking.visible if self.thinking else str
         return [Action(visible(completion.text), (completion,)) for completion in completions]
 

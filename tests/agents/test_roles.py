@@ -103,6 +103,16 @@ def test_what_is_no_model_is_refused_before_it_plays(model):
         Solver(ScriptedModel(["x"]), sampling={"temperature": 0})
 
 
+@pytest.mark.parametrize("returned", [["4"], "4", None, [{"text": "4"}]])
+async def test_a_model_that_returns_no_completions_is_told_what_to_return(returned):
+    class OfTexts:
+        async def complete(self, prompt, n, sampling):
+            return returned
+
+    with pytest.raises(ModelError, match=r"solver: a model's `complete` returns a list of Completion, such as"):
+        await Solver(OfTexts()).act({"problem": "2 + 2?"}, 1, seed=0)
+
+
 @pytest.mark.parametrize(
     "hostile", ["{{ 7 * 7 }}", "{% for x in y %}", "{0.__class__}", "%(x)s", "{{ ''.__class__.__mro__ }}"]
 )
