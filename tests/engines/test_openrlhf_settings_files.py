@@ -208,6 +208,14 @@ def test_the_memory_of_a_gpu_is_a_number_above_zero(memory):
         asked([f"--dry-run={memory}"])
 
 
+@pytest.mark.parametrize("key", [["--logger.wandb.key", "s3cret"], ["--logger.wandb.key=s3cret"]])
+def test_a_key_is_not_printed(key):
+    [file] = [found for found in FILES if found.stem == "marsrl_smoke_1gpu"]
+    text = dry_run(flags_of(file, *key)).text
+    assert "s3cret" not in text
+    assert text.count('"$WANDB_API_KEY"') == 2  # the command, and what OpenRLHF gets
+
+
 def test_an_unknown_model_is_placed_without_an_estimate():
     [file] = [found for found in FILES if found.stem == "marsrl_smoke_1gpu"]
     text = dry_run(flags_of(file, "--actor.model_name_or_path", "nobody/nothing")).text

@@ -31,6 +31,10 @@ FLAG: Final = "--dry-run"
 GPU_GIB: Final = 80.0
 """Of one GPU, unless it is said."""
 
+_KEY_FLAG: Final = "--logger.wandb.key"
+_KEY: Final = '"$WANDB_API_KEY"'
+"""What a command shows in place of a key: logs of clusters are read by others."""
+
 _STAND_INS: Final = {
     **{hub_set.name: "arithmetic" for hub_set in HUB_SETS},
     **{hub_set.name: "programs" for hub_set in CODE_HUB_SETS},
@@ -231,10 +235,15 @@ def without_downloads(settings: TeamSettings) -> TeamSettings:
 
 
 def _wrapped(words: Sequence[str]) -> str:
-    """A command, a flag a line, as a shell takes it."""
+    """A command, a flag a line, as a shell takes it; a key is not shown."""
     lines: list[str] = []
-    for word in words:
-        quoted = shlex.quote(word)
+    for before, word in zip(["", *words], words, strict=False):
+        if before == _KEY_FLAG:
+            quoted = _KEY
+        elif word.startswith(f"{_KEY_FLAG}="):
+            quoted = f"{_KEY_FLAG}={_KEY}"
+        else:
+            quoted = shlex.quote(word)
         if word.startswith("--") or not lines:
             lines.append(quoted)
         else:
