@@ -109,7 +109,9 @@ async def test_a_model_that_returns_no_completions_is_told_what_to_return(return
         async def complete(self, prompt, n, sampling):
             return returned
 
-    with pytest.raises(ModelError, match=r"solver: a model's `complete` returns a list of Completion, such as"):
+    with pytest.raises(
+        ModelError, match=r"solver: a model's `complete` returns a list of Completion, such as"
+    ):
         await Solver(OfTexts()).act({"problem": "2 + 2?"}, 1, seed=0)
 
 

@@ -38,7 +38,9 @@ def read_settings(path: str | Path) -> TeamSettings:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the settings {path} cannot be read: {error}") from error
     except ValidationError as error:
-        raise ConfigError(f"the settings {path} do not fit TeamSettings: {error}") from error
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the whole file"
+        raise ConfigError(f"the settings {path} do not fit TeamSettings: {where}: {first['msg']}") from error
 
 
 def write_prompts(problems: ProblemSet, path: str | Path, label: str) -> Path:
