@@ -317,15 +317,17 @@ class _Schedule:
         heapq.heappush(self._requests, request)
         tree.requested = True
         self._wake()
-        claim = await admitted
         try:
+            claim = await admitted
             oldest = tree.step - self._staleness if self._size is None else self._under_way[key]
             with under(claim), acting_after(max(0, oldest - self._first)):
                 yield
         finally:
             self._under_way.pop(key, None)  # it is still there if the group failed
-            if self._slots is not None and claim is not None:
-                self._slots.withdraw(claim)
+            # The group may have been cancelled when it was admitted but had not gone on yet.
+            given = admitted.result() if admitted.done() and not admitted.cancelled() else None
+            if self._slots is not None and given is not None:
+                self._slots.withdraw(given)
             self._wake()
 
     async def _admit_groups(self) -> None:

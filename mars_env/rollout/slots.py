@@ -70,7 +70,7 @@ class Slots:
     @property
     def waiting(self) -> int:
         """Requests that wait for a slot."""
-        return len(self._waiting)
+        return sum(not future.done() for _, _, future in self._waiting)  # cancelled ones are still listed
 
     @property
     def under_way(self) -> int:

@@ -487,6 +487,31 @@ def test_slots_are_never_overdrawn_and_older_trees_come_first():
     assert all(number < place + 4 for place, number in enumerate(numbers))
 
 
+def test_a_run_that_stops_while_a_group_is_admitted_keeps_no_slots():
+    class Seen(Slots):
+        def promise(self, priority, requests):
+            promised.set()
+            return super().promise(priority, requests)
+
+    promised = asyncio.Event()
+
+    async def stopped():
+        slots = Seen(GROUP)
+        options = PipelineSettings(groups_per_update=2, max_staleness=2)
+        actor = Actor([0], random.Random(3), told=False)
+        game = replace(GAME, grower=grouped(GroupedSettings(group=GROUP, branches=1)))
+        due = pipeline(
+            game, assign_agents(game.rules, actor), steps_of(5, 3), options, seed=7, slots=slots
+        )
+        async with aclosing(due):
+            await anext(due)
+            promised.clear()
+            await promised.wait()  # a group is admitted, and its tree has not gone on yet
+        await slots.room()  # the next run starts with all of them
+
+    run_virtual(stopped())
+
+
 @pytest.mark.parametrize("size", [None, 3])
 def test_a_rollout_that_is_cancelled_from_outside_ends_the_run(size):
     class Cancels(Store):

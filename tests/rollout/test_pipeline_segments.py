@@ -212,6 +212,8 @@ def test_slots_serve_by_priority_and_survive_cancellation():
         tasks = [asyncio.create_task(use(name, p)) for name, p in [("a", 5), ("b", 9), ("c", 1), ("d", 1)]]
         await asyncio.sleep(0.5)
         tasks[2].cancel()
+        await asyncio.sleep(0)
+        assert (slots.waiting, slots.under_way) == (2, 3)  # nobody waits behind the cancelled one
         await asyncio.gather(*tasks, return_exceptions=True)
         await slots.room()
         return served, slots.busy, slots.waiting
