@@ -17,7 +17,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -292,7 +292,6 @@ def read_run(path: str | Path) -> Run:
     if not (path / MANIFEST).exists():
         raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")
     manifest = _manifest(path / MANIFEST)
-    problems = stored_problems(path)
     rows = [_read(path / TREES, row, check_tree_row) for _, row in _rows(path / TREES)]
     finished = {row["tree"]: row for row in rows}  # the last row of a tree counts
     turns: dict[str, dict[str, Turn]] = {tree: {} for tree in finished}
@@ -300,6 +299,7 @@ def read_run(path: str | Path) -> Run:
         if not isinstance(row.get("tree"), str) or row["tree"] in turns:
             turn = _read(path / TURNS, row, turn_from_row)
             add_turns(turns[turn.tree_id], [turn])
+    problems = stored_problems(path)  # last: a run that is being written has the problems of its trees by now
     trees = [_tree(path / TREES, row, problems, turns[tree]) for tree, row in finished.items()]
     order = {problem: i for i, problem in enumerate(problems)}
     trees.sort(key=lambda tree: (order[tree.problem.id], int(tree.id.rpartition("#")[2])))
@@ -312,7 +312,7 @@ def _tree(
     """The tree of a row, with its problem and those stored turns that are in it; every parent must be one."""
     info = row.get("info", {})  # older runs have none
     left_out = info.get(LEFT_OUT, [])
-    turns = {id: turn for id, turn in turns.items() if id not in left_out} if left_out else turns
+    turns = _without(turns, left_out) if left_out else turns
     orphan = next((t for t in turns.values() if t.parent_id is not None and t.parent_id not in turns), None)
     if row["problem"] not in problems:
         raise StoreError(f"{path}: the problem {row['problem']!r} of tree {row['tree']!r} is not stored")
@@ -325,6 +325,15 @@ def _tree(
     ordered = tuple(sorted(turns.values(), key=turn_order))
     tree = Tree(row["tree"], problems[row["problem"]], ordered, row["final"], row["fault"], info)
     return with_rewards(tree, row["rewards"])
+
+
+def _without(turns: Mapping[str, Turn], left_out: Collection[str]) -> dict[str, Turn]:
+    """The turns without those left out, except where a run that continues the tree has built on one."""
+    kept = {id: turn for id, turn in turns.items() if id not in left_out}
+    for turn in [*kept.values()]:
+        while (parent := turn.parent_id) is not None and parent in turns and parent not in kept:
+            turn = kept[parent] = turns[parent]
+    return kept
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import StoreError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Store, collect, play, play_all, read_run
+from mars_env.rollout import store as store_module
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
@@ -252,6 +253,37 @@ async def test_a_resumed_tree_that_takes_other_branches_is_read_as_it_was_played
         assert sorted(turn.info["call"] for turn in tree.turns) == list(range(12))
     else:
         assert len(tree.turns) <= 3 + 4 * 2 * 3
+
+
+def test_a_tree_that_grows_on_from_a_turn_left_out_before_can_be_read_meanwhile(tmp_path):
+    def turn(id):
+        return Turn("p0#0", id, id.rpartition(".")[0] or None, "g", "solver_0", "", "p0", Action("4"))
+
+    with Store(tmp_path, CONFIG, PROBLEMS) as store:
+        store.write_turns([*map(turn, ("0", "1", "1.0", "2"))])
+        left_out = {"left_out": ["1", "1.0", "2"]}
+        store.write_tree(Tree("p0#0", PROBLEMS[0], (), None, "lost", left_out), {})
+    with Store(tmp_path, CONFIG, PROBLEMS) as store:
+        assert {*store.turns_of("p0#0")} == {"0", "1", "1.0", "2"}
+        assert [t.id for t in read_run(tmp_path).trees[0].turns] == ["0"]
+        store.write_turns([turn("1.0.0")])
+        assert [t.id for t in read_run(tmp_path).trees[0].turns] == ["0", "1", "1.0", "1.0.0"]
+
+
+def test_a_run_can_be_read_while_new_problems_and_their_trees_are_written(tmp_path, monkeypatch):
+    rows, news = store_module._rows, [Tree("p1#0", PROBLEMS[1], ())]
+
+    def rows_and_then_news(path):
+        yield from rows(path)
+        if path.name == "problems.jsonl" and news:
+            tree = news.pop()
+            store.write_problem(tree.problem)
+            store.write_tree(tree, {})
+
+    with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
+        monkeypatch.setattr(store_module, "_rows", rows_and_then_news)
+        assert read_run(tmp_path).trees == ()
+        assert [tree.id for tree in read_run(tmp_path).trees] == ["p1#0"]
 
 
 async def test_a_turn_that_was_played_again_replaces_what_grew_from_the_earlier_one(tmp_path):
