@@ -80,6 +80,11 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
         raise ConfigError(
             f"there is no search {name!r}: take {known}, treequest:<class> or my_module:MyAlgorithm"
         )
+    if not hasattr(getattr(algorithm, "Settings", None), "model_validate"):
+        raise ConfigError(
+            f"the search {name!r} is no algorithm: it must be a class with a pydantic model `Settings` and the "
+            "constructor Class(agents, settings)"
+        )
     try:
         settings = algorithm.Settings.model_validate(dict(options))
     except ValidationError as error:
@@ -91,5 +96,5 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
 def _own(module: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # the last two: no name of a module
         raise ConfigError(f"the search {module}:{name} cannot be imported: {error}") from error

@@ -166,6 +166,7 @@ class Search:
         Raises:
             ConfigError: The id was not asked for or already has a result, or the score lies outside [0, 1].
         """
+        id = index(id)  # NumPy's integers are no JSON
         if not 0 <= id < len(self._asks):
             raise ConfigError(f"node {id} was never asked for: use the ids that ask() returned")
         if id in self._scores or id in self._results:

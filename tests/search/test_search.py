@@ -231,8 +231,9 @@ def test_what_was_under_way_can_be_told_without_asking_again():
 
 def test_numbers_of_numpy_are_stored_as_plain_ones():
     search = Search(SearchSettings(calls=2), ("a",), np.int64(3))
-    for ask in search.ask(2):
-        search.tell(ask.id, np.float32(0.5), np.int64(7))
+    for ask in search.ask(2)[::-1]:
+        search.tell(np.int64(ask.id), np.float32(0.5), np.int64(7))
+        json.dumps(search.state_dict())  # at any moment
     again = Search.load(json.loads(json.dumps(search.state_dict())))
     assert (again.seed, again.tokens, again.scores) == (3, 14, {0: 0.5, 1: 0.5})
 

@@ -65,6 +65,9 @@ def test_an_own_algorithm_can_be_given_a_name_and_again_after_a_reload():
         ("ab-mcts-a", {"prior": {"kind": "cauchy"}}, "prior"),
         ("no_such_module:Mine", {}, "cannot be imported"),
         ("mars_env.search:Nothing", {}, "cannot be imported"),
+        (":Mine", {}, "the search :Mine cannot be imported"),
+        (".search:Mine", {}, "cannot be imported"),
+        ("json:JSONDecoder", {}, "'json:JSONDecoder' is no algorithm: it must be a class with"),
     ],
 )
 def test_mistakes_are_named(name, options, message):
