@@ -320,7 +320,7 @@ class _Schedule:
         try:
             claim = await admitted
             oldest = tree.step - self._staleness if self._size is None else self._under_way[key]
-            with under(claim), acting_after(max(0, oldest - self._first)):
+            with under(claim), acting_after(max(0, oldest - self._first), run=self):
                 yield
         finally:
             self._under_way.pop(key, None)  # it is still there if the group failed

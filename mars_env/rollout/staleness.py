@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from mars_env.types import Group, Turn
 
 _least_updates: ContextVar[int | None] = ContextVar("least_updates", default=None)
+_run: ContextVar[object] = ContextVar("run", default=None)
 
 
 def least_updates() -> int | None:
@@ -20,8 +21,13 @@ def least_updates() -> int | None:
     return _least_updates.get()
 
 
+def acting_run() -> object:
+    """Names the run whose updates `least_updates` counts: the same object for all its groups."""
+    return _run.get()
+
+
 @contextmanager
-def acting_after(updates: int) -> Iterator[None]:
+def acting_after(updates: int, run: object = None) -> Iterator[None]:
     """Agents that act in this context need weights that have seen so many updates: see `least_updates`.
 
     Example:
@@ -29,10 +35,11 @@ def acting_after(updates: int) -> Iterator[None]:
         ...     least_updates()
         3
     """
-    token = _least_updates.set(updates)
+    token, token_of_run = _least_updates.set(updates), _run.set(run)
     try:
         yield
     finally:
+        _run.reset(token_of_run)
         _least_updates.reset(token)
 
 

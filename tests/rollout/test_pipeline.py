@@ -500,9 +500,7 @@ def test_a_run_that_stops_while_a_group_is_admitted_keeps_no_slots():
         options = PipelineSettings(groups_per_update=2, max_staleness=2)
         actor = Actor([0], random.Random(3), told=False)
         game = replace(GAME, grower=grouped(GroupedSettings(group=GROUP, branches=1)))
-        due = pipeline(
-            game, assign_agents(game.rules, actor), steps_of(5, 3), options, seed=7, slots=slots
-        )
+        due = pipeline(game, assign_agents(game.rules, actor), steps_of(5, 3), options, seed=7, slots=slots)
         async with aclosing(due):
             await anext(due)
             promised.clear()

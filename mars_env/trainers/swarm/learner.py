@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from mars_env.agents.openai_server import LOOPBACK, Refusal, error_response, has_key, listen, read_body
 from mars_env.errors import ConfigError, ModelError
-from mars_env.rollout.staleness import least_updates
+from mars_env.rollout.staleness import acting_run, least_updates
 from mars_env.sync import end_tasks
 from mars_env.text import logger, one_line, shown
 from mars_env.trainers.local import Policy
@@ -146,6 +146,8 @@ class Swarm:
         self.team = Team(remote, self._policies, self.publish)
         self.url = ""
         self._published: list[Publication] = []  # by this process
+        self._run: object = None  # the training that acts, and the first publication that is its own
+        self._run_began = 0
         self._at: list[float] = []  # when, and how long the updates between them took
         self._updates: list[float] = []
         self._spread: list[float] = []
@@ -204,8 +206,7 @@ class Swarm:
         """
         if not self._published:
             raise ConfigError("a swarm acts once its weights are published: give swarm.team to train")
-        least = least_updates()
-        first = self._published[-1 if least is None else least if self._paces else 0]
+        first = self._oldest()
         order = next(self._orders)
         name = f"{self._session}-{order}"
         ask = wire.Ask(id=name, agent=agent, observation=dict(observation), n=n, seed=seed, weights=first)
@@ -220,6 +221,15 @@ class Swarm:
             raise ModelError(f"no sampler answered within {self._patience:g} s: {why}") from error
         finally:
             self._open.pop(ask.id, None)
+
+    def _oldest(self) -> Publication:
+        """The oldest publication that may act in this context."""
+        least, run = least_updates(), acting_run()
+        if least is None:
+            return self._published[-1]
+        if run is not self._run:  # its first act, before its first update: the newest one is where it starts
+            self._run, self._run_began = run, len(self._published) - 1
+        return self._published[self._run_began + least if self._paces else 0]
 
     def capacity(self) -> Capacity | None:
         """The capacity rule with the times measured so far; None before the second update.

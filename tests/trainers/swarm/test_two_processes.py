@@ -150,3 +150,21 @@ async def test_a_sampler_whose_agents_cannot_be_trained_is_refused():
         await run_sampler({"solver_0": opener(hot)}, {"other": hot}, "http://127.0.0.1:1")
     with pytest.raises(ConfigError, match="like http"):
         await run_sampler({"solver_0": opener(hot)}, {"opener": hot}, "127.0.0.1:1")
+
+
+async def test_a_swarm_that_has_played_before_trains_and_trains_on_as_in_one_process(tmp_path):
+    trained = swarm_run.model()
+    policies = {"opener": Policy(trained.module, trained.tokenizer)}
+    async with Swarm(swarm_run.AGENTS, policies, tmp_path / "weights") as swarm:
+        other = asyncio.create_task(swarm_run.sample(swarm.url, refresh="demanded"))
+        swarm.publish(policies)
+        jobs = [Job(problem) for problem in swarm_run.problems()]
+        await collect(swarm_run.game(), swarm.team.agents, jobs, seed=0)
+        for steps in (2, 3):  # two trainings, one after the other
+            chosen = swarm_run.settings(0, steps=steps)
+            await train(
+                swarm_run.game(), swarm.team, swarm_run.problems(), chosen, directory=tmp_path / "run"
+            )
+    alone, _ = await in_one_process(swarm_run.settings(0, steps=3))
+    assert torch.equal(weights(trained), alone)
+    assert await other == 4 * swarm_run.LOCKS
