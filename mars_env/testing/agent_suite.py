@@ -93,7 +93,10 @@ def check_action(action: Any, *, trainable: bool = False) -> None:
     if not isinstance(action, Action) or not isinstance(action.text, str):
         raise AssertionError(f"expected an Action with a text, got {action!r}")
     for completion in action.completions:
-        told = Sampling(temperature=completion.temperature, max_tokens=10**9)
+        sampled = max(completion.completion_tokens, len(completion.token_ids))
+        # An agent's own limit is not known here: what it has cut off ended there.
+        limit = sampled if completion.finish_reason == "length" and sampled else 10**9
+        told = Sampling(temperature=completion.temperature, max_tokens=limit)
         check_completion(completion, told, exact=trainable)
     if trainable and not action.completions:
         raise AssertionError("the action has no completions, so it cannot be trained on")

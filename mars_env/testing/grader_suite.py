@@ -6,6 +6,7 @@ import asyncio
 import inspect
 
 from mars_env.sync import run_sync
+from mars_env.text import described
 from mars_env.types import Grade, Grader, Problem, Verdict
 
 HOSTILE = (
@@ -34,11 +35,17 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
     Raises:
         AssertionError: A promise is broken; the message says which.
     """
+    assert isinstance(grader, Grader), f"a grader needs an async method grade, got {grader!r:.100}"
 
     async def grade(text: str) -> Grade:
-        asked: object = grader.grade(problem, text)
-        assert inspect.isawaitable(asked), "grade() is not async: write `async def`"
-        found = await asked
+        try:
+            asked: object = grader.grade(problem, text)
+            assert inspect.isawaitable(asked), "grade() is not async: write `async def`"
+            found = await asked
+        except AssertionError:
+            raise
+        except Exception as error:
+            raise AssertionError(f"grade() raises on the text {text!r:.60}: {described(error)}") from error
         assert isinstance(found, Grade), f"a grader gives a Grade, not {found!r:.100}"
         return found
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 from mars_env import checks
 from mars_env.types import Completion, FinishReason, Model, Prompt, Sampling
@@ -45,9 +46,16 @@ async def check_model(
         ...         return [Completion("2")] * n
         >>> run_sync(check_model(Two()))
     """
+    if not isinstance(model, Model):
+        raise AssertionError(f"a model needs an async method complete, got {model!r}")
     sampling = sampling or Sampling(max_tokens=8, seed=1)
     for n in (1, 3):
-        completions = await model.complete(prompt, n, sampling)
+        asked: Any = model.complete(prompt, n, sampling)
+        if not inspect.isawaitable(asked):
+            raise AssertionError("complete() is not async: write `async def`")
+        completions: Any = await asked
+        if not isinstance(completions, list | tuple):
+            raise AssertionError(f"complete() returns a list of completions, not {completions!r:.100}")
         if len(completions) != n:
             raise AssertionError(f"requested {n} samples, got {len(completions)}")
         for completion in completions:
@@ -152,9 +160,10 @@ async def _check_seeds(model: Model, prompt: Prompt, sampling: Sampling) -> None
     again = await model.complete(prompt, 3, seeded)
     if [_sampled(c) for c in three] != [_sampled(c) for c in again]:
         raise AssertionError("the same seed gives different completions")
-    [alone] = await model.complete(prompt, 1, seeded)
-    if _sampled(alone) != _sampled(three[0]):
-        raise AssertionError("with the same seed, sample 0 of 1 differs from sample 0 of 3")
+    for i in range(2):
+        fewer = await model.complete(prompt, i + 1, seeded)
+        if _sampled(fewer[i]) != _sampled(three[i]):
+            raise AssertionError(f"with the same seed, sample {i} of {i + 1} differs from sample {i} of 3")
 
 
 async def _check_concurrency(model: Model, prompt: Prompt, sampling: Sampling, reproducible: bool) -> None:

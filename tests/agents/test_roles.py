@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mars_env.agents.roles import ROLES, Corrector, Solver, Verifier
 from mars_env.agents.scripted import RecordingModel, ScriptedModel
 from mars_env.agents.thinking import Thinking
+from mars_env.agents.tiny import tiny_model
 from mars_env.errors import ConfigError, ModelError
 from mars_env.testing.agent_suite import OBSERVATIONS, check_agent
 from mars_env.types import Action, Sampling
@@ -209,3 +210,8 @@ async def test_the_agent_suite_finds_faults():
         await check_agent(Wrong(lambda o, n: [Action("x")] * n), seen, trainable=True)
     with pytest.raises(AssertionError, match="attribute policy"):
         await check_agent(object(), seen)
+
+
+async def test_the_agent_suite_takes_what_an_agents_own_limit_cut_off():
+    model = tiny_model(context=4096)
+    await check_agent(Solver(model, sampling=Sampling(max_tokens=4)), OBSERVATIONS["solver"], trainable=True)

@@ -146,3 +146,20 @@ async def test_the_model_suite_finds_faults():
     counter = iter(range(1000))
     with pytest.raises(AssertionError, match="same seed"):
         await check_model(ScriptedModel(lambda *_: str(next(counter))))
+
+    class Numbered(Wrong):
+        async def complete(self, prompt, n, sampling):
+            return [Completion(str(i and n)) for i in range(n)]
+
+    class Plain(Wrong):
+        def complete(self, prompt, n, sampling):
+            return self.completions
+
+    with pytest.raises(AssertionError, match="sample 1 of 2 differs from sample 1 of 3"):
+        await check_model(Numbered([]))
+    with pytest.raises(AssertionError, match=r"complete\(\) is not async"):
+        await check_model(Plain([Completion("x")]))
+    with pytest.raises(AssertionError, match="returns a list of completions, not 'x'"):
+        await check_model(Wrong("x"))
+    with pytest.raises(AssertionError, match="a model needs an async method complete"):
+        await check_model(object())

@@ -64,3 +64,14 @@ def test_a_grader_must_give_grades():
     for shape in (lambda verdict: SimpleNamespace(verdict=verdict), str, lambda verdict: None):
         with pytest.raises(AssertionError, match="a grader gives a Grade"):
             check_grader(Shaped(shape), PROBLEM, "4", "5")
+    with pytest.raises(AssertionError, match="a grader needs an async method grade"):
+        check_grader(object(), PROBLEM, "4", "5")
+
+
+def test_a_grader_that_raises_on_a_hostile_text_is_told_which():
+    class Strict:
+        async def grade(self, problem, text):
+            return Grade.correct() if int(text) == 4 else Grade.wrong("another number")
+
+    with pytest.raises(AssertionError, match=r"grade\(\) raises on the text '': ValueError"):
+        check_grader(Strict(), PROBLEM, "4", "5")
