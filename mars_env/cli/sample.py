@@ -23,6 +23,7 @@ from mars_env.cli.train import (
     settings_for,
 )
 from mars_env.envs import spec
+from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
 from mars_env.sync import run_sync
@@ -89,7 +90,9 @@ def sample(  # public edge: one parameter is one option of the command
     if weights is not None and not weights.is_dir():
         raise ConfigError(f"there is no folder {weights}: leave --weights out to get the weights by HTTP")
     key = api_key(api_key_env, "the learner's key")
-    rules = made_game(spec(env_id, **settings(set_ or [])), kind).rules
+    size = rules_spec(spec(env_id).rules).team_size
+    number = {size: len(model)} if size else {}  # as `mars-env train`
+    rules = made_game(spec(env_id, **{**number, **settings(set_ or [])}), kind).rules
     told = overridden(ctx.meta.get(REST, {}), option or [])
     told = merged_settings(told, {"sampling": {"max_tokens": max_tokens}} if max_tokens else {})
     run_settings = settings_for(env_id, told).model_copy(

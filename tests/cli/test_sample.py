@@ -9,10 +9,13 @@ import pytest
 import torch
 from command_line import command, run_cli
 from tiny_team import tiny
+from typer.testing import CliRunner
 
 import mars_env
 from mars_env.agents import HFModel
+from mars_env.cli import app
 from mars_env.envs import GroupedSettings
+from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import Policy, RunSettings, TrainConfig, train
 from mars_env.trainers.swarm import Swarm
@@ -137,6 +140,16 @@ def test_bad_input_gets_one_sentence(folder, given, message):
     url, *more = given
     said = run_cli(*arguments(url, *more), code=2)
     assert message in " ".join(said.split()) and "Traceback" not in said
+
+
+def test_a_search_has_as_many_agents_as_models(monkeypatch):
+    def told(assigned, lora, seed):
+        raise ConfigError(str(assigned))
+
+    monkeypatch.setattr("mars_env.cli.sample.loaded_models", told)
+    models = ["--model", "one", "--model", "two"]
+    done = CliRunner().invoke(app, ["sample", "http://a", "--env", "arithmetic-tree-search", *models])
+    assert str(done.exception) == "{'solver_0': ('solver_0', 'one'), 'solver_1': ('solver_1', 'two')}"
 
 
 async def test_a_wrong_key_or_policy_ends_the_sampler_with_one_sentence(folder, monkeypatch):
