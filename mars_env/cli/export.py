@@ -29,6 +29,13 @@ _CUTS = re.compile(r'\b(top_p|top_k|min_p)[\\"=: ]{1,6}(\d*\.?\d+)')
 """As in ``top_p=0.9`` of a specification, or ``"top_p": "0.9"`` of an agent given as an object."""
 
 
+_ONLY = {
+    **dict.fromkeys(("--least", "--tokenizer", "--prompt"), ("sft", "dpo")),
+    **dict.fromkeys(("--advantage", "--skip-untrainable"), ("samples",)),
+}
+"""Options that some formats alone have a use for."""
+
+
 def export(  # public edge: one parameter is one option of the command
     run: Annotated[Path, typer.Argument(help="Directory of a stored run.")],
     out: Annotated[
@@ -74,6 +81,18 @@ def export(  # public edge: one parameter is one option of the command
     """
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
+    if out.suffix == ".parquet" and format != "parquet":
+        raise ConfigError(f"--format {format} writes rows of JSON, not {out}: add --format parquet")
+    told = {
+        "--least": least != 1.0,
+        "--tokenizer": tokenizer is not None,
+        "--prompt": prompt is not None,
+        "--advantage": advantage != "group_normalised",
+        "--skip-untrainable": skip_untrainable,
+    }
+    for option, formats in _ONLY.items():
+        if told[option] and format not in formats:
+            raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")
     stored = read_run(run)
     if role and format in ("samples", "parquet"):
         _require_roles(stored, role)

@@ -114,9 +114,12 @@ def test_the_lowest_reward_of_a_right_turn_is_a_matter_of_choice(stored, tmp_pat
     ("options", "message"),
     [
         (["--role", "judge"], "nobody has the role 'judge' here; there are corrector, solver, verifier"),
-        (["--role", "judge", "--format", "parquet"], "no turn has the role 'judge'; there are corrector, so"),
-        (["--role", "judge", "--format", "samples"], "no turn has the role 'judge'"),
+        (["--role", "judge", "--format", "samples"], "no turn has the role 'judge'; there are corrector, so"),
         (["--tokenizer", "a", "--prompt", "b:c"], "give one of them"),
+        (["--format", "samples", "--least", "0.5"], "--least is for --format sft and dpo, not for samples"),
+        (["--format", "samples", "--tokenizer", "a"], "--tokenizer is for --format sft and dpo"),
+        (["--skip-untrainable"], "--skip-untrainable is for --format samples, not for sft"),
+        (["--format", "dpo", "--advantage", "mean_centred"], "--advantage is for --format samples"),
         (["--env", "aime-nothing"], "not of the form"),
         (["--prompt", "mars_env.seeds:derive_seed"], "gave no prompt for the role solver"),
     ],
@@ -167,6 +170,13 @@ def test_the_table_holds_all_turns(stored, tmp_path):
     assert CliRunner().invoke(app, ["export", str(stored[0]), str(out), *options]).exit_code == 0
     chosen = pyarrow.parquet.read_table(out).to_pylist()
     assert chosen == [row for row in rows if row["role"] != "verifier"]
+    for options, message in (
+        (["--format", "parquet", "--role", "judge"], "no turn has the role 'judge'"),
+        ([], "--format sft writes rows of JSON, not "),
+    ):
+        result = CliRunner().invoke(app, ["export", str(stored[0]), str(out), *options])
+        assert isinstance(result.exception, ConfigError) and message in str(result.exception)
+    assert pyarrow.parquet.read_table(out).to_pylist() == chosen
 
 
 def test_lone_surrogates_do_not_stop_the_table(tmp_path):
