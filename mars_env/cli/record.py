@@ -50,11 +50,16 @@ def record(  # public edge: one parameter is one option of the command
 
     Agents are named by the header X-Mars-Agent, an API key mars:AGENT, or a model's name MODEL@AGENT.
     """
-    known = [] if problems is None else list(load_problems(problems))
+    known = None if problems is None else load_problems(problems)
+    if known is not None and known.endless:
+        raise ConfigError(
+            f"the set {problems!r} is endless: write the problems that are played with `mars-env problems "
+            f"{problems} --jsonl --limit N`, and give that file"
+        )
     recorder = Recorder(
         upstream,
         out,
-        problems=known,
+        problems=known or (),
         group=group,
         logprobs=logprobs,
         api_key_env=api_key_env,

@@ -310,6 +310,13 @@ def test_a_run_that_has_no_tree_yet_is_said_to_have_none(call, tmp_path):
         assert (status, "the run has no " in printed and "yet" in printed) == (2, True)
 
 
+def test_a_recorder_of_an_endless_set_is_refused(call):
+    printed, status = call(
+        "record", "--upstream", "http://127.0.0.1:9/v1", "--out", "run", "--problems", "arithmetic"
+    )
+    assert (status, "the set 'arithmetic' is endless" in " ".join(printed.split())) == (2, True)
+
+
 def test_a_run_that_is_named_by_a_dot_has_its_folder_s_name(call, tmp_path, monkeypatch):
     for name in ("first", "second"):
         mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=tmp_path / name)
