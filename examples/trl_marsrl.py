@@ -7,7 +7,8 @@ Solver, Verifier and Corrector share one model. Each problem is played as one tr
 (8 turns on each input); TRL computes the loss and the update. It takes less than a minute on two cores.
 
 For another model: load it and its tokenizer with transformers, make the agents from `HFModel((module,
-tokenizer))` with `mars_env.agents.as_agent`, choose another environment, and drop `use_cpu` and `bf16=False`.
+tokenizer))` with `mars_env.agents.as_agent`, choose another environment, drop `use_cpu`, and give
+`TrainConfig(autocast=True)` to compute in bfloat16.
 It needs the memory of full fine-tuning: 16 bytes per parameter in float32 with AdamW, and the logits of
 `rows_at_once` rows; a `peft_config` for `GRPOTrainer` trains an adapter instead.
 """
@@ -72,7 +73,6 @@ def main(steps: int, problems: int = 200) -> None:
                 save_strategy="no",
                 report_to=[],
                 use_cpu=True,
-                bf16=False,
                 gradient_checkpointing=False,
             ),
         )

@@ -146,6 +146,7 @@ class TeamRollouts:
             "adam_beta2": config.betas[1],
             "weight_decay": 0.0,
             "max_grad_norm": config.max_grad_norm,
+            "bf16": config.autocast,
             "seed": config.seed,
         }
         return chosen if config.normaliser is None else chosen | {"max_completion_length": config.normaliser}

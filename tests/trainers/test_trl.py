@@ -58,7 +58,6 @@ def trainer(rollouts, module, path, **changes):
             output_dir=str(path),
             max_steps=arguments["num_iterations"],
             use_cpu=True,
-            bf16=False,
             gradient_checkpointing=False,
             report_to=[],
             logging_steps=1,
@@ -189,6 +188,13 @@ def test_a_model_that_is_gone_ends_the_run(tmp_path, monkeypatch):
 def test_losses_that_trl_has_not_are_refused(config, message):
     with pytest.raises(ConfigError, match=message):
         team(load().module, config)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_trl_computes_in_the_precision_of_the_settings(autocast):
+    rollouts = team(load().module, TrainConfig(autocast=autocast))
+    chosen = rollouts.arguments(problems_per_step=4, rows_at_once=12, temperature=1.0)
+    assert chosen["bf16"] is autocast  # TRL itself turns it on
 
 
 @pytest.mark.parametrize(("name", "value"), [("warmup_updates", 1), ("weight_decay", 0.1)])
