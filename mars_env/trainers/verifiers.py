@@ -22,7 +22,7 @@ from pydantic import Field, PositiveInt
 from mars_env.agents.context import NO_LIMIT, finish_reason
 from mars_env.agents.openai_dialect import text_of
 from mars_env.agents.parts import with_parts
-from mars_env.agents.registry import role_agent
+from mars_env.agents.registry import role_agent, roles_of
 from mars_env.agents.requests import is_messages, plain_chat
 from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, GroupedSettings, grouped, spec
@@ -187,6 +187,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
             raise ConfigError(f"TeamEnv plays the tasks of {PLUGIN}, not those of {config.taskset.id!r}")
         self._tasks = taskset
         self.game = _game(taskset, config)
+        self._prompts = roles_of(self.game.rules)
         self.roles = tuple(dict.fromkeys(map(role_of, self.game.rules.possible_agents)))
         if strangers := [role for role in self.roles if role not in type(config).model_fields]:
             raise ConfigError(
@@ -213,7 +214,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         seed = self._tasks.config.seed
         models = {role: SeatModel(getattr(agents, role), seeded=seed is not None) for role in self.roles}
         names = self.game.rules.possible_agents
-        team = {name: role_agent(models[role_of(name)], name) for name in names}
+        team = {name: role_agent(models[role_of(name)], name, roles=self._prompts) for name in names}
         job = Job(self._tasks.problems[task.data.place], task.data.sample)
         tree = await play(self.game, team, job, seed=secrets.randbits(62) if seed is None else seed)
         record(tree, {key: trace for model in models.values() for key, trace in model.traces.items()},

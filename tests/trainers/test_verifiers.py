@@ -13,6 +13,10 @@ import pytest
 from aiohttp import web
 
 import mars_env
+from mars_env.agents import Solver
+from mars_env.envs import Solve
+from mars_env.envs.registry import _RULES
+from mars_env.envs.specs import RulesSpec
 from mars_env.errors import ConfigError
 from mars_env.rollout import groups_of, read_run
 from mars_env.trainers.advantages import group_normalised
@@ -131,6 +135,22 @@ async def test_a_server_that_fails_fails_the_episode():
     [episode] = await played(env, Nowhere, list(env.taskset.take(1)))
     assert not episode.ok
     assert "solver_0 at turn 0" in episode.last_error.message
+
+
+async def test_rules_with_prompts_of_their_own_keep_them(monkeypatch):
+    class Terse(Solver):
+        template = "Only a number: {{ problem }}"
+
+    class OfTheirOwn(Solve):
+        roles_from = "own_roles:ROLES"
+
+    monkeypatch.setitem(sys.modules, "own_roles", SimpleNamespace(ROLES={"solver": Terse}))
+    monkeypatch.setitem(_RULES, "terse", RulesSpec(OfTheirOwn))
+    env = load_environment("arithmetic-terse", seed=0)
+    with openai_server.Server() as server:
+        [episode] = await played(env, server, list(env.taskset.take(1)))
+    [trace] = episode.traces
+    assert "Only a number: " in str(trace.task.data.prompt)
 
 
 def test_no_reference_is_in_a_task():
