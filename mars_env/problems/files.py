@@ -69,6 +69,11 @@ def load_file(
     return ProblemSet(path.name, listed, licence=licence, reference_field=answer_field)
 
 
+def files_of(folder: Path) -> list[Path]:
+    """The jsonl and parquet files in a folder and its folders, in the order of their names."""
+    return sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and not file.is_dir())
+
+
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Rows of a file, or of all jsonl and parquet files in a folder, in the order of their names.
 
@@ -80,7 +85,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
         MissingExtra: Parquet files need the extra ``datasets``.
     """
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
+        files = files_of(path)
         if not files:
             raise ProblemError(f"the folder {path} contains no {', '.join(SUFFIXES)} file")
         for file in files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mars_env.errors import ConfigError, MissingExtra, ProblemError
-from mars_env.problems.files import read_rows
+from mars_env.problems.files import files_of, read_rows
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, read_problems
 from mars_env.types import Problem
@@ -60,10 +61,10 @@ class RemoteSet(ABC):
             seed: Has no effect: the order is the hub's.
             split: One of `known_splits`.
             source: A local jsonl or parquet file, or a folder of them, with the hub's columns; the
-                network is then not used.
+                network is then not used. All of it is read, so it holds this split alone.
 
         Raises:
-            ConfigError: No such split.
+            ConfigError: No such split, or the folder has files that are named for another one.
             ProblemError: It cannot be downloaded, or a row is bad.
             MissingExtra: The extra ``datasets`` is not installed.
         """
@@ -71,8 +72,23 @@ class RemoteSet(ABC):
         if chosen not in self.known_splits:
             known = ", ".join(self.known_splits)
             raise ConfigError(f"the problem set {self.name!r} has no split {split!r}, only: {known}")
+        if source is not None:
+            self._refuse_other_splits(Path(source), chosen)
         rows = self.download(chosen) if source is None else read_rows(Path(source))
         return self.problem_set(rows, chosen, source)
+
+    def _refuse_other_splits(self, folder: Path, split: str) -> None:
+        """A copy of a whole repository has each split in files of its name (``main/test-00000-of-00001``)."""
+        if split == "all" or not folder.is_dir():
+            return
+        files = (str(file.relative_to(folder)) for file in files_of(folder))
+        named = {word for file in files for word in re.split(r"[^a-z]+", file.lower())}
+        if others := [known for known in self.known_splits if known in named - {split}]:
+            raise ConfigError(
+                f"{self.name}: the folder {folder} has files of another split than {split!r} "
+                f"({', '.join(others)}), and all of a folder is read: give source= a file, or a folder with "
+                f"the files of {split!r} alone"
+            )
 
     def problem_set(
         self, rows: Iterator[tuple[str, Row]], split: str, source: str | Path | None

@@ -156,6 +156,20 @@ def test_splits_of_real_sets(tmp_path):
         load_problems("gsm8k", source=path, split="dev")
 
 
+def test_a_folder_of_several_splits_is_refused(tmp_path):
+    for part in ("main/train-00000-of-00001.jsonl", "main/test-00000-of-00001.jsonl"):
+        (tmp_path / part).parent.mkdir(exist_ok=True)
+        write(tmp_path / part, ROWS["gsm8k"])
+    with pytest.raises(
+        ConfigError, match=r"another split than 'train' \(test\), and all of a folder is read"
+    ):
+        load_problems("gsm8k", source=tmp_path, split="train")
+    with pytest.raises(ConfigError, match=r"another split than 'test' \(train\)"):
+        load_problems("gsm8k", source=tmp_path)
+    (tmp_path / "main/train-00000-of-00001.jsonl").unlink()
+    assert len(load_problems("gsm8k", source=tmp_path)) == 2
+
+
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_datasets_rows_go_through_the_same_conversion(name, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets", reason="the hub needs the extra 'datasets'")
