@@ -9,11 +9,13 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.problem_set import ENDLESS
 from mars_env.seeds import derive_seed
+from mars_env.text import shown
 from mars_env.types import Problem
 
 Split = Literal["train", "test"]
@@ -55,12 +57,20 @@ class Generated:
         >>> source = Generated("sums", "test", 0, make)
         >>> source[5].id, source[5] == source[5], source.index_of("sums/test/0/5")
         ('sums/test/0/5', True, 5)
+
+    Raises:
+        ConfigError: The seed is no whole number. "1" would give other problems than 1, with the same ids.
     """
 
     label: str
     split: Split
     seed: int
     make: Maker
+
+    def __post_init__(self) -> None:
+        if type(self.seed) is bool or not isinstance(self.seed, Integral):
+            raise ConfigError(f"the seed of a set must be a whole number, got {shown(self.seed)}")
+        object.__setattr__(self, "seed", int(self.seed))
 
     def __len__(self) -> int:
         return ENDLESS

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from mars_env.errors import ConfigError
@@ -55,6 +56,14 @@ def test_a_problem_depends_on_seed_and_index_alone():
     late = problems[1000]
     assert [problems[i] for i in (3, 1000, 3)] == [problems[3], late, problems[3]]
     assert problems[3].statement != load_problems("aime", seed=6)[3].statement
+
+
+def test_a_seed_is_a_whole_number():
+    plain, of_numpy = load_problems("aime", seed=1, n=2), load_problems("aime", seed=np.int64(1), n=2)
+    assert list(plain) == list(of_numpy) and plain.manifest() == of_numpy.manifest()
+    for seed in ("1", 1.0, True, None):
+        with pytest.raises(ConfigError, match="the seed of a set must be a whole number, got"):
+            load_problems("aime", seed=seed)
 
 
 def test_another_process_makes_the_same_problems():
