@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from mars_env.checks import whole
 from mars_env.errors import ConfigError
 from mars_env.problems.code import code_problem_from_row
 from mars_env.problems.generated import ATTEMPTS, Accept, Draft, Generated, checked_split
@@ -289,7 +290,8 @@ def nibbles_problems(
         >>> problem.id, problem.metadata["public_tests"], len(problem.reference["tests"])
         ('nibbles/train/0/0', 6, 16)
     """
-    levels = [1, 4] if level is None else [level] if isinstance(level, int) else sorted(level)
+    asked = (1, 4) if level is None else level if isinstance(level, Collection) else (level,)
+    levels = sorted(whole(each, "level", 0) for each in asked)
     if not levels or not 1 <= levels[0] <= levels[-1] <= 12:
         raise ConfigError(f"nibbles needs levels from 1 to 12, got {level!r}")
     if not 0.0 <= mix <= 1.0:

@@ -68,9 +68,10 @@ class Generated:
     make: Maker
 
     def __post_init__(self) -> None:
-        if type(self.seed) is bool or not isinstance(self.seed, Integral):
-            raise ConfigError(f"the seed of a set must be a whole number, got {shown(self.seed)}")
-        object.__setattr__(self, "seed", int(self.seed))
+        seed: object = self.seed
+        if type(seed) is bool or not isinstance(seed, Integral):
+            raise ConfigError(f"the seed of a set must be a whole number, got {shown(seed)}")
+        object.__setattr__(self, "seed", int(seed))
 
     def __len__(self) -> int:
         return ENDLESS

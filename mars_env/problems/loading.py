@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mars_env.checks import whole
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.code import is_code_row, load_code_file
 from mars_env.problems.files import SUFFIXES, load_file, read_rows
@@ -74,7 +75,8 @@ def load_problems(
     else:
         problems = call_loader(name, find_loader(name), seed=seed, split=split, **options)
     if n is not None:
-        if not 1 <= n <= len(problems):
+        n = whole(n, "n")
+        if n > len(problems):
             raise ConfigError(f"the problem set {name!r} has {len(problems)} problems: cannot take n={n}")
         problems = problems[:n]
     if check is not None and (is_path(name_or_path) or not problems.generated):
@@ -123,4 +125,4 @@ def is_path(name_or_path: str | Path) -> bool:
     if name_or_path in list_problem_sets() or is_module_name(name_or_path):
         return False
     path = Path(name_or_path)
-    return path.suffix in SUFFIXES or len(path.parts) > 1 or os.path.exists(path)  # noqa: PTH110 (a path's own raises for a name that is too long)
+    return path.suffix in SUFFIXES or len(path.parts) > 1 or os.path.exists(name_or_path)  # noqa: PTH110 (a path's own raises for a name that is too long)

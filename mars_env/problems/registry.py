@@ -136,7 +136,7 @@ def held_out_by_default(name: str) -> str | None:
     return chosen.default
 
 
-def call_loader(name: str, loader: Loader, **options: Any) -> ProblemSet:
+def call_loader(name: str, loader: Loader, /, **options: Any) -> ProblemSet:
     """Call a loader for `load_problems`, which takes ``n`` itself; a wrong option becomes a `ConfigError`.
 
     Raises:

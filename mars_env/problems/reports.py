@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from mars_env.checks import whole
 from mars_env.errors import ConfigError
 from mars_env.problems.generated import Accept, Draft, Generated, checked_split, first_accepted
 from mars_env.problems.problem_set import ProblemSet
@@ -49,6 +50,7 @@ def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5)
         >>> problem.kind, problem.reference, len(problem.metadata["documents"])
         ('open', None, 20)
     """
+    years = whole(years, "years", 0)
     if not 1 <= years <= MOST_YEARS:
         raise ConfigError(f"reports are of 1 to {MOST_YEARS} years, got years={years}")
     name = "reports"

@@ -72,6 +72,25 @@ def test_options_that_a_set_does_not_take_are_named(module):
         load_problems(f"{module}:riddles", colour="red")
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("arithmetic", {"min_terms": "3"}, "min_terms must be a whole number and at least 0, got '3'"),
+        ("arithmetic", {"max_terms": 2.5}, "max_terms must be a whole number"),
+        ("subset-sum", {"count": 7.0}, "count must be a whole number"),
+        ("reports", {"years": "2"}, "years must be a whole number"),
+        ("nibbles", {"level": "2"}, "level must be a whole number"),
+        ("aime", {"level": 4.5}, "the aime set has no level 4.5"),
+        ("aime", {"n": "3"}, "n must be a whole number and at least 1, got '3'"),
+        ("aime", {"name": "mine"}, "unexpected keyword argument 'name'; its options are: n, seed"),
+        ("", {}, "there is no problem set ''"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_one_sentence(name, options, message):
+    with pytest.raises(ConfigError, match=message):
+        load_problems(name, **options)
+
+
 def test_names_are_unique_and_well_formed(monkeypatch):
     monkeypatch.setattr(registry, "_loaders", dict(registry._loaders))
 

@@ -85,7 +85,7 @@ def aime_problems(
 def _chosen(what: str, asked: T | Collection[T] | None, known: tuple[T, ...]) -> tuple[T, ...]:
     if asked is None:
         return known
-    wanted = {asked} if isinstance(asked, (int, str)) else set(asked)
+    wanted = {asked} if isinstance(asked, str) or not isinstance(asked, Collection) else set(asked)
     unknown = wanted - set(known)
     if unknown or not wanted:
         raise ConfigError(
