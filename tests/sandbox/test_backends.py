@@ -137,6 +137,19 @@ async def test_files_of_the_host_can_be_shown(name, tmp_path):
     assert result.stdout == b"hello\n" and result.exit_code == 1
 
 
+@pytest.mark.parametrize("name", ["bubblewrap", "landlock"])
+async def test_the_files_of_a_job_are_not_charged_to_its_program(name):
+    need(name)
+    backend = {"bubblewrap": Bubblewrap, "landlock": Landlock}[name]()
+    limits = Limits(disk_bytes=1 << 20, files=20)
+    files = {"large": bytes(3 << 20), **{f"small/{i}": b"x" for i in range(40)}}
+    wait = "open('made', 'wb').write(bytes({})); import time; time.sleep(0.3); print('done')"
+    for made, ended in ((1 << 18, "exited"), (2 << 20, "disk limit")):
+        job = sandbox_suite.Job(source=wait.format(made), files=files)
+        result = await sandbox_suite.execute(backend, job, limits)
+        assert result.ended.value == ended, result
+
+
 async def test_a_sandbox_that_does_not_start_says_why(monkeypatch):
     monkeypatch.setattr(
         backends_module, "_bubblewrap_options", lambda root, read_only, packages: ("--no-such-option",)

@@ -248,6 +248,7 @@ class Box:
             os.close(fd)
         try:
             self.put_files(request)
+            self.watch.exclude_files()
         except OSError as error:
             return f"exit 0 lost 0 0 0 1 its files could not be written: {error}".encode()
         failure_r, failure_w = os.pipe()

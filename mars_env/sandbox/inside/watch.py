@@ -80,9 +80,13 @@ class Watch:
         self.namespaces = namespaces
         self.writable = writable
         self.own_bytes = own_bytes
-        self.disk_before, self.files_before = self.disk_usage(1 << 30)
+        self.exclude_files()
         self.device = os.stat(writable[0]).st_dev
         self.mark = b" %s/" % os.fsencode(writable[0])
+
+    def exclude_files(self) -> None:
+        """Do not charge what is in the folders now: a job's own files are not the program's."""
+        self.disk_before, self.files_before = self.disk_usage(1 << 30)
 
     def look(self, limits: dict[str, Any]) -> Look:
         """What is in use now."""
