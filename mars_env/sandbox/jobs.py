@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mars_env.errors import ConfigError
+from mars_env.text import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,23 @@ class Job:
     def __post_init__(self) -> None:
         if (self.source is None) == (self.argv is None):
             raise ConfigError("a job has either source or argv")
+        environment = (*self.environment, *self.environment.values())
+        for text in (*(self.argv or ()), *self.arguments, *environment, *self.files):
+            if not isinstance(text, str):
+                raise ConfigError(
+                    "a job's command, arguments, file names and environment variables are texts, "
+                    f"not {shown(text)}"
+                )
+        for what, content in (
+            ("stdin", self.stdin),
+            *((f"file {path!r}", c) for path, c in self.files.items()),
+        ):
+            if not isinstance(content, bytes | bytearray):
+                raise ConfigError(f"a job's {what} must be bytes, not {type(content).__name__}: encode it")
+        if any(not name or "=" in name for name in self.environment) or "\0" in "".join(environment):
+            raise ConfigError(
+                "an environment variable's name must not be empty or hold '=', nor any hold a NUL"
+            )
         if self.argv is not None and (not self.argv or any("\0" in a for a in self.argv)):
             raise ConfigError("a command must not be empty or hold a NUL")
         if any("\0" in a for a in self.arguments):
@@ -65,7 +83,7 @@ def job_of(program: Job | str | Sequence[str], stdin: bytes | str, files: Mappin
         if stdin or files:
             raise ConfigError("a Job holds its own stdin and files")
         return program
-    data = stdin.encode() if isinstance(stdin, str) else stdin
+    data = stdin.encode("utf-8", "surrogatepass") if isinstance(stdin, str) else stdin
     if isinstance(program, str):
         return Job(source=program, stdin=data, files=files)
     return Job(argv=tuple(program), stdin=data, files=files)

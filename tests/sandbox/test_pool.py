@@ -231,6 +231,31 @@ async def test_what_is_wrong_with_a_job():
         Limits(disk_bytes=1 << 40)
 
 
+@pytest.mark.parametrize(
+    ("program", "rest", "message"),
+    [
+        ("print(1)", {"files": {"data.txt": "hello"}}, "file 'data.txt' must be bytes, not str"),
+        (Job(source="print(1)"), {"stdin": b"x"}, "holds its own stdin"),
+        (["/bin/sleep", 1], {}, "are texts, not 1"),
+        (b"print(1)", {}, "are texts, not"),
+    ],
+)
+async def test_a_job_of_the_wrong_kind_is_refused(program, rest, message):
+    with pytest.raises(ConfigError, match=message):
+        await sandbox.run(program, **rest)
+
+
+@pytest.mark.parametrize("environment", [{"A": 1}, {"A=": "1"}, {"": "1"}, {"A": "1\0"}])
+async def test_environment_variables_that_no_process_can_have(environment):
+    with pytest.raises(ConfigError, match="environment variable"):
+        Job(source="1", environment=environment)
+
+
+async def test_standard_input_of_a_job_is_bytes():
+    with pytest.raises(ConfigError, match="stdin must be bytes, not str"):
+        Job(source="1", stdin="text")
+
+
 async def test_a_nul_in_the_source_is_refused(pool):
     result = await pool.run("print(1)\nprint(2) \0 and hidden")
     assert result.exit_code == 1 and b"null bytes" in result.stderr and result.stdout == b""
