@@ -330,7 +330,9 @@ class ProblemSet(Sequence[Problem]):
         return self._view(tuple(index for index in self._indices if keep(self._source[index])))
 
     def content_hash(self) -> str:
-        """A hash of ids, statements, references, kinds, rubrics and documents, for a run's manifest.
+        """A hash of ids, statements, references, kinds, rubrics, documents and rules for a run's manifest.
+
+        The rules are what the metadata say about how answers are judged: ``ordered`` and ``answer_check``.
 
         For a set that is generated on demand it covers the revision, the size and the first problems: another
         seed or another version of the generator gives another hash, without making all the problems.
@@ -342,13 +344,14 @@ class ProblemSet(Sequence[Problem]):
             False
         """
         digest = hashlib.blake2b(digest_size=16)
-        problems: Iterable[Problem] = self
+        listed = isinstance(self._source, Listed)
+        problems = self if listed or not self.generated else self[:HASHED]
         if self.generated:
             digest.update(json.dumps([self.revision, len(self)]).encode())
-            problems = self if isinstance(self._source, Listed) else self[:HASHED]
         for problem in problems:
             row = [problem.id, problem.kind, problem.statement, problem.reference]
             row += [problem.metadata[key] for key in ("rubric", "documents") if key in problem.metadata]
+            row += _rules(problem.metadata) if listed else []  # the revision of others tells the rules
             digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
         return digest.hexdigest()
 
@@ -409,6 +412,12 @@ def _filled(groups: Iterable[list[int]], count: int) -> tuple[list[int], list[li
         else:
             others.append(group)
     return part, others
+
+
+def _rules(metadata: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """How answers are judged: whether order counts, or the check and what it judges by."""
+    keys = ["ordered"] + (["answer_check", "numbers", "target"] if "answer_check" in metadata else [])
+    return [(key, metadata[key]) for key in keys if key in metadata]
 
 
 def _matches(problem: Problem, key: str, wanted: Any) -> bool:

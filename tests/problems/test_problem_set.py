@@ -176,6 +176,15 @@ def test_content_hashes_tell_sets_apart():
     assert len(hashes) == 8
 
 
+def test_content_hashes_tell_how_answers_are_judged():
+    check = {"answer_check": "subset-sum", "numbers": [2, 5, 7], "target": 7}
+    kinds = [{}, {"ordered": True}, {"ordered": False}, check, {**check, "target": 9}]
+    sets = [ProblemSet("m", [Problem("p", "Which?", "2, 5", metadata=metadata)]) for metadata in kinds]
+    assert len({problems.content_hash() for problems in sets}) == len(kinds)
+    plain = ProblemSet("m", [Problem("p", "Which?", "2, 5", metadata={"level": 3, "target": 7})])
+    assert plain.content_hash() == sets[0].content_hash(), "other metadata do not count"
+
+
 def test_the_manifest_is_plain_data():
     manifest = load_problems("aime", n=50, seed=3).manifest()
     assert manifest["name"] == "aime" and manifest["generated"] is True and manifest["problems"] == 50
