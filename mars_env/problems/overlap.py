@@ -65,6 +65,9 @@ def decontaminate(
     Returns:
         The other problems, and the shared run of words for each id that was left out.
 
+    Raises:
+        ConfigError: A set is endless, or n is below 1.
+
     Example:
         >>> from mars_env.types import Problem
         >>> made = ProblemSet("made", [Problem("a", "What is one plus one?"), Problem("b", "Why not?")])
@@ -72,6 +75,11 @@ def decontaminate(
         >>> [problem.id for problem in kept], removed
         (['b'], {'a': 'what is one plus'})
     """
+    for each in (problems, *protected):
+        if isinstance(each, ProblemSet) and each.endless:
+            raise ConfigError(
+                f"cannot compare all of the endless set {each.name!r}: take a part, problems[:1000]"
+            )
     runs = NGrams.of((text for each in protected for text in _texts(each)), n)
     removed = {
         problem.id: " ".join(found)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
-from mars_env.problems import ProblemSet, decontaminate
+from mars_env.problems import ProblemSet, decontaminate, load_problems
 from mars_env.problems.overlap import NGrams, words
 from mars_env.types import Problem
 
@@ -58,3 +58,10 @@ def test_what_makes_no_sense_is_refused():
         decontaminate(problems("a"), ["a"], n=0)
     with pytest.raises(ConfigError, match="not one text"):
         decontaminate(problems("a"), "a b c")
+
+
+def test_endless_sets_are_refused():
+    endless = load_problems("arithmetic")
+    for own, protected in ((problems("a"), endless), (endless, problems("a"))):
+        with pytest.raises(ConfigError, match="endless set 'arithmetic': take a part"):
+            decontaminate(own, protected)
