@@ -176,16 +176,24 @@ def _stdin(row: Row, tests: list[Any], *, public: int = 0) -> dict[str, Any]:
     for index, test in enumerate(tests):
         if not isinstance(test, Mapping) or "input" not in test or "output" not in test:
             raise BadField("tests", f"[{index}] must have 'input' and 'output'")
-        is_public = bool(test.get("public", index < public))
+        is_public = _flag(test, "public", index < public)
         texts = {key: _text_lines(test[key], f"tests[{index}].{key}") for key in ("input", "output")}
         found.append({**texts, "public": is_public})
     return {
         "form": "stdin",
         "tests": found,
-        "exact": bool(row.get("exact", False)),
+        "exact": _flag(row, "exact", False),
         "tolerance": _tolerance(row),
         "checker": row.get("checker") or None,
     }
+
+
+def _flag(row: Row, field: str, default: bool) -> bool:
+    """True or false (or 1 or 0); a text such as "false" would count as true."""
+    value = row.get(field)
+    if value not in (None, True, False):
+        raise BadField(field, f"must be true or false, not {value!r}")
+    return default if value is None else bool(value)
 
 
 def _text_lines(value: Any, field: str) -> str:
@@ -462,7 +470,7 @@ def _solutions(row: Row) -> list[str]:
             try:
                 value = json.loads(value)
             except ValueError:
-                value = [value]
+                value = [value] if value.strip() else []
         if isinstance(value, Mapping):  # CodeContests: language 3 is Python 3
             languages, written = value.get("language") or [], value.get("solution") or []
             if not isinstance(languages, Sequence) or not isinstance(written, Sequence):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.code import called_function, code_problem_from_row
 from mars_env.problems.files import read_rows
 from mars_env.problems.hub_set import RemoteSet, import_datasets, unreachable
@@ -205,8 +205,8 @@ def live_code_bench(
     seed: int = 0,
     split: str | None = None,
     release: str = "v6",
-    start: str | None = None,
-    end: str | None = None,
+    start: str | datetime.date | None = None,
+    end: str | datetime.date | None = None,
     source: str | Path | None = None,
 ) -> ProblemSet:
     """LiveCodeBench's code generation, by release and by the contests' dates.
@@ -236,20 +236,24 @@ def live_code_bench(
     else:
         rows = read_rows(Path(source))
     # Filtered before they are converted, because unpacking private tests is most of the work.
-    inside = (
-        (place, row)
-        for place, row in rows
-        if first <= _date(str(row.get("contest_date") or "")[:10], datetime.date.min) <= last
-    )
+    inside = ((place, row) for place, row in rows if first <= _day_of(row, place) <= last)
     window = "" if start is None and end is None else f" {start or ''}..{end or ''}"
     return LIVE_CODE_BENCH.problem_set(inside, release + window, source)
 
 
-def _date(text: str | None, default: datetime.date) -> datetime.date:
+def _day_of(row: Row, place: str) -> datetime.date:
+    """The day of a row's contest; long ago if it has none."""
+    try:
+        return _date(str(row.get("contest_date") or "")[:10], datetime.date.min)
+    except ConfigError as error:
+        raise ProblemError(f"{place}: field 'contest_date': {error}") from error
+
+
+def _date(text: str | datetime.date | None, default: datetime.date) -> datetime.date:
     if not text:
         return default
     try:
-        return datetime.date.fromisoformat(text)
+        return datetime.date.fromisoformat(str(text)[:10] if isinstance(text, datetime.date) else text)
     except ValueError as error:
         raise ConfigError(f"a date must look like 2024-08-31, not {text!r}") from error
 

@@ -1,6 +1,7 @@
 """Rows of every form become the same kind of problem; bad rows are refused by place and field."""
 
 import base64
+import datetime
 import json
 import pickle
 import zlib
@@ -255,6 +256,8 @@ def test_a_checker_of_code_contests_is_run():
         ({**OURS_STDIN, "tests": [{"input": "a"}]}, "tests"),
         ({**OURS_STDIN, "tests": "x"}, "tests"),
         ({**OURS_STDIN, "tests": [{"input": 1, "output": "a"}]}, "tests[0].input"),
+        ({**OURS_STDIN, "tests": [{"input": "1", "output": "a", "public": "false"}]}, "public"),
+        ({**OURS_STDIN, "exact": "false"}, "exact"),
         ({**OURS_STDIN, "tolerance": -1}, "tolerance"),
         ({**OURS_STDIN, "mode": "other"}, "mode"),
         ({**OURS_CALL, "fn_name": None}, "fn_name"),
@@ -393,6 +396,22 @@ def test_real_sets_without_network_say_what_to_do(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", offline)
     with pytest.raises(ProblemError, match="local copy as source="):
         load_problems("humaneval")
+
+
+def test_an_empty_text_is_no_reference_solution():
+    assert code_problem_from_row({**APPS, "solutions": " "}).reference["solutions"] == []
+
+
+def test_dates_of_live_code_bench(tmp_path):
+    (tmp_path / "test.jsonl").write_text(json.dumps(LCB_STDIN))
+    day = datetime.date(2024, 9, 1)
+    found = live_code_bench(source=tmp_path / "test.jsonl", start=day, end=day)
+    assert len(found) == 1 and "2024-09-01..2024-09-01" in found.revision
+    (tmp_path / "test.jsonl").write_text(json.dumps({**LCB_STDIN, "contest_date": "09/01/2024"}))
+    with pytest.raises(
+        ProblemError, match=r"test\.jsonl, line 1: field 'contest_date': a date must look like"
+    ):
+        live_code_bench(source=tmp_path / "test.jsonl")
 
 
 def test_live_code_bench_by_release_and_date(tmp_path):
