@@ -114,7 +114,7 @@ def resolve(name: str) -> Any:
         'outcome'
     """
     module, _, attribute = name.partition(":")
-    if not module or not attribute:
+    if not module or not attribute or module.startswith("."):  # a relative name is relative to nothing here
         raise ConfigError(f"{name!r} is not of the form my_module:my_object")
     try:
         found = import_module(module)

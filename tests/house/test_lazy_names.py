@@ -134,6 +134,7 @@ def test_modules_of_the_package_are_found_without_an_import_of_their_own():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        (".mine:f", "'.mine:f' is not of the form my_module:my_object"),
         ("exact", "'exact' is not of the form my_module:my_object"),
         ("no_such_module:part", "the module 'no_such_module' of 'no_such_module:part' cannot be imported"),
         ("mars_env.types:Nothing", "the module 'mars_env.types' has no 'Nothing'"),
