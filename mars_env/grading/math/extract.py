@@ -124,6 +124,8 @@ _FIELD = re.compile(
     r'"(?:final[_ ])?answer"\s*:\s*("(?:[^"\\\n]|\\.){1,400}"|-?[\d.]{1,40})\s*\}\s*(?:```)?\s*\Z',
     re.IGNORECASE,
 )
+_CONTROL = re.compile(r"[\b\f\r\t]")
+"""What JSON makes of the start of ``\\beta``, ``\\frac``, ``\\rho`` and ``\\theta``."""
 _ENVIRONMENT_END = re.compile(r"\\end\{((?:align|gather|equation|eqnarray)(?:ed)?\*?)\}[\s.]*\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
 _A = re.compile(r"A[ \t]*:[ \t]+(?=\S)")
@@ -342,7 +344,7 @@ def _unboxed(text: str, statement: str) -> Extraction:
     if said := last_statement(text, quoted):
         return Extraction(said.answer, "phrase")
     if text.endswith(("}", "```")) and (field := _FIELD.search(text, max(0, len(text) - 500))):
-        return Extraction(str(json.loads(field[1])), "phrase")
+        return Extraction(_written(field[1]), "phrase")
     if (bold := _BOLD.search(text, max(0, len(text) - 420))) and bold.start() not in quoted:
         before = max(0, bold.start() - 40), bold.start()
         if _ALTERNATIVE.search(text, *before):
@@ -354,6 +356,22 @@ def _unboxed(text: str, statement: str) -> Extraction:
         return Extraction(None, NO_ANSWER)
     clear = clear_ending(text)
     return Extraction(clear, "final line") if clear else _final_line(text, statement)
+
+
+def _written(value: str) -> str:
+    r"""The answer in a field of JSON; where LaTeX's commands are not escaped (``"\frac12"``), as it stands.
+
+    Example:
+        >>> [_written(value) for value in (r'"\\frac12"', r'"\frac12"', r'"\sqrt2"', "1.50", "1.2.3")]
+        ['\\frac12', '\\frac12', '\\sqrt2', '1.50', '1.2.3']
+    """
+    if value[0] != '"':
+        return value
+    try:
+        text = str(json.loads(value))
+    except ValueError:
+        return value[1:-1]
+    return value[1:-1] if _CONTROL.search(text) else text
 
 
 def _final_line(text: str, statement: str) -> Extraction:
