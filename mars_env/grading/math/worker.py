@@ -22,6 +22,8 @@ from typing import Any
 
 MAX_REPLY = 3500
 """Replies stay below PIPE_BUF, so that they are written completely or not at all."""
+LONGEST = 250
+"""Most characters of a text in a reply; JSON writes each in at most 12 bytes."""
 RECYCLE = 17
 """Exit status of a child that asks to be replaced."""
 
@@ -42,7 +44,7 @@ def main() -> None:
 
         symbolic.warm()
     except Exception as error:
-        _send(replies, {"broken": f"a worker could not start: {type(error).__name__}: {error}"[:500]})
+        _send(replies, {"broken": f"a worker could not start: {type(error).__name__}: {error}"[:LONGEST]})
         return
     gc.freeze()
     supervisor = os.getpid()
@@ -105,7 +107,7 @@ def _answer(
     try:
         problem = symbolic.unfit_cached(request["reference"])
         if request["op"] == "check" or problem:
-            return {"unfit": problem or ""}, False
+            return {"unfit": (problem or "")[:LONGEST]}, False
         phase = "answer"
         _send(replies, {"id": request["id"], "phase": phase})
         signal.setitimer(signal.ITIMER_PROF, settings["cpu_seconds"])
@@ -113,15 +115,15 @@ def _answer(
         equal, reason = symbolic.judge(
             request["reference"], request["answer"], request["tolerance"], **options
         )
-        return {"equal": equal, "reason": reason[:1000]}, False
+        return {"equal": equal, "reason": reason[:LONGEST]}, False
     except symbolic.OverLimit as limit:
-        return {"limit": str(limit)[:1000], "phase": phase}, False
+        return {"limit": str(limit)[:LONGEST], "phase": phase}, False
     except MemoryError:
         return {"limit": "the memory limit was reached", "phase": phase}, True
     except RecursionError:
         return {"limit": "the recursion limit was reached", "phase": phase}, False
     except Exception as error:  # Math-Verify and SymPy can raise anything on odd input
-        return {"error": f"{type(error).__name__}: {error}"[:500], "phase": phase}, False
+        return {"error": f"{type(error).__name__}: {error}"[:LONGEST], "phase": phase}, False
 
 
 def _send(channel: int, message: dict[str, Any]) -> None:

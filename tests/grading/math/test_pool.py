@@ -97,6 +97,7 @@ def faulty(monkeypatch, judge: str) -> None:
         ("os.kill(os.getpid(), 9)", "fault", "signal 9"),
         ("time.sleep(60)", "fault", "wall-clock ceiling"),
         ("1 / 0", "error", "ZeroDivisionError"),
+        ("{}[chr(128512) * 600]", "error", "KeyError"),
     ],
 )
 def test_what_becomes_of_a_verdict_that_goes_wrong(monkeypatch, judge, key, says):
@@ -139,6 +140,11 @@ def test_a_worker_killed_in_the_middle_is_retried_and_only_then_a_fault():
         outcome = future.result(timeout=60)
         assert outcome.fault
         assert own.submit(EQUAL).result().reply["equal"] is True
+
+
+def test_why_a_reference_is_unfit_is_cut_to_the_length_of_a_reply(pool):
+    outcome = pool.submit({"op": "check", "reference": "9" * 3700 + "_5"}).result()
+    assert "'9999" in outcome.reply["unfit"], outcome.fault
 
 
 def test_workers_are_recycled():
