@@ -47,8 +47,8 @@ class MathGrader:
     r"""Judges completions of problems whose reference is a mathematical answer.
 
     If the reference is an integer, the exact integer in the last box decides, in the caller's
-    own thread. Otherwise the two answers are compared symbolically in a pool of worker processes
-    with limits on CPU time and memory. An answer beyond the limits is WRONG; only a fault of the
+    own thread, unless there is a tolerance and a decimal. Otherwise the two answers are compared
+    symbolically in a pool of worker processes with limits on CPU time and memory. An answer beyond the limits is WRONG; only a fault of the
     machinery is UNKNOWN.
 
     Args:
@@ -187,7 +187,8 @@ class MathGrader:
         if integer is not None:
             found = read_integer(answer)
             equal = found == integer if found is not None else _small_value_is(answer, integer)
-            if equal is not None:
+            perhaps_near = self.tolerance is not None and "." in reference + answer
+            if equal or (equal is False and not perhaps_near):
                 seconds = time.perf_counter() - started
                 if equal:
                     return Grade.correct(seconds=seconds, backend="integer")

@@ -171,6 +171,11 @@ def test_tolerance():
     own = MathGrader(tolerance=1e-3, workers=1)
     assert own.grade_sync(problem(r"\frac{1}{3}"), r"\boxed{0.3333}").verdict is Verdict.CORRECT
     assert own.grade_sync(problem(r"\frac{1}{3}"), r"\boxed{0.33}").verdict is Verdict.WRONG
+    for reference, answer, verdict in (
+        ("25", "25.02", "CORRECT"), ("25", "25.03", "WRONG"), ("25.0", "25.02", "CORRECT"),
+        ("2500", "2501", "WRONG"), ("25", r"25.0\%", "WRONG"), ("25", "25.0", "CORRECT"),
+    ):  # fmt: skip
+        assert own.grade_sync(problem(reference), rf"\boxed{{{answer}}}").verdict == verdict, answer
     own.close()
     with pytest.raises(ValueError, match="tolerance"):
         MathGrader(tolerance=2)
