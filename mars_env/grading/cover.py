@@ -8,9 +8,13 @@ import unicodedata
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 from mars_env.types import Grade, Problem
 
-_WORDS = re.compile(r"(?:(?<![\w)\]}%\-−–—])[-−][$€£]?)?\d+(?:[.,]\d+)*|[^\W\d_]+")
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+"""Chinese and Japanese characters; no spaces stand between words of these, so each is a word here."""
+_WORDS = re.compile(
+    rf"(?:(?<![\w)\]}}%\-−–—])[-−][$€£]?)?\d+(?:[.,]\d+)*|[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W\d_])+"
+)
 _SIGN = re.compile(r"[-−][$€£]?|,")
-_CHOICE = re.compile(r"\b[A-Z]\b")
+_CHOICE = re.compile(rf"(?:(?<!\w)|(?<=[{_UNSPACED}]))[A-Z](?:(?!\w)|(?=[{_UNSPACED}]))")
 _PRONOUN = re.compile(r"\bI\b(?=[’'][a-z]|[ \t]+(?!is\b)[a-z])")
 _ARTICLE = re.compile(
     r"(\A|\n|[.!?][*\"”)]*\s)[ \t]*A"
@@ -34,8 +38,8 @@ def words_of(text: str) -> list[str]:
 class CoverMatch:
     """CORRECT if the reference's words occur in the answer, one after the other.
 
-    Thinking is not read. A reference of one capital letter, a choice, must be the last letter that stands
-    alone in the answer; the words of "I am" and "A check confirms" are no choices.
+    Thinking is not read. A reference of one capital letter, also ``(A)``, is a choice and must be the last
+    letter that stands alone in the answer; the words of "I am" and "A check confirms" are no choices.
 
     The rule of SPELL (arXiv 2509.23863), except for thinking and these words. It is generous to long answers,
     and misses a right answer in other words; SPELL's verifier is there for those.
@@ -53,10 +57,10 @@ class CoverMatch:
         answered = after_thinking(text)
         if answered is None:
             return Grade.wrong(UNCLOSED_THINKING, backend="cover")
-        expected = str(problem.reference or "").strip()
-        if _CHOICE.fullmatch(expected):
+        expected = "" if problem.reference is None else str(problem.reference).strip()
+        if _CHOICE.fullmatch(letter := expected.strip(" ().")):
             chosen = _CHOICE.findall(_ARTICLE.sub(r"\1", _PRONOUN.sub("", answered)))
-            if chosen and chosen[-1] == expected:
+            if chosen and chosen[-1] == letter:
                 return Grade.correct(backend="cover")
             return Grade.wrong("another choice, or none", backend="cover")
         reference, answer = words_of(expected), words_of(answered)

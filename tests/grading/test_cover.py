@@ -49,6 +49,18 @@ from mars_env.types import Problem, Verdict
         ("17 million", "<think>18 million? No.</think>It was 17 million.", "CORRECT"),
         ("17 million", "<think>It was 17 million.", "WRONG"),
         ("B", "<think>B</think>It is C.", "WRONG"),
+        ("(A)", "It is a matter of taste: (B).", "WRONG"),
+        ("A.", "It is a matter of taste: (A).", "CORRECT"),
+        ("B", "答案是B。", "CORRECT"),
+        ("B", "B不对，选A。", "WRONG"),
+        (0, "It is 0.", "CORRECT"),
+        (0, "It is 10.", "WRONG"),
+        (None, "It is 0.", "UNKNOWN"),
+        ("巴黎", "答案是巴黎。", "CORRECT"),
+        ("巴黎", "答案是伦敦。", "WRONG"),
+        ("17万", "一共17万元。", "CORRECT"),
+        ("17万", "一共117万元。", "WRONG"),
+        ("東京", "Tokyo (東京都)", "CORRECT"),
     ],
 )
 async def test_the_references_words_must_follow_each_other(reference, text, verdict):
