@@ -48,8 +48,8 @@ class MathGrader:
 
     If the reference is an integer, the exact integer in the last box decides, in the caller's
     own thread, unless there is a tolerance and a decimal. Otherwise the two answers are compared
-    symbolically in a pool of worker processes with limits on CPU time and memory. An answer beyond the limits is WRONG; only a fault of the
-    machinery is UNKNOWN.
+    symbolically in a pool of worker processes with limits on CPU time and memory. An answer beyond the
+    limits is WRONG; only a fault of the machinery is UNKNOWN.
 
     Args:
         strict: Whether only boxes count as answers.
