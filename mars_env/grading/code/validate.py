@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from mars_env.checks import whole
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.mutants import mutants
@@ -24,7 +25,7 @@ class Validation:
         reason: If not, one sentence that says why.
         reference: The verdict on its first reference solution; None if it has none.
         caught: How many mutants of that solution were WRONG.
-        mutants: How many mutants were tried.
+        mutants: How many mutants were judged; one whose grade is UNKNOWN does not count.
     """
 
     problem: str
@@ -74,16 +75,19 @@ async def validate_problem(
     except (SyntaxError, ValueError):  # for example only a body, which compiles only with the prompt
         wrong = []
     tried = await asyncio.gather(*(grader.grade(problem, fenced(text)) for text in wrong))
-    caught = sum(grade.verdict is Verdict.WRONG for grade in tried)
-    fit = caught >= least_caught * len(wrong)
+    judged = [grade for grade in tried if grade.verdict is not Verdict.UNKNOWN]
+    if tried and not judged:
+        return Validation(problem.id, False, f"no mutant could be judged: {tried[0].reason}", Verdict.CORRECT)
+    caught = sum(grade.verdict is Verdict.WRONG for grade in judged)
+    fit = caught >= least_caught * len(judged)
     reason = (
         ""
         if fit
         else (
-            f"{caught} of {len(wrong)} mutants failed: the tests do not tell wrong programs from right ones"
+            f"{caught} of {len(judged)} mutants failed: the tests do not tell wrong programs from right ones"
         )
     )
-    return Validation(problem.id, fit, reason, Verdict.CORRECT, caught, len(wrong))
+    return Validation(problem.id, fit, reason, Verdict.CORRECT, caught, len(judged))
 
 
 def fenced(program: str) -> str:
@@ -112,7 +116,11 @@ async def validate_problems(
         least_caught: As for one problem.
         concurrency: Problems at a time.
         on_progress: Called with each validation when it is done.
+
+    Raises:
+        ConfigError: A problem is not one of code, or `concurrency` is no whole number above 0.
     """
+    concurrency = whole(concurrency, "concurrency")
     own = CodeGrader() if grader is None else None
     judge = grader or own
     assert judge is not None

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.mutants import mutants
-from mars_env.grading.code.validate import validate_problems
+from mars_env.grading.code.validate import validate_problem, validate_problems
 from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Limits
-from mars_env.types import Verdict
+from mars_env.types import Grade, Verdict
 
 MBPP = Path(__file__).parents[4] / "shared" / "data" / "mbpp_sanitized.jsonl"
 
@@ -128,3 +129,31 @@ async def test_validate():
     assert "no reference solution" in found[1].reason
     assert "WRONG" in found[2].reason
     assert "mutants" in found[3].reason
+
+
+class Failing:
+    """Judges the reference solution; of mutants it judges `judged`, and then no sandbox can be started."""
+
+    def __init__(self, judged):
+        self.judged = judged
+
+    async def grade(self, problem, text):
+        if "return 2 * x" in text:
+            return Grade.correct()
+        self.judged -= 1
+        return Grade.wrong("wrong answer") if self.judged >= 0 else Grade.unknown("no sandbox")
+
+
+async def test_a_mutant_that_could_not_be_judged_says_nothing_of_the_tests():
+    row = {"id": "twice", "prompt": "Return twice x.", "entry_point": "twice"}
+    solution = "def twice(x):\n    return 2 * x"
+    problem = code_problem_from_row({**row, "tests": ["assert twice(5) == 10"], "solution": solution})
+    found = await validate_problem(problem, Failing(judged=1))
+    assert (found.fit, found.caught, found.mutants) == (True, 1, 1)
+    found = await validate_problem(problem, Failing(judged=0))
+    assert (found.fit, found.reason) == (False, "no mutant could be judged: no sandbox")
+
+
+async def test_a_concurrency_of_0_is_refused():
+    with pytest.raises(ConfigError, match="concurrency must be a whole number and at least 1, got 0"):
+        await asyncio.wait_for(validate_problems([], Failing(judged=0), concurrency=0), 5)
