@@ -159,6 +159,10 @@ class Veto:
     below: float = 1.0
     floor: float = 0.0
 
+    def __post_init__(self) -> None:
+        if isinstance(self.ids, str):
+            raise ConfigError(f"the ids of Veto are several names, such as ({self.ids!r},), not one text")
+
     def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
         """See the module's table."""
         value = self.inner(rubric, fractions)

@@ -100,7 +100,13 @@ class RubricGrader:
     evaluation_judge: Model | None = None
 
     def __post_init__(self) -> None:
-        if self.repeats < 1 or self.repeats % 2 == 0:
+        if isinstance(self.tags, str):
+            raise ConfigError(f"tags are several names, such as ({self.tags!r},), not one text")
+        if self.rubric is not None and not isinstance(self.rubric, Rubric):
+            raise ConfigError(
+                f"rubric must be a Rubric (Rubric.from_rows reads rows), not {type(self.rubric).__name__}"
+            )
+        if not isinstance(self.repeats, int) or self.repeats < 1 or self.repeats % 2 == 0:
             raise ConfigError(f"repeats must be an odd number, so that they can decide, got {self.repeats}")
         if self.tries < 1 or not self.timeout > 0 or self.most_characters < 1:
             raise ConfigError(

@@ -140,7 +140,10 @@ class Rubric:
         Raises:
             ConfigError: None has, or none of them has positive points.
         """
-        return Rubric(tuple(c for c in self.criteria if not set(tags).isdisjoint(c.tags)))
+        kept = tuple(c for c in self.criteria if not set(tags).isdisjoint(c.tags))
+        if not any(criterion.points > 0 for criterion in kept):
+            raise ConfigError(f"no criterion with positive points has the tag {shown(' or '.join(tags))}")
+        return Rubric(kept)
 
     def rows(self) -> list[dict[str, Any]]:
         """As plain data, for `Problem.metadata`."""
@@ -210,13 +213,24 @@ def _criterion(row: object, place: str) -> Criterion:
             id=row.get("id", place),
             text=row.get("text", row.get("criterion", "")),
             points=finite(row.get("points", 1.0)),
-            tiers=tuple(Tier(finite(share), str(text)) for share, text in row.get("tiers") or ()),
+            tiers=_tiers(row.get("tiers") or ()),
             check=name,
             value=value,
             tags=tuple(tags),
         )
     except (TypeError, ValueError) as error:
         raise ConfigError(f"criterion {place}: {error}") from error
+
+
+def _tiers(rows: object) -> tuple[Tier, ...]:
+    pairs = isinstance(rows, list | tuple) and all(
+        isinstance(row, list | tuple) and len(row) == 2 for row in rows
+    )
+    if not pairs:
+        raise ValueError(
+            f'tiers must be pairs of a value and a text, such as [0, "not at all"], got {shown(rows)}'
+        )
+    return tuple(Tier(finite(share), str(text)) for share, text in rows)  # type: ignore[attr-defined]
 
 
 def _released_check(tags: Sequence[str]) -> Mapping[str, Any]:

@@ -86,3 +86,8 @@ def test_aggregators_compose_and_what_is_outermost_has_the_last_word():
 def test_numbers_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ConfigError, match="got"):
         wrong()
+
+
+def test_one_text_is_not_several_ids():
+    with pytest.raises(ConfigError, match=r"such as \('c12',\), not one text"):
+        Veto(WeightedSum(), "c12")  # "c1" occurs in it

@@ -238,10 +238,19 @@ def test_evaluate_uses_the_judge_of_evaluations_and_names_it():
     assert "rubric by other" in report.markdown()
 
 
-@pytest.mark.parametrize("wrong", [{"repeats": 2}, {"repeats": 0}, {"tries": 0}, {"timeout": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"repeats": 2}, {"repeats": 0}, {"repeats": 2.5}, {"tries": 0}, {"timeout": 0}]
+)
 def test_numbers_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ConfigError, match="got"):
         RubricGrader(Judge(), RUBRIC, **wrong)
+
+
+def test_one_text_is_not_several_tags_and_rows_are_no_rubric():
+    with pytest.raises(ConfigError, match=r"tags are several names, such as \('hard',\), not one text"):
+        RubricGrader(Judge(), RUBRIC, tags="hard")
+    with pytest.raises(ConfigError, match=r"rubric must be a Rubric .* not list"):
+        RubricGrader(Judge(), RUBRIC.rows())
 
 
 async def test_a_problem_without_a_rubric_or_with_a_broken_one_is_unknown():

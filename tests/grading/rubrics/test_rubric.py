@@ -49,7 +49,8 @@ def test_rows_of_healthbench_and_of_ruscarl_are_read():
         ([{"text": "a", "id": "x"}, {"text": "b", "id": "x"}], "two criteria with the id 'x'"),
         ([{"text": "a", "tiers": [[0.5, "x"], [0.1, "y"]]}], "lowest to the highest"),
         ([{"text": "a", "tiers": [[0, "x"], [2, "y"]]}], "lowest to the highest"),
-        ([{"text": "a", "tiers": [1, 2]}], "c1"),
+        ([{"text": "a", "tiers": [1, 2]}], "c1: tiers must be pairs of a value and a text"),
+        ([{"text": "a", "tiers": 5}], "c1: tiers must be pairs of a value and a text, .* got 5"),
         ([{"text": "a", "check": {"a": 1, "b": 2}}], "one name"),
         ([{"text": "a", "tags": "style"}], "tags"),
         ([{"text": "a", "tags": ["verifier:rule", "function:os.system"]}], "not known"),
@@ -58,6 +59,14 @@ def test_rows_of_healthbench_and_of_ruscarl_are_read():
 def test_a_rubric_that_cannot_be_read_says_where(rows, why):
     with pytest.raises(ConfigError, match=why):
         Rubric.from_rows(rows)
+
+
+def test_tags_that_no_criterion_has_are_named():
+    rubric = Rubric.from_rows(
+        [{"text": "a", "tags": ["style"]}, {"text": "b", "points": -1, "tags": ["rude"]}]
+    )
+    with pytest.raises(ConfigError, match="no criterion with positive points has the tag 'rude or stlye'"):
+        rubric.tagged(["rude", "stlye"])
 
 
 def test_a_file_may_have_open_problems(tmp_path):
