@@ -10,6 +10,7 @@ from mars_env.errors import ProblemError
 from mars_env.grading.code.compare import COMPARISONS
 from mars_env.problems.code import LEAST_BYTES, LEAST_SECONDS, MOST_BYTES, MOST_SECONDS
 
+MOST_TOLERANCE = 1e9
 _Kinds = Mapping[str, type | tuple[type, ...]]
 _LIST = (list, tuple)
 _FIELDS: Mapping[str, _Kinds] = {
@@ -67,6 +68,7 @@ def check_reference(reference: Any) -> None:
         _check_text(reference.get(name) or "", name)
     _check_limit(reference, "time_limit", LEAST_SECONDS, MOST_SECONDS)
     _check_limit(reference, "memory_limit", LEAST_BYTES, MOST_BYTES)
+    _check_limit(reference, "tolerance", 0, MOST_TOLERANCE)
 
 
 def _check(row: Mapping[str, Any], kinds: _Kinds, where: str) -> None:
