@@ -14,7 +14,7 @@ from mars_env.errors import ConfigError, StoreError
 from mars_env.files import jsonl_rows, whole
 from mars_env.grading import grader_for
 from mars_env.sync import end_tasks, only_own_cancellation, run_sync
-from mars_env.text import described
+from mars_env.text import described, shown
 from mars_env.types import Grade, Grader, Problem
 
 
@@ -138,6 +138,17 @@ def verdict_row(problem: Problem, grade: Grade) -> dict[str, Any]:
     return row
 
 
+def _written(grade: object) -> Grade:
+    """What is written of a grader's answer: UNKNOWN, unless it is a `Grade` that a row can hold."""
+    if not isinstance(grade, Grade):
+        return Grade.unknown(f"the grader returned {shown(grade)}, not a Grade")
+    try:
+        json.dumps(dict(grade.details), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return Grade.unknown(f"the grade's details are not plain data: {described(error)}")
+    return grade
+
+
 async def _grade_rows(
     rows: Iterator[Row],
     problems: Mapping[str, Problem],
@@ -153,7 +164,7 @@ async def _grade_rows(
         async with slots:
             try:
                 with only_own_cancellation():
-                    return await (grader or grader_for(problem.kind)).grade(problem, text)
+                    return _written(await (grader or grader_for(problem.kind)).grade(problem, text))
             except Exception as error:  # one poisoned problem costs one verdict, not all the others
                 return Grade.unknown(f"the grader raised {described(error)}")
 

@@ -108,6 +108,26 @@ def test_a_cancellation_inside_of_a_grader_costs_one_verdict(tmp_path):
     assert counts == {"CORRECT": 8, "UNKNOWN": 1}
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (None, "returned None, not a Grade"),
+        (True, "returned True, not a Grade"),
+        (Grade.correct(details={"seen": {1}}), "details are not plain data: TypeError"),
+        (Grade.correct(details={"value": float("nan")}), "details are not plain data: ValueError"),
+    ],
+)
+def test_what_a_grader_may_not_return_costs_one_verdict(tmp_path, given, reason):
+    class Mine:
+        async def grade(self, problem, text):
+            return given if text == "bad" else Grade.correct()
+
+    answers = [{"problem_id": "a", "completion": text} for text in ("25", "bad", "25")]
+    rows = write(tmp_path / "c.jsonl", answers)
+    assert grade_file(PROBLEMS, rows, tmp_path / "v.jsonl", grader=Mine()) == {"CORRECT": 2, "UNKNOWN": 1}
+    assert reason in json.loads((tmp_path / "v.jsonl").read_text().splitlines()[1])["reason"]
+
+
 @pytest.fixture
 def small_files():
     """Files of this process end at 20,000 bytes, as on a full disk."""
