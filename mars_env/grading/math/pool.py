@@ -281,7 +281,8 @@ class _Slot:
             bufsize=0,
         )
         self.process = process
-        _write_frame(process, json.dumps(sys.path).encode())
+        folders = [folder for folder in sys.path if isinstance(folder, str)]  # Python ignores others, too
+        _write_frame(process, json.dumps(folders).encode())
         limits = self.limits
         _write(
             process,

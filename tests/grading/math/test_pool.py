@@ -147,6 +147,13 @@ def test_why_a_reference_is_unfit_is_cut_to_the_length_of_a_reply(pool):
     assert "'9999" in outcome.reply["unfit"], outcome.fault
 
 
+def test_a_path_in_sys_path_that_is_no_text_is_ignored_as_python_does(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("/nowhere")])
+    with WorkerPool(workers=1) as own:
+        outcome = own.submit(EQUAL).result()
+    assert outcome.reply.get("equal"), outcome.fault
+
+
 def test_workers_are_recycled():
     with WorkerPool(workers=1, limits=Limits(recycle_after=3)) as own:
         assert all(own.submit(EQUAL).result().reply["equal"] for _ in range(10))
