@@ -72,6 +72,11 @@ def parse(text: str) -> Parsed:
     return Parsed(text, tuple(readings), problem)
 
 
+def _parsed(answer: str) -> Parsed:
+    """An answer, which is remembered only if it is short: later verdicts have the memory that is left."""
+    return parse(answer) if len(answer) <= 400 else parse.__wrapped__(answer)
+
+
 def judge(
     reference: str, answer: str, tolerance: float | None = None, ordered: bool | None = None
 ) -> tuple[bool, str]:
@@ -115,7 +120,7 @@ def _judge(reference: str, answer: str, tolerance: float | None, ordered: bool |
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
-    first, second = parse(reference), parse(answer)
+    first, second = parse(reference), _parsed(answer)
     for left in first.readings:
         for right in second.readings:
             try:

@@ -8,7 +8,7 @@ from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.nodes import OverLimit, Unreadable
 from mars_env.grading.math.notation import read
 from mars_env.grading.math.numeric import same_expression
-from mars_env.grading.math.symbolic import judge, unfit
+from mars_env.grading.math.symbolic import judge, parse, unfit
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("verdicts.jsonl").read_text().splitlines()]
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "math_verdicts.json"
@@ -96,6 +96,13 @@ def test_values_that_differ_far_behind_the_point():
     assert not judge(r"\sqrt{2}+e^{-500}", r"\sqrt{2}")[0]
     assert judge(r"\sin(\pi)", "0")[0]
     assert judge(r"\sqrt{2}+\sqrt{3}-\sqrt{5+2\sqrt{6}}", "0")[0]
+
+
+def test_long_answers_are_not_remembered_so_that_they_take_no_memory_from_later_ones():
+    judge(r"\sqrt{2}", "1")
+    before = parse.cache_info().currsize
+    assert not judge(r"\sqrt{2}", "+".join(["1"] * 300))[0]
+    assert parse.cache_info().currsize == before
 
 
 def test_tolerance_applies_to_decimals_only():
