@@ -53,12 +53,22 @@ class Limits:
         wall_seconds: Ceiling for a worker that neither works nor ends (a stopped process, a
             machine that swaps); reaching it is a fault of the machinery.
         recycle_after: Verdicts after which a worker is replaced, so that nothing accumulates.
+
+    Raises:
+        ValueError: A limit is not a finite number above 0.
     """
 
     cpu_seconds: float = 3.0
     memory_mb: int = 1024
     wall_seconds: float = 120.0
     recycle_after: int = 2000
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_seconds", "memory_mb", "wall_seconds", "recycle_after"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(
+                    f"the limit {name} must be a finite number above 0, got {getattr(self, name)}"
+                )
 
 
 @dataclass(frozen=True, slots=True)

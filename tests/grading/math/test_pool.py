@@ -154,6 +154,13 @@ def test_a_path_in_sys_path_that_is_no_text_is_ignored_as_python_does(monkeypatc
     assert outcome.reply.get("equal"), outcome.fault
 
 
+@pytest.mark.parametrize("name", ["cpu_seconds", "memory_mb", "wall_seconds", "recycle_after"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+def test_a_limit_that_is_none_is_refused(name, value):
+    with pytest.raises(ValueError, match=f"the limit {name} must be a finite number above 0, got"):
+        Limits(**{name: value})
+
+
 def test_workers_are_recycled():
     with WorkerPool(workers=1, limits=Limits(recycle_after=3)) as own:
         assert all(own.submit(EQUAL).result().reply["equal"] for _ in range(10))
