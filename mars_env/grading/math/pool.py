@@ -65,10 +65,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("cpu_seconds", "memory_mb", "wall_seconds", "recycle_after"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(
-                    f"the limit {name} must be a finite number above 0, got {getattr(self, name)}"
-                )
+            limit = getattr(self, name)
+            if not 0 < limit < float("inf"):
+                raise ValueError(f"the limit {name} must be a finite number above 0, got {limit}")
 
 
 @dataclass(frozen=True, slots=True)
