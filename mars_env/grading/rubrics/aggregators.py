@@ -160,8 +160,9 @@ class Veto:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.ids, str):
-            raise ConfigError(f"the ids of Veto are several names, such as ({self.ids!r},), not one text")
+        ids: object = self.ids  # a user may give anything
+        if isinstance(ids, str):
+            raise ConfigError(f"the ids of Veto are several names, such as ({ids!r},), not one text")
 
     def __call__(self, rubric: Rubric, fractions: Fractions) -> float:
         """See the module's table."""

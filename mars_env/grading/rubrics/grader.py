@@ -100,8 +100,9 @@ class RubricGrader:
     evaluation_judge: Model | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.tags, str):
-            raise ConfigError(f"tags are several names, such as ({self.tags!r},), not one text")
+        tags: object = self.tags  # a user may give anything
+        if isinstance(tags, str):
+            raise ConfigError(f"tags are several names, such as ({tags!r},), not one text")
         if self.rubric is not None and not isinstance(self.rubric, Rubric):
             raise ConfigError(
                 f"rubric must be a Rubric (Rubric.from_rows reads rows), not {type(self.rubric).__name__}"
