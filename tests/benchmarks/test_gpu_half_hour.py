@@ -96,12 +96,13 @@ def late(*given, start=g.subprocess.Popen, **options):
     return process
 g.subprocess.Popen = late
 """
+    told = "" if at_once else f"echo $$ > {own}; "  # its own shell might be ended between opening and writing
     code = f"""
 import sys
 sys.path.insert(0, {str(SOURCE.parent)!r})
 import gpu_half_hour as g
 {late if at_once else ""}
-step = g.Step('long', ('sh', '-c', 'echo $$ > {own}; exec sleep 600'), 600.0, 'a test')
+step = g.Step('long', ('sh', '-c', '{told}exec sleep 600'), 600.0, 'a test')
 g.plan = lambda small: [step]
 g.main(['--out', {str(out)!r}])
 """
