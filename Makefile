@@ -56,8 +56,8 @@ test-engines-exact: $(EXACT)/installed
 	$(EXACT)/bin/python -m pytest $(FILES) -q --timeout 900
 
 prove-openrlhf: $(ENGINES)/installed $(VENV)/installed
-	$(ENGINES)/bin/python examples/replicate_openrlhf.py
-	$(BIN)/python examples/replicate_openrlhf.py --table
+	$(ENGINES)/bin/python -m studies.openrlhf
+	$(BIN)/python -m studies.openrlhf --table
 
 $(ENGINES)/installed: pyproject.toml constraints-engines.txt scripts/install_engines.sh
 	scripts/install_engines.sh "$(PYTHON)" "$(ENGINES)" "$(TORCH)"
@@ -77,20 +77,20 @@ extras: $(VENV)/installed
 	scripts/resolve_extras.sh $(BIN)
 
 results: $(VENV)/installed
-	$(BIN)/python examples/replicate_marsrl.py --table
-	$(BIN)/python examples/replicate_marsrl_robustness.py --table
-	$(BIN)/python examples/replicate_marsrl_refining.py --table
-	$(BIN)/python examples/replicate_mars2.py --table
-	$(BIN)/python examples/replicate_openrlhf.py --table
-	$(BIN)/python examples/replicate_rubrics.py --study lock --table
-	$(BIN)/python examples/replicate_rubrics.py --study bias --table
-	$(BIN)/python examples/replicate_echo.py --table
-	$(BIN)/python examples/replicate_promptcot.py --table
-	$(BIN)/python examples/replicate_spell.py --table
-	$(BIN)/python examples/replicate_sums.py --table
-	$(BIN)/python examples/replicate_mars2_choice.py --table
-	$(BIN)/python examples/replicate_smollm2.py --table
-	$(BIN)/python examples/results_overview.py
+	$(BIN)/python -m studies.marsrl --table
+	$(BIN)/python -m studies.marsrl_robustness --table
+	$(BIN)/python -m studies.marsrl_refining --table
+	$(BIN)/python -m studies.mars2 --table
+	$(BIN)/python -m studies.openrlhf --table
+	$(BIN)/python -m studies.rubrics --study lock --table
+	$(BIN)/python -m studies.rubrics --study bias --table
+	$(BIN)/python -m studies.echo --table
+	$(BIN)/python -m studies.promptcot --table
+	$(BIN)/python -m studies.spell --table
+	$(BIN)/python -m studies.sums --table
+	$(BIN)/python -m studies.mars2_choice --table
+	$(BIN)/python -m studies.smollm2 --table
+	$(BIN)/python -m studies.overview
 
 $(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh
 	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)"

@@ -26,8 +26,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.simulator import Cluster, Report, simulate
 from mars_env.envs import GroupedSettings
-from mars_env.rollout.simulator import Cluster, Report, simulate
 from mars_env.types import Completion, Group, Model, Prompt, Sampling
 
 # ------------------------------------------------------------------------------------------ frozen parameters
@@ -316,15 +316,15 @@ Player = tuple[Model, Callable[[Any, int], None]]
 @contextmanager
 def engine_of(kind: str) -> Iterator[Player]:
     """The engine that samples."""
-    from mars_env.trainers.miniature import load
+    from mars_env.miniature import load
 
     miniature = load()
     if kind == "hf":
         yield miniature, miniature.refresh
         return
     try:
-        from mars_env.agents.head_padding import pad_heads
-        from mars_env.agents.vllm import VLLMModel
+        from mars_env.models.head_padding import pad_heads
+        from mars_env.models.vllm import VLLMModel
 
         with tempfile.TemporaryDirectory() as directory:  # its heads are too narrow for vLLM on CPUs
             pad_heads(miniature.module, 32).save_pretrained(directory)
@@ -345,11 +345,11 @@ def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:
     from mars_env.envs import Game, SolveVerifyCorrect
     from mars_env.envs.solve_verify_correct import TRAINING
     from mars_env.grading import grader_for
+    from mars_env.miniature import load
+    from mars_env.miniature.agents import team
     from mars_env.problems import load_problems
     from mars_env.rollout.pipeline import PipelineSettings
     from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, train
-    from mars_env.trainers.miniature import load
-    from mars_env.trainers.miniature.agents import team
 
     print(f"{REAL_UPDATES} updates of {REAL_PROBLEMS} problems or {REAL_GROUPS} groups, engine {kind}\n")
     print("| | seconds | turns trained | turns/s | 1st update, s | engine without a request | trainer idle |")

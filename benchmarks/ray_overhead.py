@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from pathlib import Path
 
-from mars_env.agents import ScriptedModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.distributed import Fleet, Place, Placement
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading import grader_for
+from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, collect
 from mars_env.types import Agent, Problem, Prompt
 

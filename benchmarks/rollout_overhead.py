@@ -36,11 +36,12 @@ from typing import Any
 
 import aiohttp
 
-from mars_env.agents import HTTPModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading.math.grader import MathGrader
+from mars_env.models import HTTPModel
 from mars_env.rollout import Job, Store, play_all
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Problem, Sampling

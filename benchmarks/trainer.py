@@ -38,7 +38,7 @@ FIRST = 0x4E00
 
 def new_model(shape: tuple[int, int, int, int]) -> tuple[Any, Any]:
     """A model from nothing, and its tokenizer: one character a token, so that text and tokens correspond."""
-    from mars_env.trainers.miniature.model import Shape, build_model, build_tokenizer
+    from mars_env.miniature.model import Shape, build_model, build_tokenizer
 
     hidden, feed_forward, layers, tokens = shape
     names = ["<|pad|>", "<|end|>", *(chr(FIRST + i) for i in range(tokens - 2))]
@@ -108,8 +108,8 @@ def task(
         sampled: Gets the number of tokens of each request.
         right: The reward of a prompt and a text.
     """
-    from mars_env.agents import HFModel
     from mars_env.envs import Game, GroupedSettings, Solve
+    from mars_env.models import HFModel
     from mars_env.problems import ProblemSet
     from mars_env.trainers import RunSettings
     from mars_env.trainers.team import make_team

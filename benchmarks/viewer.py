@@ -18,7 +18,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from mars_env.evaluation import build_report, write_page
+from mars_env.evaluation import build_report
+from mars_env.viewer import write_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 from shown_run import prompts, shown_run

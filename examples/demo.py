@@ -7,7 +7,7 @@
 Evaluates the warm-started miniature on held-out problems, trains Solver, Verifier and Corrector together
 with MarsRL, evaluates again on the same problems, and prints one table. Both evaluations are stored as
 runs, training leaves a checkpoint, and the last lines say what can be done with them. The recipe, the number
-of steps and the problems are fixed beforehand (trainers/miniature/recipe.py); the seed here was not used in
+of steps and the problems are fixed beforehand (miniature/recipe.py); the seed here was not used in
 tuning.
 """
 
@@ -28,15 +28,16 @@ from rich.table import Table
 
 from mars_env.agents.asked import prompts_of
 from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.evaluation import Comparison, compare, write_page
-from mars_env.evaluation.plots import before_after, training_curves
+from mars_env.evaluation import Comparison, compare
 from mars_env.evaluation.report import interval, number
 from mars_env.grading import grader_for
+from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.rollout import write_run
 from mars_env.trainers.metrics import StepMetrics
-from mars_env.trainers.miniature.experiment import ARMS, Trained, evaluate_team, figures_of, train_arm
-from mars_env.trainers.miniature.recipe import RECIPE, Recipe
 from mars_env.types import Tree
+from mars_env.viewer import write_page
+from mars_env.viewer.plots import before_after, training_curves
+from studies.marsrl.experiment import ARMS, Trained, evaluate_team, figures_of, train_arm
 
 FIGURES = {
     "solver_accuracy": "Solver",

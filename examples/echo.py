@@ -12,8 +12,9 @@ import sys
 import tempfile
 
 import mars_env
-from mars_env.agents import Solver, tiny_model
+from mars_env.agents import Solver
 from mars_env.envs import GroupedSettings
+from mars_env.models import tiny_model
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import Policy, RunSettings, TrainConfig, train
 from mars_env.trainers.swarm import Swarm, run_sampler

@@ -4,13 +4,15 @@ import asyncio
 import string
 
 import mars_env
-from mars_env.agents import Corrector, HFModel, Scaffold, Scaffolded, ScriptedModel, Solver, Verifier
+from mars_env.agents import Corrector, Solver, Verifier
 from mars_env.envs import GroupedSettings
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.grading.rubrics import Rubric, RubricGrader, Veto, WeightedSum
+from mars_env.methods.ruscarl import Scaffold, Scaffolded
+from mars_env.miniature.model import build_model, build_tokenizer
+from mars_env.miniature.protocol import END, PAD
+from mars_env.models import HFModel, ScriptedModel
 from mars_env.trainers import RunSettings, TrainConfig, make_team, train
-from mars_env.trainers.miniature.model import build_model, build_tokenizer
-from mars_env.trainers.miniature.protocol import END, PAD
 from mars_env.types import Sampling
 
 PIECES = [PAD, END, *string.printable]

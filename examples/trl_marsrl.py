@@ -27,9 +27,9 @@ from trl import GRPOConfig, GRPOTrainer
 
 import mars_env
 from mars_env.envs import GroupedSettings
+from mars_env.miniature import load
+from mars_env.miniature.agents import team as miniature_team
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.miniature import load
-from mars_env.trainers.miniature.agents import team as miniature_team
 from mars_env.trainers.trl import TeamRollouts
 
 

@@ -295,8 +295,8 @@ async def playing(
         address: Of the Ray to join; replaces that of the placement.
         monitor: Watches.
     """
-    from mars_env.agents.preflight import preflight
     from mars_env.evaluation.run import Here
+    from mars_env.models.preflight import preflight
     from mars_env.rollout.monitor import Measured
 
     if workers is None:

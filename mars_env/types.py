@@ -59,7 +59,7 @@ class Problem:
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
             Never part of an observation or an info dict, except the documents of a cluster
-            (`mars_env.envs.spell`).
+            (`mars_env.methods.spell.rules`).
 
     Example:
         >>> Problem("p1", "What is 2 + 2?", "4").kind

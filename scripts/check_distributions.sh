@@ -82,7 +82,7 @@ wheel_tests=("$site/mars_env" "$repository/tests/docs/test_pages.py" "$repositor
     "$repository/tests/evaluation/test_viewer.py" "$repository/tests/trainers/test_miniature_checkpoint.py")
 # Training is left out: it takes long, and needs nothing of the package that the others do not load.
 wheel_tests+=(--deselect tests/house/test_own_package.py::test_own_parts_work_in_training
-    --deselect tests/trainers/test_miniature_checkpoint.py::test_a_few_steps_of_the_warm_start_lower_the_loss)
+    --deselect tests/miniature/test_miniature_checkpoint.py::test_a_few_steps_of_the_warm_start_lower_the_loss)
 # Doctests are left out where conftest.py leaves them out in the repository.
 for module in $(cd "$repository" && "$bin/python" -c 'import conftest; print(*conftest.collect_ignore)'); do
     wheel_tests+=(--ignore "$site/$module")

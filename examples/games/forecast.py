@@ -3,8 +3,9 @@
 import asyncio
 
 import mars_env
-from mars_env.agents import RoleAgent, tiny_model
+from mars_env.agents import RoleAgent
 from mars_env.envs import UnicodeText, register_rules
+from mars_env.models import tiny_model
 from mars_env.trainers import MARSRL, TrainConfig, make_team, train
 from mars_env.types import Sampling
 

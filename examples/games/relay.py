@@ -5,10 +5,10 @@ import re
 
 import mars_env
 from mars_env.envs import UnicodeText, register_rules
+from mars_env.miniature import load
+from mars_env.miniature.agents import MiniatureAgent
+from mars_env.miniature.recipe import RECIPE
 from mars_env.trainers import make_team, train
-from mars_env.trainers.miniature import load
-from mars_env.trainers.miniature.agents import MiniatureAgent
-from mars_env.trainers.miniature.recipe import RECIPE
 
 ROLES = {"solver_0": "solver", "finisher_0": "corrector"}  # what the miniature was taught
 

@@ -17,10 +17,11 @@ from typing import Any
 from gymnasium import Space
 
 import mars_env
-from mars_env.agents import HTTPModel, Solver
+from mars_env.agents import Solver
 from mars_env.agents.roles import RoleAgent
 from mars_env.envs.rewards import judged_turn, outcome
 from mars_env.envs.spaces import UnicodeText
+from mars_env.models import HTTPModel
 from mars_env.types import Action, Agent, Grade, Model, Observation, Problem, Sampling, Turn, role_of
 
 PERCENT = re.compile(r"Probability:\s*(\d{1,3})(?:\.\d*)?\s*%")

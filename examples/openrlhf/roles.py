@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from mars_env.agents import Coder, HTTPModel
+from mars_env.agents import Coder
+from mars_env.models import HTTPModel
 from mars_env.types import Agent, Model, Sampling
 
 STYLES: Sequence[str] = (

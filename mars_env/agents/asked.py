@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mars_env.agents.registry import role_agent, roles_of
-from mars_env.agents.scripted import ScriptedModel
 from mars_env.envs.game import Game
-from mars_env.evaluation.view.turns import Prompts
+from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout.exports import observed
 from mars_env.text import described, logger
 from mars_env.types import Agent, Observation, Prompt, Tree, role_of
+from mars_env.viewer.turns import Prompts
 
 log = logger(__name__)
 
@@ -21,7 +21,7 @@ MADE_AGAIN = (
 
 
 def prompts_of(game: Game, agents: Mapping[str, Agent] | None = None) -> Prompts:
-    """The prompts of a game's turns, for `mars_env.evaluation.render_page`.
+    """The prompts of a game's turns, for `mars_env.viewer.render_page`.
 
     A place without an agent here is shown with the prompt of the library's agent of its role. An agent
     without a method ``prompt``, and a role that the library has no agent for, are shown with the fields of

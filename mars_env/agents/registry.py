@@ -12,11 +12,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from mars_env.agents.roles import ROLES, RoleAgent
-from mars_env.agents.scripted import ScriptedModel
 from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
+from mars_env.models.scripted import ScriptedModel
 from mars_env.players import FunctionAgent, Player, by_name, lacking
 from mars_env.text import shown
 from mars_env.types import Agent, Model, Sampling, role_of
@@ -204,7 +204,7 @@ def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
         ConfigError: What the rules name is no mapping of such agents.
 
     Example:
-        >>> from mars_env.envs.spell import Spell
+        >>> from mars_env.methods.spell.rules import Spell
         >>> roles_of(Spell())["verifier"].__name__, roles_of(object())["verifier"].__name__
         ('AnswerVerifier', 'Verifier')
     """
@@ -289,13 +289,13 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
         own, thinking = _own(sampling, options)
         return _Loaded(_http(target, spec, options), own, thinking)
     if colon and kind == "hf":
-        from mars_env.agents.hf import HFModel  # brings torch
+        from mars_env.models.hf import HFModel  # brings torch
 
         target, options = _options(rest, _HF)
         own, thinking = _own(sampling, options)
         return _Loaded(HFModel(target, **options), own, thinking)
     if colon and kind == "vllm":
-        from mars_env.agents.vllm import VLLMModel  # brings vLLM
+        from mars_env.models.vllm import VLLMModel  # brings vLLM
 
         target, options = _options(rest, _VLLM)
         own, thinking = _own(sampling, options)
@@ -308,7 +308,7 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
 
 
 def _http(target: str, spec: str, options: dict[str, Any]) -> Model:
-    from mars_env.agents.http import HTTPModel
+    from mars_env.models.http import HTTPModel
 
     urls, _, model = target.partition("#")
     if not model:

@@ -44,7 +44,7 @@ class GenerativeJudge:
         ConfigError: `samples` is below 1.
 
     Example:
-        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> from mars_env.models.scripted import ScriptedModel
         >>> from mars_env.sync import run_sync
         >>> judge = GenerativeJudge(ScriptedModel(["It holds.\nScore: 10", "I doubt it.\nScore: 10"]))
         >>> run_sync(judge.rate("2 + 2?", ["4"], seed=0)).scores

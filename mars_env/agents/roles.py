@@ -139,7 +139,7 @@ class Solver(RoleAgent):
     ``"feedback"`` if there is any.
 
     Example:
-        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> from mars_env.models.scripted import ScriptedModel
         >>> from mars_env.sync import run_sync
         >>> solver = Solver(ScriptedModel(["<think>2 + 2</think>It is \\boxed{4}."]))
         >>> run_sync(solver.act({"problem": "What is 2 + 2?"}, 1, seed=0))[0].text
@@ -159,7 +159,7 @@ class Verifier(RoleAgent):
     the line ``Correctness: Correct`` or ``Correctness: Wrong``, which the rules read.
 
     Example:
-        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> from mars_env.models.scripted import ScriptedModel
         >>> verifier = Verifier(ScriptedModel(["Correctness: Wrong"]))
         >>> prompt = verifier.prompt({"problem": "2 + 2?", "solution": "5", "truncated": 0, "round": 0})
         >>> "Correctness: Wrong" in prompt[-1]["content"]
@@ -177,7 +177,7 @@ class Corrector(RoleAgent):
     Observation: ``{"problem", "solution", "truncated", "report", "round"}``.
 
     Example:
-        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> from mars_env.models.scripted import ScriptedModel
         >>> from mars_env.sync import run_sync
         >>> corrector = Corrector(ScriptedModel(["Indeed, it is \\boxed{4}."]))
         >>> seen = {"problem": "2 + 2?", "solution": "5", "truncated": 0, "report": "2 + 2 is 4", "round": 0}
@@ -197,7 +197,7 @@ class Coder(RoleAgent):
     or ``"refine"``.
 
     Example:
-        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> from mars_env.models.scripted import ScriptedModel
         >>> coder = Coder(ScriptedModel(["```python\nprint(input())\n```"]))
         >>> seen = {"problem": "Echo a line.", "mode": "refine", "solution": "print()", "truncated": 0,
         ...         "feedback": "The test failed: wrong answer."}

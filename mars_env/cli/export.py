@@ -12,15 +12,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mars_env.agents.registry import role_agent, roles_of
-from mars_env.agents.requests import is_messages
 from mars_env.agents.roles import RoleAgent
-from mars_env.agents.scripted import ScriptedModel
 from mars_env.cli.options import settings
 from mars_env.cli.screen import say
 from mars_env.cli.stored import stored_game as _game
 from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.lazy import resolve
+from mars_env.models.requests import is_messages
+from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import Run, groups_of, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
 from mars_env.types import Message, Observation, Turn

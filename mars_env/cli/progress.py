@@ -77,7 +77,7 @@ def shown_progress(monitor: Monitor, screen: Screen, *, every: float = EVERY) ->
         screen: Where: standard error.
         every: Seconds between two lines where it is no terminal.
     """
-    library, retries = logging.getLogger("mars_env"), logging.getLogger("mars_env.agents.http")
+    library, retries = logging.getLogger("mars_env"), logging.getLogger("mars_env.models.http")
     merged, before = MergedLog(screen), retries.level
     library.addHandler(merged)
     retries.setLevel(logging.INFO)

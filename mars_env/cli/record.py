@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mars_env.agents.recorder import Recorder
 from mars_env.api import load_problems
 from mars_env.cli.options import serve_until_stopped
 from mars_env.cli.screen import say
@@ -19,6 +18,7 @@ from mars_env.grading import grader_for
 from mars_env.lazy import resolve
 from mars_env.rollout import read_run
 from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
+from mars_env.serving.recorder import Recorder
 from mars_env.sync import run_sync
 from mars_env.text import shown
 

@@ -14,8 +14,8 @@ from mars_env.cli.options import settings
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.stored import stored_game, stored_report
 from mars_env.errors import ConfigError
-from mars_env.evaluation.view.turns import Prompts
 from mars_env.rollout import Run, groups_of, read_run
+from mars_env.viewer.turns import Prompts
 
 
 def compare(

@@ -8,8 +8,6 @@ from typing import Annotated, Literal
 import typer
 from yarl import URL
 
-from mars_env.agents.openai_server import LOOPBACK
-from mars_env.agents.secrets import api_key
 from mars_env.api import made_game
 from mars_env.cli.config import REST
 from mars_env.cli.options import settings
@@ -26,6 +24,8 @@ from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
+from mars_env.models.secrets import api_key
+from mars_env.serving.openai_server import LOOPBACK
 from mars_env.sync import run_sync
 
 

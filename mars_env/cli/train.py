@@ -25,7 +25,7 @@ from mars_env.text import unfit
 from mars_env.types import Agent, role_of
 
 if TYPE_CHECKING:
-    from mars_env.agents.hf import HFModel
+    from mars_env.models.hf import HFModel
     from mars_env.trainers import RunSettings
 
 
@@ -216,7 +216,7 @@ def assigned_checkpoints(
 
 def loaded_models(assigned: Mapping[str, tuple[str, str]], lora: int | None, seed: int) -> dict[str, HFModel]:
     """The model of each agent: checkpoints, or adapters on one."""
-    from mars_env.agents.hf import HFModel
+    from mars_env.models.hf import HFModel
 
     paths = dict(assigned.values())
     if lora is None:

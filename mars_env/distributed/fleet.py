@@ -135,7 +135,7 @@ class Fleet:
 
         Args:
             problems: Those that will be played.
-            check_agents: What else is checked, such as `mars_env.agents.preflight.preflight`.
+            check_agents: What else is checked, such as `mars_env.models.preflight.preflight`.
 
         Raises:
             ConfigError: An agent is refused; the message says why, with the numbers.

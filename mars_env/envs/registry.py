@@ -35,7 +35,7 @@ _BUILT_IN = {
     "solve-verify-correct": "mars_env.envs.solve_verify_correct",
     "solve": "mars_env.envs.solve",
     "self-refine": "mars_env.envs.solve",
-    "spell": "mars_env.envs.spell_rewards",
+    "spell": "mars_env.methods.spell.rewards",
     "tree-search": "mars_env.envs.search_grower",
 }
 """The library's own rules: each name's module, whose ``RULES`` holds its `RulesSpec`; imported on use."""

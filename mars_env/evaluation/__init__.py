@@ -1,20 +1,9 @@
-"""What a run shows: metrics with intervals, baselines, comparisons, reports, a viewer, a ledger."""
+"""What a run shows: metrics with intervals, baselines, comparisons, reports."""
 
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
 from mars_env.evaluation.compare import Comparison, compare
 from mars_env.evaluation.costs import cost, policies
 from mars_env.evaluation.counts import Counts, count
-from mars_env.evaluation.ledger import (
-    Ledger,
-    LedgerRow,
-    SeedEstimate,
-    arm_difference,
-    arm_estimate,
-    arms_table,
-    origins,
-    over_seeds,
-    settings_hash,
-)
 from mars_env.evaluation.metrics import Metric, estimates, measure
 from mars_env.evaluation.own_metrics import register_metric, remove_metric
 from mars_env.evaluation.provenance import Provenance, provenance
@@ -22,7 +11,6 @@ from mars_env.evaluation.report import Figure, Report, build_report
 from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean, pass_at_k, ratio
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.evaluation.verified_baselines import oracle, retries, weighted_vote
-from mars_env.evaluation.viewer import render_page, write_page
 
 __all__ = [
     "Baseline",
@@ -30,16 +18,10 @@ __all__ = [
     "Counts",
     "Estimate",
     "Figure",
-    "Ledger",
-    "LedgerRow",
     "Metric",
     "Provenance",
     "Report",
-    "SeedEstimate",
     "answers_of_grading",
-    "arm_difference",
-    "arm_estimate",
-    "arms_table",
     "build_report",
     "compare",
     "cost",
@@ -51,8 +33,6 @@ __all__ = [
     "mean",
     "measure",
     "oracle",
-    "origins",
-    "over_seeds",
     "pass_at_k",
     "policies",
     "provenance",
@@ -60,12 +40,9 @@ __all__ = [
     "refinement",
     "register_metric",
     "remove_metric",
-    "render_page",
     "retries",
     "samples_for",
-    "settings_hash",
     "single",
     "token_budget",
     "weighted_vote",
-    "write_page",
 ]

@@ -48,7 +48,7 @@ class SegmentedModel:
         model: The model inside.
 
     Example:
-        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> from mars_env.models.scripted import ScriptedModel
         >>> from mars_env.sync import run_sync
         >>> def count(prompt, sample, seed):
         ...     read = len(prompt.split() if isinstance(prompt, str) else prompt)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from mars_env.agents.preflight import preflight
 from mars_env.agents.registry import make_agents, places, roles_of
 from mars_env.api import Team, as_problem_set, described_spec, made_game
 from mars_env.envs.contexts import require_room
@@ -19,6 +18,7 @@ from mars_env.envs.rules import PosesProblems
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import EXAMPLES
 from mars_env.errors import ConfigError, ModelError
+from mars_env.models.preflight import preflight
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, Store, play, read_run
 from mars_env.rollout.engine import Journal

@@ -13,8 +13,16 @@ from weakref import WeakValueDictionary
 
 from aiohttp import web
 
-from mars_env.agents.chat_stream import event
-from mars_env.agents.openai_server import (
+from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
+from mars_env.models.chat_stream import event
+from mars_env.models.preflight import preflight
+from mars_env.rollout import Store
+from mars_env.rollout.engine import add_turns
+from mars_env.rollout.monitor import Monitor, prometheus_text
+from mars_env.rollout.slots import Slots
+from mars_env.rollout.store import stored_problems
+from mars_env.serving.answering import Answerer
+from mars_env.serving.openai_server import (
     LOOPBACK,
     UNREADABLE,
     Refusal,
@@ -23,14 +31,6 @@ from mars_env.agents.openai_server import (
     listen,
     read_json,
 )
-from mars_env.agents.preflight import preflight
-from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
-from mars_env.rollout import Store
-from mars_env.rollout.engine import add_turns
-from mars_env.rollout.monitor import Monitor, prometheus_text
-from mars_env.rollout.slots import Slots
-from mars_env.rollout.store import stored_problems
-from mars_env.serving.answering import Answerer
 from mars_env.serving.solution import Solution, progress
 from mars_env.serving.wire import Asked, asked, chunks, completion
 from mars_env.sync import end_tasks, together

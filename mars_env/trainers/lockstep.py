@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mars_env.agents.batching import in_step
 from mars_env.envs import Game
+from mars_env.models.batching import in_step
 from mars_env.types import Grade, Grader, Problem
 
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from mars_env.agents.preflight import models_of, preflight
 from mars_env.checks import whole
 from mars_env.envs import Game, grouped
 from mars_env.envs.contexts import require_room
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.errors import ConfigError, ModelError
 from mars_env.loggers import Logger
+from mars_env.models.preflight import models_of, preflight
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs

@@ -19,8 +19,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mars_env.agents.batching import engine_lock
 from mars_env.errors import ConfigError, MarsError, MissingExtra, StoreError
+from mars_env.models.batching import engine_lock
 from mars_env.seeds import derive_seed
 
 try:

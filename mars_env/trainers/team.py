@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from mars_env.agents.hf import HFModel
 from mars_env.agents.registry import as_agent
 from mars_env.envs.rewards import refuse_misfit
 from mars_env.errors import ConfigError
+from mars_env.models.hf import HFModel
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
 from mars_env.text import shown

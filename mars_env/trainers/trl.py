@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from mars_env.agents.preflight import preflight
 from mars_env.envs import Game, GroupedSettings, grouped
 from mars_env.errors import ConfigError
+from mars_env.models.preflight import preflight
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
@@ -45,7 +45,7 @@ class TeamRollouts:
     Args:
         game: The environment's game, e.g. ``make("...", schedule="training").game``.
         agents: Who plays, by agent name. All turns that are trained must be sampled from the trainer's model:
-            give its module to `mars_env.agents.HFModel`, or update another engine in `refresh`.
+            give its module to `mars_env.models.HFModel`, or update another engine in `refresh`.
         problems: Training problems.
         rollouts: Group size and branches; None: the game's own grower grows the trees (a search).
         config: The advantages; also the loss if `arguments` is used.

@@ -19,16 +19,16 @@ from typing import Any, Literal
 import aiohttp
 from pydantic import Field, PositiveInt
 
-from mars_env.agents.context import NO_LIMIT, finish_reason
-from mars_env.agents.openai_dialect import text_of
 from mars_env.agents.parts import with_parts
 from mars_env.agents.registry import role_agent, roles_of
-from mars_env.agents.requests import is_messages, plain_chat
 from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.grading import check_reference
+from mars_env.models.context import NO_LIMIT, finish_reason
+from mars_env.models.openai_dialect import text_of
+from mars_env.models.requests import is_messages, plain_chat
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play

@@ -10,8 +10,8 @@ import mars_env.agents
 from mars_env.agents import registry
 from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import Corrector, Solver, Verifier
-from mars_env.agents.scripted import ScriptedModel
 from mars_env.errors import ConfigError
+from mars_env.models.scripted import ScriptedModel
 from mars_env.types import Agent, Sampling
 
 TEAM = ("solver_0", "verifier_0", "corrector_0")

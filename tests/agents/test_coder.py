@@ -1,8 +1,9 @@
 import pytest
 
-from mars_env.agents import Coder, ScriptedModel, Solver, make_agents
+from mars_env.agents import Coder, Solver, make_agents
 from mars_env.envs.tree_search import tree_search
 from mars_env.errors import ConfigError
+from mars_env.models import ScriptedModel
 from mars_env.testing.agent_suite import check_agent
 from mars_env.types import Action, Problem
 

@@ -3,9 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from mars_env.agents import GenerativeJudge, HFRewardModel, RecordingModel, ScriptedModel, make_reward_model
+from mars_env.agents import GenerativeJudge, HFRewardModel, make_reward_model
 from mars_env.agents.reward_model import read_score
 from mars_env.errors import ConfigError
+from mars_env.models import RecordingModel, ScriptedModel
 from mars_env.types import Ratings, Sampling
 
 

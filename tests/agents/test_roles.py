@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.agents.roles import ROLES, Corrector, Solver, Verifier
-from mars_env.agents.scripted import RecordingModel, ScriptedModel
 from mars_env.agents.thinking import Thinking
-from mars_env.agents.tiny import tiny_model
 from mars_env.errors import ConfigError, ModelError
+from mars_env.models.scripted import RecordingModel, ScriptedModel
+from mars_env.models.tiny import tiny_model
 from mars_env.testing.agent_suite import OBSERVATIONS, check_agent
 from mars_env.types import Action, Sampling
 

@@ -16,13 +16,13 @@ from rich.console import Console
 
 import mars_env
 from mars_env import cli
-from mars_env.agents import HTTPModel
-from mars_env.agents.preflight import preflight
 from mars_env.cli import doctor
 from mars_env.cli.options import loaded
 from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen
 from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.models import HTTPModel
+from mars_env.models.preflight import preflight
 from mars_env.rollout import Store, read_run
 from mars_env.rollout.monitor import Monitor
 from mars_env.text import logger
@@ -166,7 +166,7 @@ def test_a_grown_run_has_the_same_problems_as_before(tmp_path):
 
 def test_faults_of_one_kind_are_told_once_and_progress_in_lines():
     told, monitor = io.StringIO(), Monitor(total=3)
-    log = logger("mars_env.agents.http")
+    log = logger("mars_env.models.http")
     with shown_progress(monitor, Screen(file=told, width=200)):
         for number in range(240):
             logger("mars_env.rollout").warning("tree p/%d#0 is discarded: no model %d", number, number)

@@ -10,9 +10,10 @@ from command_line import run_cli
 from typer.testing import CliRunner
 
 import mars_env
-from mars_env.agents import make_agents, tiny_model
+from mars_env.agents import make_agents
 from mars_env.cli import app
 from mars_env.errors import ConfigError, MissingExtra, StoreError
+from mars_env.models import tiny_model
 from mars_env.problems import ProblemSet
 from mars_env.rollout import read_run
 from mars_env.rollout.exports import write_parquet
@@ -129,21 +130,21 @@ def test_what_makes_no_sense_is_refused(stored, tmp_path, options, message):
 
 
 def test_exact_prompts_are_decoded_where_token_ids_were_recorded(tmp_path):
-    from mars_env.trainers.miniature import CHECKPOINT, load
-    from mars_env.trainers.miniature.agents import team
+    from mars_env.miniature import CHECKPOINT, load
+    from mars_env.miniature.agents import team
 
     agents = team(load())
     path = tmp_path / "run"
     mars_env.evaluate("arithmetic-solve-verify-correct", agents=agents, limit=8, rounds=1, out=path)
     options = ["--role", "solver", "--role", "verifier"]
     decoded = exported((path, None), tmp_path, "--tokenizer", str(CHECKPOINT), *options)
-    made = exported((path, None), tmp_path, "--prompt", "mars_env.trainers.miniature.agents:prompt", *options)
+    made = exported((path, None), tmp_path, "--prompt", "mars_env.miniature.agents:prompt", *options)
     assert decoded == made
     assert decoded
 
 
 def test_a_run_without_token_ids_has_no_exact_prompts(stored, tmp_path):
-    from mars_env.trainers.miniature import CHECKPOINT
+    from mars_env.miniature import CHECKPOINT
 
     assert "has no token ids" in exported(stored, tmp_path, "--tokenizer", str(CHECKPOINT), code=2)
 
@@ -214,7 +215,7 @@ def test_datasets_and_trl_read_the_rows(stored, tmp_path):
     from datasets import load_dataset
     from trl.data_utils import apply_chat_template, is_conversational
 
-    from mars_env.trainers.miniature import load
+    from mars_env.miniature import load
 
     tokenizer = load().tokenizer
     tokenizer.chat_template = (

@@ -12,10 +12,10 @@ from tiny_team import tiny
 from typer.testing import CliRunner
 
 import mars_env
-from mars_env.agents import HFModel
 from mars_env.cli import app
 from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
+from mars_env.models import HFModel
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import Policy, RunSettings, TrainConfig, train
 from mars_env.trainers.swarm import Swarm

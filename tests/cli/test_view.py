@@ -22,7 +22,7 @@ def played(tmp_path):
         "verifier": "Correctness: Wrong",
         "corrector": "?",
     }
-    agents = {role: mars_env.agents.ScriptedModel([text]) for role, text in said.items()}
+    agents = {role: mars_env.models.ScriptedModel([text]) for role, text in said.items()}
     settings = {"schedule": "training", "rounds": 1, "limit": 2, "seed": 3}
     mars_env.evaluate("arithmetic-solve-verify-correct", agents=agents, out=tmp_path / "run", **settings)
     return tmp_path / "run"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from mars_env.agents import ScriptedModel
 from mars_env.distributed.hosts import GraderHost, WithRemoteGraders
 from mars_env.envs import Game, Solve
 from mars_env.evaluation.run import _evaluated
 from mars_env.grading import grader_for
 from mars_env.grading.rubrics import RubricGrader
+from mars_env.models import ScriptedModel
 from mars_env.types import Problem
 
 SAYS = '{"explanation": "e", "met": %s}'

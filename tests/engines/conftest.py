@@ -25,8 +25,8 @@ def pytest_collection_modifyitems(items):
 
 def wide_miniature():
     """The shipped miniature with heads padded to a size that vLLM's attention for CPUs supports."""
-    from mars_env.agents.head_padding import pad_heads
-    from mars_env.trainers.miniature import load
+    from mars_env.miniature import load
+    from mars_env.models.head_padding import pad_heads
 
     return pad_heads(load().module, 32).float().eval()
 
@@ -45,7 +45,7 @@ def module():
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory):
     """The miniature as a checkpoint for vLLM, with a chat template."""
-    from mars_env.trainers.miniature import load
+    from mars_env.miniature import load
 
     path = tmp_path_factory.mktemp("miniature")
     tokenizer = load().tokenizer

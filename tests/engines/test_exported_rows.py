@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import mars_env
-from mars_env.agents import ScriptedModel
 from mars_env.cli import app
+from mars_env.models import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.types import Problem
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tiny_checkpoint import tiny_mixture
 
-from mars_env.agents.hf import HFModel
 from mars_env.errors import ConfigError
+from mars_env.models.hf import HFModel
 from mars_env.types import Sampling
 
 PROMPT = "What is 17 + 25?"
@@ -24,7 +24,7 @@ def mixtures(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["async", "offline"])
 def engine(request, mixtures):
-    from mars_env.agents.vllm import VLLMModel
+    from mars_env.models.vllm import VLLMModel
 
     with VLLMModel(mixtures[0], engine=request.param, eager=True) as model:
         yield model
@@ -54,7 +54,7 @@ def test_cpus_do_not_say_which_experts_were_chosen(mixtures):
     """vLLM 0.32 records the routing in its second model runner alone, which needs Triton."""
     import vllm
 
-    from mars_env.agents.vllm import VLLMModel
+    from mars_env.models.vllm import VLLMModel
 
     if vllm.__version__ < "0.32":
         pytest.skip("before 0.32 vLLM refuses it inside the engine's process, which then may never end")

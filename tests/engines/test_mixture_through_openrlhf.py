@@ -122,7 +122,7 @@ def test_each_token_was_sampled_from_the_weights_of_its_version(run, tolerance):
     Of about 80,000 choices of experts one is now and then so close that the two choose differently; its row
     says nothing about the weights.
     """
-    from mars_env.agents.hf import HFModel
+    from mars_env.models.hf import HFModel
 
     checkpoints = {0: run / "base"} | {n: run / "checkpoints" / f"global_step{n}_hf" for n in (1, 2)}
     models = {version: HFModel(path, dtype="float32") for version, path in checkpoints.items()}

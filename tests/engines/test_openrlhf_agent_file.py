@@ -20,7 +20,7 @@ PATIENCE = 420
 TEAM = TeamSettings(
     env="arithmetic-solve-verify-correct",
     options={"schedule": "training", "rounds": 1},
-    agents="mars_env.trainers.miniature.agents:team",
+    agents="mars_env.miniature.agents:team",
     # Samples differ from run to run, and groups of equal rewards train nothing: these rewards differ.
     rewards=dict.fromkeys(("solver", "verifier", "corrector"), "tiny_checkpoint:varied"),
     problem_options={"split": "train", "seed": 0},

@@ -36,7 +36,7 @@ FLAGS = {
     "--mars.env": "arithmetic-solve-verify-correct",
     "--mars.options": '{"schedule": "training"}',
     "--mars.problem_options": '{"split": "train", "seed": 0}',
-    "--mars.agents": "mars_env.trainers.miniature.agents:team",
+    "--mars.agents": "mars_env.miniature.agents:team",
     "--mars.group": "8",
     "--mars.sampling": "balanced",
     "--rollout.micro_batch_size": "8",
@@ -270,7 +270,7 @@ def test_behaviour_log_probabilities_belong_to_the_version_that_sampled(asynchro
     """Each token is scored by the checkpoint of its version, and by the one before and after."""
     import numpy as np
 
-    from mars_env.agents.hf import HFModel
+    from mars_env.models.hf import HFModel
 
     _, resumed = asynchronous
     weights = {0: checkpoint}

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 from real_model import made, word_problems
 
-from mars_env.agents.hf import HFModel
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import Game
 from mars_env.envs.solve_verify_correct import solve_verify_correct
 from mars_env.envs.verdicts import bug_report
 from mars_env.grading import grader_for
+from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, SegmentedModel, collect
 from mars_env.sync import run_sync
@@ -56,7 +56,7 @@ def hf(smollm2):
 
 @pytest.fixture(scope="module")
 def vllm(smollm2):
-    from mars_env.agents.vllm import VLLMModel
+    from mars_env.models.vllm import VLLMModel
 
     options = {"max_model_len": 4096}
     with VLLMModel(smollm2, engine="offline", dtype="float32", eager=True, options=options) as model:

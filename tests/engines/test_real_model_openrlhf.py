@@ -95,7 +95,7 @@ def test_the_behaviour_s_log_probabilities_are_the_first_model_s(run, smollm2, r
     """The samples of the first update are of the checkpoint itself: bfloat16 there, float32 here."""
     import numpy as np
 
-    from mars_env.agents.hf import HFModel
+    from mars_env.models.hf import HFModel
 
     model = HFModel(smollm2, dtype="float32")
     found = []

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from vllm_server import Server
 
-from mars_env.agents.hf import HFModel
-from mars_env.agents.http import HTTPModel
+from mars_env.models.hf import HFModel
+from mars_env.models.http import HTTPModel
 from mars_env.types import Sampling
 
 TOLERANCE = 5e-4

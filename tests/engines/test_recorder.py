@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from vllm_server import Server
 
-from mars_env.agents.hf import HFModel
-from mars_env.agents.recorder import Recorder
+from mars_env.models.hf import HFModel
 from mars_env.rollout import groups_of, read_run
 from mars_env.rollout.rewarding import attach_rewards
+from mars_env.serving.recorder import Recorder
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.samples import turn_samples

@@ -18,14 +18,14 @@ import torch
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading import grader_for
+from mars_env.miniature import load
+from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.problems import load_problems
 from mars_env.rollout import collect, groups_of
 from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.advantages import group_normalised
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.miniature import load
-from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.trainers.openrlhf.agent_file.rows import training_rows
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
 from mars_env.trainers.samples import turn_samples

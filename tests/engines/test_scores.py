@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from vllm_server import Server
 
-from mars_env.agents.http import HTTPModel
-from mars_env.agents.vllm import VLLMModel
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.models.http import HTTPModel
+from mars_env.models.vllm import VLLMModel
 from mars_env.types import Sampling, ScoringModel
 
 PROMPT = "a:288b: - 72<|solve|>"
@@ -23,7 +23,7 @@ def model(request, checkpoint):
 def reference(module, checkpoint):
     from transformers import AutoTokenizer
 
-    from mars_env.agents.hf import HFModel
+    from mars_env.models.hf import HFModel
 
     return HFModel((module, AutoTokenizer.from_pretrained(checkpoint)))
 

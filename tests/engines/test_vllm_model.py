@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from mars_env.agents.vllm import VLLMModel
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.models.vllm import VLLMModel
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
@@ -38,7 +38,7 @@ def model(request, module):
 
 def reference(module, tokenizer=None):
     """Transformers on the same weights."""
-    from mars_env.agents.hf import HFModel
+    from mars_env.models.hf import HFModel
 
     return HFModel((module, tokenizer))
 
@@ -258,14 +258,14 @@ async def test_adapters_are_refused_where_there_can_be_none(streaming, offline, 
 
 async def test_the_local_trainer_rolls_out_on_it(model, tolerance):
     """One step of MarsRL: vLLM plays, the trainer updates, vLLM gets the new weights."""
-    from mars_env.agents.head_padding import pad_heads
     from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
     from mars_env.grading import grader_for
+    from mars_env.miniature import load
+    from mars_env.miniature.agents import team
+    from mars_env.miniature.recipe import RECIPE
+    from mars_env.models.head_padding import pad_heads
     from mars_env.problems import load_problems
     from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, train
-    from mars_env.trainers.miniature import load
-    from mars_env.trainers.miniature.agents import team
-    from mars_env.trainers.miniature.recipe import RECIPE
 
     trained = load().module
     settings = RunSettings(

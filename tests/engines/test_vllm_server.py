@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from vllm_server import Server
 
-from mars_env.agents.http import HTTPModel
-from mars_env.agents.vllm_servers import refresh_servers
 from mars_env.errors import ModelError
+from mars_env.models.http import HTTPModel
+from mars_env.models.vllm_servers import refresh_servers
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
@@ -35,7 +35,7 @@ def client(servers, **settings):
 
 
 def gap(completion, module):
-    from mars_env.agents.hf import HFModel
+    from mars_env.models.hf import HFModel
 
     expected = HFModel((module, None)).logprobs(
         completion.prompt_ids, completion.token_ids, completion.temperature

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 import mars_env
-from mars_env.agents import ScriptedModel
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.distributed.hosts import EngineHost
 from mars_env.distributed.worker import Worker, accept
@@ -16,6 +15,7 @@ from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.envs.tree_search import tree_search
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
+from mars_env.models import ScriptedModel
 from mars_env.types import Problem, Sampling
 
 PROBLEMS = [Problem("short", "2 + 2?", "4"), Problem("long", "one " * 50, "4")]

@@ -14,7 +14,6 @@ from mars_env.evaluation import build_report
 from mars_env.evaluation.counts import count
 from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.trees import system_right
-from mars_env.evaluation.viewer import write_page
 from mars_env.grading import grader_for
 from mars_env.rollout import Job, collect
 from mars_env.rollout.engine import play
@@ -24,6 +23,7 @@ from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.rollout.regrade import regrade
 from mars_env.trainers.metrics import role_metrics
 from mars_env.types import Action, Completion, Problem, Sampling, Verdict
+from mars_env.viewer.page import write_page
 
 PROBLEM = Problem("sum", "What is 2 + 2?", "4")
 REASONS = ["context", "content_filter"]

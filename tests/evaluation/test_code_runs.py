@@ -7,8 +7,9 @@ import pytest
 from sandboxes import WORKING
 
 import mars_env
-from mars_env.agents import ScriptedModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.evaluation import Report
+from mars_env.models import ScriptedModel
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import read_run
 

@@ -5,8 +5,9 @@ import random
 import pytest
 
 import mars_env
-from mars_env.agents import Corrector, ScriptedModel, Solver, Verifier
+from mars_env.agents import Corrector, Solver, Verifier
 from mars_env.errors import ConfigError, StoreError
+from mars_env.models import ScriptedModel
 from mars_env.types import Grade, Problem, Sampling
 
 PROBLEMS = [Problem(f"p{i}", f"Question {i}", "1") for i in range(8)]

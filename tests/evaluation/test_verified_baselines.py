@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 import mars_env
-from mars_env.agents import Corrector, ScriptedModel, Solver, Verifier
+from mars_env.agents import Corrector, Solver, Verifier
 from mars_env.errors import ConfigError
 from mars_env.evaluation.verified_baselines import checked_attempts, oracle, retries, weighted_vote
+from mars_env.models import ScriptedModel
 from mars_env.rollout import read_run
 from mars_env.types import Action, Completion, Sampling
 

@@ -8,7 +8,7 @@ import torch
 from command_line import run_cli
 from rich.progress import Progress
 
-from mars_env.agents.hf import HFModel
+from mars_env.models.hf import HFModel
 
 
 @pytest.mark.slow

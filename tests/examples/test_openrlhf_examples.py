@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import mars_env
-from mars_env.agents.scripted import ScriptedModel
 from mars_env.cli import app
 from mars_env.envs import GroupedSettings, grouped
+from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.testing import check_rules
 from mars_env.trainers.advantages import group_normalised

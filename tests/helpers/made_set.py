@@ -7,10 +7,11 @@ import re
 import sys
 from pathlib import Path
 
-from mars_env.agents import ScriptedModel, Solver
-from mars_env.agents.designs import ChatWriting, Design, write_design
-from mars_env.agents.making import Making, make_problems
-from mars_env.agents.references import Majority
+from mars_env.agents import Solver
+from mars_env.methods.promptcot.designs import ChatWriting, Design, write_design
+from mars_env.methods.promptcot.making import Making, make_problems
+from mars_env.methods.promptcot.references import Majority
+from mars_env.models import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.types import Prompt, Sampling
 

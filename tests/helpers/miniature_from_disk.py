@@ -3,19 +3,19 @@
 import os
 from functools import cache
 
-from mars_env.trainers.miniature.agents import MiniatureAgent
+from mars_env.miniature.agents import MiniatureAgent
 
 
 @cache
 def hf_model():
-    from mars_env.agents.hf import HFModel
+    from mars_env.models.hf import HFModel
 
     return HFModel(os.environ["MINIATURE"])
 
 
 @cache
 def vllm_model():
-    from mars_env.agents.vllm import VLLMModel
+    from mars_env.models.vllm import VLLMModel
 
     return VLLMModel(os.environ["MINIATURE"], eager=True)
 

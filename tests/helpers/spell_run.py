@@ -17,12 +17,12 @@ from toy_training import digest
 
 from mars_env.agents import RoleAgent
 from mars_env.loggers import JsonlLogger
+from mars_env.methods.spell.training import MEMORY, SpellSettings, spell_game, train_spell
 from mars_env.seeds import derive_seed
 from mars_env.trainers.local import LocalTrainer
-from mars_env.trainers.miniature import lookups
-from mars_env.trainers.spell import MEMORY, SpellSettings, spell_game, train_spell
 from mars_env.trainers.team import make_team
 from mars_env.types import Grade
+from studies.spell import lookups
 
 STEPS = 30
 

@@ -2,9 +2,9 @@
 
 import json
 
-from mars_env.envs.spell import cluster
+from mars_env.methods.spell.rules import cluster
+from mars_env.methods.spell.training import SpellSettings, spell_game
 from mars_env.rollout import Job, collect
-from mars_env.trainers.spell import SpellSettings, spell_game
 from mars_env.types import Action, Completion
 
 CLUSTER = cluster("c", "Ask.", ["Profit: 17.", "Loss: 2."])

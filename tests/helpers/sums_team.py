@@ -5,10 +5,11 @@ import os
 from dataclasses import replace
 
 import mars_env
-from mars_env.agents import ScriptedModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading import grader_for
+from mars_env.models import ScriptedModel
 from mars_env.rollout import Job
 from mars_env.types import Problem
 
@@ -69,8 +70,8 @@ def broken_team():
 
 
 def miniature_team():
-    from mars_env.trainers.miniature import load
-    from mars_env.trainers.miniature.agents import team
+    from mars_env.miniature import load
+    from mars_env.miniature.agents import team
 
     return team(load())
 

@@ -18,16 +18,20 @@ from pathlib import Path
 import torch
 from kills import fork, logged
 
-from mars_env.agents import HFModel
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.grading.rubrics import RubricGrader, WeightedSum
 from mars_env.loggers import JsonlLogger
+from mars_env.miniature.model import build_model, build_tokenizer
+from mars_env.miniature.protocol import END, PAD
+from mars_env.models import HFModel
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import loop
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.miniature.lock import (
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.swarm import Swarm, run_sampler
+from studies.rubrics.lock import (
     PATTERN,
     SAMPLING,
     SHAPE,
@@ -36,10 +40,6 @@ from mars_env.trainers.miniature.lock import (
     opener,
     step_is_right,
 )
-from mars_env.trainers.miniature.model import build_model, build_tokenizer
-from mars_env.trainers.miniature.protocol import END, PAD
-from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.swarm import Swarm, run_sampler
 
 GROUP, LOCKS, TURNS = 4, 3, "turns.jsonl"
 AGENTS = {"solver_0": "opener"}

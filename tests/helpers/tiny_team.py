@@ -7,8 +7,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 import mars_env
-from mars_env.agents.hf import HFModel
 from mars_env.agents.roles import RoleAgent
+from mars_env.models.hf import HFModel
 from mars_env.trainers.config import Overlong
 from mars_env.trainers.recipes import MARS2, RunSettings
 from mars_env.trainers.team import make_team

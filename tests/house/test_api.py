@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 import pytest
 
 import mars_env
-from mars_env.agents import ScriptedModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.api import described_spec
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.tree_search import TreeSearchSettings
 from mars_env.errors import ConfigError, ProblemError, StoreError
+from mars_env.models import ScriptedModel
 from mars_env.rollout import read_run
 from mars_env.types import Problem, Sampling
 

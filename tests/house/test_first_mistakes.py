@@ -256,7 +256,7 @@ class Given:
 )
 def test_a_training_that_would_train_nothing(given, error, words):
     pytest.importorskip("torch", reason="training needs torch: pip install 'mars-env[hf]'")
-    from mars_env.agents import tiny_model
+    from mars_env.models import tiny_model
     from mars_env.trainers import MARSRL, make_team, train
 
     register_rules("first-mistake", Game, rewards=given.rewards)

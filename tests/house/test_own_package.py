@@ -75,7 +75,7 @@ def test_own_parts_work_in_training(run):
     run(
         "-c",
         """
-from mars_env.trainers.miniature.model import build_model, build_tokenizer
+from mars_env.miniature.model import build_model, build_tokenizer
 build_model(0).save_pretrained("tiny")
 build_tokenizer().save_pretrained("tiny")
 """,

@@ -11,10 +11,11 @@ import os
 import sys
 from pathlib import Path
 
-from mars_env.agents import ScriptedModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading import grader_for
+from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, play_all
 from mars_env.types import Problem
 

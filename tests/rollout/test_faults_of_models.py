@@ -5,10 +5,11 @@ import time
 
 import pytest
 
-from mars_env.agents import HTTPModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.grading import grader_for
+from mars_env.models import HTTPModel
 from mars_env.rollout import Job, Store, play_all, read_run
 from mars_env.types import Problem
 

@@ -11,12 +11,13 @@ import time
 import pytest
 
 import mars_env
-from mars_env.agents import ScriptedModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, StoreError
 from mars_env.grading.math.grader import MathGrader
 from mars_env.grading.math.pool import Limits
+from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, collect, play_all, read_run
 from mars_env.types import Grade, Problem
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulator import run_virtual
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect
 from mars_env.rollout.pipeline import PipelineSettings, pipeline
-from mars_env.rollout.simulator import run_virtual
 from mars_env.rollout.staleness import acting_after, least_updates
 from mars_env.types import Action, Completion, Grade, Problem
 

@@ -9,11 +9,12 @@ import aiohttp
 import pytest
 from rich.console import Console
 
-from mars_env.agents import HTTPModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading.math.grader import MathGrader
+from mars_env.models import HTTPModel
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Slots, Store, collect, play_all
 from mars_env.rollout.monitor import Monitor, Trace, live_view, prometheus_text, reporting

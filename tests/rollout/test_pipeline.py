@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.simulator import SimulatedEngine, run_virtual
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
@@ -15,7 +16,6 @@ from mars_env.rollout import Job, Store, collect, groups_of
 from mars_env.rollout.groups import is_uniform
 from mars_env.rollout.pipeline import PipelineSettings, pipeline
 from mars_env.rollout.segments import SegmentedModel
-from mars_env.rollout.simulator import SimulatedEngine, run_virtual
 from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
 from mars_env.types import Action, Completion, Grade, Problem, Sampling

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from mars_env.agents import ScriptedModel
+from benchmarks.simulator import run_virtual
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.models import ScriptedModel
 from mars_env.rollout.segments import SegmentedModel, joined, merged_runs
-from mars_env.rollout.simulator import run_virtual
 from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
 from mars_env.testing.model_suite import check_model
@@ -184,7 +184,7 @@ def test_joined_keeps_what_is_told():
 
 async def test_hfmodel_is_the_same_in_segments():
     torch = pytest.importorskip("torch", reason="HFModel needs torch")
-    from mars_env.trainers.miniature import load
+    from mars_env.miniature import load
 
     torch.set_num_threads(1)
     inner = load()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mars_env
-from mars_env.agents import ScriptedModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.envs import Game, Solve, SolveVerifyCorrect
 from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS, team_outcome
 from mars_env.envs.search_graders import RewardModelGrader
@@ -19,6 +19,7 @@ from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.report import build_report, console_text
 from mars_env.grading import grader_for
+from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, collect, play_all, read_run
 from mars_env.rollout.pipeline import PipelineSettings, pipeline
 from mars_env.rollout.regrade import regrade

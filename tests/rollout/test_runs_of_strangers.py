@@ -9,17 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mars_env.agents import ScriptedModel, make_agents
+from mars_env.agents import make_agents
 from mars_env.cli.export import _game
 from mars_env.envs import Game, Solve
 from mars_env.errors import ConfigError, MarsError, StoreError
-from mars_env.evaluation import build_report, write_page
-from mars_env.evaluation.viewer import render_page
+from mars_env.evaluation import build_report
 from mars_env.files import open_new, open_regular, whole
 from mars_env.grading import grader_for
+from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, play_all, read_run
 from mars_env.rollout.store import finished_trees
 from mars_env.types import Problem
+from mars_env.viewer import write_page
+from mars_env.viewer.page import render_page
 
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(2)]
 CONFIG = {"title": "arithmetic-self-refine", "settings": {}}

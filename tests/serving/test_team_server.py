@@ -15,8 +15,9 @@ import pytest
 from command_line import command, run_cli
 
 import mars_env
-from mars_env.agents import HTTPModel, ScriptedModel, Solver
+from mars_env.agents import Solver
 from mars_env.errors import ConfigError, ModelError
+from mars_env.models import HTTPModel, ScriptedModel
 from mars_env.rollout import read_run
 from mars_env.serving import Answerer, TeamServer
 from mars_env.types import Completion, Sampling

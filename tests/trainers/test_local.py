@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel
 
-from mars_env.agents.hf import HFModel
 from mars_env.errors import ConfigError, MarsError
+from mars_env.models.hf import HFModel
 from mars_env.rollout import UpdateBatch
 from mars_env.trainers.advantages import AdvantageStats
 from mars_env.trainers.config import TrainConfig

@@ -6,13 +6,15 @@ import pytest
 import torch
 from alternating import alternating
 
-from mars_env.agents import HTTPModel, tiny_model
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.rewards import team_outcome
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
 from mars_env.grading import grader_for
 from mars_env.grading.cover import CoverMatch
+from mars_env.miniature import load
+from mars_env.miniature.agents import LIMITS, MiniatureAgent
+from mars_env.models import HTTPModel, tiny_model
 from mars_env.problems import load_problems
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.rollout.segments import SegmentedModel
@@ -20,8 +22,6 @@ from mars_env.trainers.checkpoints import NEWER
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.loop import LEDGER, rollouts, train
-from mars_env.trainers.miniature import load
-from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Team
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mars_env.agents.hf import HFModel
 from mars_env.errors import ConfigError, StoreError
+from mars_env.models.hf import HFModel
 from mars_env.rollout import UpdateBatch
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy

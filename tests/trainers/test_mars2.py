@@ -14,8 +14,8 @@ from made_by_make import needed
 from tiny_team import LOSS, brief, environment, flat, made, models_of, settings, tiny, weights
 
 import mars_env
-from mars_env.agents.hf import HFModel
 from mars_env.errors import ConfigError
+from mars_env.models.hf import HFModel
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.trainers.advantages import group_normalised
 from mars_env.trainers.config import TrainConfig

@@ -9,13 +9,13 @@ from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ContextError
 from mars_env.evaluation.counts import count
 from mars_env.grading import grader_for
+from mars_env.miniature import load
+from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.loop import train
-from mars_env.trainers.miniature import load
-from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Team
 from mars_env.types import Verdict

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_env.agents.hf import HFModel
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading import grader_for
+from mars_env.miniature import load
+from mars_env.miniature.agents import LIMITS, MiniatureAgent
+from mars_env.models.hf import HFModel
 from mars_env.problems import load_problems
 from mars_env.rollout import groups_of
 from mars_env.trainers.config import Overlong, TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.miniature import load
-from mars_env.trainers.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.trainers.trl import TeamRollouts, rows_per_tree
 
 GAME = Game(SolveVerifyCorrect(TRAINING.model_copy(update={"rounds": 1})), grader_for("math"))

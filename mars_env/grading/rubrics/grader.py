@@ -75,7 +75,7 @@ class RubricGrader:
         ConfigError: A number makes no sense.
 
     Example:
-        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> from mars_env.models.scripted import ScriptedModel
         >>> from mars_env.sync import run_sync
         >>> rubric = Rubric.from_rows([{"text": "It is short.", "points": 1},
         ...                            {"text": "It says 4.", "points": 3, "check": {"contains": "4"}}])

@@ -33,7 +33,7 @@ def make_team(
         ConfigError: An agent is missing, or the function that makes the team has an unknown parameter.
 
     Example:
-        >>> from mars_env.agents.scripted import ScriptedModel
+        >>> from mars_env.models.scripted import ScriptedModel
         >>> settings = TeamSettings(env="aime-solve-verify-correct", others={"solver": "scripted:42"})
         >>> team = make_team(settings, ["solver_0", "verifier_0"], ScriptedModel(["Correct"]), Sampling())
         >>> [agent.policy for agent in team.values()]

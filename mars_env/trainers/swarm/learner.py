@@ -23,9 +23,9 @@ from typing import Literal, Self, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from mars_env.agents.openai_server import LOOPBACK, Refusal, error_response, has_key, listen, read_body
 from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout.staleness import acting_run, least_updates
+from mars_env.serving.openai_server import LOOPBACK, Refusal, error_response, has_key, listen, read_body
 from mars_env.sync import end_tasks
 from mars_env.text import logger, one_line, shown
 from mars_env.trainers.local import Policy

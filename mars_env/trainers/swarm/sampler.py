@@ -17,10 +17,10 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor
 from yarl import URL
 
-from mars_env.agents.links import NETWORK_ERRORS, post_by_aiohttp
-from mars_env.agents.preflight import preflight
-from mars_env.agents.wire import Answer, AnswerTooLong
 from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
+from mars_env.models.links import NETWORK_ERRORS, post_by_aiohttp
+from mars_env.models.preflight import preflight
+from mars_env.models.wire import Answer, AnswerTooLong
 from mars_env.players import refuse_training_agents
 from mars_env.sync import end_tasks
 from mars_env.text import described, logger, one_line

@@ -112,7 +112,7 @@ class WeightStore:
 
     Example:
         >>> import tempfile
-        >>> from mars_env.agents import tiny_model
+        >>> from mars_env.models import tiny_model
         >>> model = tiny_model(context=16)
         >>> store = WeightStore(tempfile.mkdtemp())
         >>> one = store.publish({"tiny": Policy(model.module)})

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from mars_env.agents import ScriptedModel
 from mars_env.envs import Game, Solve
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading.rubrics import Criterion, Rubric, RubricGrader, Tier, Veto, WeightedSum
 from mars_env.grading.rubrics.judging import read_verdict
+from mars_env.models import ScriptedModel
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect
 from mars_env.rollout.records import turn_from_row, turn_to_row

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.agents import ScriptedModel
 from mars_env.grading.rubrics import Criterion, Rubric, RubricGrader, Tier
 from mars_env.grading.rubrics.judging import question
 from mars_env.grading.untrusted import without_template_tokens
+from mars_env.models import ScriptedModel
 from mars_env.types import Problem
 
 YES, NO = '{"explanation": "e", "met": true}', '{"explanation": "e", "met": false}'

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mars_env.agents.scripted import ScriptedModel
 from mars_env.agents.thinking import Thinking
 from mars_env.errors import ConfigError
-from mars_env.trainers.miniature.agents import MiniatureAgent
+from mars_env.miniature.agents import MiniatureAgent
+from mars_env.models.scripted import ScriptedModel
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, make_team
 from mars_env.types import Sampling
@@ -36,7 +36,7 @@ def test_the_library_s_own_agents_play_by_default():
 
 
 def test_a_function_makes_a_team_of_its_own():
-    made = team(agents="mars_env.trainers.miniature.agents:team")
+    made = team(agents="mars_env.miniature.agents:team")
     assert all(isinstance(agent, MiniatureAgent) for agent in made.values())
     assert {agent.policy for agent in made.values()} == {POLICY}
 

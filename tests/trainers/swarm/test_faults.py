@@ -8,13 +8,13 @@ import aiohttp
 import pytest
 import swarm_run
 
-from mars_env.agents import tiny_model
 from mars_env.errors import ConfigError, ModelError
+from mars_env.models import tiny_model
 from mars_env.rollout import Job, collect
 from mars_env.trainers.local import Policy
-from mars_env.trainers.miniature.lock import opener
 from mars_env.trainers.swarm import Swarm, run_sampler
 from mars_env.trainers.swarm.sampler import Connection, HTTPWeights
+from studies.rubrics.lock import opener
 
 GROUP = swarm_run.GROUP
 OBSERVATION = {"problem": "p0_____>"}

@@ -15,8 +15,8 @@ from mars_env.loggers import read_jsonl
 from mars_env.rollout.groups import step_jobs
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import LEDGER, train
-from mars_env.trainers.miniature.lock import opener
 from mars_env.trainers.team import Team, refresher
+from studies.rubrics.lock import opener
 
 STEPS = 24
 

@@ -4,11 +4,11 @@ import asyncio
 
 import torch
 
-from mars_env.agents import HFModel
+from mars_env.methods.spell.training import MEMORY, SpellSettings, train_spell
+from mars_env.models import HFModel
 from mars_env.trainers import Policy, make_team
-from mars_env.trainers.miniature import lookups
-from mars_env.trainers.spell import MEMORY, SpellSettings, train_spell
 from mars_env.trainers.swarm import Swarm, run_sampler
+from studies.spell import lookups
 
 SETTINGS = lookups.run_settings(seed=3, steps=2, clusters=3, rate=1e-3)
 SPELL = SpellSettings(group=4, verifiers=2, fresh=2, questions=3, tries=2, verifier_turns=2.0)

@@ -11,9 +11,9 @@ from mars_env.errors import ConfigError, MarsError
 from mars_env.rollout import Job, collect
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
-from mars_env.trainers.miniature.lock import opener
 from mars_env.trainers.swarm import Swarm, WeightStore, run_sampler
 from mars_env.trainers.team import Team, refresher
+from studies.rubrics.lock import opener
 
 
 def weights(model):

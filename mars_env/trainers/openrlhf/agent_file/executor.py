@@ -13,10 +13,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mars_env.agents.preflight import preflight
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
+from mars_env.models.preflight import preflight
 from mars_env.players import refuse_training_agents
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play

@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from mars_env.agents.encoding import encode_prompt
-from mars_env.agents.requests import prompt_text
 from mars_env.envs import Game
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
+from mars_env.models.encoding import encode_prompt
+from mars_env.models.requests import prompt_text
 from mars_env.problems import ProblemSet
 from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.flags import sampling_of

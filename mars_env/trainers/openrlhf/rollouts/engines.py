@@ -7,10 +7,10 @@ from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mars_env.agents.context import finish_reason, room_for, without_room
-from mars_env.agents.encoding import cut_at_stop, encode_prompt
-from mars_env.agents.requests import check_request
 from mars_env.errors import ConfigError, MarsError, ModelError
+from mars_env.models.context import finish_reason, room_for, without_room
+from mars_env.models.encoding import cut_at_stop, encode_prompt
+from mars_env.models.requests import check_request
 from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Prompt, Sampling
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from functools import partial
 from typing import Any, TypeVar
 
-from mars_env.agents.preflight import preflight
 from mars_env.envs import Game
+from mars_env.models.preflight import preflight
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from mars_env.errors import ConfigError
+from mars_env.miniature import load
 from mars_env.trainers.config import Overlong
-from mars_env.trainers.miniature import load
 from mars_env.trainers.openrlhf.agent_file import executor
 from mars_env.trainers.openrlhf.agent_file.__main__ import main
 from mars_env.trainers.openrlhf.agent_file.executor import AgentExecutor
@@ -23,7 +23,7 @@ from mars_env.types import Grade, Sampling
 SETTINGS = TeamSettings(
     env="arithmetic-solve-verify-correct",
     options={"schedule": "training", "rounds": 1},
-    agents="mars_env.trainers.miniature.agents:team",
+    agents="mars_env.miniature.agents:team",
     problems=20,
     group=4,
     branches=1,

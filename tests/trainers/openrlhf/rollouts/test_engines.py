@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.miniature.model import build_tokenizer
 from mars_env.testing.model_suite import check_model
-from mars_env.trainers.miniature.model import build_tokenizer
 from mars_env.trainers.openrlhf.rollouts.engines import CALLS, EnginesModel, Sampled, streamed
 from mars_env.types import Sampling
 

@@ -1,0 +1,1 @@
+"""Published methods, each built on the public extension points and nothing else."""

@@ -1,0 +1,227 @@
+"""Problems from concepts by way of a rationale: what two models are asked, and how their texts are read.
+
+PromptCoT 2.0 (arXiv 2509.19894) writes a problem x from concepts c in two steps: a rationale z, how a
+designer would come from the concepts to the problem, then the problem itself:
+``p(x|c) = sum_z p(x|z,c) p(z|c)``. The *problem model* p writes both after the concepts. The *rationale
+model* q(z|c,x) reads a problem, too, and explains it. `mars_env.methods.promptcot.training` trains both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from mars_env.errors import ContextError
+from mars_env.grading.thinking import after_thinking
+from mars_env.types import Completion, Message, Model, Prompt, Sampling, ScoringModel
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A problem with what it was made from.
+
+    Attributes:
+        concepts: What it is about, a few terms.
+        problem: Its statement.
+        rationale: How one comes from the concepts to the problem; empty if nobody has written it.
+    """
+
+    concepts: tuple[str, ...]
+    problem: str
+    rationale: str = ""
+
+
+class Writing(Protocol):
+    """The prompts of both models, and the form of their texts. `ChatWriting` is the one for chat models."""
+
+    def from_concepts(self, concepts: Sequence[str]) -> Prompt:
+        """What the problem model reads."""
+        ...
+
+    def from_problem(self, concepts: Sequence[str], problem: str) -> Prompt:
+        """What the rationale model reads."""
+        ...
+
+    def parts(self, design: Design) -> tuple[str, str]:
+        """What the problem model writes: as far as the rationale goes, and the rest, which is the problem."""
+        ...
+
+    def read(self, text: str) -> tuple[str, str] | None:
+        """Rationale and problem in what the problem model wrote; None if it cannot be read."""
+        ...
+
+
+class ChatWriting:
+    r"""The writing of chat models: messages, and two headings in the text.
+
+    Example:
+        >>> writing = ChatWriting()
+        >>> design = Design(("primes",), "Which primes are even?", "Ask for an exception.")
+        >>> writing.read("".join(writing.parts(design)))
+        ('Ask for an exception.', 'Which primes are even?')
+        >>> writing.read("### Problem\nWhich?") is None
+        True
+    """
+
+    rationale_heading: Final = "### Rationale\n"
+    problem_heading: Final = "\n### Problem\n"
+
+    def from_concepts(self, concepts: Sequence[str]) -> list[Message]:
+        """Asks for a rationale and a problem."""
+        listed = "\n".join(f"- {concept}" for concept in concepts)
+        return [
+            {
+                "role": "user",
+                "content": (
+                    "Design a hard problem that needs all of these concepts together:\n"
+                    f"{listed}\n\n"
+                    'Write first, under the heading "### Rationale", how you come from the concepts to the '
+                    'problem, step by step. Write then, under the heading "### Problem", the problem alone, '
+                    "complete and without its solution."
+                ),
+            }
+        ]
+
+    def from_problem(self, concepts: Sequence[str], problem: str) -> list[Message]:
+        """Asks for the rationale of a problem."""
+        listed = "\n".join(f"- {concept}" for concept in concepts)
+        return [
+            {
+                "role": "user",
+                "content": (
+                    f"Concepts:\n{listed}\n\nProblem:\n{problem}\n\n"
+                    "Write the design steps by which an author comes from these concepts to a problem. The "
+                    "steps must be so precise that they lead to this very problem, and natural for somebody "
+                    "who knows the concepts and the level only. Write the steps alone."
+                ),
+            }
+        ]
+
+    def parts(self, design: Design) -> tuple[str, str]:
+        """Rationale and problem, each under its heading, without white space around them."""
+        return (
+            self.rationale_heading + design.rationale.strip(),
+            self.problem_heading + design.problem.strip(),
+        )
+
+    def read(self, text: str) -> tuple[str, str] | None:
+        """Both, if each heading is there once, in this order, and neither is empty."""
+        before, found, rest = text.partition(self.rationale_heading)
+        rationale, second, problem = rest.partition(self.problem_heading)
+        again = self.rationale_heading in rest or self.problem_heading.strip() in rationale + problem
+        if before.strip() or not (found and second) or again:
+            return None
+        rationale, problem = rationale.strip(), problem.strip()
+        return (rationale, problem) if rationale and problem else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """How probable a design is under the problem model.
+
+    Attributes:
+        rationale: ``log p(z|c)``, in nats.
+        problem: ``log p(x|z,c)``, with the end of the text.
+        completion: The text's exact ids, with their log-probabilities.
+        problem_tokens: How many of the tokens belong to the problem.
+    """
+
+    rationale: float
+    problem: float
+    completion: Completion
+    problem_tokens: int
+
+    @property
+    def joint(self) -> float:
+        """``log p(x|z,c) + log p(z|c)``: the reward R of PromptCoT 2.0's E-step."""
+        return self.rationale + self.problem
+
+
+def readable(writing: Writing, design: Design) -> bool:
+    r"""Whether a design's text is read as that design: a rationale may hold a heading, or be empty.
+
+    White space around rationale and problem does not matter.
+
+    Example:
+        >>> readable(ChatWriting(), Design(("c",), "Why?", "First\n### Problem\nWhat?"))
+        False
+        >>> readable(ChatWriting(), Design(("c",), "Why?\n", "Ask for a reason."))
+        True
+    """
+    read = writing.read("".join(writing.parts(design)))
+    return read is not None and [*map(str.strip, read)] == [design.rationale.strip(), design.problem.strip()]
+
+
+async def score_design(model: ScoringModel, writing: Writing, design: Design) -> Scored:
+    """Score rationale and problem of a design in one pass, exactly as the problem model would write them.
+
+    Raises:
+        ModelError: The model failed.
+    """
+    prompt, (head, tail) = writing.from_concepts(design.concepts), writing.parts(design)
+    whole = await model.score(prompt, head, tail)
+    rationale_tokens = len(model.written(prompt, head, end=False).token_ids)
+    logprobs = whole.logprobs
+    return Scored(
+        sum(logprobs[:rationale_tokens]),
+        sum(logprobs[rationale_tokens:]),
+        whole,
+        len(logprobs) - rationale_tokens,
+    )
+
+
+async def rationales(
+    model: Model, writing: Writing, design: Design, n: int, sampling: Sampling
+) -> list[Design]:
+    """The design with each of n rationales that the rationale model writes, after its thinking.
+
+    Those that were cut off, or that the problem model could not write, are left out.
+
+    Raises:
+        ModelError: The model failed.
+    """
+    prompt = writing.from_problem(design.concepts, design.problem)
+    completions = await model.complete(prompt, n, sampling)
+    texts = [None if c.cut else after_thinking(c.text) for c in completions]
+    found = [replace(design, rationale=text.strip()) for text in texts if text is not None]
+    return [each for each in found if readable(writing, each)]
+
+
+async def best_rationale(
+    problem_model: ScoringModel, writing: Writing, candidates: Sequence[Design]
+) -> tuple[Design, list[float]] | None:
+    """The candidate with the largest ``R = log p(x|z,c) + log p(z|c)``, the first of equals, and all R.
+
+    Candidates that do not fit into the model's context are left out; None if there is no other.
+
+    Raises:
+        ModelError: The model failed.
+    """
+
+    async def scored(candidate: Design) -> float | None:
+        with suppress(ContextError):
+            return (await score_design(problem_model, writing, candidate)).joint
+        return None
+
+    every = await asyncio.gather(*map(scored, candidates))
+    joint = {place: value for place, value in enumerate(every) if value is not None}
+    if not joint:
+        return None
+    return candidates[max(joint, key=lambda place: joint[place])], list(joint.values())
+
+
+async def write_design(
+    model: Model, writing: Writing, concepts: Sequence[str], sampling: Sampling
+) -> Design | None:
+    """A new design from concepts; None if the text, after its thinking, cannot be read or was cut off.
+
+    Raises:
+        ModelError: The model failed.
+    """
+    [completion] = await model.complete(writing.from_concepts(concepts), 1, sampling)
+    text = None if completion.cut else after_thinking(completion.text)
+    read = None if text is None else writing.read(text)
+    return None if read is None else Design(tuple(concepts), read[1], read[0])

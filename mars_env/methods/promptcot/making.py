@@ -1,0 +1,200 @@
+"""Making a set of problems with models, so that a killed process continues exactly where it was.
+
+Every candidate becomes a line of a journal, kept or not, and says why not. Candidates are made in rounds of
+fixed size and a round is written at once; what a kill leaves of a round is made again, from the same seeds
+and in the same batches. So the set does not depend on kills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mars_env.errors import StoreError
+from mars_env.files import jsonl_rows, open_regular
+from mars_env.methods.promptcot.designs import Design
+from mars_env.methods.promptcot.references import Reference, with_reference
+from mars_env.problems import ProblemSet, write_problems
+from mars_env.problems.overlap import NGrams, words
+from mars_env.problems.written import PROVENANCE, problem_from_row, problem_row
+from mars_env.seeds import derive_seed
+from mars_env.types import Problem
+
+Write = Callable[[int, int], Awaitable[Design | None]]
+"""Writes candidate i with a seed; None if the model's text cannot be read. See `write_design`."""
+
+Refer = Callable[[str, int], Awaitable[Reference]]
+"""Finds the reference of a statement with a seed: `Majority`, `WrittenTests`, or your own."""
+
+JOURNAL: Final = "candidates.jsonl"
+PROBLEMS: Final = "problems.jsonl"
+_FORMAT: Final = "mars-env.candidates/1"
+
+
+class Making(BaseModel):
+    """How a set is made.
+
+    Example:
+        >>> Making(tries=100).n
+        13
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tries: int = Field(ge=1)
+    """How many candidates are written; more of them may be asked for later, in the same folder."""
+    seed: int = 0
+    """Of all candidates and references."""
+    together: int = Field(default=64, ge=1)
+    """Candidates of a round, which are written and judged concurrently."""
+    n: int = Field(default=13, ge=1)
+    """A candidate that shares so many words in a row with a protected text is left out."""
+    licence: str = "unknown"
+    """Of the set."""
+
+
+async def make_problems(
+    folder: str | Path,
+    write: Write,
+    refer: Refer,
+    making: Making,
+    *,
+    protected: Iterable[str] = (),
+    of: Mapping[str, Any] | None = None,
+) -> ProblemSet:
+    """Make a set of problems in a folder, or continue one.
+
+    Left out are candidates that cannot be read, repeat an earlier one (by their words), or overlap with a
+    protected text. Problems whose voters disagree stay in the set, with the reference None.
+
+    Args:
+        folder: Gets the journal of all candidates, and ``problems.jsonl`` for `load_problems` at the end.
+        write: Writes a candidate.
+        refer: Finds a reference.
+        making: The settings.
+        protected: Statements that will be tested on.
+        of: What else the set depends on, as plain data (the models' names, for example): a folder that was
+            made with other values is refused.
+
+    Returns:
+        The set. Its notes count what was left out, and its metadata tell each problem's provenance.
+
+    Raises:
+        StoreError: The folder holds a set that was made otherwise, or another process is making it.
+        ModelError: A model failed. The call can be repeated; nothing is lost but the round.
+    """
+    folder, runs = Path(folder), NGrams.of(protected, making.n)
+    folder.mkdir(parents=True, exist_ok=True)
+    depends = {
+        **making.model_dump(mode="json", exclude={"tries"}),
+        "protected": _digest(runs),
+        "of": dict(of or {}),
+    }
+    with _journal(folder / JOURNAL, depends, making.together) as (journal, rows):
+        while len(rows) < making.tries:
+            places = range(len(rows), min(making.tries, len(rows) + making.together))
+            made = await _round(places, write, refer, making, runs, rows)
+            journal.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in made))
+            journal.flush()
+            os.fsync(journal.fileno())
+            rows += made
+        rows = rows[: making.tries]
+    problems = [problem_from_row(row["problem"]) for row in rows if row["fate"] == "kept"]
+    fates = Counter(row["fate"] for row in rows)
+    unknown = sum(problem.reference is None for problem in problems)
+    left_out = ", ".join(f"{fates[fate]} {fate}" for fate in ("unreadable", "duplicate", "contaminated"))
+    found = ProblemSet(
+        folder.name,
+        problems,
+        revision=f"seed {making.seed}, {making.tries} tries",
+        licence=making.licence,
+        notes=f"made by models; left out: {left_out}; {unknown} references UNKNOWN",
+    )
+    write_problems(folder / PROBLEMS, found)
+    return found
+
+
+async def _round(
+    places: Sequence[int],
+    write: Write,
+    refer: Refer,
+    making: Making,
+    runs: NGrams,
+    earlier: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """The lines of one round."""
+    designs = await asyncio.gather(*(write(i, derive_seed(making.seed, "write", i)) for i in places))
+    seen = {tuple(words(row["problem"]["problem"])) for row in earlier if row["fate"] == "kept"}
+    fates: list[str] = []
+    for design in designs:
+        own = () if design is None else tuple(words(design.problem))
+        if design is None or not own:
+            fates.append("unreadable")
+        elif own in seen:
+            fates.append("duplicate")
+        elif runs.found_in(design.problem) is not None:
+            fates.append("contaminated")
+        else:
+            fates.append("kept")
+            seen.add(own)
+    kept = {i: d for i, d, fate in zip(places, designs, fates, strict=True) if d and fate == "kept"}
+    references = await asyncio.gather(
+        *(refer(design.problem, derive_seed(making.seed, "refer", i)) for i, design in kept.items())
+    )
+    found = dict(zip(kept, references, strict=True))
+    return [
+        {
+            "index": i,
+            "fate": fate,
+            "problem": problem_row(_problem(i, kept[i], found[i])) if fate == "kept" else None,
+        }
+        for i, fate in zip(places, fates, strict=True)
+    ]
+
+
+def _problem(index: int, design: Design, reference: Reference) -> Problem:
+    provenance = {"concepts": list(design.concepts), "rationale": design.rationale}
+    bare = Problem(f"made/{index}", design.problem, metadata={PROVENANCE: provenance})
+    return with_reference(bare, reference)
+
+
+@contextmanager
+def _journal(
+    path: Path, depends: Mapping[str, Any], together: int
+) -> Iterator[tuple[IO[str], list[dict[str, Any]]]]:
+    """The journal, open at its end, and its whole rounds; what follows them is cut off."""
+    head = {"format": _FORMAT, "made with": json.loads(json.dumps(dict(depends)))}
+    with open_regular(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreError(f"another process is making {path}") from error
+        data = path.read_bytes()
+        lines = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)  # a kill may have cut the last one
+        rows = [row for _, row in jsonl_rows(path, lines, StoreError)]
+        if not rows:
+            file.truncate(0)
+            file.write(json.dumps(head) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        elif rows[0] != head:
+            raise StoreError(f"{path} was made with other settings: give the same ones, or another folder")
+        else:
+            whole = 1 + (len(rows) - 1) // together * together
+            rows, lines = rows[:whole], lines[:whole]
+            file.truncate(sum(map(len, lines)))
+        yield file, rows[1:]
+
+
+def _digest(runs: NGrams) -> str:
+    """A number for the protected texts, for the comparison of settings."""
+    return f"{derive_seed(*sorted(' '.join(run) for run in runs.runs)):x}"

@@ -1,0 +1,266 @@
+"""References for made problems: by vote, or by tests that a model writes. UNKNOWN where voters disagree.
+
+A reference that a model made may be wrong. So its agreement is recorded, and below a threshold there is none:
+the problem's reference is None, and no grader calls an answer to it wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from mars_env.envs.selection import answer_key
+from mars_env.errors import ConfigError
+from mars_env.grading import check_reference
+from mars_env.grading.math.extract import extract_answer
+from mars_env.problems.code import code_problem_from_row
+from mars_env.problems.written import PROVENANCE
+from mars_env.seeds import derive_seed
+from mars_env.types import Agent, Message, Model, Problem, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What voters say the answer is.
+
+    Attributes:
+        value: A problem's reference; None if it is UNKNOWN.
+        agreement: Share of the voters that gave it, or the most frequent answer if it is UNKNOWN.
+        made: How it was made, as plain data for the provenance.
+        kind: Of the problem.
+    """
+
+    value: Any
+    agreement: float
+    made: Mapping[str, Any] = field(default_factory=dict)
+    kind: Literal["math", "code"] = "math"
+
+
+def settled(votes: Sequence[Hashable | None], threshold: float) -> tuple[Hashable | None, float]:
+    """The answer that most voters gave, and their share of all voters; no answer if it is not settled.
+
+    A voter without an answer counts in the denominator alone. Two answers with the same number of votes, or a
+    share below the threshold, settle nothing.
+
+    Example:
+        >>> settled([7, 7, 7, None], 0.5), settled([7, 7, 3, None], 0.75), settled([7, 3], 0.5)
+        ((7, 0.75), (None, 0.5), (None, 0.5))
+    """
+    counts = Counter(vote for vote in votes if vote is not None).most_common(2)
+    if not counts:
+        return None, 0.0
+    share = counts[0][1] / len(votes)
+    tied = len(counts) > 1 and counts[1][1] == counts[0][1]
+    return (None if tied or share < threshold else counts[0][0]), share
+
+
+@dataclass(frozen=True, slots=True)
+class Majority:
+    r"""A reference by majority vote: the boxed answer that most of some solutions give.
+
+    Only boxed answers count: where voters say "I do not know", that must not become the reference. An answer
+    that the grader could not compare with is no reference either.
+
+    Attributes:
+        voter: Writes the solutions: a Solver of a model, better a stronger one than will be trained.
+        voters: How many solutions. PromptCoT 2.0: 8.
+        threshold: The least share of the voters that settles a reference. The paper has none; ours is a half.
+
+    Example:
+        >>> from mars_env.agents import Solver
+        >>> from mars_env.models import ScriptedModel
+        >>> from mars_env.sync import run_sync
+        >>> said = [r"\boxed{4}", r"It is \boxed{04}.", r"\boxed{22}"]
+        >>> voter = Solver(ScriptedModel(lambda prompt, sample, seed: said[sample], name="teacher"))
+        >>> reference = run_sync(Majority(voter, voters=3)("What is 2 + 2?", seed=0))
+        >>> reference.value, round(reference.agreement, 2), reference.made["votes"]
+        ('4', 0.67, {'4': 2, '22': 1})
+    """
+
+    voter: Agent
+    voters: int = 8
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check(self.voters, self.threshold)
+
+    async def __call__(self, statement: str, seed: int) -> Reference:
+        """The reference of a statement. Solutions that were cut off have no answer.
+
+        Raises:
+            ModelError: The voter failed; nothing is known then, not even that voters disagree.
+        """
+        actions = await self.voter.act({"problem": statement}, self.voters, seed)
+        answers = [None if a.truncated or a.interrupted else _boxed(a.text) for a in actions]
+        votes = [None if answer is None else answer[0] for answer in answers]
+        written = dict(answer for answer in reversed(answers) if answer is not None)  # as its first voter did
+        value, share = settled(votes, self.threshold)
+        text = None if value is None else written[value]
+        unfit = text and await asyncio.to_thread(check_reference, Problem("made", statement, text))
+        made = {
+            "by": "majority",
+            "voter": self.voter.policy,
+            "voters": len(votes),
+            "threshold": self.threshold,
+            "votes": {
+                written[vote]: count for vote, count in Counter(votes).most_common() if vote is not None
+            },
+            "agreement": share,
+            **({"unfit": unfit} if unfit else {}),
+        }
+        return Reference(None if unfit else text, share, made)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTests:
+    """A reference of tests: an author writes an input a round, and the output is settled by vote.
+
+    A test is kept if enough answers to its input agree. With fewer than `least` tests the reference is
+    UNKNOWN. The agreement of the reference is the lowest of its tests. (PromptCoT 2.0 has 3 to 4 tests by
+    one model, one a round, with several seeds; the vote over seeds and the threshold are our reading.)
+
+    Attributes:
+        author: Writes inputs and answers them.
+        rounds: Inputs that are asked for.
+        least: Fewest tests of a reference.
+        voters: Answers to each input.
+        threshold: As in `Majority`.
+        sampling: How the author is sampled; the seed comes with each request.
+    """
+
+    author: Model
+    rounds: int = 4
+    least: int = 3
+    voters: int = 8
+    threshold: float = 0.5
+    sampling: Sampling = Sampling()  # noqa: RUF009 (frozen)
+
+    def __post_init__(self) -> None:
+        _check(self.voters, self.threshold)
+        if not 1 <= self.least <= self.rounds:
+            raise ConfigError(f"tests need 1 <= least <= rounds, got {self.least} and {self.rounds}")
+
+    async def __call__(self, statement: str, seed: int) -> Reference:
+        """The reference of a statement.
+
+        Raises:
+            ModelError: The author failed.
+        """
+        inputs: list[str] = []
+        for number in range(self.rounds):
+            [found] = await self._answers(
+                _ask_input(statement, inputs), 1, derive_seed(seed, "input", number)
+            )
+            if found is not None and found not in inputs:
+                inputs.append(found)
+        each = await asyncio.gather(
+            *(
+                self._answers(
+                    _ask_output(statement, text), self.voters, derive_seed(seed, "output", i), "output"
+                )
+                for i, text in enumerate(inputs)
+            )
+        )
+        results = [
+            settled([None if v is None else v.rstrip() for v in votes], self.threshold) for votes in each
+        ]
+        kept = [
+            ({"input": text, "output": str(output)}, share)
+            for text, (output, share) in zip(inputs, results, strict=True)
+            if output is not None
+        ]
+        known = len(kept) >= self.least
+        shares = [share for _, share in kept] if known else [share for _, share in results]
+        agreement = min(shares, default=0.0)
+        made = {
+            "by": "tests",
+            "author": getattr(self.author, "name", "author"),
+            "voters": self.voters,
+            "threshold": self.threshold,
+            "inputs": len(inputs),
+            "kept": len(kept),
+            "agreement": agreement,
+        }
+        if not known:
+            return Reference(None, agreement, made, "code")
+        row = {"id": "made", "prompt": statement, "mode": "stdin", "tests": [test for test, _ in kept]}
+        return Reference(code_problem_from_row(row).reference, agreement, made, "code")
+
+    async def _answers(
+        self, prompt: list[Message], n: int, seed: int, key: str = "input"
+    ) -> list[str | None]:
+        """The texts in n answers; None where there is none, or the answer was cut off."""
+        completions = await self.author.complete(prompt, n, replace(self.sampling, seed=seed))
+        return [None if c.cut else _text_in(c.text, key) for c in completions]
+
+
+def with_reference(problem: Problem, reference: Reference) -> Problem:
+    """The problem with a made reference, and how it was made in its metadata.
+
+    Example:
+        >>> made = with_reference(Problem("p", "Why?"), Reference(None, 0.25, {"by": "majority"}))
+        >>> made.reference is None, made.metadata["provenance"]["reference"]
+        (True, {'by': 'majority'})
+    """
+    provenance = {**problem.metadata.get(PROVENANCE, {}), "reference": dict(reference.made)}
+    return replace(
+        problem,
+        reference=reference.value,
+        kind=reference.kind,
+        metadata={**problem.metadata, PROVENANCE: provenance},
+    )
+
+
+def _boxed(text: str) -> tuple[Hashable, str] | None:
+    r"""What the last box votes for (see `answer_key`), and its answer as a reference; None if there is none.
+
+    White space makes no other vote, but stays in the reference, since it ends commands.
+
+    Example:
+        >>> _boxed(r"So \boxed{2\pi  r}."), _boxed(r"\boxed{07}")
+        (('2\\pir', '2\\pi r'), (7, '7'))
+    """
+    answer = extract_answer(text, strict=True).answer
+    vote = None if answer is None else answer_key("math", f"\\boxed{{{answer}}}")
+    if answer is None or vote is None:
+        return None
+    return vote, str(vote) if isinstance(vote, int) else " ".join(answer.split())
+
+
+def _check(voters: int, threshold: float) -> None:
+    if voters < 1 or not 0 < threshold <= 1:
+        raise ConfigError(f"a vote needs a voter and a threshold in (0, 1], got {voters} and {threshold}")
+
+
+def _ask_input(statement: str, earlier: Sequence[str]) -> list[Message]:
+    listed = "".join(f"\n{json.dumps(text)}" for text in earlier)
+    text = (
+        f"A program reads its input and prints its output. The task:\n\n{statement}\n\n"
+        "Write one small input that tests the program in a way of its own. Answer with a JSON object alone: "
+        '{"input": "..."}.'
+    )
+    return [{"role": "user", "content": text + (f"\nThere are already:{listed}" if listed else "")}]
+
+
+def _ask_output(statement: str, given: str) -> list[Message]:
+    text = (
+        f"A program reads its input and prints its output. The task:\n\n{statement}\n\n"
+        f"The input, as JSON: {json.dumps(given)}\n\n"
+        "Work out step by step what the program must print. End with a line that is a JSON object alone: "
+        '{"output": "..."}.'
+    )
+    return [{"role": "user", "content": text}]
+
+
+def _text_in(text: str, key: str) -> str | None:
+    """The text under a key of the JSON object in the last line; None if there is none."""
+    try:
+        found = json.loads(text.strip().splitlines()[-1] if text.strip() else "")
+    except (ValueError, RecursionError):
+        return None
+    value = found.get(key) if isinstance(found, dict) and len(found) == 1 else None
+    return value if isinstance(value, str) else None

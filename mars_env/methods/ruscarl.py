@@ -1,0 +1,264 @@
+"""RuscaRL's scaffold: parts of a rubric in the prompt that is sampled from, less and less of them.
+
+Source: RuscaRL (arXiv 2508.16949). docs/ruscarl.md says what the method is for and what was measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from mars_env.agents.roles import RoleAgent
+from mars_env.errors import ConfigError
+from mars_env.grading.rubrics import Criterion, Rubric
+from mars_env.models.requests import is_messages
+from mars_env.seeds import derive_seed
+from mars_env.types import Action, Message, Observation, Prompt, Sampling, TrainingAsk
+
+Show = Callable[[Prompt, Sequence[Criterion]], Prompt]
+"""Puts criteria into a prompt."""
+
+FORMAT = "format"
+"""Tag of criteria that an ordered scaffold always shows."""
+
+
+class Scaffold(BaseModel):
+    """How much of a rubric a sample sees: a share inside the group, times one over the run.
+
+    The share is ``lambda = lambda_group(i) * lambda_run(t)`` for sample i = 1 .. G of a group and progress t
+    from 0 to 1; ``round(lambda N)`` of N criteria are shown (halves to the even number, as Python rounds).
+
+    Example:
+        >>> scaffold = Scaffold()
+        >>> [round(scaffold.share(i, 5, 0.0), 3) for i in range(5)]
+        [1.0, 0.75, 0.5, 0.25, 0.0]
+        >>> [round(scaffold.share(0, 5, t), 3) for t in (0.18, 0.2, 0.22)]
+        [0.924, 0.5, 0.076]
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    group: Literal["linear", "binary", "all"] = "linear"
+    """``linear``: ``(G - i) / (G - 1)``, so that the first sample sees all and the last none; ``binary``: 1
+    for the first `first` samples, else 0; ``all``: 1."""
+    first: int = Field(default=4, ge=0)
+    """How many samples see everything with ``binary``."""
+    run: Literal["sigmoid", "linear", "power", "constant"] = "sigmoid"
+    """``sigmoid``: ``1 / (1 + exp(a (t - t0)))``; ``linear``: ``1 - t``; ``power``: ``(1 - t) ** n``;
+    ``constant``: 1."""
+    a: float = Field(default=125.0, gt=0)
+    """Steepness of the sigmoid. RuscaRL: 125; the share then falls from 0.9 to 0.1 within 3.5% of a run."""
+    t0: float = Field(default=0.2, ge=0, le=1)
+    """Where the sigmoid is a half. RuscaRL: 0.2."""
+    n: float = Field(default=2.0, gt=0)
+    """Exponent of ``power``."""
+    order: Literal["random", "given"] = "random"
+    """Which criteria are shown. ``random``: drawn for each sample. ``given``: those with the tag ``format``
+    always, and of the M others the first ``floor(lambda M)``, so that the last one, a final answer, is shown
+    only at a share of 1. What lacks less than a millionth counts as whole: a sigmoid is never quite 1."""
+
+    def share(self, index: int, size: int, progress: float) -> float:
+        """The share of sample `index` (from 0) of a group of `size`.
+
+        Raises:
+            ConfigError: A group of one has no place for a linear share.
+        """
+        return self._in_group(index, size) * self._in_run(progress)
+
+    def _in_group(self, index: int, size: int) -> float:
+        if self.group == "all":
+            return 1.0
+        if self.group == "binary":
+            return float(index < self.first)
+        if size < 2:
+            raise ConfigError(
+                "a linear scaffold needs groups of two or more samples: raise the group's size, or set "
+                "group='all'"
+            )
+        return (size - 1 - index) / (size - 1)
+
+    def _in_run(self, progress: float) -> float:
+        if self.run == "constant":
+            return 1.0
+        if self.run == "sigmoid":
+            return 1.0 / (1.0 + math.exp(min(700.0, self.a * (progress - self.t0))))
+        return float((1.0 - progress) ** (1.0 if self.run == "linear" else self.n))
+
+    def shown(self, criteria: Sequence[Criterion], share: float, seed: int) -> list[Criterion]:
+        """The criteria that a sample with this share sees, in their order.
+
+        Example:
+            >>> rubric = Rubric.from_rows([{"text": text} for text in "abcd"])
+            >>> len(Scaffold().shown(rubric.criteria, 0.6, seed=0)), Scaffold().shown(rubric.criteria, 0.1, 0)
+            (2, [])
+        """
+        if self.order == "given":
+            ordered = [c for c in criteria if FORMAT not in c.tags]
+            some = ordered[: math.floor(share * len(ordered) + 1e-6)]
+            return [c for c in criteria if FORMAT in c.tags or c in some]
+        number = round(share * len(criteria))
+        drawn = np.random.default_rng(seed).choice(len(criteria), number, replace=False)
+        return [criteria[place] for place in sorted(drawn)]
+
+
+class Scaffolded:
+    """An agent that sees parts of the rubric while it samples for training.
+
+    The turn records the plain prompt beside the one that was read, and the trainers train on the plain one
+    (``train_on="plain"``). With the three ratios of the paper, o being the output and q the plain prompt:
+
+    - ``pi(o|q) / pi_old(o|q)``, RuscaRL's: ``train_on="plain"``, ``TrainConfig(old_logprobs="trainer")``
+    - ``pi(o|q) / pi_old(o|q, scaffold)``, the importance ratio: ``train_on="plain"``,
+      ``TrainConfig(old_logprobs="rollout")``
+    - ``pi(o|q, scaffold) / pi_old(o|q, scaffold)``: ``train_on="read"``, either of them
+
+    Args:
+        agent: Who plays; its prompt is the plain one.
+        scaffold: How much is shown; by default as RuscaRL does.
+        rubric: As the grader's: for all problems, or None if each problem has its own. Without one, the
+            agent plays as it is. Criteria without a text are not shown.
+        train_on: Which prompt is trained on.
+        show: Puts criteria into a prompt; by default `with_criteria`.
+
+    Raises:
+        ConfigError: The agent's model does not tell a prompt's token ids, or there is no such `train_on`.
+
+    Example:
+        >>> from mars_env.agents.roles import Solver
+        >>> from mars_env.models.scripted import ScriptedModel
+        >>> from mars_env.sync import run_sync
+        >>> from mars_env.types import Problem
+        >>> agent = Scaffolded(Solver(ScriptedModel(["4"], ids=True)), Scaffold(group="all"))
+        >>> problem = Problem("p", "2 + 2?", None, "open", {"rubric": [{"text": "It says 4."}]})
+        >>> ask = TrainingAsk(problem, progress=0.0)
+        >>> [helped] = run_sync(agent.act_in_training({"problem": "2 + 2?"}, 1, 0, ask))
+        >>> [completion] = helped.completions
+        >>> completion.train_prompt_ids == agent.agent.model.encode(agent.agent.prompt({"problem": "2 + 2?"}))
+        True
+        >>> run_sync(agent.act({"problem": "2 + 2?"}, 1, seed=0))
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: Solver has a scaffold, which is for training alone: evaluate its plain \
+agent (Scaffolded.agent)
+    """
+
+    def __init__(
+        self,
+        agent: RoleAgent,
+        scaffold: Scaffold | None = None,
+        *,
+        rubric: Rubric | None = None,
+        train_on: Literal["plain", "read"] = "plain",
+        show: Show | None = None,
+    ) -> None:
+        if train_on not in ("plain", "read"):
+            raise ConfigError(f"train_on is 'plain' or 'read', got {train_on!r}")
+        if not callable(getattr(agent.model, "encode", None)):
+            raise ConfigError(
+                f"{agent.model!r} does not tell the token ids of a prompt, so the plain prompt cannot be "
+                "trained on: use a model with encode() (HFModel, VLLMModel)"
+            )
+        self.agent = agent
+        self.scaffold = scaffold or Scaffold()
+        self._rubric, self._train_on, self._show = rubric, train_on, show or with_criteria
+
+    def __repr__(self) -> str:
+        return f"Scaffolded({self.agent!r})"
+
+    @property
+    def policy(self) -> str:
+        """The agent's."""
+        return self.agent.policy
+
+    @property
+    def model(self) -> Any:
+        """The agent's."""
+        return self.agent.model
+
+    @property
+    def sampling(self) -> Sampling:
+        """The agent's."""
+        return self.agent.sampling
+
+    def prompt(self, observation: Observation) -> Prompt:
+        """The plain prompt."""
+        return self.agent.prompt(observation)
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Refused: this is not training.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(
+            f"{type(self.agent).__name__} has a scaffold, which is for training alone: evaluate its plain "
+            "agent (Scaffolded.agent)"
+        )
+
+    async def act_in_training(
+        self, observation: Observation, n: int, seed: int, ask: TrainingAsk
+    ) -> list[Action]:
+        """One group: each sample with its own share of the rubric.
+
+        Raises:
+            ConfigError: The problem's rubric cannot be read, or the scaffold does not fit the group.
+        """
+        rubric = self._rubric or Rubric.of(ask.problem)
+        criteria = [] if rubric is None else [c for c in rubric.criteria if c.text.strip()]
+        plain = self.agent.prompt(observation)
+
+        async def one(index: int) -> Action:
+            own = derive_seed(seed, index)
+            share = self.scaffold.share(index, n, ask.progress)
+            shown = self.scaffold.shown(criteria, share, derive_seed(own, "scaffold"))
+            [action] = await self.agent.ask(self._show(plain, shown) if shown else plain, 1, own)
+            return self._trained_on(plain, action) if shown and self._train_on == "plain" else action
+
+        return await asyncio.gather(*map(one, range(n)))
+
+    def _trained_on(self, plain: Prompt, action: Action) -> Action:
+        ids = tuple(self.model.encode(plain))
+        completions = tuple(replace(c, train_prompt_ids=ids) for c in action.completions)
+        return replace(action, completions=completions)
+
+
+def with_criteria(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:
+    """A prompt whose system message ends with criteria and their points.
+
+    There are two lists: what to include and what to avoid. The last line forbids mentioning them.
+
+    Raises:
+        ConfigError: The prompt is of token ids.
+
+    Example:
+        >>> rubric = Rubric.from_rows([{"text": "It says 4.", "points": 3}, {"text": "It rambles.", "points": -1}])
+        >>> messages = with_criteria([{"role": "user", "content": "2 + 2?"}], rubric.criteria)
+        >>> print(messages[0]["content"])
+        The response should meet these criteria:
+        - It says 4. (3 points)
+        It should avoid these:
+        - It rambles. (-1 points)
+        Do not mention the criteria in the response.
+    """  # noqa: E501
+    lines: list[str] = []
+    for head, some in (
+        ("The response should meet these criteria:", [c for c in criteria if c.points > 0]),
+        ("It should avoid these:", [c for c in criteria if c.points < 0]),
+    ):
+        if some:
+            lines += [head, *(f"- {c.text} ({c.points:g} points)" for c in some)]
+    text = "\n".join([*lines, "Do not mention the criteria in the response."])
+    if isinstance(prompt, str):
+        return f"{text}\n\n{prompt}"
+    if not is_messages(prompt):
+        raise ConfigError("a scaffold needs a prompt of text or messages, not of token ids: give show=")
+    first, *others = prompt
+    if first["role"] != "system":
+        return [{"role": "system", "content": text}, *prompt]
+    system: Message = {**first, "content": f"{first['content']}\n\n{text}"}
+    return [system, *others]

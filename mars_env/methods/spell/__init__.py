@@ -1,0 +1,1 @@
+"""SPELL: one model asks, answers and judges questions about documents."""

@@ -1,0 +1,174 @@
+"""SPELL's memory of solvable questions. It stands beside the rules, which stay pure. No torch in here.
+
+Rules read it in the metadata of the problem that is played; between two batches it is updated, in the order
+of the trees' ids. So a run is the same however long its trees take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mars_env.grading.cover import words_of
+from mars_env.methods.spell.rewards import outcomes
+from mars_env.methods.spell.rules import documents_of
+from mars_env.rollout import Job
+from mars_env.seeds import derive_seed
+from mars_env.types import Problem, Tree
+
+FRESH = "fresh"
+"""Key of a played cluster's metadata: the documents that the Questioner sees for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A question that some answers solved, and not all.
+
+    Attributes:
+        cluster: Id of its cluster.
+        question: As it was asked.
+        answer: Its reference.
+        documents: Numbers of the documents that were fresh when it was asked.
+    """
+
+    cluster: str
+    question: str
+    answer: str
+    documents: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes two questions of a cluster the same: their words and numbers in their order."""
+        return tuple(words_of(self.question))
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All remembered questions by cluster, oldest first. A value: `updated` gives a new one.
+
+    Example:
+        >>> first = Remembered("c", "Which profit?", "17", (0, 3))
+        >>> memory = Memory().plus([first, Remembered("c", "which  profit", "17", (1,))])
+        >>> memory.last("c", 3) == (first,)  # the second is the same question
+        True
+    """
+
+    questions: Mapping[str, tuple[Remembered, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.questions.values()))
+
+    def last(self, cluster: str, n: int) -> tuple[Remembered, ...]:
+        """The last n questions of a cluster."""
+        return self.questions.get(cluster, ())[-n:] if n else ()
+
+    def plus(self, new: Iterable[Remembered]) -> Memory:
+        """The memory with new questions, except those that it has: of all times, not of the last n only."""
+        questions = dict(self.questions)
+        for each in new:
+            there = questions.get(each.cluster, ())
+            if all(each.key != old.key for old in there):
+                questions[each.cluster] = (*there, each)
+        return Memory(MappingProxyType(questions))
+
+    def updated(self, trees: Sequence[Tree]) -> tuple[Memory, list[Remembered]]:
+        """The memory after a batch, and what is new in it.
+
+        A question is admitted if its Questioner has a reward above 0 and some answers, not all, solve it.
+
+        Args:
+            trees: Of the batch, in any order.
+        """
+        solvable = [
+            Remembered(
+                tree.problem.id,
+                found.turn.info["question"],
+                found.turn.info["answer"],
+                tuple(tree.problem.metadata.get(FRESH, ())),
+            )
+            for tree in sorted(trees, key=_order)
+            for found in outcomes(tree)
+            if found.kind == "some" and (found.turn.reward or 0.0) > 0
+        ]
+        after = self.plus(solvable)
+        new = [
+            each
+            for cluster in dict.fromkeys(each.cluster for each in solvable)
+            for each in after.questions[cluster][len(self.questions.get(cluster, ())) :]
+        ]
+        return after, new
+
+
+def rows_of(new: Iterable[Remembered]) -> list[dict[str, Any]]:
+    """New questions as plain data; `remembered` reads them."""
+    return [asdict(each) for each in new]
+
+
+def remembered(rows: Iterable[Mapping[str, Any]]) -> list[Remembered]:
+    """Questions from plain data.
+
+    Example:
+        >>> each = Remembered("c", "Which profit?", "17", (0,))
+        >>> remembered(rows_of([each])) == [each]
+        True
+    """
+    return [
+        Remembered(row["cluster"], row["question"], row["answer"], tuple(row["documents"])) for row in rows
+    ]
+
+
+def ask(  # each names a choice of its own
+    cluster: Problem,
+    memory: Memory,
+    *,
+    fresh: int,
+    last: int,
+    seed: int,
+    sample: int,
+    progress: float | None = None,
+) -> Job:
+    """The tree in which a new question about a cluster is made.
+
+    The Questioner sees the last questions of the cluster with their answers and the documents that were
+    fresh for them, and some fresh documents. So what it sees grows with each question that is remembered:
+    5 documents, then 10, 15, 20 with SPELL's numbers.
+
+    Args:
+        cluster: The documents.
+        memory: What is remembered.
+        fresh: How many fresh documents are shown; of documents that were not, as far as there are any.
+        last: How many questions are shown.
+        seed: The run's seed; which documents are fresh follows from it, the cluster and the sample.
+        sample: Which playing of the cluster this is.
+        progress: See `Job.progress`.
+
+    Example:
+        >>> from mars_env.methods.spell.rules import cluster
+        >>> memory = Memory().plus([Remembered("c", "Which profit?", "17", (0, 3))])
+        >>> job = ask(cluster("c", "Ask.", list("abcdef")), memory, fresh=2, last=3, seed=0, sample=1)
+        >>> sorted({0, 3} | set(job.problem.metadata["fresh"])) == job.problem.metadata["shown"]
+        True
+        >>> len(job.problem.metadata["shown"]), job.problem.metadata["examples"]
+        (4, [{'question': 'Which profit?', 'answer': '17'}])
+    """
+    number, examples = len(documents_of(cluster)), memory.last(cluster.id, last)
+    old = {document for each in examples for document in each.documents if document < number}
+    unseen = [document for document in range(number) if document not in old] or list(range(number))
+    rng = np.random.default_rng(derive_seed(seed, "fresh documents", cluster.id, sample))
+    drawn = sorted(int(d) for d in rng.choice(unseen, min(fresh, len(unseen)), replace=False))
+    metadata = {
+        **cluster.metadata,
+        FRESH: drawn,
+        "shown": sorted(old.union(drawn)),
+        "examples": [{"question": each.question, "answer": each.answer} for each in examples],
+    }
+    return Job(Problem(cluster.id, cluster.statement, None, "open", metadata), sample, progress)
+
+
+def _order(tree: Tree) -> tuple[str, int]:
+    problem, _, sample = tree.id.rpartition("#")
+    return problem, int(sample)

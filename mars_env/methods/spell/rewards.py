@@ -1,0 +1,207 @@
+"""SPELL's rewards: all three roles are rewarded by the whole tree of a question (arXiv 2509.23863)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from mars_env.envs.specs import RulesSpec
+from mars_env.errors import ConfigError
+from mars_env.grading.cover import CoverMatch
+from mars_env.methods.spell.rules import Vote, spell
+from mars_env.text import shown, suggestion
+from mars_env.types import Tree, Turn, Verdict
+
+
+def majority(votes: Sequence[Vote]) -> bool | None:
+    """Whether more than half of all votes say yes; None if the unknown votes could change the result.
+
+    SPELL: ``v_i = 1[sum_j v_ij > G / 2]``. In its release an unreadable output is a third vote, and can win.
+
+    Example:
+        >>> majority(["yes", "yes", "no"]), majority(["yes", "no"])
+        (True, False)
+        >>> majority(["yes", "yes", "unknown"]), majority(["yes", "no", "unknown"])
+        (True, None)
+    """
+    half = len(votes) / 2
+    if votes.count("yes") > half:
+        return True
+    return False if votes and votes.count("no") >= half else None
+
+
+def gaussian(solved: float, width: float = 0.5 / 3) -> float:
+    """``exp(-(m - 0.5)^2 / (2 s^2))``, m being the solved share and s the width (SPELL: 0.5 / 3).
+
+    Example:
+        >>> gaussian(0.5), round(gaussian(0.25), 4), round(gaussian(0.875), 4)
+        (1.0, 0.3247, 0.0796)
+    """
+    return math.exp(-((solved - 0.5) ** 2) / (2 * width**2))
+
+
+DIFFICULTY: Final[Mapping[str, Callable[[float], float]]] = MappingProxyType(
+    {
+        "gaussian": gaussian,
+        "unsolved": lambda solved: 1 - solved,
+        "tent": lambda solved: 1 - 2 * abs(solved - 0.5),
+    }
+)
+"""From the solved share to the Questioner's reward, for shares between 0 and 1: SPELL's; ``1 - m``, as in
+Absolute Zero; ``1 - 2 |m - 0.5|``, as in R-Zero. At 0 and 1 the reward is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one question.
+
+    Attributes:
+        turn: The Questioner's turn.
+        kind: ``malformed``; ``long`` (dropped); ``ungrounded`` (answered without documents); ``unknown`` (the
+            machinery failed, or too few answers could be judged); ``unsolved``; ``all`` (solved by all
+            answers); ``some``.
+        solved: The mean reward of the answers; None where it is unknown.
+        answers: The Responder's turns with the documents, each with its reward and the Verifier's majority.
+    """
+
+    turn: Turn
+    kind: str
+    solved: float | None = None
+    answers: tuple[tuple[Turn, float | None, bool | None], ...] = ()
+
+
+def outcomes(tree: Tree) -> list[Outcome]:
+    """What became of the questions of a tree, in the order of their ids.
+
+    An answer is worth ``max(rule, majority)``: the rule is its grade. It is unknown where neither is 1 and
+    one of them is unknown. A question's solved share is unknown if more than half of its answers are.
+    """
+    below: dict[str | None, list[Turn]] = {}
+    for turn in tree.turns:
+        below.setdefault(turn.parent_id, []).append(turn)
+    return [_outcome(turn, below, bool(tree.fault)) for turn in below.get(None, ())]
+
+
+def _outcome(question: Turn, below: Mapping[str | None, Sequence[Turn]], lost: bool) -> Outcome:
+    if lost or question.action.interrupted:
+        return Outcome(question, "unknown")
+    if question.info["fault"]:
+        return Outcome(question, question.info["fault"])
+    answers = below.get(question.id, ())
+    if answers and answers[0].info["probe"]:
+        rule = _rule(answers[0])
+        if rule is not False:
+            return Outcome(question, "unknown" if rule is None else "ungrounded")
+        answers = below.get(answers[0].id, ())
+    judged = []
+    for answer in answers:
+        vote = majority(votes_of(below.get(answer.id, ())))
+        judged.append((answer, _value(_rule(answer), vote), vote))
+    known = [value for _, value, _ in judged if value is not None]
+    if 2 * len(known) < max(1, len(judged)):
+        return Outcome(question, "unknown", None, tuple(judged))
+    solved = sum(known) / len(known)
+    kind = "unsolved" if solved == 0 else "all" if solved == 1 else "some"
+    return Outcome(question, kind, solved, tuple(judged))
+
+
+def votes_of(turns: Sequence[Turn]) -> list[Vote]:
+    """The votes of some Verifiers; one that the set-up has cut off is unknown."""
+    return ["unknown" if turn.action.interrupted else turn.info["vote"] for turn in turns]
+
+
+def _rule(answer: Turn) -> bool | None:
+    if answer.grade is None or answer.grade.verdict is Verdict.UNKNOWN:
+        return None
+    return answer.grade.verdict is Verdict.CORRECT
+
+
+def _value(rule: bool | None, vote: bool | None) -> float | None:
+    """``max(rule, majority)``, as far as it is known."""
+    if rule or vote:
+        return 1.0
+    return None if rule is None or vote is None else 0.0
+
+
+@dataclass(frozen=True)
+class SpellReward:
+    """The rewards of a tree: a team reward (`mars_env.envs.Game.team_reward`).
+
+    - Verifier: 1 if its vote is the majority's, else 0; unknown where there is no majority. An unreadable
+      vote is worth 0.
+    - Responder: ``max(rule, majority)``. Without documents: none, it is not trained.
+    - Questioner: `DIFFICULTY` of the solved share, 0 where none or all solve it; ungrounded -0.5; malformed
+      -1; none where the reference was too long.
+
+    Attributes:
+        difficulty: One of `DIFFICULTY`.
+        ungrounded: The Questioner's reward for what is answered without documents.
+        malformed: Its reward for what cannot be read.
+
+    Raises:
+        ConfigError: There is no such difficulty.
+    """
+
+    difficulty: str = "gaussian"
+    ungrounded: float = -0.5
+    malformed: float = -1.0
+
+    def __post_init__(self) -> None:
+        if self.difficulty not in DIFFICULTY:
+            raise ConfigError(
+                f"there is no difficulty {shown(self.difficulty)}; there are {', '.join(DIFFICULTY)}"
+                f"{suggestion(self.difficulty, DIFFICULTY)}"
+            )
+
+    def __call__(self, tree: Tree) -> dict[str, float | None]:
+        """The rewards of all turns, by turn id."""
+        rewards: dict[str, float | None] = {turn.id: None for turn in tree.turns}
+        below: dict[str | None, list[Turn]] = {}
+        for turn in tree.turns:
+            below.setdefault(turn.parent_id, []).append(turn)
+        for outcome in outcomes(tree):
+            rewards[outcome.turn.id] = self.of_question(outcome)
+            for answer, value, vote in outcome.answers:
+                rewards[answer.id] = value
+                rewards |= {turn.id: _agreement(turn, vote) for turn in below.get(answer.id, ())}
+        return rewards
+
+    def of_question(self, outcome: Outcome) -> float | None:
+        """The Questioner's reward; None where the outcome is unknown, or the question was dropped.
+
+        Example:
+            >>> from mars_env.types import Action
+            >>> turn = Turn("c#0", "0", None, "g", "questioner_0", "", "c", Action(""))
+            >>> reward = SpellReward()
+            >>> [reward.of_question(Outcome(turn, kind)) for kind in ("malformed", "ungrounded", "long")]
+            [-1.0, -0.5, None]
+        """
+        if outcome.kind == "some":
+            assert outcome.solved is not None
+            return DIFFICULTY[self.difficulty](outcome.solved)
+        penalties = {"malformed": self.malformed, "ungrounded": self.ungrounded, "unsolved": 0.0, "all": 0.0}
+        return penalties.get(outcome.kind)
+
+
+def _agreement(turn: Turn, vote: bool | None) -> float | None:
+    [own] = votes_of([turn])
+    if turn.action.interrupted:
+        return None
+    if own == "unknown":
+        return 0.0
+    return None if vote is None else float((own == "yes") == vote)
+
+
+RULES = {
+    "spell": RulesSpec(
+        spell,
+        {},
+        grader=CoverMatch,
+        team_reward=SpellReward(),
+        trained_by="mars_env.methods.spell.training:train_spell",
+    )
+}
+"""The rules by their name, for the registry. Played as an episode: one question, one answer, one vote."""

@@ -1,0 +1,165 @@
+"""Solver, Verifier and Corrector for the miniature, in this process or behind a server of its checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, Literal
+
+from mars_env.errors import ConfigError
+from mars_env.miniature import protocol
+from mars_env.seeds import derive_seed
+from mars_env.types import Action, Completion, Model, Observation, Sampling
+
+LIMITS: Final[Mapping[str, int]] = {
+    "solver": protocol.SOLUTION_TOKENS,
+    "verifier": protocol.REPORT_TOKENS,
+    "corrector": protocol.SOLUTION_TOKENS,
+}
+"""Hard limits of one completion by role, in tokens."""
+
+
+def prompt(role: str, observation: Observation) -> str:
+    """The stream that a role reads on an observation of solve-verify-correct.
+
+    The solution and the report may be any text: whatever is not in the miniature's language is left out, and
+    no more is kept than fits into a completion.
+
+    Raises:
+        ConfigError: For another role, or a problem that is not of the set ``arithmetic``.
+
+    Example:
+        >>> prompt("solver", {"problem": "Work modulo 1000. Start with a = 882. Then b = a - 27. What is b?"})
+        'a:288b: - 72<|solve|>'
+    """
+    problem = str(observation["problem"])
+    if role == "solver":
+        return protocol.solver_prompt(problem)
+    if role == "verifier":
+        return protocol.verifier_prompt(problem, str(observation["solution"]))
+    if role == "corrector":
+        return protocol.corrector_prompt(problem, str(observation["solution"]), str(observation["report"]))
+    raise ConfigError(f"the miniature plays {', '.join(LIMITS)}, not {role!r}")
+
+
+class MiniatureAgent:
+    """One role of the miniature team.
+
+    Args:
+        role: ``"solver"``, ``"verifier"`` or ``"corrector"``.
+        model: A model of the miniature's checkpoint.
+        policy: Name of the weights.
+        temperature: Sampling temperature.
+        max_tokens: Hard limit of one completion; by default the role's own (`LIMITS`).
+        overflow: What happens if the model's context is too small, as in `Sampling`.
+        forced: One piece with which every completion starts. It is not sampled, but counts towards the limit.
+
+    Raises:
+        ConfigError: The role is another one, or `forced` is not a piece of the language.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        model: Model,
+        *,
+        policy: str = "miniature",
+        temperature: float = 1.0,
+        max_tokens: int | None = None,
+        overflow: Literal["check", "unknown", "refuse"] = "check",
+        forced: str = "",
+    ) -> None:
+        if role not in LIMITS:
+            raise ConfigError(f"the miniature plays {', '.join(LIMITS)}, not {role!r}")
+        if forced and forced not in protocol.PIECES:
+            raise ConfigError(f"{forced!r} is not a piece of the miniature's language")
+        self.role = role
+        self.policy = policy
+        self.model = model
+        self._forced = forced
+        limit = (LIMITS[role] if max_tokens is None else max_tokens) - bool(forced)
+        self.sampling = Sampling(temperature=temperature, max_tokens=limit, overflow=overflow)
+
+    def __repr__(self) -> str:
+        return f"MiniatureAgent({self.role!r}, policy={self.policy!r})"
+
+    def prompt(self, observation: Observation) -> str:
+        """The prompt of a turn, with the forced piece at its end.
+
+        Raises:
+            ConfigError: The problem is not of the set ``arithmetic``.
+        """
+        return prompt(self.role, observation) + self._forced
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Sample n actions; in their texts numbers are written in the ordinary order.
+
+        Raises:
+            ConfigError: The problem is not of the set ``arithmetic``.
+            mars_env.errors.ModelError: The model could not answer.
+        """
+        sampling = replace(self.sampling, seed=seed)
+        completions = await self.model.complete(self.prompt(observation), n, sampling)
+        return [Action(protocol.flip(self._forced + found.text), (found,)) for found in completions]
+
+
+class ContinuingSolver:
+    """The Solver alone, continued each time its limit cuts it off, until it ends or has spent its tokens.
+
+    Args:
+        model: A model of the miniature's checkpoint.
+        tokens: Tokens that one attempt may spend.
+        temperature: Sampling temperature.
+        afresh: Instead of its own text the Solver reads a new problem: what remains after its last whole step
+            (`protocol.remaining`). This takes a program that knows the task; the Solver was taught to solve
+            such problems, and never to read a solution.
+    """
+
+    policy = "miniature"
+
+    def __init__(self, model: Model, *, tokens: int, temperature: float = 1.0, afresh: bool = False) -> None:
+        self._model = model
+        self._tokens = tokens
+        self._temperature = temperature
+        self._afresh = afresh
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Make n attempts, each of one or more completions.
+
+        Raises:
+            ConfigError: The problem is not of the set ``arithmetic``.
+            mars_env.errors.ModelError: The model could not answer.
+        """
+        chain = protocol.read_statement(str(observation["problem"]))
+        attempts = (self._attempt(chain, derive_seed(seed, number)) for number in range(n))
+        return list(await asyncio.gather(*attempts))
+
+    async def _attempt(self, chain: protocol.Chain, seed: int) -> Action:
+        completions: list[Completion] = []
+        done, stream, left = "", "", self._tokens  # the text of earlier chains, and the stream of this one
+        while True:
+            sampling = Sampling(
+                temperature=self._temperature,
+                max_tokens=min(LIMITS["solver"], left),
+                seed=derive_seed(seed, len(completions)),
+            )
+            [found] = await self._model.complete(protocol.chain_prompt(chain) + stream, 1, sampling)
+            completions.append(found)
+            stream += found.text
+            left -= max(1, found.sampled_tokens)
+            text = done + protocol.flip(stream)
+            if found.finish_reason != "length" or left < 1:
+                return Action(text, tuple(completions))
+            if self._afresh:
+                remaining = protocol.remaining(chain, protocol.flip(stream))
+                if remaining is None:
+                    return Action(text, tuple(completions))
+                chain, done, stream = remaining, f"{text}\n", ""
+
+
+def team(model: Model, *, policy: str = "miniature", temperature: float = 1.0) -> dict[str, MiniatureAgent]:
+    """Solver, Verifier and Corrector on one model, by their names in solve-verify-correct."""
+    return {
+        f"{role}_0": MiniatureAgent(role, model, policy=policy, temperature=temperature) for role in LIMITS
+    }

@@ -1,0 +1,27 @@
+"""Models: everything with a method `complete`. Each brings a library of its own (torch, vLLM, aiohttp)."""
+
+from typing import TYPE_CHECKING
+
+from mars_env.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mars_env.models.hf import HFModel as HFModel
+    from mars_env.models.http import HTTPModel as HTTPModel
+    from mars_env.models.scripted import RecordingModel as RecordingModel
+    from mars_env.models.scripted import ReplayModel as ReplayModel
+    from mars_env.models.scripted import ScriptedModel as ScriptedModel
+    from mars_env.models.tiny import tiny_model as tiny_model
+    from mars_env.models.vllm import VLLMModel as VLLMModel
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "HFModel": "mars_env.models.hf",
+        "HTTPModel": "mars_env.models.http",
+        "RecordingModel": "mars_env.models.scripted",
+        "ReplayModel": "mars_env.models.scripted",
+        "ScriptedModel": "mars_env.models.scripted",
+        "VLLMModel": "mars_env.models.vllm",
+        "tiny_model": "mars_env.models.tiny",
+    },
+)

@@ -1,0 +1,167 @@
+"""Token ids of a prompt for models in this process: the same for every engine."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jinja2 import TemplateError
+
+from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.models.requests import is_messages, plain_chat
+from mars_env.types import Completion, Message, Prompt
+
+
+def encode_prompt(
+    tokenizer: Any, prompt: Prompt, vocabulary: int, name: str, template_options: Mapping[str, Any]
+) -> tuple[int, ...]:
+    """The token ids that a model reads for a prompt.
+
+    Token ids are used as they are; a text is encoded as the tokenizer does by default; messages
+    go through the tokenizer's chat template, or through `plain_chat` if it has none.
+
+    Args:
+        tokenizer: A tokenizer of the transformers library.
+        prompt: Text, token ids or messages.
+        vocabulary: Ids must lie below it.
+        name: The model's, for messages of errors.
+        template_options: Passed to the chat template.
+
+    Raises:
+        ModelError: If there are no tokens, or ids outside the vocabulary.
+        ConfigError: The chat template refuses the messages.
+
+    Example:
+        >>> encode_prompt(None, [3, 1], 4, "m", {})
+        (3, 1)
+        >>> encode_prompt(None, [3, 4], 4, "m", {})
+        Traceback (most recent call last):
+        ...
+        mars_env.errors.ModelError: m: the prompt has a token id outside 0 to 3
+    """
+    if isinstance(prompt, str):
+        ids: Iterable[int] = tokenizer.encode(prompt)
+    elif is_messages(prompt):
+        ids = _encode_chat(tokenizer, prompt, template_options, name)
+    else:
+        ids = map(operator.index, prompt)  # type: ignore[arg-type]
+    ids = tuple(ids)
+    if not ids:
+        raise ModelError(f"{name}: the prompt has no tokens; give it at least one")
+    if min(ids) < 0 or max(ids) >= vocabulary:
+        raise ModelError(f"{name}: the prompt has a token id outside 0 to {vocabulary - 1}")
+    return ids
+
+
+def encode_text(tokenizer: Any, text: str | Sequence[int], vocabulary: int, name: str) -> tuple[int, ...]:
+    """The token ids of a text that a model writes: nothing is added before or after it.
+
+    A special token that the text spells out (``<|im_end|>``) is read as ordinary characters, because a
+    model's text must not be able to end a turn. Token ids are used as they are.
+
+    Raises:
+        ModelError: If an id lies outside the vocabulary.
+
+    Example:
+        >>> encode_text(None, (3, 1), 4, "m")
+        (3, 1)
+    """
+    if isinstance(text, str):
+        ids = tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+    else:
+        ids = tuple(map(operator.index, text))
+    if ids and (min(ids) < 0 or max(ids) >= vocabulary):
+        raise ModelError(f"{name}: the text has a token id outside 0 to {vocabulary - 1}")
+    return ids
+
+
+def written(
+    tokenizer: Any,
+    ids: Sequence[int],
+    texts: Sequence[str | Sequence[int]],
+    vocabulary: int,
+    name: str,
+    *,
+    end: bool = True,
+) -> Completion:
+    """The completion that given texts would be after a prompt: its token ids, without log-probabilities.
+
+    Each text is encoded apart from the prompt and from the others, so no token crosses a boundary; see
+    `encode_text`.
+
+    Args:
+        tokenizer: A tokenizer of the transformers library; not used if all are token ids.
+        ids: The prompt's.
+        texts: What the model writes, in one or more parts.
+        vocabulary: Ids must lie below it.
+        name: The model's, for messages of errors.
+        end: Whether the token that ends a completion follows.
+
+    Raises:
+        ModelError: There are no tokens, or ids outside the vocabulary.
+        ConfigError: The tokenizer has no token that ends a completion.
+
+    Example:
+        >>> written(None, (1, 2), [(3,), (0,)], 4, "m", end=False).token_ids
+        (3, 0)
+    """
+    tokens: list[int] = []
+    for text in texts:
+        tokens += encode_text(tokenizer, text, vocabulary, name)
+    if end:
+        if tokenizer.eos_token_id is None:
+            raise ConfigError(f"{name}: its tokenizer has no end token: give end=False")
+        tokens.append(tokenizer.eos_token_id)
+    if not tokens:
+        raise ModelError(f"{name}: the text has no tokens")
+    return Completion(
+        "".join(text for text in texts if isinstance(text, str)),
+        "stop" if end else "length",
+        prompt_ids=tuple(ids),
+        token_ids=tuple(tokens),
+        prompt_tokens=len(ids),
+        completion_tokens=len(tokens),
+    )
+
+
+def require_fit(given: Completion, context: int | None, name: str) -> None:
+    """Refuse to score what is longer than a model's context, where that is known.
+
+    Raises:
+        ContextError: Says the numbers.
+    """
+    length = len(given.prompt_ids) + len(given.token_ids)
+    if context is not None and length > context:
+        raise ContextError(f"{name}: prompt and text are {length} tokens, its context holds {context}")
+
+
+def _encode_chat(
+    tokenizer: Any, messages: Sequence[Message], options: Mapping[str, Any], name: str
+) -> Iterable[int]:
+    if not getattr(tokenizer, "chat_template", None):
+        return tokenizer.encode(plain_chat(messages))  # type: ignore[no-any-return]
+    try:
+        return tokenizer.apply_chat_template(  # type: ignore[no-any-return]
+            [dict(message) for message in messages],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **options,
+        )
+    except TemplateError as error:
+        roles = ", ".join(message["role"] for message in messages)
+        raise ConfigError(
+            f"{name}: its chat template refuses messages of {roles}: {error}; where it knows no system "
+            'message, give the agents system=""'
+        ) from error
+
+
+def cut_at_stop(text: str, stops: Sequence[str]) -> str:
+    """A text up to the first of the stop texts.
+
+    Example:
+        >>> cut_at_stop("a; b. c", (".", ";"))
+        'a'
+    """
+    return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]

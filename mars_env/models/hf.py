@@ -1,0 +1,318 @@
+"""`HFModel`: a transformers model in this process, batched, with exact token ids and log-probabilities."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.models.batching import Ticket, engine_lock, submit
+from mars_env.models.context import finish_reason, room_for, without_room
+from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
+from mars_env.models.requests import check_request
+from mars_env.types import Completion, Prompt, Sampling
+
+try:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from mars_env.models.hf_decoding import Request, Row, batches_of, decode
+    from mars_env.models.hf_scoring import Given, given_logprobs
+    from mars_env.models.hf_step import Step, step_of
+except ImportError as error:  # the rest of mars_env works without them
+    raise MissingExtra("HFModel needs torch and transformers: pip install 'mars-env[hf]'") from error
+
+
+class HFModel:
+    """A causal language model of the transformers library, run in this process.
+
+    Requests that are made concurrently are gathered (see `mars_env.models.batching`) and run as one
+    batch: each distinct prompt is read once, its keys and values are repeated for its samples, and
+    all samples are decoded together, each with its own temperature, top-p, top-k, limit and seed.
+    A sample's random numbers come from its own generator, so its tokens depend on its batch only
+    through floating-point rounding.
+
+    The log-probabilities are those of the distribution sampled from: after the temperature, and
+    after top-p and top-k. Greedy completions (temperature 0) carry those at temperature 1.
+
+    Args:
+        model: A checkpoint's path or name, or a pair of a model and its tokenizer. Several `HFModel`
+            may share one torch module.
+        device: Where a checkpoint is put; by default the GPU if there is one. A pair is not moved.
+        dtype: Of a checkpoint's weights, e.g. ``"bfloat16"``; by default as stored.
+        max_batch_rows: Most samples decoded together.
+        max_batch_tokens: Most tokens, prompts and limits added up, in one batch.
+        context: Most tokens of prompt and completion together; by default, and at most, the model's own.
+        name: Name in messages and the default policy name of agents.
+        version: Version of the weights, noted in each completion; see `refresh`.
+        template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
+
+    Raises:
+        MissingExtra: On import, where torch or transformers is not installed.
+        ConfigError: If the checkpoint cannot be loaded, or is a recurrent model (Mamba, RWKV).
+    """
+
+    def __init__(  # public edge: friendly keywords, each with a default
+        self,
+        model: str | Path | tuple[Any, Any],
+        *,
+        device: str | None = None,
+        dtype: str = "auto",
+        max_batch_rows: int = 512,
+        max_batch_tokens: int = 2**18,
+        context: int | None = None,
+        name: str = "",
+        version: int = 0,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if max_batch_rows < 1 or max_batch_tokens < 1 or (context is not None and context < 1):
+            raise ConfigError("max_batch_rows, max_batch_tokens and context must be at least 1")
+        self.module, self.tokenizer = _load(model, device, dtype) if isinstance(model, str | Path) else model
+        self.name = name or (Path(model).name if isinstance(model, str | Path) else "hf")
+        _require_cache(self.module, self.name)
+        self.version = version
+        self._max_rows, self._max_tokens = max_batch_rows, max_batch_tokens
+        self._template_options = dict(template_options or {})
+        config = self.module.config.get_text_config(decoder=True)
+        own: int = getattr(config, "max_position_embeddings", None) or 2**31
+        self.context = own if context is None else min(own, context)
+        self._vocabulary: int = config.vocab_size
+        self._eos = _stop_tokens(self.module, self.tokenizer)
+        self._attention: str = getattr(config, "_attn_implementation", "eager") or "eager"
+        self._step: Step | None = None
+
+    def __repr__(self) -> str:
+        return f"HFModel({self.name!r}, version={self.version})"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = next(self.module.parameters()).device
+        return device
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The token ids that the model reads for a prompt.
+
+        Token ids are used as they are; a text is encoded as the tokenizer does by default; messages
+        go through the tokenizer's chat template, or through `plain_chat` if it has none.
+
+        Raises:
+            ModelError: If there are no tokens, or ids outside the vocabulary.
+        """
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Sample n completions of one prompt.
+
+        Where the context leaves less room than ``sampling.max_tokens``, a completion that is cut off there
+        has the finish reason ``"context"``; one without any room is empty. See ``Sampling.overflow``.
+
+        Raises:
+            ModelError: If the engine fails (out of memory, say).
+            ContextError: If there is too little room, and the sampling refuses that.
+            ConfigError: If n or a sampling setting makes no sense.
+        """
+        check_request(n, sampling)
+        ids = self.encode(prompt)
+        if not room_for(self.name, len(ids), sampling, self.context):
+            return without_room(ids, n, sampling)
+        return await submit(self, Request(ids, n, sampling))
+
+    def refresh(self, weights: Any = None, version: int | None = None) -> None:
+        """Replace the weights in place; waits for running batches, and delays the next ones.
+
+        Args:
+            weights: A state dict, or a module with the same parameters; None if the module was
+                changed from outside (a trainer that shares it) and only the version is new.
+            version: The new version; by default one more than the old.
+        """
+        with engine_lock:
+            if weights is not None:
+                state = weights if isinstance(weights, Mapping) else weights.state_dict()
+                with torch.no_grad():
+                    self.module.load_state_dict(state)
+            self.version = self.version + 1 if version is None else version
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be: its token ids, without log-probabilities.
+
+        Each text is encoded apart from the prompt and from the others, so no token crosses a boundary.
+        Special tokens that a text spells out are read as ordinary characters. Token ids are used as they are.
+
+        Args:
+            prompt: What the model reads.
+            texts: What it writes, in one or more parts.
+            end: Whether the token that ends a completion follows.
+
+        Raises:
+            ModelError: There are no tokens, or ids outside the vocabulary.
+            ConfigError: The tokenizer has no token that ends a completion.
+        """
+        return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are after a prompt: their completion with its log-probabilities.
+
+        The logarithm of the probability of the whole is the sum of ``logprobs``, at temperature 1. Concurrent
+        requests are scored in one batch. See `written` for how texts become tokens.
+
+        Raises:
+            ContextError: Prompt and texts are longer than the model's context.
+            ModelError: As `written`, or the engine fails.
+            ConfigError: As `written`.
+        """
+        given = self.written(prompt, *texts, end=end)
+        require_fit(given, self.context, self.name)
+        [scored] = await submit(self, Given(given.prompt_ids, given.token_ids))
+        return replace(given, logprobs=scored.logprobs, versions=scored.versions)
+
+    def logprobs(
+        self, prompt_ids: Sequence[int], token_ids: Sequence[int], temperature: float = 1.0
+    ) -> list[float]:
+        """Log-probabilities of given tokens after a prompt, in one forward pass, now and in this thread.
+
+        Where nothing was filtered by top-p or top-k they equal the `Completion.logprobs` of the same
+        weights up to rounding; a temperature of 0 is read as 1, as in `Completion`. See also `score`.
+
+        Returns:
+            One natural logarithm for each of ``token_ids``.
+        """
+        row = Given(tuple(prompt_ids), tuple(token_ids))
+        with engine_lock, _quiet(self.module):
+            [values] = given_logprobs(
+                self.module, [row], vocabulary=self._vocabulary, temperature=temperature or 1.0
+            )
+        return list(values)
+
+    def run(
+        self, tickets: Sequence[Ticket[Request | Given, list[Completion]]]
+    ) -> list[list[Completion] | BaseException]:
+        """Answer a wave of requests; called by `mars_env.models.batching` in a worker thread."""
+        answers: list[list[Completion] | BaseException] = [[] for _ in tickets]
+        rows = [
+            Row(ticket, i, request.ids, request.sampling, self._room(request))
+            for ticket in sorted(tickets, key=lambda t: len(t.request.ids))
+            if isinstance(request := ticket.request, Request)
+            for i in range(request.n)
+        ]
+        place = {id(ticket): i for i, ticket in enumerate(tickets)}
+        for ticket, answer in self._scored(tickets):
+            answers[place[id(ticket)]] = answer
+        batches = list(batches_of(rows, self._max_rows, self._max_tokens))[::-1]
+        while batches:
+            batch = batches.pop()
+            try:
+                with _quiet(self.module):
+                    step = self._step = self._step or step_of(self.module, self._attention)
+                    decode(self.module, step, self.tokenizer, batch, self._eos, self._attention)
+                completions = self._completions(batch)
+            except torch.OutOfMemoryError as error:
+                if len(batch) > 1:  # nothing is lost: a row's tokens do not depend on its batch
+                    batches += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+                    continue
+                answers[place[id(batch[0].ticket)]] = _failure(self.name, error)
+                continue
+            except (RuntimeError, ValueError, IndexError) as error:  # torch raises these for any fault
+                for row in batch:
+                    answers[place[id(row.ticket)]] = _failure(self.name, error)
+                continue
+            for row, completion in zip(batch, completions, strict=True):
+                answer = answers[place[id(row.ticket)]]
+                if isinstance(answer, list):
+                    answer.append(completion)
+        return answers
+
+    def _scored(
+        self, tickets: Sequence[Ticket[Request | Given, list[Completion]]]
+    ) -> Iterator[tuple[Ticket[Request | Given, list[Completion]], list[Completion] | BaseException]]:
+        """The answers to those requests of a wave that ask for log-probabilities of given tokens."""
+        asked = [(t, t.request) for t in tickets if isinstance(t.request, Given) and not t.dropped]
+        try:
+            with _quiet(self.module):
+                found = given_logprobs(
+                    self.module, [given for _, given in asked], vocabulary=self._vocabulary
+                )
+        except (RuntimeError, ValueError, IndexError) as error:  # out of memory is a RuntimeError, too
+            yield from ((ticket, _failure(self.name, error)) for ticket, _ in asked)
+            return
+        for (ticket, _), logprobs in zip(asked, found, strict=True):
+            versions = ((self.version, len(logprobs)),)
+            yield ticket, [Completion("", logprobs=logprobs, versions=versions)]
+
+    def _room(self, request: Request) -> int:
+        return min(request.sampling.max_tokens, self.context - len(request.ids))
+
+    def _completions(self, rows: Sequence[Row]) -> list[Completion]:
+        texts = self.tokenizer.batch_decode([list(row.tokens) for row in rows], skip_special_tokens=True)
+        return [
+            Completion(
+                text=cut_at_stop(text, row.sampling.stop),
+                finish_reason=finish_reason(row.finish, len(row.tokens), row.sampling),
+                prompt_ids=row.ids,
+                token_ids=row.tokens,
+                logprobs=row.logprobs,
+                temperature=row.sampling.temperature,
+                versions=((self.version, len(row.tokens)),),
+                prompt_tokens=len(row.ids),
+                completion_tokens=len(row.tokens),
+            )
+            for row, text in zip(rows, texts, strict=True)
+        ]
+
+
+@contextmanager
+def _quiet(module: Any) -> Iterator[None]:
+    """Evaluation mode without gradients; the training mode is restored."""
+    training = module.training
+    if training:
+        module.eval()
+    try:
+        with torch.no_grad():  # not inference_mode: a trainer may share the module and its buffers
+            yield
+    finally:
+        if training:
+            module.train()
+
+
+def _load(path: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        module = AutoModelForCausalLM.from_pretrained(path, dtype=dtype).to(device).eval()
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"no model could be loaded from {str(path)!r}: {error}") from error
+    return module, tokenizer
+
+
+def _require_cache(module: Any, name: str) -> None:
+    """Refuse a model of transformers that ignores keys and values: each token would be sampled as the second.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    kind = type(module)
+    if not kind.__module__.startswith("transformers.models."):  # an adapter has no `forward`
+        return
+    if "past_key_values" not in inspect.signature(kind.forward).parameters:
+        raise ConfigError(
+            f"{name}: {kind.__name__} keeps no keys and values, by which HFModel decodes: serve it by vLLM"
+        )
+
+
+def _stop_tokens(module: Any, tokenizer: Any) -> frozenset[int]:
+    """Every end-of-sequence token that the generation config, the config or the tokenizer names."""
+    found: set[int] = set()
+    for holder in (getattr(module, "generation_config", None), module.config, tokenizer):
+        value = getattr(holder, "eos_token_id", None)
+        found.update([value] if isinstance(value, int) else value or ())
+    return frozenset(found)
+
+
+def _failure(name: str, error: Exception) -> ModelError:
+    failure = ModelError(f"{name}: the model failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,132 @@
+"""One decoding step of a Llama-like model, without what a general forward pass spends in Python.
+
+transformers calls a dozen modules for each layer of a step, and prepares masks and outputs around them. On a
+small model that takes much of the time. Here the same tensor operations are called in the same order, so
+the logits are bitwise the same; `step_of` compares them once before it relies on that.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers.cache_utils import Cache
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from mars_env.models.hf_cache import GrowingCache, cache_for
+
+KNOWN: Final = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+"""Models of transformers that are built from the layers below."""
+
+
+class Step(Protocol):
+    """A decoding step."""
+
+    def __call__(self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
+        """From the last tokens to the next ones' logits.
+
+        Args:
+            tokens: [S], the last token of each row.
+            positions: [S, 1], their positions.
+            mask: [S, 1, 1, K], added to the attention over K keys; None: all are attended to.
+            cache: Keys and values of the tokens before; those of the last ones are added.
+
+        Returns:
+            [S, V].
+        """
+        ...
+
+
+def step_of(module: Any, attention: str) -> Step:
+    """The fastest step that gives the module's own logits, to the last bit.
+
+    Args:
+        module: The model, in evaluation mode, called without gradients.
+        attention: How it attends: ``"sdpa"``, ``"eager"`` ...
+    """
+    own = partial(_module_step, module)
+    if attention != "sdpa" or type(module).__name__ not in KNOWN or _altered(module):
+        return own
+    if not isinstance(cache_for(module), GrowingCache):  # some layers do not attend to all tokens
+        return own
+    fast = partial(_bare_step, module)
+    return fast if torch.equal(_probe(module, fast), _probe(module, own)) else own
+
+
+def _module_step(module: Any, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
+    logits: Tensor = module(
+        input_ids=tokens[:, None],
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    ).logits
+    return logits[:, -1]
+
+
+def _bare_step(module: Any, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
+    decoder, attend = module.model, ALL_ATTENTION_FUNCTIONS["sdpa"]
+    hidden = functional.embedding(tokens[:, None], decoder.embed_tokens.weight)
+    cos, sin = (wave[:, None] for wave in decoder.rotary_emb(hidden, positions))
+    half = sin.shape[-1] // 2
+    sin = torch.cat((-sin[..., :half], sin[..., half:]), -1)  # the rotation's sign, once for all layers
+    for index, layer in enumerate(decoder.layers):
+        inner, mlp = layer.self_attn, layer.mlp
+        read = _normed(hidden, layer.input_layernorm)
+        shape = (len(tokens), -1, 1, inner.head_dim)
+        query, key = _linear(read, inner.q_proj).view(shape), _linear(read, inner.k_proj).view(shape)
+        if hasattr(inner, "q_norm"):
+            query, key = _normed(query, inner.q_norm), _normed(key, inner.k_norm)
+        query, key = _rotated(query, cos, sin, half), _rotated(key, cos, sin, half)
+        keys, values = cache.update(key, _linear(read, inner.v_proj).view(shape), index)
+        heard, _ = attend(inner, query, keys, values, mask, scaling=inner.scaling)
+        hidden = hidden + _linear(heard.reshape(len(tokens), 1, -1), inner.o_proj)
+        read = _normed(hidden, layer.post_attention_layernorm)
+        gate = mlp.act_fn(_linear(read, mlp.gate_proj)) * _linear(read, mlp.up_proj)
+        hidden = hidden + _linear(gate, mlp.down_proj)
+    return _linear(_normed(hidden, decoder.norm), module.lm_head)[:, 0]
+
+
+def _linear(x: Tensor, layer: Any) -> Tensor:
+    return functional.linear(x, layer.weight, layer.bias)
+
+
+def _normed(x: Tensor, norm: Any) -> Tensor:
+    wide = x.float()
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon)
+    scaled: Tensor = norm.weight * wide.to(x.dtype)
+    return scaled
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor, half: int) -> Tensor:
+    return x * cos + torch.cat((x[..., half:], x[..., :half]), -1) * sin
+
+
+def _altered(module: Any) -> bool:
+    """Whether a part does more than transformers wrote: quantised or adapted layers, hooks, patches."""
+    return any(
+        part._forward_hooks
+        or part._forward_pre_hooks
+        or "forward" in vars(part)
+        or (
+            hasattr(part, "weight")
+            and not type(part).__module__.startswith(("torch.nn.modules.", "transformers.models."))
+        )
+        for part in module.modules()
+    )
+
+
+def _probe(module: Any, step: Step) -> Tensor:
+    """The logits of two steps after a short prompt."""
+    device, vocabulary = next(module.parameters()).device, module.get_input_embeddings().num_embeddings
+    ids = torch.arange(8, device=device).view(2, 4) % vocabulary
+    cache = cache_for(module)
+    module(input_ids=ids[:, :2], past_key_values=cache, use_cache=True)
+    places = torch.full((2, 1), 2, device=device)
+    mask = torch.zeros(2, 1, 1, 4, dtype=module.dtype, device=device)
+    mask[0, ..., 0] = torch.finfo(module.dtype).min
+    return torch.stack([step(ids[:, 2], places, None, cache), step(ids[:, 3], places + 1, mask, cache)])

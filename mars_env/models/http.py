@@ -1,0 +1,482 @@
+"""`HTTPModel`: a model behind an OpenAI-compatible server (vLLM, SGLang, llama.cpp, OpenAI ...)."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
+
+from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.models.encoding import require_fit
+from mars_env.models.endpoint import Endpoint, Endpoints
+from mars_env.models.http_scoring import Read, Refused, Scorer, T
+from mars_env.models.links import NETWORK_ERRORS, Link, Links
+from mars_env.models.openai_dialect import (
+    NEUTRAL,
+    advised,
+    base_of,
+    bending,
+    completions_of,
+    context_of,
+    error_text,
+    is_filtered,
+    is_too_long,
+    messages_json,
+    retry_after,
+    sampling_fields,
+    told_error,
+)
+from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat
+from mars_env.models.secrets import Secrets, api_key
+from mars_env.models.wire import Answer, AnswerTooLong
+from mars_env.seeds import derive_seed
+from mars_env.sync import together
+from mars_env.text import logger, one_line
+from mars_env.types import Completion, FinishReason, Prompt, Sampling
+
+log = logger(__name__)
+
+_LIST_BYTES = 2**24
+"""Most of a list of models that is read; hosts of many models describe each."""
+
+_PATIENCE = 30.0
+"""Seconds that a server may take to list its models before a run."""
+
+_OWN = ("model", "messages", "prompt", "n", "seed", "stop", "stream", "temperature", "top_p", "top_k")
+"""Fields of a request that the model sets."""
+
+
+class HTTPModel:
+    """A model behind one or more OpenAI-compatible endpoints.
+
+    Messages go to ``/chat/completions``; texts and token ids go to ``/completions``. Connection
+    errors, time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again
+    with exponential back-off and jitter, not before ``Retry-After``; any other status is a
+    `ModelError` at once. There is one session for each event loop; it closes with the loop, with the model,
+    or by `aclose`.
+
+    **Replicas.** Of several endpoints each request goes to the least busy. One that answers with an error
+    rests for a while, longer each time, and then gets one request at a time until one succeeds. One that
+    cannot be reached is left out until it is well: while requests come, all are asked for their health
+    (``/health`` beside ``/v1``) every `health_interval` seconds. `drain` takes an endpoint out, `admit` puts
+    one in.
+
+    **Seeds.** A call for samples i, i+1 ... carries the upper 31 bits of ``derive_seed(seed, i)``. Servers
+    differ in what they do with one seed for several samples: vLLM's current engine gives sample j the
+    seed + j; some older servers return n equal samples. With ``samples_per_call=1`` every sample is a call
+    with its own seed, so sample i is the same whatever n is. If a server returns fewer samples than
+    requested, it is asked for the rest.
+
+    **Training.** With ``exact=True`` token ids and log-probabilities are asked for as vLLM serves them
+    (``return_token_ids``, ``logprobs``; vLLM 0.10.2 or later), and top-k, min-p and the penalties are always
+    sent, since vLLM otherwise takes them from the checkpoint's generation config. A server's
+    log-probabilities are usually those before the temperature; they are then kept only if that makes no
+    difference (temperature 1 or 0, no top-p or top-k), and the other completions are not trainable. Start
+    vLLM with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all. No
+    completion is trainable if `extra_body` changes what is sampled from (a penalty, a form of the answer).
+
+    Args:
+        base_url: Such as ``"http://localhost:8000/v1"``, or several of them.
+        model: The model's name on the server.
+        api: ``"auto"`` as above; ``"chat"`` sends a text as one user message; ``"completions"``
+            sends messages as plain text (see `plain_chat`).
+        exact: Ask for token ids and log-probabilities.
+        logprobs: What the server's log-probabilities are of: ``"raw"`` logits, or ``"processed"``.
+        api_key_env: Name of the environment variable that holds the key; by default no key is sent.
+        concurrency: Most concurrent calls in one event loop.
+        attempts: Most attempts of a call, the first one included.
+        backoff: Seconds before the second attempt; doubles each time, up to a minute.
+        timeout: Seconds that one attempt may take.
+        max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
+            lower `samples_per_call`, where long answers with token ids and log-probabilities need more.
+        samples_per_call: Most samples requested in one call; None for all.
+        health_interval: Seconds between two health checks of an endpoint, if there are several.
+        limit_field: Name of the field that limits tokens (``"max_completion_tokens"`` for some servers).
+        extra_body: More fields of each request; not those of `Sampling`.
+        headers: More headers of each request.
+        name: Name in messages and the default policy name of agents.
+        version: Version of the weights, noted in exact completions.
+        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`.
+
+    Attributes:
+        capacity: Most concurrent calls in one event loop, as given by `concurrency`.
+        under_way: Calls that are running or waiting for a place.
+        model_name: The model's name on the server.
+        exact: Whether token ids and log-probabilities are asked for.
+        processed: Whether the server's log-probabilities are ``"processed"``.
+        bent: Fields of `extra_body` that change the distribution sampled from.
+        context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
+            not say.
+
+    Raises:
+        ConfigError: An argument is invalid, or the key's variable is not set.
+
+    Example:
+        >>> HTTPModel("http://localhost:8000/v1", "qwen3")
+        HTTPModel('qwen3', ['http://localhost:8000/v1'])
+    """
+
+    def __init__(  # public edge: friendly keywords, each with a default
+        self,
+        base_url: str | Sequence[str],
+        model: str,
+        *,
+        api: Literal["auto", "chat", "completions"] = "auto",
+        exact: bool = False,
+        logprobs: Literal["raw", "processed"] = "raw",
+        api_key_env: str | None = None,
+        concurrency: int = 64,
+        attempts: int = 6,
+        backoff: float = 0.5,
+        timeout: float = 600.0,
+        max_answer: int = 64 * 2**20,
+        samples_per_call: int | None = None,
+        health_interval: float = 5.0,
+        limit_field: str = "max_tokens",
+        extra_body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        name: str = "",
+        version: int = 0,
+        tokenizer: Any = None,
+    ) -> None:
+        urls = [base_url] if isinstance(base_url, str) else list(base_url)
+        if (
+            not urls
+            or concurrency < 1
+            or attempts < 1
+            or max_answer < 1
+            or (samples_per_call is not None and samples_per_call < 1)
+        ):
+            raise ConfigError(
+                "give at least one endpoint; concurrency, attempts, max_answer and samples_per_call must be "
+                "at least 1"
+            )
+        if not health_interval > 0:
+            raise ConfigError(f"health_interval must be more than 0 seconds, got {health_interval}")
+        if api not in ("auto", "chat", "completions"):
+            raise ConfigError(f"api is 'auto', 'chat' or 'completions', got {api!r}")
+        if logprobs not in ("raw", "processed"):
+            raise ConfigError(f"logprobs is 'raw' or 'processed', got {logprobs!r}")
+        self.name, self.version = name or model, version
+        self._endpoints = Endpoints(urls, self.name, health_interval, timeout)
+        self._api, self.processed = api, logprobs == "processed"
+        self.capacity, self.under_way = concurrency, 0
+        self.context: int | None = None
+        self.model_name, self.exact = model, exact
+        self._attempts, self._backoff, self._timeout = attempts, backoff, timeout
+        self._health_interval = health_interval
+        self._samples_per_call, self._limit_field = samples_per_call, limit_field
+        more = dict(extra_body or {})
+        if clash := sorted({*_OWN, limit_field} & {*more}):
+            raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
+        self.bent = tuple(bending(more))
+        neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
+        self._head = json.dumps({"model": model, **neutral, **more})[:-1]
+        loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
+        template_options = more.get("chat_template_kwargs") or {}
+        self._scorer = Scorer(self.name, loaded, template_options, self._head)
+        self._key = api_key(api_key_env)
+        self._headers = {"Content-Type": "application/json", **(headers or {})}
+        if self._key:
+            self._headers["Authorization"] = f"Bearer {self._key}"
+        self._secrets = Secrets([self._key, *(headers or {}).values()])
+        for endpoint in self._endpoints.all:
+            self._secrets.add(*endpoint.secrets)
+        self._links = Links(self._headers, timeout, max_answer, concurrency)
+        self._jitter = random.Random()
+
+    def __repr__(self) -> str:  # never the key, the headers or the body
+        return f"HTTPModel({self.name!r}, {self.endpoints})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close this event loop's connections. The model can be used again afterwards."""
+        await self._links.aclose()
+
+    @property
+    def endpoints(self) -> list[str]:
+        """The endpoints' addresses, drained ones too."""
+        return [str(endpoint.base) for endpoint in self._endpoints.all]
+
+    def at(self, url: str) -> HTTPModel:
+        """This model behind one of its endpoints alone, over the same connections."""
+        one = copy(self)
+        one._endpoints = self._endpoints.only(url)
+        return one
+
+    async def learn_context(self) -> int | None:
+        """Ask the servers for the model's context length, and keep it as `context`; None if none says."""
+        link = self._links.open or await self._links.connect()
+        told = []
+        for endpoint in self._endpoints.all:
+            try:
+                _, body = await link.get(endpoint.models, self._health_interval, _LIST_BYTES)
+            except (*NETWORK_ERRORS, RuntimeError):
+                continue  # the first request will say what is wrong with it
+            told.append(context_of(body, self.model_name))
+        self.context = min((one for one in told if one is not None), default=None)
+        return self.context
+
+    async def listed(self) -> list[tuple[str, int | None, bytes]]:
+        """What each endpoint says of its models: address, status, body; no status if it cannot be reached."""
+        link = self._links.open or await self._links.connect()
+        told: list[tuple[str, int | None, bytes]] = []
+        for endpoint in self._endpoints.all:
+            try:
+                status, body = await link.get(endpoint.models, _PATIENCE, _LIST_BYTES)
+                told.append((str(endpoint.base), status, body))
+            except (*NETWORK_ERRORS, RuntimeError) as error:
+                words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
+                told.append((str(endpoint.base), None, words.encode()))
+        return told
+
+    async def drain(self, url: str) -> None:
+        """Send no more requests to an endpoint; returns when its running ones have ended.
+
+        It can then be stopped, or given new weights. Requests wait while every endpoint is drained.
+
+        Raises:
+            ConfigError: If it is none of the model's endpoints.
+        """
+        await self._endpoints.drain(url)
+
+    def admit(self, url: str) -> None:
+        """Send requests to an endpoint: one that was drained, or a new one."""
+        self._secrets.add(*self._endpoints.admit(url).secrets)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Sample n completions of one prompt.
+
+        Where a server counts tokens only for all samples of a call together, they are divided in
+        proportion to the lengths of the texts, so that the sum is the server's.
+
+        A completion that the model's context cut off has the finish reason ``"context"``: it was cut off
+        below its own limit, or the prompt is known to leave less (`learn_context`). A request that the server
+        refuses for its length gives empty ones (see ``Sampling.overflow``). So does one that its content
+        filter refuses: those have the finish reason ``"content_filter"``.
+
+        Raises:
+            ModelError: The server refused the request, or all attempts failed.
+            ContextError: The request is too long for the context, and the sampling refuses that.
+            ConfigError: If n or a sampling setting makes no sense.
+        """
+        check_request(n, sampling)
+        chat, field = self._field(prompt)
+        head = f"{self._head}, {field}, "
+        # vLLM refuses several samples of a greedy request.
+        step = 1 if sampling.temperature == 0 else min(n, self._samples_per_call or n)
+        if step == n:
+            return await self._samples(chat, head, 0, n, sampling)
+        parts = [
+            self._samples(chat, head, begin, min(step, n - begin), sampling) for begin in range(0, n, step)
+        ]
+        return [completion for part in await together(parts) for completion in part]
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be: its token ids; as `HFModel.written`.
+
+        Raises:
+            ConfigError: There is no tokenizer, and more than token ids are given.
+            ModelError: There are no tokens, or ids outside the vocabulary.
+        """
+        return self._scorer.written(prompt, texts, end)
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
+
+        The server is asked as vLLM serves it (``prompt_logprobs``), and then, if it does not know that, by
+        ``echo``. What the server says of other tokens than those that were sent is refused.
+
+        Raises:
+            ConfigError: The server offers neither, or there is no tokenizer, or messages alone are sent to it
+                (``api="chat"``).
+            ContextError: Prompt and texts are longer than the model's context, where that is known.
+            ModelError: As `written`, or the server failed.
+        """
+        if self._api == "chat":
+            raise ConfigError(f"{self.name}: only /completions can score texts: leave out api='chat'")
+        given = self.written(prompt, *texts, end=end)
+        require_fit(given, self.context, self.name)
+        values = await self._scorer.logprobs(given, partial(self._ask, False))
+        return replace(given, logprobs=values, versions=((self.version, len(values)),))
+
+    async def _samples(
+        self, chat: bool, head: str, first: int, n: int, sampling: Sampling
+    ) -> list[Completion]:
+        """Samples `first` to `first + n - 1`."""
+        try:
+            completions = await self._call(chat, head, first, n, sampling)
+        except _TooLong as refusal:
+            if sampling.overflow == "refuse":
+                raise ContextError(
+                    f'{refusal}: raise the context, lower max_tokens, or set overflow="unknown"'
+                ) from refusal
+            return _unanswered("context", refusal, n, sampling)
+        except _Filtered as refusal:
+            return _unanswered("content_filter", refusal, n, sampling)
+        while len(completions) < n:  # the server does not know n, or limits it
+            have = len(completions)
+            completions += await self._call(chat, head, first + have, n - have, sampling)
+        return completions
+
+    def _field(self, prompt: Prompt) -> tuple[bool, str]:
+        """Whether it is a chat, and the prompt as a JSON field."""
+        if is_messages(prompt):
+            if self._api != "completions":
+                return True, f'"messages": {messages_json(prompt)}'
+            return False, f'"prompt": {json.dumps(plain_chat(prompt))}'
+        if isinstance(prompt, str):
+            if self._api == "chat":
+                return True, f'"messages": {messages_json([{"role": "user", "content": prompt}])}'
+            return False, f'"prompt": {json.dumps(prompt)}'
+        if self._api == "chat" or not is_token_ids(prompt):
+            raise ModelError(f"{self.name}: token ids (at least one) need api='auto' or api='completions'")
+        return False, f'"prompt": {json.dumps([int(token) for token in prompt])}'
+
+    async def _call(self, chat: bool, head: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
+        """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
+        tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self._limit_field)
+        seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
+        own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
+        read = partial(completions_of, n=n, sampling=sampling, bent=bool(self.bent), **own)
+        return await self._ask(chat, f"{head}{tail}{seed}}}".encode(), read)
+
+    async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
+        link = self._links.open or await self._links.connect()
+        try:
+            return await self._attempt(link, chat, body, read)
+        except _Fault as fault:
+            return await self._again(link, chat, body, read, fault)
+
+    async def _again(self, link: Link, chat: bool, body: bytes, read: Read[T], first: _Fault) -> T:
+        """The attempts after the first one, which failed."""
+        pending: _Fault | None = first
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(self._attempts),
+            wait=self._pause,
+            retry=retry_if_exception_type(_Fault),
+            reraise=True,
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    if pending is not None:
+                        fault, pending = pending, None
+                        raise fault
+                    return await self._attempt(link, chat, body, read)
+        except _Fault as fault:
+            raise ModelError(f"{self.name}: no answer after {self._attempts} attempts: {fault}") from fault
+        raise AssertionError("tenacity ended without an outcome")  # pragma: no cover
+
+    def _pause(self, state: RetryCallState) -> float:
+        fault = state.outcome.exception() if state.outcome else None
+        told = fault.retry_after if isinstance(fault, _Fault) else 0.0
+        log.info("%s: attempt %d of %d failed: %s", self.name, state.attempt_number, self._attempts, fault)
+        backoff: float = min(60.0, self._backoff * 2 ** (state.attempt_number - 1)) * self._jitter.uniform(
+            0.5, 1.5
+        )
+        return max(backoff, told)
+
+    async def _attempt(self, link: Link, chat: bool, body: bytes, read: Read[T]) -> T:
+        self.under_way += 1
+        try:
+            async with link.semaphore:  # not held while a call waits for its next attempt
+                endpoint = await self._endpoints.choose(link)
+                endpoint.busy += 1
+                try:
+                    return await self._send(link, endpoint, chat, body, read)
+                finally:
+                    endpoint.busy -= 1
+        finally:
+            self.under_way -= 1
+
+    async def _send(self, link: Link, endpoint: Endpoint, chat: bool, body: bytes, read: Read[T]) -> T:
+        try:
+            url = endpoint.chat if chat else endpoint.completions
+            answer = await link.post(url, body)
+            if answer.status != 200:
+                raise self._refusal(endpoint, answer)
+            found = self._found(endpoint, answer, read)
+        except _Fault as fault:
+            endpoint.rest(fault.retry_after)
+            raise
+        except NETWORK_ERRORS as error:
+            endpoint.rest(reachable=False)
+            words = f"{type(error).__name__}: {error}"
+            if isinstance(error, TimeoutError) and error.errno is None:  # the system's own have a number
+                words = f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens"
+            raise self._fault(endpoint, words) from None
+        except AnswerTooLong as error:
+            raise ModelError(
+                f"{self.name}: {endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
+            ) from None
+        except RuntimeError as error:
+            raise ModelError(f"{self.name}: closed while a request was running: {error}") from error
+        endpoint.failures, endpoint.reachable = 0, True
+        return found
+
+    def _found(self, endpoint: Endpoint, answer: Answer, read: Read[T]) -> T:
+        """What is read from an answer of status 200, which may be an error all the same."""
+        try:
+            return read(answer.body)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+            if told := told_error(answer.body):
+                raise self._refusal(endpoint, replace(answer, status=told[0], body=told[1])) from None
+            if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+                begins = error_text(answer.body, self._secrets.mask)
+                raise self._fault(endpoint, f"the answer cannot be read ({error}): {begins}") from None
+            raise self._fault(endpoint, f"the answer cannot be read: {error!r}") from None
+
+    def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
+        """The error that a status means."""
+        words = error_text(answer.body, self._secrets.mask)
+        if 300 <= answer.status < 400 and (target := answer.headers.get("location")):
+            shown = one_line(self._secrets.mask(base_of(target)), 300)
+            words = f"it redirects to {shown}, which is not followed: give that address instead"
+        sentence = f"{endpoint.base}: status {answer.status}: {words}"
+        if answer.status in (408, 409, 429) or answer.status >= 500:
+            return _Fault(sentence, retry_after(answer.headers.get("retry-after")))
+        if is_too_long(answer.status, answer.body):
+            return _TooLong(f"{self.name}: prompt and limit exceed the model's context: {sentence}")
+        if is_filtered(answer.body):
+            return _Filtered(f"{self.name}: a filter refuses the request: {sentence}")
+        advice = advised(answer.status, words, endpoint.base.path)
+        return Refused(f"{self.name}: the server refused the request: {sentence}{advice}")
+
+    def _fault(self, endpoint: Endpoint, words: str) -> _Fault:
+        """What went wrong, without secrets. The cause may hold them and must not be kept."""
+        return _Fault(f"{endpoint.base}: {one_line(self._secrets.mask(words), 300)}")
+
+
+class _Fault(Exception):
+    """A fault that a new attempt may not have."""
+
+    def __init__(self, sentence: str, retry_after: float = 0.0) -> None:
+        super().__init__(sentence)
+        self.retry_after = retry_after
+
+
+class _TooLong(ModelError):
+    """The server refused a request because prompt and limit exceed the model's context."""
+
+
+class _Filtered(ModelError):
+    """The server's content filter refused a request."""
+
+
+def _unanswered(reason: FinishReason, refusal: ModelError, n: int, sampling: Sampling) -> list[Completion]:
+    """Samples of a request that is refused for its content: empty ones."""
+    log.warning("%s; its samples are UNKNOWN", refusal)
+    return [Completion("", reason, temperature=sampling.temperature)] * n

@@ -1,0 +1,157 @@
+"""How probable given texts are, by a model behind a server: `HTTPModel.score`.
+
+Servers can score what they read: vLLM as ``prompt_logprobs``, others as ``echo`` with ``logprobs``. Prompt
+and text are sent as token ids to ``/completions``, so that what is scored is exactly what was meant; the ids
+come from the model's tokenizer, here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal, Protocol, TypeVar
+
+from mars_env.checks import MOST_TOKEN_ID, token_ids
+from mars_env.checks import logprobs as checked_logprobs
+from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.models.encoding import encode_prompt, written
+from mars_env.models.requests import is_messages
+from mars_env.types import Completion, Prompt
+
+T = TypeVar("T")
+
+Read = Callable[[bytes], T]
+"""Reads the body of an answer."""
+
+Form = Literal["prompt_logprobs", "echo"]
+"""How a server is asked to score a prompt."""
+
+FORMS: Final[Mapping[Form, Mapping[str, Any]]] = {
+    "prompt_logprobs": {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0},
+    "echo": {"max_tokens": 0, "temperature": 1.0, "echo": True, "logprobs": 1},
+}
+"""The fields of a request in each form, in the order in which they are tried."""
+
+CLAMPED: Final = -9999.0
+"""What vLLM's server writes for minus infinity."""
+
+
+class Refused(ModelError):
+    """The server refuses a request; another form of it may be taken."""
+
+
+def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[float, ...] | None:
+    """The log-probabilities of a prompt's tokens from the second on; None if the answer has none.
+
+    Args:
+        payload: The answer's body.
+        form: How it was asked for.
+        ids: The prompt's.
+
+    Raises:
+        ValueError: They are no log-probabilities of these tokens. Other exceptions that a malformed answer
+            raises (KeyError, TypeError ...) mean the same.
+
+    Example:
+        >>> told = {"choices": [{"prompt_logprobs": [None, {"7": {"logprob": -0.5}}]}]}
+        >>> scored_logprobs(json.dumps(told).encode(), "prompt_logprobs", [3, 7])
+        (-0.5,)
+        >>> told = {"choices": [{"text": "", "logprobs": {"token_logprobs": [None, -0.5]}}]}
+        >>> scored_logprobs(json.dumps(told).encode(), "echo", [3, 7])
+        (-0.5,)
+    """
+    choice = json.loads(payload)["choices"][0]
+    if form == "prompt_logprobs":
+        listed = choice.get("prompt_logprobs")
+        if listed is None:
+            return None
+        values = [entry[str(token)]["logprob"] for entry, token in zip(listed[1:], ids[1:], strict=True)]
+    else:
+        told = choice.get("logprobs")
+        if told is None:
+            return None
+        listed = told["token_logprobs"]
+        if len(listed) < len(ids) or listed[0] is not None:  # of what was sampled alone
+            return None
+        values = listed[1 : len(ids)]
+    if any(value <= CLAMPED for value in values):
+        raise ValueError("a token has the probability 0")
+    return checked_logprobs(values)
+
+
+class Send(Protocol):
+    """Sends one request to ``/completions``, with all attempts, and returns what was read from the answer."""
+
+    async def __call__(self, body: bytes, read: Read[T]) -> T:
+        """Send a body.
+
+        Raises:
+            Refused: The server refuses it.
+            ModelError: All attempts failed.
+        """
+
+
+class Scorer:
+    """Writes given texts as token ids, and asks a server for their log-probabilities.
+
+    Args:
+        name: The model's, for messages.
+        tokenizer: Of transformers, or its name or path, which is loaded on first use; None if there is none.
+        template_options: What the tokenizer's chat template gets.
+        head: Fields of each request: a JSON object without its closing brace.
+    """
+
+    def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any], head: str) -> None:
+        self._name, self._tokenizer = name, tokenizer
+        self._template_options, self._head = template_options, head
+        self._form: Form | None = None  # the one that worked
+
+    def written(self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool) -> Completion:
+        """See `HTTPModel.written`."""
+        needed = (
+            end or isinstance(prompt, str) or is_messages(prompt) or any(isinstance(t, str) for t in texts)
+        )
+        tokenizer = self._loaded() if needed else None
+        most = MOST_TOKEN_ID if tokenizer is None else len(tokenizer)
+        ids = encode_prompt(tokenizer, prompt, most, self._name, self._template_options)
+        return written(tokenizer, ids, texts, most, self._name, end=end)
+
+    async def logprobs(self, given: Completion, send: Send) -> tuple[float, ...]:
+        """The log-probability of each token of a completion; see `HTTPModel.score`."""
+        ids = token_ids([*given.prompt_ids, *given.token_ids])
+        why = "its answers have no log-probabilities of the prompt"
+        for form in [self._form] if self._form else FORMS:
+            fields = {"prompt": list(ids), **FORMS[form]}
+            body = f"{self._head}, {json.dumps(fields)[1:]}".encode()
+            try:
+                found = await send(body, partial(scored_logprobs, form=form, ids=ids))
+            except Refused as error:
+                why = str(error)
+                continue
+            if found is not None:
+                self._form = form
+                return found[len(given.prompt_ids) - 1 :]
+        raise ConfigError(
+            f"{self._name}: the server scores no given texts, neither by prompt_logprobs nor by echo: {why}"
+        )
+
+    def _loaded(self) -> Any:
+        """The tokenizer; a name is loaded on first use."""
+        if self._tokenizer is None:
+            raise ConfigError(
+                f"{self._name}: texts are scored as exact token ids: give HTTPModel(tokenizer=...) the "
+                "model's tokenizer or its name, or token ids and end=False"
+            )
+        if isinstance(self._tokenizer, str):
+            try:
+                from transformers import AutoTokenizer
+            except ImportError as error:
+                raise MissingExtra(
+                    "a tokenizer's name needs transformers: pip install 'mars-env[hf]'"
+                ) from error
+            try:
+                self._tokenizer = AutoTokenizer.from_pretrained(self._tokenizer)
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"the tokenizer {self._tokenizer!r} cannot be loaded: {error}") from error
+        return self._tokenizer

@@ -1,0 +1,467 @@
+"""The protocol of OpenAI-compatible servers: requests as JSON, answers as completions."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Any
+
+from mars_env.checks import MOST_TOKENS, count, token_ids
+from mars_env.checks import logprobs as checked_logprobs
+from mars_env.models.context import NO_LIMIT
+from mars_env.text import one_line, shown
+from mars_env.types import Completion, FinishReason, Message, Sampling
+
+_MOST_ERROR = 65_536
+"""So many bytes of an error are read for its words."""
+
+NEUTRAL: Mapping[str, Any] = {
+    "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0,
+    "frequency_penalty": 0.0, "presence_penalty": 0.0,
+}  # fmt: skip
+"""Sampling from all tokens, as the policy gives them. What a request leaves out, vLLM takes from the
+checkpoint's generation config."""
+
+_BENDING = (
+    "allowed_token_ids", "bad_words", "guided_choice", "guided_grammar", "guided_json", "guided_regex",
+    "logit_bias", "min_tokens", "response_format", "structured_outputs", "thinking_token_budget",
+    "use_beam_search",
+)  # fmt: skip
+"""Fields that forbid tokens, or prefer some."""
+
+
+def bending(fields: Mapping[str, Any]) -> list[str]:
+    """The fields of a request by which tokens are sampled from another distribution than the policy's.
+
+    The temperature is not one of them: a trainer divides its logits by it.
+
+    Example:
+        >>> bending({"temperature": 0.6, "top_k": -1, "min_p": 0.1, "logit_bias": None, "seed": 3})
+        ['min_p']
+    """
+    return [name for name, value in fields.items() if value is not None and _bends(name, value)]
+
+
+def _bends(name: str, value: Any) -> bool:
+    if name == "top_k":
+        return bool(value > 0)
+    if name == "tool_choice":
+        return value not in ("auto", "none")
+    if name in NEUTRAL:
+        return name != "temperature" and bool(value != NEUTRAL[name])
+    return name in _BENDING and bool(value) and value != {"type": "text"}
+
+
+@lru_cache(maxsize=256)
+def sampling_fields(n: int, sampling: Sampling, chat: bool, exact: bool, limit_field: str) -> str:
+    """The sampling fields of a request except the seed: the same text for many requests, so it is cached.
+
+    Args:
+        n: How many samples.
+        sampling: How to sample; without its seed, which would make every call a new one.
+        chat: Whether the request is a chat.
+        exact: Whether token ids and log-probabilities are asked for.
+        limit_field: Name of the field that limits the tokens.
+    """
+    fields: dict[str, Any] = {
+        "n": n,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        limit_field: sampling.max_tokens,
+    }
+    if sampling.stop:
+        fields["stop"] = list(sampling.stop)
+    if sampling.top_k or exact:
+        fields["top_k"] = sampling.top_k
+    if exact:
+        fields |= {"return_token_ids": True, "logprobs": True if chat else 1}
+    return json.dumps(fields)[1:-1]
+
+
+def messages_json(messages: Sequence[Message]) -> str:
+    """Chat messages without any other fields."""
+    return json.dumps([{"role": m["role"], "content": m["content"]} for m in messages])
+
+
+def keeps_logprobs(sampling: Sampling, *, processed: bool) -> bool:
+    """Whether a server's log-probabilities are those of the distribution that is sampled from.
+
+    Args:
+        sampling: How is sampled. To servers, a `top_k` below 0 means all tokens, as 0 does.
+        processed: Whether the server computes them after the temperature, top-p and top-k.
+
+    Example:
+        >>> keeps_logprobs(Sampling(temperature=0.6), processed=False)
+        False
+    """
+    return processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k <= 0)
+
+
+def completions_of(
+    payload: bytes,
+    n: int,
+    sampling: Sampling,
+    *,
+    processed: bool,
+    version: int,
+    context: int | None = None,
+    bent: bool = False,
+) -> list[Completion]:
+    """Completions of a server's answer, in the order of their indices.
+
+    Args:
+        payload: The answer's body.
+        n: How many were asked for; more are cut off.
+        sampling: How they were asked for.
+        processed: Whether the server's log-probabilities are those of the distribution sampled from.
+        version: Version of the weights.
+        context: What the server's model can hold, where that is known.
+        bent: Whether the request changes the distribution in other ways, too (`bending`).
+
+    Raises:
+        ValueError: It holds no choices, the server broke a completion off, the reason why one ended is not
+            known, or a count, a token id or a log-probability is invalid. Other exceptions that a malformed
+            answer raises (KeyError, TypeError ...) mean the same.
+    """
+    answer = json.loads(payload)
+    choices = answer["choices"][:n]
+    if not choices:
+        raise ValueError("it holds no choices")
+    if len(choices) > 1:
+        choices.sort(key=_index)
+    usage = answer.get("usage") or {}
+    texts = [_text(choice) for choice in choices]
+    prompt_tokens = _tokens(usage, "prompt_tokens")
+    sampled = _sampled(usage, prompt_tokens)
+    counts = _shares(sampled, texts)
+    faithful = keeps_logprobs(sampling, processed=processed) and not bent
+    reasons = [_finish_reason(choice.get("finish_reason")) for choice in choices]
+    own_limits = "mars_env" in answer  # a team's (`mars_env.serving`): it ignores those of the request
+    cut = not own_limits and _cut_by_context(
+        prompt_tokens, sampled, reasons.count("length"), sampling, context
+    )
+    completions = []
+    for choice, text, share, reason in zip(choices, texts, counts, reasons, strict=True):
+        # vLLM puts a chat's prompt ids beside the choices, and a text completion's into each choice.
+        prompt_ids = token_ids(choice.get("prompt_token_ids") or answer.get("prompt_token_ids") or ())
+        ids = token_ids(choice.get("token_ids") or ())
+        logprobs = _logprobs(choice.get("logprobs")) if ids else ()
+        if reason == "length" and (len(ids) < sampling.max_tokens if ids else cut):
+            reason = "context"
+        if logprobs and len(logprobs) != len(ids):
+            raise ValueError(f"{len(logprobs)} log-probabilities of {len(ids)} tokens")
+        completions.append(
+            Completion(
+                text=text,
+                finish_reason=reason,
+                prompt_ids=prompt_ids,
+                token_ids=ids,
+                logprobs=logprobs if faithful else (),
+                temperature=sampling.temperature,
+                versions=((version, len(ids)),) if ids else (),
+                prompt_tokens=len(prompt_ids) or prompt_tokens,
+                completion_tokens=len(ids) or share,
+            )
+        )
+    return completions
+
+
+_WORDS: Mapping[FinishReason, str] = {
+    "stop": "stop stop_sequence end_turn eos eos_token complete tool_calls tool_use function_call repetition "
+    "none null",
+    "length": "length max_tokens",
+    "context": "model_length model_context_window_exceeded",
+    "content_filter": "content_filter content_filtered safety sensitive refusal recitation blocklist "
+    "prohibited_content spii guardrail_intervened error_toxic",
+}
+"""The words of OpenAI, vLLM, TGI, Together, watsonx, Cohere, Mistral, Anthropic, Bedrock, Gemini and GLM."""
+
+_FINISH_REASONS = {word: reason for reason, words in _WORDS.items() for word in words.split()} | {"": "stop"}
+
+
+def _finish_reason(told: object) -> FinishReason:
+    """Why a choice ended, in the server's word; a server that tells nothing is believed to have finished.
+
+    Raises:
+        ValueError: It was broken off, or the word is not known: half an answer is never used.
+
+    Example:
+        >>> [_finish_reason(word) for word in ("stop", "MAX_TOKENS", "content_filter: RECITATION", None)]
+        ['stop', 'length', 'content_filter', 'stop']
+    """
+    reason = _FINISH_REASONS.get(str(told).lower().partition(":")[0].strip())
+    if reason is None:
+        raise ValueError(
+            f"the server broke the completion off: finish_reason {shown(told)}; if this is its word for a "
+            "completion that ended well, mars_env.models.openai_dialect needs it in its list"
+        )
+    return reason
+
+
+def _cut_by_context(prompt: int, sampled: int, cut: int, sampling: Sampling, context: int | None) -> bool:
+    """Whether the context cut choices off: they all have one prompt, and so the same room.
+
+    Either the prompt is known to leave too little, or fewer tokens were sampled than all `cut` choices that
+    were cut off at their own limit would have. A request without a limit leaves only the context.
+    """
+    if context is not None and prompt:
+        return bool(prompt + sampling.max_tokens > context)
+    return sampling.max_tokens == NO_LIMIT or bool(0 < sampled < cut * sampling.max_tokens)
+
+
+def is_too_long(status: int, payload: bytes) -> bool:
+    """Whether a server refuses a request because prompt and limit exceed the model's context.
+
+    Example:
+        >>> is_too_long(400, b'{"error": {"message": "The maximum context length is 4096 tokens."}}')
+        True
+        >>> is_too_long(400, b'{"error": {"message": "no such model", "code": 400}}')
+        False
+    """
+    words = f"{_kind(payload)} {error_text(payload)}".lower()
+    return status in (400, 413, 422) and bool(_TOO_LONG.search(words))
+
+
+def is_filtered(payload: bytes) -> bool:
+    """Whether a server's content filter refuses a request, as Azure, OpenAI and DashScope say it.
+
+    Example:
+        >>> is_filtered(b'{"error": {"message": "The response was filtered.", "code": "content_filter"}}')
+        True
+    """
+    return bool(_FILTERED.search(_kind(payload)))
+
+
+_FILTERED = re.compile(r"\b(content_filter|content_policy_violation|invalid_prompt|data_inspection_failed)\b")
+
+
+def _kind(payload: bytes) -> str:
+    """Code and type of an error."""
+    try:
+        error = json.loads(payload)
+        error = error.get("error", error)
+        return f"{error.get('code')} {error.get('type')}"
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+
+
+_TOO_LONG = re.compile(
+    r"context[ _-]?(length|size|window|limit)|maximum model length|max_model_len|"
+    r"max_tokens must be at least 1, got 0|"  # vLLM, of a prompt that is as long as the context
+    r"(prompt|input) is too long|too many tokens|"
+    r"`inputs`? tokens \+ `max_new_tokens` must be|`inputs` must have less than|"  # TGI, Together
+    r"(prompt|input) token count|maximum prompt length|exceeded model token limit|"  # Gemini, xAI, Kimi
+    r"range of input length should be"  # DashScope
+)
+
+
+def context_of(payload: bytes, model: str) -> int | None:
+    """A model's context length from a server's list of models (vLLM, SGLang and others); else None.
+
+    vLLM gives that of an adapter at its base model, the adapter's ``parent``.
+
+    Example:
+        >>> context_of(b'{"data": [{"id": "qwen3", "max_model_len": 40960}]}', "qwen3")
+        40960
+        >>> context_of(b'{"data": [{"id": "qwen3"}]}', "qwen3") is context_of(b"not JSON", "qwen3") is None
+        True
+    """
+    try:
+        listed = json.loads(payload)["data"]
+        [entry] = [one for one in listed if one.get("id") == model]
+        bases = [one for one in listed if one.get("id") == (entry.get("parent") or model)]
+        told = [one.get(name) for one in (entry, *bases) for name in _CONTEXT]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return next((value for value in told if type(value) is int and value > 0), None)
+
+
+_CONTEXT = ("max_model_len", "max_context_length", "context_length")
+
+
+def _index(choice: Mapping[str, Any]) -> int:
+    return int(choice.get("index") or 0)
+
+
+def _text(choice: Mapping[str, Any]) -> str:
+    message = choice.get("message")
+    return text_of({"content": choice["text"]} if message is None else message)
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """The text of a message; where the server parts the thinking from it, put together again.
+
+    Some servers (Mistral, Databricks) give the content in parts, of text and of thinking.
+
+    Raises:
+        TypeError: The content is not a text.
+
+    Example:
+        >>> text_of({"content": "4", "reasoning": "2 + 2"})
+        '<think>2 + 2</think>4'
+        >>> text_of({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]},
+        ...                      {"type": "text", "text": "4"}]})
+        '<think>2 + 2</think>4'
+    """
+    content, thinking = message.get("content"), message.get("reasoning") or message.get("reasoning_content")
+    if isinstance(content, list):
+        thought = [_part(part) for part in content if part.get("type") in ("thinking", "reasoning")]
+        said = [_part(part) for part in content if part.get("type") not in ("thinking", "reasoning")]
+        content, thinking = "".join(said) if said else None, thinking or "".join(thought)
+    if not isinstance(content, str | None) or not isinstance(thinking, str | None):
+        raise TypeError("the content is not a text")
+    if thinking:
+        return f"<think>{thinking}" + ("" if content is None else f"</think>{content}")
+    return content or ""
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    """The text of a part: its own, or that of the parts in it."""
+    held = next((part[name] for name in ("text", "thinking", "summary") if part.get(name) is not None), None)
+    if isinstance(held, list):
+        return "".join(map(_part, held))
+    if not isinstance(held, str):
+        raise TypeError("a part of the content is not a text")
+    return held
+
+
+def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
+    """Both forms: a chat's list of entries, and a text completion's list of numbers."""
+    if not field:
+        return ()
+    entries = field.get("content")
+    values = [entry["logprob"] for entry in entries] if entries else field.get("token_logprobs") or ()
+    return checked_logprobs(values) if None not in values else ()
+
+
+def _tokens(usage: Mapping[str, Any], name: str) -> int:
+    """A count from the server; 0 if it gives none."""
+    told = usage.get(name)
+    return 0 if told is None else count(told)
+
+
+def _sampled(usage: Mapping[str, Any], prompt: int) -> int:
+    """The tokens that were sampled, thinking included, which Gemini and xAI leave out of their completions'.
+
+    Example:
+        >>> _sampled({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}, 32)
+        103
+    """
+    told, total = _tokens(usage, "completion_tokens"), usage.get("total_tokens")
+    return max(told, total - prompt) if prompt and type(total) is int and total < MOST_TOKENS else told
+
+
+def _shares(total: int, texts: Sequence[str]) -> list[int]:
+    """Divide a count in proportion to the lengths of texts; the sum is kept.
+
+    Example:
+        >>> _shares(10, ["aaaaa", "aa"]), _shares(3, ["", ""])
+        ([7, 3], [2, 1])
+    """
+    if len(texts) == 1:
+        return [total]
+    lengths = list(accumulate(len(text) + 1 for text in texts))
+    ends = [round(total * length / lengths[-1]) for length in lengths]
+    return [end - begin for begin, end in pairwise([0, *ends])]
+
+
+def told_error(payload: bytes) -> tuple[int, bytes] | None:
+    """The status and the body of an error that an answer tells beside or in its choices; None without one.
+
+    OpenRouter and other proxies answer with status 200 before they know. An error without a status is 500.
+
+    Example:
+        >>> told_error(b'{"error": {"message": "busy", "code": 429}}')
+        (429, b'{"error": {"message": "busy", "code": 429}}')
+        >>> told_error(b'{"choices": [{"error": "lost", "finish_reason": "error"}]}')
+        (500, b'{"error": "lost"}')
+    """
+    try:
+        answer = json.loads(payload)
+        told = answer.get("error") or next(one["error"] for one in answer["choices"] if one.get("error"))
+        code = str(told.get("code") if isinstance(told, dict) else None)
+        return int(code) if re.fullmatch("[45][0-9]{2}", code) else 500, json.dumps({"error": told}).encode()
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
+        return None
+
+
+def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
+    """What a server says about an error, in at most 300 characters of one line.
+
+    Args:
+        payload: The answer's body; of a long one, the beginning.
+        mask: Removes secrets from the text before it is cut.
+    """
+    text = payload[:_MOST_ERROR].decode("utf-8", "replace")
+    try:
+        error = json.loads(text)
+        error = error.get("error", error)
+        text = str(error["message"] if isinstance(error, dict) and "message" in error else error)
+    except (ValueError, AttributeError, RecursionError):  # not JSON, or no object: the text itself is shown
+        pass
+    return one_line(mask(" ".join(mask(text).split())), 300) or "no explanation"
+
+
+def advised(status: int, words: str, path: str) -> str:
+    """What to change about a request that a server refuses; empty where its words say nothing of it.
+
+    Args:
+        status: Of the answer.
+        words: The server's.
+        path: Of the endpoint's address.
+
+    Example:
+        >>> advised(400, "'max_tokens' is not supported: use 'max_completion_tokens' instead.", "/v1")
+        '; say limit_field="max_completion_tokens"'
+        >>> advised(404, "Not Found", "/")
+        '; addresses of OpenAI-compatible servers mostly end in /v1'
+        >>> advised(404, "Not Found", "/v1/chat/completions") == advised(404, "Not Found", "/")
+        True
+        >>> advised(404, "no such model", "/v1")
+        ''
+    """
+    if "max_completion_tokens" in words and "max_tokens" in words:
+        return '; say limit_field="max_completion_tokens"'
+    if _ONE_SAMPLE.search(words):
+        return "; say samples_per_call=1"
+    if status in (404, 405) and (path in ("", "/") or path.rstrip("/").endswith("/completions")):
+        return "; addresses of OpenAI-compatible servers mostly end in /v1"
+    return ""
+
+
+_ONE_SAMPLE = re.compile(r"\bn\b.{0,40}\b1\b|\bn_cmpl\b")
+"""How DeepSeek, Groq, Anthropic, llama.cpp and vLLM refuse several samples."""
+
+
+def base_of(url: str) -> str:
+    """An endpoint's address from that of one of its requests, without a query.
+
+    Example:
+        >>> base_of("https://host/v1/chat/completions?key=1")
+        'https://host/v1'
+    """
+    return url.partition("?")[0].removesuffix("/completions").removesuffix("/chat")
+
+
+def retry_after(header: str | None) -> float:
+    """Seconds to wait, from a number or a date; at most two minutes.
+
+    Example:
+        >>> [retry_after(header) for header in ("3", None, "soon", "nan", "9999")]
+        [3.0, 0.0, 0.0, 0.0, 120.0]
+    """
+    if not header:
+        return 0.0
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return 0.0
+    return min(seconds, 120.0) if seconds > 0 else 0.0

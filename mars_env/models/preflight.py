@@ -1,0 +1,170 @@
+"""One question to every server before a run: what would spoil the run is told at once.
+
+That is a wrong name, a wrong key, a lost server, or a lack of token ids and log-probabilities where turns are
+trained.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from mars_env.errors import ConfigError, ModelError
+from mars_env.models.http import HTTPModel
+from mars_env.models.openai_dialect import keeps_logprobs
+from mars_env.text import logger, one_line, shown, suggestion
+from mars_env.types import Agent, Sampling
+
+log = logger(__name__)
+
+_PROBE = Sampling(max_tokens=16, temperature=1.0, overflow="unknown")
+"""Some servers refuse smaller limits."""
+
+_INNER = ("model", "_model", "judge", "verifier", "grader", "selection", "visibility")
+"""Attributes by which agents, graders and games hold models."""
+
+_DEEPEST = 8
+
+
+async def preflight(agents: Mapping[str, Agent], game: object = None, trained: Collection[str] = ()) -> None:
+    """Ask the servers of a run for their models.
+
+    The list of models costs nothing. Only where a name is not in it, or exact tokens are wanted, each server
+    is also asked for a completion of at most 16 tokens.
+
+    Args:
+        agents: By name; those without a model behind a server are left alone.
+        game: What is played: the models of its graders are asked, too.
+        trained: Names of agents whose turns will be trained on.
+
+    Raises:
+        ConfigError: A server refuses the key, does not have the model, or gives no token ids or
+            log-probabilities where they are needed.
+        ModelError: No server of a model can be reached.
+    """
+    for name, agent in agents.items():
+        sampling = getattr(agent, "sampling", None)
+        for model in _servers(agent):
+            if (name in trained or model.exact) and (why := _untrainable(model, sampling)):
+                if name in trained:
+                    raise ConfigError(f"{name} is trained, but {why}")
+                log.warning("turns of %s cannot be trained on later: %s", name, why)
+    models = {id(model): model for part in (*agents.values(), game) for model in _servers(part)}
+    await asyncio.gather(*(_check(model) for model in models.values()))
+
+
+def models_of(part: object) -> list[Any]:
+    """The models that an agent, a grader or a game asks, and those inside them.
+
+    Example:
+        >>> from mars_env.agents import make_agents
+        >>> [type(model).__name__ for model in models_of(make_agents("scripted:4", ["solver_0"])["solver_0"])]
+        ['ScriptedModel']
+    """
+    found: dict[int, Any] = {}
+    parts: list[Any] = [part]
+    for _ in range(_DEEPEST):
+        inner = [getattr(one, name, None) for one in parts for name in _INNER]
+        parts = [one for one in inner if one is not None and id(one) not in found]
+        found |= {id(one): one for one in parts}
+    return list(found.values())
+
+
+def _servers(part: object) -> list[HTTPModel]:
+    return [model for model in models_of(part) if isinstance(model, HTTPModel)]
+
+
+def _untrainable(model: HTTPModel, sampling: object) -> str:
+    """Why turns that are sampled from a server cannot be trained on; empty if they can."""
+    if not model.exact:
+        return f"{model.name} is not asked for token ids and log-probabilities: make it with exact=True"
+    if model.bent:
+        fields = ", ".join(model.bent)
+        return f"{model.name} samples from another distribution: leave {fields} out of its extra_body"
+    if isinstance(sampling, Sampling) and not keeps_logprobs(sampling, processed=model.processed):
+        return (
+            f"the log-probabilities of {model.name} are those of raw logits, before temperature "
+            f"{sampling.temperature:g}, top_p and top_k: start vLLM with --logprobs-mode processed_logprobs "
+            'and say logprobs="processed", or sample at temperature 1 from all tokens'
+        )
+    return ""
+
+
+async def _check(model: HTTPModel) -> None:
+    answers = await model.listed()
+    lost = [f"{url}: {body.decode('utf-8', 'replace')}" for url, status, body in answers if status is None]
+    if len(lost) == len(answers):
+        raise ModelError(f"no server of {model.name} can be reached: {'; '.join(lost)}; start it first")
+    for words in lost:
+        log.warning("%s: a server cannot be reached: %s", model.name, words)
+    for url, status, _ in answers:
+        if status in (401, 403):
+            raise ConfigError(
+                f"{url} refuses the API key (status {status}): name the environment variable that holds the "
+                "right one with ?api_key_env=NAME"
+            )
+    there = [(url, model_names(body) if status == 200 else []) for url, status, body in answers if status]
+    unsure = [
+        (url, names) for url, names in there if model.exact or (names and model.model_name not in names)
+    ]
+    await asyncio.gather(*(_probe(model.at(url), names) for url, names in unsure))
+
+
+async def _probe(model: HTTPModel, names: list[str]) -> None:
+    """One completion: whether the model is there, and its tokens are exact where that is asked for."""
+    try:
+        [completion] = await model.complete([{"role": "user", "content": "Hello"}], 1, _PROBE)
+    except ModelError as error:
+        if model.model_name in names or not names:
+            raise
+        listed = one_line(", ".join(names), 300)
+        hint = suggestion(model.model_name, names)
+        raise ConfigError(
+            f"the server has no model {shown(model.model_name)}; it has {listed}{hint} ({error})"
+        ) from error
+    if model.exact and not completion.trainable:
+        lacks = "log-probabilities" if completion.token_ids and completion.prompt_ids else "token ids"
+        raise ConfigError(
+            f"{model.name} gives no {lacks} ({model.endpoints[0]}), and turns cannot be trained on without: "
+            "serve it by vLLM 0.10.2 or later, or leave exact=True out where nothing is trained"
+        )
+
+
+async def check_engine(url: str, api_key_env: str | None) -> None:
+    """Ask an engine whether it gives token ids and log-probabilities: what passes it is to be trained on.
+
+    Args:
+        url: Its address.
+        api_key_env: Environment variable with its key; without one an engine that wants a key is not asked.
+
+    Raises:
+        ConfigError: It gives none, or refuses the key.
+        ModelError: It cannot be reached.
+    """
+    async with HTTPModel(url, "the engine", api_key_env=api_key_env) as listing:
+        [(base, status, body)] = await listing.listed()
+        names = model_names(body) if status == 200 else []
+        refused = status in (401, 403) and api_key_env is not None
+        if not names and status is not None and not refused:
+            log.warning("%s lists no models (status %s), so it was not checked for token ids", base, status)
+            return
+        if not names:
+            await _check(listing)
+            return
+    async with HTTPModel(url, names[0], exact=True, api_key_env=api_key_env) as model:
+        await _check(model)
+
+
+def model_names(payload: bytes) -> list[str]:
+    """Names in a server's list of models; empty for anything else.
+
+    Example:
+        >>> model_names(b'{"data": [{"id": "qwen3"}]}'), model_names(b"not JSON")
+        (['qwen3'], [])
+    """
+    try:
+        return [one["id"] for one in json.loads(payload)["data"] if isinstance(one["id"], str)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []

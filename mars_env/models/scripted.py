@@ -1,0 +1,232 @@
+"""Scripted models for tests and dry runs, and recordings that are replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mars_env.errors import ConfigError, ModelError
+from mars_env.files import write_whole
+from mars_env.models.requests import check_request, is_messages, is_token_ids, prompt_text
+from mars_env.seeds import derive_seed
+from mars_env.types import Completion, Model, Prompt, Sampling
+
+Script = Callable[[Prompt, int, int], str]
+"""A script: from the prompt, the sample's number and the sample's own seed to a text."""
+
+_END = 0
+_VOCABULARY = 50_000
+
+
+class ScriptedModel:
+    """A model that follows a script; the same seed gives the same texts.
+
+    It obeys the limits as a real model does: a token is a word with the space before it, an end token
+    follows the last one, stop texts end a text, and ``max_tokens`` cuts it.
+
+    Args:
+        script: A function (see `Script`), or texts: sample i is then the i-th text, in turn, or, where the
+            request has a seed, one that the sample's seed picks.
+        ids: Whether completions carry token ids and log-probabilities. They are artificial (a hash of
+            each word; the logarithm of a half), which is enough to test a trainer's bookkeeping.
+        latency: Seconds that each request takes.
+        name: The default policy name of agents.
+
+    Example:
+        >>> from mars_env.sync import run_sync
+        >>> model = ScriptedModel(lambda prompt, sample, seed: f"sample {sample}")
+        >>> [completion.text for completion in run_sync(model.complete("2 + 2?", 2, Sampling()))]
+        ['sample 0', 'sample 1']
+    """
+
+    def __init__(
+        self,
+        script: Script | Sequence[str],
+        *,
+        ids: bool = False,
+        latency: float = 0.0,
+        name: str = "scripted",
+    ) -> None:
+        if not callable(script) and (isinstance(script, str) or not script):
+            raise ConfigError("a script is a function or a list of at least one text")
+        self.name = name
+        self._script = script
+        self._ids, self._latency = ids, latency
+
+    def __repr__(self) -> str:
+        return f"ScriptedModel(name={self.name!r})"
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The artificial token ids of a prompt."""
+        return tuple(prompt) if is_token_ids(prompt) else _fake_ids(_words(prompt_text(prompt)))
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """N samples of the script.
+
+        Raises:
+            ConfigError: If n or a sampling setting makes no sense, or the script gives no text.
+        """
+        check_request(n, sampling)
+        await asyncio.sleep(self._latency)
+        return [self._completion(prompt, i, sampling) for i in range(n)]
+
+    def _completion(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
+        seed = derive_seed(sampling.seed or 0, sample)
+        if callable(self._script):
+            text = self._script(prompt, sample, seed)
+        else:
+            text = self._script[(sample if sampling.seed is None else seed) % len(self._script)]
+        if not isinstance(text, str):
+            raise ConfigError(f"{self.name}: a script gives a text, got {type(text).__name__}")
+        for stop in sampling.stop:
+            text = text.partition(stop)[0]
+        words = _words(text)
+        cut = len(words) >= sampling.max_tokens  # the end token needs a place, too
+        ids = _fake_ids(words)[: sampling.max_tokens] if cut else (*_fake_ids(words), _END)
+        read = self.encode(prompt)
+        return Completion(
+            text="".join(words[: sampling.max_tokens]) if cut else text,
+            finish_reason="length" if cut else "stop",
+            prompt_ids=read if self._ids else (),
+            token_ids=ids if self._ids else (),
+            logprobs=(-0.6931471805599453,) * len(ids) if self._ids else (),
+            temperature=sampling.temperature,
+            versions=((0, len(ids)),) if self._ids else (),
+            prompt_tokens=len(read),
+            completion_tokens=len(ids),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One request to a model, and its answer."""
+
+    prompt: Prompt
+    n: int
+    sampling: Sampling
+    completions: tuple[Completion, ...]
+
+
+class RecordingModel:
+    """Forwards requests to a model and keeps them with their answers, for `ReplayModel`.
+
+    Args:
+        model: What is recorded.
+
+    Attributes:
+        records: What was asked and answered, in the order of the answers.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.records: list[Record] = []
+        self.name = getattr(model, "name", "recorded")
+        self._model = model
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Sample n completions of the model that is recorded.
+
+        Raises:
+            ModelError: The model raised it; nothing is recorded.
+        """
+        completions = await self._model.complete(prompt, n, sampling)
+        self.records.append(Record(prompt, n, sampling, tuple(completions)))
+        return completions
+
+
+class ReplayModel:
+    """Answers the requests of a recording with the recorded answers.
+
+    A request is identified by its prompt, its n and its sampling, seed included. One that was recorded
+    several times gets its answers in turn, then always the last one.
+
+    Args:
+        records: Of a `RecordingModel`, or of `load_records`.
+        name: The default policy name of agents.
+
+    Example:
+        >>> from mars_env.sync import run_sync
+        >>> record = Record("2 + 2?", 1, Sampling(seed=1), (Completion("4"),))
+        >>> run_sync(ReplayModel([record]).complete("2 + 2?", 1, Sampling(seed=1)))[0].text
+        '4'
+    """
+
+    def __init__(self, records: Iterable[Record], *, name: str = "replay") -> None:
+        self.name = name
+        self._answers: dict[str, list[tuple[Completion, ...]]] = {}
+        for record in records:
+            key = _request_key(record.prompt, record.n, record.sampling)
+            self._answers.setdefault(key, []).append(record.completions)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """The recorded completions of this request.
+
+        Raises:
+            ModelError: If the recording holds no such request.
+        """
+        await asyncio.sleep(0)
+        answers = self._answers.get(_request_key(prompt, n, sampling))
+        if not answers:
+            raise ModelError(
+                f"{self.name}: no such request was recorded (n={n}, seed={sampling.seed}): "
+                f"{prompt_text(prompt)[:80]!r}; record it again"
+            )
+        return list(answers.pop(0) if len(answers) > 1 else answers[0])
+
+
+def save_records(path: str | Path, records: Iterable[Record]) -> None:
+    """Write a recording as JSON lines, one record a line."""
+    lines = [json.dumps(asdict(record), allow_nan=False) + "\n" for record in records]
+    write_whole(Path(path), "".join(lines))
+
+
+def load_records(path: str | Path) -> list[Record]:
+    """Read what `save_records` wrote.
+
+    Raises:
+        ConfigError: A line is not a record; says which.
+    """
+    records = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            records.append(_record(json.loads(line)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path}, line {number}: not a record of a model: {error!r}") from error
+    return records
+
+
+def _record(row: dict[str, Any]) -> Record:
+    sampling = Sampling(**{**row["sampling"], "stop": tuple(row["sampling"]["stop"])})
+    return Record(row["prompt"], row["n"], sampling, tuple(map(_completion, row["completions"])))
+
+
+def _completion(row: dict[str, Any]) -> Completion:
+    lists = {
+        key: tuple(row.get(key, ())) for key in ("prompt_ids", "token_ids", "logprobs", "train_prompt_ids")
+    }
+    versions = tuple((version, length) for version, length in row["versions"])
+    return Completion(**{**row, **lists, "versions": versions})
+
+
+def _request_key(prompt: Prompt, n: int, sampling: Sampling) -> str:
+    plain = [dict(message) for message in prompt] if is_messages(prompt) else prompt
+    return json.dumps([plain if isinstance(plain, str) else list(plain), n, asdict(sampling)], sort_keys=True)
+
+
+def _words(text: str) -> list[str]:
+    r"""Words with the space before them; a remainder at the end is one more.
+
+    Example:
+        >>> _words("a b\n")
+        ['a', ' b', '\n']
+    """
+    return re.findall(r"\s*\S+|\s+\Z", text)
+
+
+def _fake_ids(words: Sequence[str]) -> tuple[int, ...]:
+    return tuple(1 + zlib.crc32(word.encode("utf-8", "surrogatepass")) % (_VOCABULARY - 1) for word in words)

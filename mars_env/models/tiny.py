@@ -1,0 +1,73 @@
+"""A tiny random model: to try a game and its training on one processor core, without a download."""
+
+from __future__ import annotations
+
+import string
+
+from mars_env.errors import MissingExtra
+from mars_env.models.hf import HFModel
+
+try:
+    import torch
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+except ImportError as error:
+    raise MissingExtra("tiny_model needs torch and transformers: pip install 'mars-env[hf]'") from error
+
+
+def tiny_model(
+    letters: str = string.printable,
+    *,
+    seed: int = 0,
+    width: int = 64,
+    context: int = 1024,
+    name: str = "tiny",
+) -> HFModel:
+    """A transformer of two layers with random weights, one token for each letter.
+
+    It knows nothing. In a minute it can learn the form of an answer and a few habits, which is enough to see
+    that a reward reaches the weights. For more, give a checkpoint to `mars_env.models.HFModel` instead.
+
+    Args:
+        letters: What it can read and write; it reads anything else as padding. The fewer, the sooner it
+            finds a reward.
+        seed: Of the weights.
+        width: Of the hidden layers: a multiple of 8.
+        context: Most characters of prompt and completion together.
+        name: The name of the weights.
+
+    Example:
+        >>> from mars_env.sync import run_sync
+        >>> from mars_env.types import Sampling
+        >>> [answer] = run_sync(tiny_model().complete("2 + 2 = ", 1, Sampling(max_tokens=5, seed=0)))
+        >>> len(answer.token_ids) <= 5 and answer.trainable
+        True
+    """
+    pieces = ("<pad>", "<end>", *dict.fromkeys(letters))
+    core = Tokenizer(models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="<pad>"))
+    core.pre_tokenizer = pre_tokenizers.Split(Regex(r".|\n"), behavior="isolated")
+    core.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token="<pad>",
+        eos_token="<end>",
+        clean_up_tokenization_spaces=False,
+        model_max_length=context,
+    )
+    config = Qwen3Config(
+        vocab_size=len(pieces),
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=width // 4,
+        max_position_embeddings=context,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):  # the weights' seed, and no one else's
+        torch.manual_seed(seed)
+        model = Qwen3ForCausalLM(config)
+    return HFModel((model, tokenizer), name=name)

@@ -1,0 +1,416 @@
+"""`VLLMModel`: vLLM in this process, exact, with weights that are refreshed in place."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from mars_env.checks import logprobs as checked_logprobs
+from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.models.context import finish_reason, room_for, without_room
+from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
+from mars_env.models.requests import check_request
+from mars_env.models.vllm_engines import Engine, Generated, Job, OfflineEngine, StreamingEngine, load_vllm
+from mars_env.models.vllm_experts import EXTENSION
+from mars_env.seeds import derive_seed
+from mars_env.types import Completion, Prompt, Sampling
+
+SHARED_MEMORY = Path("/dev/shm")
+"""Where weights pass from the trainer to the engine's processes, if there is room."""
+
+
+class VLLMModel:
+    """A causal language model run by vLLM, on the GPUs or CPUs of this machine.
+
+    Each sample is a request of its own, with its own seed; the samples of a prompt share it through the
+    prefix cache. Log-probabilities are those of the distribution sampled from: after the temperature, top-p
+    and top-k. Greedy completions carry those at temperature 1.
+
+    The engine ``"async"`` (vLLM's `AsyncLLM`) takes requests at any time; ``"offline"`` (`LLM`) runs waves
+    (see `mars_env.models.batching`): its batches, and so its rounding, are the same in each run.
+
+    Scripts that make one need ``if __name__ == "__main__":``, since the engine's processes import the script.
+
+    Args:
+        model: A checkpoint's path or name.
+        engine: ``"async"`` or ``"offline"``.
+        dtype: Of the weights in the engine, e.g. ``"bfloat16"``; by default as stored.
+        eager: Do not compile graphs: a quicker start, slower decoding. Best for small models and tests.
+        max_lora_rank: Largest rank of the adapters to be served; None for none. See `adapter`.
+        options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``.
+        name: Name in messages and the default policy name of agents.
+        version: Version of the weights, noted with each token; see `refresh`.
+        template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
+
+    Attributes:
+        capacity: Samples that the engine decodes at once.
+        under_way: Samples that are not finished.
+
+    Raises:
+        MissingExtra: If vLLM is not installed.
+        ConfigError: If the checkpoint cannot be loaded, or vLLM refuses a setting.
+    """
+
+    def __init__(  # public edge: friendly keywords, each with a default
+        self,
+        model: str | Path,
+        *,
+        engine: Literal["async", "offline"] = "async",
+        dtype: str = "auto",
+        eager: bool = False,
+        max_lora_rank: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        name: str = "",
+        version: int = 0,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if engine not in ("async", "offline"):
+            raise ConfigError(f"engine is 'async' or 'offline', got {engine!r}")
+        self._vllm = load_vllm()
+        self.name, self.version = name or Path(model).name, version
+        self.tokenizer, self._config = _load(model)
+        self._template_options = dict(template_options or {})
+        self._vocabulary: int = self._config.get_text_config(decoder=True).vocab_size
+        settings: dict[str, Any] = {
+            "model": str(model),
+            "dtype": str(self._config.dtype or "auto").removeprefix("torch.") if dtype == "auto" else dtype,
+            "enforce_eager": eager,
+            "logprobs_mode": "processed_logprobs",
+        }
+        if max_lora_rank is not None:
+            settings |= {"enable_lora": True, "max_lora_rank": max_lora_rank}
+        on_cpu: bool = importlib.import_module("vllm.platforms").current_platform.is_cpu()
+        # Requests without a seed must differ between replicas: vLLM's own default would seed all alike.
+        defaults: dict[str, Any] = {"enable_prefix_caching": True, "seed": secrets.randbits(31)}
+        if on_cpu:
+            # A seeded request that got only a part of its prompt, and so no token, would end the engine.
+            defaults["enable_chunked_prefill"] = False
+            settings["worker_extension_cls"] = EXTENSION
+        if clash := {*settings} & {*(options or ())}:
+            raise ConfigError(f"options may not set {', '.join(sorted(clash))}: VLLMModel sets it itself")
+        settings = defaults | settings | dict(options or {})
+        kind = StreamingEngine if engine == "async" else OfflineEngine
+        self._engine: Engine = kind(settings, version)
+        self.capacity, self.under_way = self._engine.capacity, 0
+        self._loras = itertools.count(1) if max_lora_rank is not None else None
+        self._adapters_alone = on_cpu and engine == "async" and max_lora_rank is not None
+
+    def __repr__(self) -> str:
+        return f"VLLMModel({self.name!r}, version={self.version})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def context(self) -> int:
+        """Most tokens of prompt and completion together."""
+        return self._engine.context
+
+    def close(self) -> None:
+        """Stop the engine and free its memory. It stops with the process in any case."""
+        self._engine.close()
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The token ids that the model reads for a prompt; as `HFModel.encode`.
+
+        Raises:
+            ModelError: If there are no tokens, or ids outside the vocabulary.
+        """
+        return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Sample n completions of one prompt.
+
+        A completion that the context cuts off is as in `HFModel`.
+
+        Raises:
+            ModelError: If the engine fails.
+            ContextError: If there is too little room, and the sampling refuses that.
+            ConfigError: If n or a sampling setting makes no sense. vLLM samples at temperatures of 0.01 to 2.
+        """
+        return await self._complete(prompt, n, sampling, None)
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be: its token ids; as `HFModel.written`."""
+        return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
+
+        vLLM reads prompt and texts as one prompt and samples a token after it, so together they must be
+        shorter than the context by one token.
+
+        Raises:
+            ContextError: Prompt and texts are too long.
+            ModelError: As `written`, or the engine fails.
+            ConfigError: As `written`.
+        """
+        return await self._score(prompt, texts, end, None)
+
+    def refresh(self, weights: Any, version: int | None = None, *, interrupt: bool = False) -> None:
+        """Replace the weights in place; new requests wait until then.
+
+        Args:
+            weights: A module of transformers or its state dict, with all parameters under the checkpoint's
+                own names; or the directory of a checkpoint, which all processes of the engine can read.
+            version: The new version; by default one more than the old.
+            interrupt: Do not wait for running requests: they continue with the new weights, which
+                read their prompts and tokens again. `Completion.versions` tells which weights
+                sampled which tokens.
+
+        Raises:
+            ConfigError: If parameters are missing, or if the engine must interrupt and is ``"offline"`` or
+                of a vLLM before 0.32.
+        """
+        version = self.version + 1 if version is None else version
+        with _as_directory(weights, self._config) as directory:
+            self._engine.reload(directory, version, interrupt=interrupt)
+        self.version = version
+
+    def adapter(self, path: str | Path, *, name: str = "", version: int = 0) -> VLLMAdapter:
+        """A separate model: these weights with a LoRA adapter, as PEFT saves it, on the same engine.
+
+        On CPUs vLLM gives a request without an adapter the weights of one that shares its batch. So the
+        offline engine runs them separately, and the async one serves adapters only.
+
+        Args:
+            path: Directory with ``adapter_config.json`` and ``adapter_model.safetensors``.
+            name: Name in messages and the default policy name of agents; by default the directory's.
+            version: Version of the adapter, noted with each token.
+
+        Raises:
+            ConfigError: If the model was made without `max_lora_rank`, or there is no adapter at the path.
+        """
+        return VLLMAdapter(self, path, name or Path(path).name, version)
+
+    async def _complete(
+        self, prompt: Prompt, n: int, sampling: Sampling, adapter: _Adapter | None
+    ) -> list[Completion]:
+        check_request(n, sampling)
+        ids = self.encode(prompt)
+        room = room_for(self.name, len(ids), sampling, self.context)
+        self._refuse_alone(adapter)
+        if not room:
+            return without_room(ids, n, sampling)
+        lora = None if adapter is None else adapter.request
+        samples = await self._generated([Job(ids, self._params(sampling, i, room), lora) for i in range(n)])
+        version = None if adapter is None else adapter.version
+        return [self._completion(ids, sampling, sample, version) for sample in samples]
+
+    async def _score(
+        self, prompt: Prompt, texts: Sequence[str | Sequence[int]], end: bool, adapter: _Adapter | None
+    ) -> Completion:
+        given = self.written(prompt, *texts, end=end)
+        require_fit(given, self.context - 1, self.name)
+        self._refuse_alone(adapter)
+        params = self._vllm.SamplingParams(
+            max_tokens=1,
+            prompt_logprobs=0,  # the prompt's own tokens alone
+            detokenize=False,
+            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        )
+        lora = None if adapter is None else adapter.request
+        [read] = await self._generated([Job((*given.prompt_ids, *given.token_ids), params, lora)])
+        told = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
+        if len(told) != len(given.token_ids):
+            raise ModelError(
+                f"{self.name}: vLLM gave {len(told)} of {len(given.token_ids)} log-probabilities"
+            )
+        try:
+            values = checked_logprobs(
+                [entry[token].logprob for entry, token in zip(told, given.token_ids, strict=True)]
+            )
+        except ValueError as error:  # a token that the model holds for impossible, say
+            raise ModelError(f"{self.name}: vLLM's log-probabilities cannot be used: {error}") from error
+        by = adapter.version if adapter is not None else read.versions[0][0]
+        return replace(given, logprobs=values, versions=((by, len(values)),))
+
+    async def _generated(self, jobs: Sequence[Job]) -> list[Generated]:
+        self.under_way += len(jobs)
+        try:
+            return await self._engine.generate(jobs)
+        finally:
+            self.under_way -= len(jobs)
+
+    def _refuse_alone(self, adapter: _Adapter | None) -> None:
+        if adapter is None and self._adapters_alone:
+            raise ConfigError(
+                f"{self.name}: on CPUs an async engine with adapters serves nothing else; "
+                "use engine='offline', or a model without max_lora_rank"
+            )
+
+    def _params(self, sampling: Sampling, sample: int, room: int) -> Any:
+        if not (sampling.temperature == 0 or 0.01 <= sampling.temperature <= 2):
+            raise ConfigError(f"vLLM samples at temperatures of 0.01 to 2, got {sampling.temperature}")
+        return self._vllm.SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_tokens=room,
+            stop=list(sampling.stop),
+            seed=None if sampling.seed is None else derive_seed(sampling.seed, sample),
+            logprobs=0,  # the sampled token's alone
+            flat_logprobs=True,
+            detokenize=bool(sampling.stop),  # otherwise the text is decoded once, at the end
+            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        )
+
+    def _completion(
+        self, ids: tuple[int, ...], sampling: Sampling, sample: Generated, version: int | None
+    ) -> Completion:
+        output = sample.output.outputs[0]
+        tokens = tuple(output.token_ids)
+        if output.finish_reason not in ("stop", "length"):
+            raise ModelError(f"{self.name}: vLLM aborted the request: finish reason {output.finish_reason!r}")
+        versions = sample.versions if version is None else ((version, len(tokens)),)
+        text = self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+        return Completion(
+            text=cut_at_stop(text, sampling.stop),
+            finish_reason=finish_reason(output.finish_reason, len(tokens), sampling),
+            prompt_ids=ids,
+            token_ids=tokens,
+            logprobs=tuple(output.logprobs.logprobs),
+            temperature=sampling.temperature,
+            versions=versions,
+            prompt_tokens=len(ids),
+            completion_tokens=len(tokens),
+        )
+
+
+class VLLMAdapter:
+    """A LoRA adapter on a `VLLMModel`, as a separate model; made by `VLLMModel.adapter`.
+
+    In this way several policies can share one engine and one copy of the base weights.
+    """
+
+    def __init__(self, base: VLLMModel, path: str | Path, name: str, version: int) -> None:
+        self.base, self.name = base, name
+        self._adapter = self._load(path, version)
+
+    def __repr__(self) -> str:
+        return f"VLLMAdapter({self.name!r}, version={self.version})"
+
+    @property
+    def version(self) -> int:
+        """Version of the adapter."""
+        return self._adapter.version
+
+    @property
+    def context(self) -> int:
+        """Most tokens of prompt and completion together."""
+        return self.base.context
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The token ids that the model reads for a prompt; see `VLLMModel.encode`."""
+        return self.base.encode(prompt)
+
+    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
+        """Sample n completions of one prompt; see `VLLMModel.complete`."""
+        return await self.base._complete(prompt, n, sampling, self._adapter)
+
+    def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """The completion that given texts would be; see `VLLMModel.written`."""
+        return self.base.written(prompt, *texts, end=end)
+
+    async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
+        """How probable given texts are; see `VLLMModel.score`."""
+        return await self.base._score(prompt, texts, end, self._adapter)
+
+    def refresh(self, path: str | Path, version: int | None = None) -> None:
+        """Use another adapter from now on; running requests end with the one that they started with.
+
+        Args:
+            path: As in `VLLMModel.adapter`; a directory that has not been given before.
+            version: The new version; by default one more than the old.
+        """
+        self._adapter = self._load(path, self.version + 1 if version is None else version)
+
+    def _load(self, path: str | Path, version: int) -> _Adapter:
+        if self.base._loras is None:
+            raise ConfigError(
+                f"{self.base.name}: adapters need max_lora_rank, e.g. 16, when the model is made"
+            )
+        if not (Path(path) / "adapter_config.json").is_file():
+            raise ConfigError(f"there is no adapter at {path}: adapter_config.json is missing")
+        # A new id and name each time: what vLLM has cached under the old ones is of other weights.
+        number = next(self.base._loras)
+        return _Adapter(self.base._vllm, f"{self.name}/{number}", number, str(path), version)
+
+
+class _Adapter:
+    """vLLM's request for one version of an adapter."""
+
+    def __init__(self, vllm: Any, name: str, number: int, path: str, version: int) -> None:
+        self.version = version
+        self.request = importlib.import_module("vllm.lora.request").LoRARequest(name, number, path)
+
+
+def _load(model: str | Path) -> tuple[Any, Any]:
+    """The tokenizer and the configuration of a checkpoint."""
+    try:
+        from transformers import AutoConfig, AutoTokenizer
+    except ImportError as error:  # vLLM brings it
+        raise MissingExtra("VLLMModel needs transformers: pip install 'mars-env[vllm]'") from error
+    try:
+        return AutoTokenizer.from_pretrained(model), AutoConfig.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the checkpoint {str(model)!r} cannot be loaded: {error}") from error
+
+
+@contextmanager
+def _as_directory(weights: Any, config: Any) -> Iterator[str]:
+    """The weights as a checkpoint's directory; a temporary one where they are given as tensors."""
+    if isinstance(weights, str | Path):
+        if not Path(weights).is_dir():
+            raise ConfigError(
+                f"there is no checkpoint at {weights}: give a directory, a module or a state dict"
+            )
+        yield str(weights)
+        return
+    from safetensors.torch import save_file
+
+    tensors = _tensors(weights if isinstance(weights, Mapping) else weights.state_dict(), config)
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    roomy = SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free > 2 * size
+    with tempfile.TemporaryDirectory(
+        prefix="mars-env-weights-", dir=SHARED_MEMORY if roomy else None
+    ) as path:
+        save_file(tensors, Path(path) / "model.safetensors")
+        yield path
+
+
+def _tensors(state: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """A state dict ready for a file: tensors on the CPU, each once.
+
+    vLLM would keep the old weights where new ones are missing, and say so only in its log.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        needed = set(AutoModelForCausalLM.from_config(config).state_dict())
+    if missing := sorted(needed - {*state}):
+        raise ConfigError(
+            f"{len(missing)} of the model's {len(needed)} parameters are missing, {missing[0]} for one: "
+            "give the whole state dict, adapters merged"
+        )
+    once: dict[tuple[int, Any], Any] = {}
+    tensors = {}
+    for name in sorted(
+        needed, key=lambda name: "lm_head" in name
+    ):  # an output that shares the input's is left out
+        tensor = state[name].detach()
+        if once.setdefault((tensor.data_ptr(), tensor.shape), name) == name:
+            tensors[name] = tensor.cpu().contiguous()
+    return tensors

@@ -1,0 +1,106 @@
+"""New weights for the servers (`vllm serve`) behind an `HTTPModel`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from mars_env.errors import ConfigError, ModelError
+from mars_env.models.http import HTTPModel
+from mars_env.text import one_line
+
+_PAUSE = 0.05
+"""Seconds between two attempts to empty a cache."""
+
+
+async def refresh_servers(
+    model: HTTPModel, directory: str | Path, version: int | None = None, *, timeout: float = 600.0
+) -> None:
+    """Replace the weights of all servers in place; requests wait until it is done.
+
+    The servers are drained, refreshed and admitted again. They must be vLLM's, started with
+    ``VLLM_SERVER_DEV_MODE=1`` in their environment: this opens endpoints to anyone who reaches the port, so
+    use it only in your own network.
+
+    Args:
+        model: The servers' client.
+        directory: A checkpoint (``save_pretrained``) that every server can read at this path.
+        version: The new version; by default one more than the old.
+        timeout: Seconds that a server may take; also for requests of other clients to end, since vLLM keeps
+            its prefix cache while they run.
+
+    Raises:
+        ConfigError: If there is no such directory.
+        ModelError: If a server failed. It is left drained, so that old weights are not taken for new
+            ones; the others continue.
+
+    Example:
+        >>> from mars_env.sync import run_sync
+        >>> run_sync(refresh_servers(HTTPModel("http://localhost:8000/v1", "m"), "nowhere"))
+        Traceback (most recent call last):
+        ...
+        mars_env.errors.ConfigError: there is no checkpoint at nowhere
+    """
+    if not Path(directory).is_dir():
+        raise ConfigError(f"there is no checkpoint at {directory}")
+    endpoints = model.endpoints
+    await asyncio.gather(*(model.drain(endpoint) for endpoint in endpoints))
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session:
+        failures = await asyncio.gather(
+            *(_refresh(session, url, str(directory), time.monotonic() + timeout) for url in endpoints)
+        )
+    model.version = model.version + 1 if version is None else version
+    for endpoint, failure in zip(endpoints, failures, strict=True):
+        if not failure:
+            model.admit(endpoint)
+    if any(failures):
+        raise ModelError(
+            f"{model.name}: not refreshed, and left drained: {'; '.join(filter(None, failures))}"
+        )
+
+
+async def _refresh(session: aiohttp.ClientSession, endpoint: str, directory: str, until: float) -> str:
+    """Refresh one server; returns what went wrong, or nothing."""
+    root = endpoint.rstrip("/").removesuffix("/v1")
+    reload = {"method": "reload_weights", "kwargs": {"weights_path": directory}}
+    try:
+        await _call(session, f"{root}/collective_rpc", reload)
+        # The cache holds values of the old weights. vLLM says under status 200 that it has kept it.
+        while not await _call(session, f"{root}/reset_prefix_cache", {}):
+            if time.monotonic() > until:
+                return f"{endpoint} keeps its prefix cache, since requests of other clients run on it"
+            await asyncio.sleep(_PAUSE)
+    except _Failed as failure:
+        return str(failure)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        return f"{endpoint}: {type(error).__name__}: {error}"
+    return ""
+
+
+async def _call(session: aiohttp.ClientSession, url: str, body: Mapping[str, Any]) -> bool:
+    """Call a server; whether it has done what it was asked, as far as it says.
+
+    Raises:
+        _Failed: It refuses.
+    """
+    async with session.post(url, json=body) as response:
+        text = await response.text()
+        if response.status == 404:
+            raise _Failed(f"{url} is not there: start the server with VLLM_SERVER_DEV_MODE=1")
+        if response.status != 200:
+            raise _Failed(f"{url}: status {response.status}: {one_line(text, 200)}")
+    try:
+        told = json.loads(text)
+    except ValueError:  # versions before 0.32 answer with nothing
+        return True
+    return not isinstance(told, dict) or told.get("success") is not False
+
+
+class _Failed(Exception):
+    """A server has not done what it was asked."""

@@ -1,0 +1,384 @@
+"""`Recorder`: an OpenAI-compatible server in front of an engine that keeps what each agent's calls sampled.
+
+A program of agents, in any framework, talks to the recorder as it talked to the engine. The recorder asks
+the engine for token ids and log-probabilities as well, gives the program what it asked for, and stores the
+rest: a run as `mars_env.rollout.read_run` reads it. docs/recorder.md describes it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import aiohttp
+from aiohttp import web
+
+from mars_env.checks import finite
+from mars_env.errors import ConfigError, StoreError
+from mars_env.models.chat_stream import ChatStream, asked_for, event
+from mars_env.models.context import NO_LIMIT
+from mars_env.models.endpoint import Endpoint
+from mars_env.models.openai_dialect import NEUTRAL, bending, completions_of, keeps_logprobs
+from mars_env.models.preflight import check_engine
+from mars_env.models.secrets import Secrets, api_key
+from mars_env.rollout.records import MOST_DEPTH, check_plain
+from mars_env.serving.conversations import digests
+from mars_env.serving.openai_server import (
+    UNREADABLE,
+    Refusal,
+    error_response,
+    key_of,
+    listen,
+    plain_json,
+    read_json,
+)
+from mars_env.serving.recording import Call, Recording, Reply
+from mars_env.text import described, logger, one_line
+from mars_env.types import Completion, Problem, Sampling
+
+log = logger(__name__)
+
+AGENT_HEADER, TREE_HEADER = "X-Mars-Agent", "X-Mars-Tree"
+
+_NAME = re.compile(r"[\w.+-]{1,100}")
+_MARS_KEY = re.compile(r"mars:([^:]*)(?::(.*))?", re.S)
+_NUMBERS = frozenset({*NEUTRAL, "max_tokens", "max_completion_tokens"})
+
+_NOT_PASSED = frozenset(
+    {"host", "content-length", "connection", "accept-encoding", "transfer-encoding", "keep-alive", "te",
+     "trailer", "upgrade"}
+)  # fmt: skip
+
+
+class Recorder:
+    """Records the chat completions of any program. Use it as an asynchronous context manager.
+
+    An agent is named by the header ``X-Mars-Agent``, by an API key of the form ``mars:AGENT``, or by the end
+    of the model's name (``qwen3@AGENT``); else it is ``agent_0``. In the same way the header ``X-Mars-Tree``
+    or a key ``mars:AGENT:TREE`` names the tree, such as ``aime/3#0``: what is played on one problem.
+
+    Args:
+        upstream: The engine's address, e.g. ``"http://localhost:8000/v1"``.
+        out: Directory of the run; one that exists is continued.
+        problems: Problems that trees may name.
+        group: See `mars_env.serving.recording.Recording`.
+        logprobs: What the engine's log-probabilities are of: ``"raw"`` logits, or ``"processed"``; see
+            `mars_env.models.HTTPModel`.
+        api_key_env: Environment variable with the engine's key; by default the program's own is passed on.
+        version: Version of the weights, noted with each token; set `version` anew when they change.
+        most: Longest body of a request and of an answer, in bytes.
+
+    Attributes:
+        counts: Of turns stored, of those that cannot be trained on, and of what was not stored, by reason.
+        url: What programs are given as their ``base_url``; after `start`.
+
+    Raises:
+        ConfigError: An argument is unfit.
+        StoreError: The directory holds another run.
+    """
+
+    def __init__(  # public edge: friendly keywords, each with a default
+        self,
+        upstream: str,
+        out: str | Path,
+        *,
+        problems: Sequence[Problem] = (),
+        group: Literal["input", "agent"] = "input",
+        logprobs: Literal["raw", "processed"] = "raw",
+        api_key_env: str | None = None,
+        version: int = 0,
+        most: int = 64 * 2**20,
+    ) -> None:
+        if logprobs not in ("raw", "processed") or group not in ("input", "agent"):
+            raise ConfigError(
+                f"logprobs is 'raw' or 'processed' and group 'input' or 'agent', got {logprobs!r}, {group!r}"
+            )
+        self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
+        self._processed, self._most, self.version = logprobs == "processed", most, version
+        self._key = api_key(api_key_env)
+        self._secrets = Secrets([self._key, *self._endpoint.secrets])
+        self._recording = Recording(out, {"upstream": str(self._endpoint.base)}, problems, group)
+        self.counts: Counter[str] = Counter()
+        self._told: set[str] = set()
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def check(self) -> None:
+        """Ask the engine for one completion: whether its turns can be trained on is told before a run.
+
+        Raises:
+            ConfigError: It gives no token ids or log-probabilities, or refuses the key.
+            ModelError: It cannot be reached.
+        """
+        await check_engine(*self._upstream)
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Serve, by default to this machine alone.
+
+        Raises:
+            ConfigError: The address cannot be used.
+        """
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=None, connect=30),
+            headers={"Accept-Encoding": "identity"},
+            auto_decompress=False,
+            connector=aiohttp.TCPConnector(limit=0),
+        )
+        app = web.Application(client_max_size=self._most)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/counts", self._tell)
+        app.router.add_route("*", "/{rest:.*}", self._elsewhere)
+        self._runner = web.AppRunner(app, access_log=None)
+        try:
+            address = await listen(self._runner, host, port)
+        except ConfigError:
+            await self.close()
+            raise
+        self.url = f"{address}/v1"
+
+    async def close(self) -> None:
+        """Stop serving; calls under way get a minute to end."""
+        await self._runner.cleanup()
+        await self._session.close()
+        self._recording.close()
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        try:
+            body = await read_json(request)
+            call, asked = self._call(request, body)
+        except Refusal as refusal:
+            return self._refused(refusal.status, str(refusal))
+        except UNREADABLE as error:
+            return self._refused(400, f"the request cannot be read: {described(error)}")
+        begun = time.perf_counter()
+        try:
+            async with self._session.post(
+                self._endpoint.chat, json=asked, headers=self._headers(request), allow_redirects=False
+            ) as answer:
+                if answer.status != 200:
+                    return await self._failure(answer)
+                if asked.get("stream"):
+                    return await self._streamed(request, answer, call, body, begun)
+                payload = await self._read(answer)
+                shown = self._stored(payload, call, body, begun)
+                return web.Response(body=shown, content_type="application/json")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
+            return self._refused(502, f"the engine cannot be reached: {words}", "unreachable")
+        except StoreError as error:  # a program that goes on would lose turns
+            log.error("%s", error)
+            return self._refused(500, f"the turn cannot be stored: {error}", "not stored")
+
+    def _call(self, request: web.Request, body: Any) -> tuple[Call, dict[str, Any]]:
+        """Who calls, and what the engine is asked."""
+        model, messages = body["model"], body["messages"]
+        if not isinstance(model, str) or not isinstance(messages, list) or not messages:
+            raise ValueError("a model's name and a list of messages are needed")
+        key = _MARS_KEY.fullmatch(key_of(request))
+        served, mark, named = model.rpartition("@")
+        agent = request.headers.get(AGENT_HEADER) or (key and key[1]) or (named if mark else "") or "agent_0"
+        tree = request.headers.get(TREE_HEADER) or (key and key[2]) or None
+        if _NAME.fullmatch(agent) is None:
+            raise ValueError("the name of an agent is made of letters, digits and _ . + -")
+        if tree is not None and (len(tree) > 300 or not tree.isprintable()):
+            raise ValueError("the id of a tree is printable and at most 300 characters long")
+        check_plain(messages, MOST_DEPTH // 2)
+        digests(messages)
+        policy = served if mark and served and not key and AGENT_HEADER not in request.headers else model
+        told = {name: value for name, value in body.items() if value is not None}
+        for name in _NUMBERS & told.keys():
+            finite(told[name])  # engines read "0.7", but a run with such a temperature could not be read
+        asked = {**NEUTRAL, **told, "model": policy, "return_token_ids": True, "logprobs": True}
+        return Call(agent, policy, messages, tree), asked
+
+    def _headers(self, request: web.Request) -> dict[str, str]:
+        passed = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in _NOT_PASSED and not name.lower().startswith("x-mars-")
+        }
+        if self._key:
+            passed["Authorization"] = f"Bearer {self._key}"
+        elif _MARS_KEY.fullmatch(key_of(request)):
+            passed.pop("Authorization", None)
+        return passed
+
+    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+        whole = bytearray()
+        async for part in answer.content.iter_any():
+            whole += part
+            if len(whole) > self._most:
+                raise aiohttp.ClientPayloadError(f"the answer is longer than {self._most:,} bytes")
+        return bytes(whole)
+
+    async def _failure(self, answer: aiohttp.ClientResponse) -> web.Response:
+        """The engine's own error, passed on: the program decides what to do."""
+        self.counts[f"status {answer.status}"] += 1
+        text = (await self._read(answer)).decode("utf-8", "replace")
+        headers = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
+        return web.Response(
+            status=answer.status,
+            text=self._secrets.mask(text),
+            headers=headers,
+            content_type=answer.content_type,
+        )
+
+    def _stored(self, payload: bytes, call: Call, body: Mapping[str, Any], begun: float) -> bytes:
+        """Store the turns of an answer; returns it as the program asked for it."""
+        try:
+            answer = plain_json(payload)
+            check_plain(answer, MOST_DEPTH // 2)
+            replies = self._replies(payload, answer, body)
+            shown = json.dumps(asked_for(answer, **_wants(body))).encode()
+        except UNREADABLE as error:
+            self.counts["unreadable"] += 1
+            log.warning("an answer of the engine cannot be read, and is not stored: %s", described(error))
+            return payload
+        turns = self._recording.add(call, replies, time.perf_counter() - begun)
+        self.counts["turns"] += len(turns)
+        for turn in turns:
+            if not turn.trainable:
+                self.counts["not trainable"] += 1
+                self._tell_once(turn.action.completions[0], body)
+        return shown
+
+    def _tell_once(self, completion: Completion, body: Mapping[str, Any]) -> None:
+        """Say why a turn cannot be trained on, once for each cause."""
+        if not completion.trainable and not completion.token_ids:
+            why = "the engine gives no token ids (vLLM 0.10.2 or later does)"
+        elif bending(body):
+            why = "the program asks for another distribution (top_p, top_k, a penalty, a form of the answer)"
+        elif not keeps_logprobs(_sampling(body), processed=self._processed):
+            why = (
+                "the log-probabilities are of raw logits, and the temperature is not 1 (start vLLM with "
+                "--logprobs-mode processed_logprobs, and the recorder with logprobs processed)"
+            )
+        else:
+            why = "the engine gives no log-probabilities"
+        if why not in self._told:
+            self._told.add(why)
+            log.warning("turns are stored that cannot be trained on: %s", why)
+
+    def _replies(self, payload: bytes, answer: Mapping[str, Any], body: Mapping[str, Any]) -> list[Reply]:
+        sampling = _sampling(body)
+        found = completions_of(
+            payload,
+            len(answer["choices"]),
+            sampling,
+            processed=self._processed,
+            version=self.version,
+            bent=bool(bending(body)),
+        )
+        choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index") or 0))
+        replies = []
+        for place, (completion, choice) in enumerate(zip(found, choices, strict=True)):
+            name = f"{answer.get('id', '')}:{place}" if place else str(answer.get("id", ""))
+            replies.append(Reply(completion, choice["message"], name))
+        return replies
+
+    async def _streamed(
+        self,
+        request: web.Request,
+        answer: aiohttp.ClientResponse,
+        call: Call,
+        body: Mapping[str, Any],
+        begun: float,
+    ) -> web.StreamResponse:
+        """Pass chunks on as they come; the turn is stored before the program sees the end of them."""
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+        )
+        stream, wants, done, size = ChatStream(), _wants(body), False, 0
+        try:
+            await response.prepare(request)
+            async for data in _events(answer, self._most):
+                size += len(data)
+                if size > self._most:
+                    raise aiohttp.ClientPayloadError(f"the answer is longer than {self._most:,} bytes")
+                if data == "[DONE]":
+                    done = True
+                    break
+                chunk = plain_json(data)
+                stream.add(chunk)
+                await response.write(event(asked_for(chunk, **wants)))
+            if not done or not stream.whole:
+                self.counts["cut off"] += 1
+            else:
+                self._stored(json.dumps(stream.answer()).encode(), call, body, begun)
+            if done:
+                await response.write(event("[DONE]"))
+                await response.write_eof()
+                return response
+        except ConnectionError:  # the program went away
+            self.counts["abandoned"] += 1
+        except (aiohttp.ClientError, TimeoutError, *UNREADABLE) as error:
+            self.counts["cut off"] += 1
+            log.warning("a stream of the engine broke off: %s", self._secrets.mask(described(error)))
+        except StoreError as error:
+            self.counts["not stored"] += 1
+            log.error("%s", error)
+        if request.transport is not None:
+            request.transport.close()  # an end that looks like the end would pass for a whole answer
+        return response
+
+    async def _models(self, request: web.Request) -> web.Response:
+        try:
+            async with self._session.get(
+                self._endpoint.models, headers=self._headers(request), allow_redirects=False
+            ) as answer:
+                if answer.status != 200:
+                    return await self._failure(answer)
+                return web.Response(body=await self._read(answer), content_type="application/json")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
+            return self._refused(502, f"the engine cannot be reached: {words}", "unreachable")
+
+    async def _tell(self, request: web.Request) -> web.Response:
+        return web.json_response(dict(self.counts))
+
+    async def _elsewhere(self, request: web.Request) -> web.Response:
+        return self._refused(
+            404, "only POST /v1/chat/completions is recorded; GET /v1/models and /counts are served too"
+        )
+
+    def _refused(self, status: int, sentence: str, reason: str = "") -> web.Response:
+        self.counts[reason or "refused"] += 1
+        return error_response(Refusal(status, f"recorder: {sentence}", "recorder_error"))
+
+
+def _wants(body: Mapping[str, Any]) -> dict[str, bool]:
+    return {"logprobs": bool(body.get("logprobs")), "token_ids": bool(body.get("return_token_ids"))}
+
+
+def _sampling(body: Mapping[str, Any]) -> Sampling:
+    """How a request is sampled."""
+    told = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
+    limit = body.get("max_completion_tokens") or body.get("max_tokens") or NO_LIMIT
+    return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **told})
+
+
+async def _events(answer: aiohttp.ClientResponse, most: int) -> AsyncGenerator[str]:
+    """The data of server-sent events."""
+    rest = b""
+    async for part in answer.content.iter_any():
+        *lines, rest = (rest + part).split(b"\n")
+        if len(rest) > most:
+            raise aiohttp.ClientPayloadError(f"an event is longer than {most:,} bytes")
+        for line in lines:
+            if line.startswith(b"data:"):
+                yield line[5:].strip().decode("utf-8", "replace")

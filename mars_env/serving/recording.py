@@ -1,0 +1,198 @@
+"""Calls of foreign programs as a stored run: trees of turns, each turn with its exact tokens."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from mars_env.agents.thinking import THINKING
+from mars_env.rollout import Store, read_run
+from mars_env.serving.conversations import digests, text_of_content
+from mars_env.types import Action, Completion, Problem, Tree, Turn
+
+RECORDED = "recorded"
+"""Title of a recorded run, and source of the problems that it made up."""
+
+_TREE = re.compile(r"(.+)#(\d{1,9})", re.A | re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request of a program.
+
+    Attributes:
+        agent: Who asks, e.g. ``"solver_0"``.
+        policy: Name of the weights.
+        messages: The whole conversation, as it was sent.
+        tree: Id of the tree that it belongs to; None where the program does not say.
+    """
+
+    agent: str
+    policy: str
+    messages: Sequence[Mapping[str, Any]]
+    tree: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One choice of the server's answer.
+
+    Attributes:
+        completion: With its token ids and log-probabilities.
+        message: The message as the program gets it.
+        id: What the program knows it by: the answer's id; from the second choice on with ``:1``, ``:2`` ...
+    """
+
+    completion: Completion
+    message: Mapping[str, Any]
+    id: str
+
+
+class Recording:
+    """The run that calls are recorded into.
+
+    A call whose messages extend an earlier call's conversation (its messages and its reply) is a child of
+    that turn. Any other is a root: of the tree that it names, else of a new tree. Each turn is on disk when
+    `add` returns. A run that exists already is continued.
+
+    Args:
+        path: Directory of the run.
+        config: What identifies it; compared when it is continued.
+        problems: Problems that trees may name, with their references: so the turns can be graded.
+        group: What is compared when advantages are computed: turns of one agent on the same ``"input"``, or
+            all turns of one ``"agent"`` on the same problem.
+
+    Raises:
+        StoreError: The directory holds another run.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        config: Mapping[str, Any],
+        problems: Sequence[Problem] = (),
+        group: Literal["input", "agent"] = "input",
+    ) -> None:
+        self._group = group
+        config = {"title": RECORDED, "group": group, **config}
+        self._store = Store(path, config, problems)
+        self._problems = {problem.id for problem in problems}
+        self._samples: Counter[str] = Counter()
+        self._trees: set[str] = set()
+        self._children: Counter[tuple[str, str | None]] = Counter()
+        self._ends: dict[tuple[str, str], tuple[str, str]] = {}
+        self.turns = 0
+        run = read_run(path)
+        self._problems |= run.problems.keys()
+        for tree in run.trees:
+            self._note_tree(tree.id)
+            for turn in tree.turns:
+                self._note(turn)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._store.close()
+
+    def add(self, call: Call, replies: Sequence[Reply], seconds: float = 0.0) -> list[Turn]:
+        """Store the turns of a call, one for each choice.
+
+        Raises:
+            ValueError: A message is none.
+            StoreError: It cannot be written.
+        """
+        if not call.messages:
+            raise ValueError("there are no messages")
+        wanted, asked = _tree_id(call.tree), digests(call.messages)
+        parent, known = self._extended(wanted, asked)
+        tree, parent_id = parent or (self._tree(wanted, call, asked[-1]), None)
+        problem = tree.rpartition("#")[0]
+        turns = []
+        for reply in replies:
+            place = self._children[tree, parent_id]
+            info: dict[str, Any] = {
+                "id": reply.id,
+                "number": self.turns,
+                "messages": [dict(message) for message in call.messages[known:]],
+                "digest": asked[-1],
+            }
+            if reply.message.get("tool_calls"):
+                info["tool_calls"] = reply.message["tool_calls"]
+            turn = Turn(
+                tree_id=tree,
+                id=f"{place}" if parent_id is None else f"{parent_id}.{place}",
+                parent_id=parent_id,
+                group_id=f"{problem}/{call.agent}" + (f"/{asked[-1]}" if self._group == "input" else ""),
+                agent=call.agent,
+                policy=call.policy,
+                problem_id=problem,
+                action=Action(text_of_content(reply.message.get("content")), (reply.completion,)),
+                info=info,
+                seconds=seconds,
+            )
+            turns.append(turn)
+            self._note(turn)
+        self._store.write_turns(turns)
+        return turns
+
+    def _extended(self, tree: str, asked: Sequence[str]) -> tuple[tuple[str, str] | None, int]:
+        """The turn whose conversation is continued, the longest if there are several, and its length."""
+        for known in range(len(asked), 0, -1):
+            found = self._ends.get((tree, asked[known - 1]))
+            if found is not None:
+                return found, known
+        return None, 0
+
+    def _tree(self, wanted: str, call: Call, digest: str) -> str:
+        """The tree of a root: the one that is wanted, or a new one; made where it is new."""
+        problem = wanted.rpartition("#")[0] or f"{RECORDED}/{digest}"
+        tree = wanted or f"{problem}#{self._samples[problem]}"
+        if tree in self._trees:
+            return tree
+        asked = (text_of_content(m.get("content")) for m in call.messages if m.get("role") == "user")
+        made = Problem(problem, next(asked, ""), None, metadata={"source": RECORDED})
+        if problem not in self._problems:
+            self._store.write_problem(made)
+            self._problems.add(problem)
+        # Before its turns: whoever reads the run finds them, whenever this process ends.
+        self._store.write_tree(Tree(tree, made, ()), {})
+        self._note_tree(tree)
+        return tree
+
+    def _note_tree(self, tree: str) -> None:
+        problem, _, number = tree.rpartition("#")
+        self._trees.add(tree)
+        self._samples[problem] = max(self._samples[problem], int(number) + 1)
+
+    def _note(self, turn: Turn) -> None:
+        """Enter a turn, so that later calls find it."""
+        self._children[turn.tree_id, turn.parent_id] += 1
+        self.turns = max(self.turns, int(turn.info.get("number", -1)) + 1)
+        for text in {turn.text, THINKING.visible(turn.text)}:  # programs send a reply back with or without
+            reply = {"role": "assistant", "content": text, "tool_calls": turn.info.get("tool_calls")}
+            [end] = digests([reply], str(turn.info.get("digest", "")))
+            self._ends["", end] = self._ends[turn.tree_id, end] = (turn.tree_id, turn.id)
+
+
+def _tree_id(name: str | None) -> str:
+    """The id of a tree that a program names; empty where it names none.
+
+    Example:
+        >>> _tree_id("aime/3#2"), _tree_id("monday"), _tree_id(None)
+        ('aime/3#2', 'monday#0', '')
+    """
+    if not name:
+        return ""
+    return name if _TREE.fullmatch(name) else f"{name}#0"

@@ -1,0 +1,329 @@
+"""A run as one HTML page: tables, plots, and every tree with its turns; it needs no network.
+
+Model output is hostile, and a browser renders it here. So everything is escaped, control and bidirectional
+characters are made visible, and the page's content policy allows no script but the one in the template (by
+its hash) and no network requests.
+
+A page holds all trees of a run. A tree's turns stand in a ``<noscript>``: with scripts, the browser reads it
+as plain text and the page's script makes it a part of the page when the tree is opened, so that ten thousand
+turns open at once; without scripts it is a part of the page from the start.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+
+from mars_env.errors import StoreError
+from mars_env.evaluation.compare import Comparison, difference_text
+from mars_env.evaluation.report import (
+    BASELINE_HEADS,
+    FIGURE_HEADS,
+    Report,
+    baseline_rows,
+    count_rows,
+    figure_rows,
+    origin_rows,
+    shown,
+)
+from mars_env.evaluation.trees import first_attempts, is_right, sampled_tokens, system_right
+from mars_env.files import write_whole
+from mars_env.text import one_line, visible
+from mars_env.types import Tree, Turn, Verdict
+from mars_env.viewer.drawing import picture
+from mars_env.viewer.mathml import limited
+from mars_env.viewer.programs import limited_colours
+from mars_env.viewer.turns import Prompts, Shown, cut, turn_view
+
+MAX_TURNS = 100_000
+MAX_CHARACTERS = 20_000
+PAGE_CHARACTERS = 60_000_000
+"""About how many characters of texts a page holds: of a large run, each text is cut shorter."""
+
+FORMULA_CHARACTERS = 500_000
+"""How many characters of different formulas a page parses; further formulas stay LaTeX."""
+
+PROGRAM_CHARACTERS = 5_000_000
+"""How many characters of programs a page colours; further programs are plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One thing to write: a branch opens or closes, or a turn stands here."""
+
+    kind: str
+    turn: Mapping[str, Any] | None = None
+    label: str = ""
+
+
+@lru_cache(maxsize=1)
+def _template() -> tuple[jinja2.Template, str, str]:
+    """The compiled template, its style sheet and its script."""
+    folder = Path(__file__).parent / "templates"
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    names = ("page.html", "page.css", "page.js")
+    page, style, script = ((folder / f"{name}.jinja").read_text(encoding="utf-8") for name in names)
+    return environment.from_string(page), style, script
+
+
+def render_page(  # public edge: friendly keywords, each with a default
+    trees: Sequence[Tree],
+    *,
+    title: str,
+    report: Report | None = None,
+    comparison: Comparison | None = None,
+    figures: Sequence[tuple[str, bytes]] = (),
+    notes: Sequence[str] = (),
+    prompts: Prompts | None = None,
+    advantages: Mapping[tuple[str, str], float] | None = None,
+    max_turns: int = MAX_TURNS,
+    max_characters: int = MAX_CHARACTERS,
+) -> str:
+    """One self-contained HTML page of a run.
+
+    Episodes are shown turn under turn; grouped rollouts and searches as nested branches, with a picture of
+    the tree. Formulas and programs are drawn (with the extra ``viewer``).
+
+    Args:
+        trees: What to show; whole trees, in order, until `max_turns` is reached.
+        title: The page's heading.
+        report: Shown as a table on top.
+        comparison: Likewise, for instance before and after training.
+        figures: (caption, SVG or PNG bytes), from `mars_env.viewer.plots`.
+        notes: Sentences to put on top.
+        prompts: What each turn was asked, see `mars_env.api.prompts_of`; without it no prompt is shown.
+        advantages: By tree and turn id, as an estimator of `mars_env.trainers.advantages` gives them.
+        max_turns: How many turns the page holds; a note says what was left out.
+        max_characters: How much of one text is shown; less in a run of very many turns.
+
+    Returns:
+        The page's HTML.
+
+    Example:
+        >>> page = render_page([], title="<script>")
+        >>> "&lt;script&gt;" in page, "<h1><script>" in page
+        (True, False)
+    """
+    template, style, script = _template()
+    chosen: list[Tree] = []
+    held = 0
+    for tree in trees:
+        if chosen and held + len(tree.turns) > max_turns:
+            break
+        chosen.append(tree)
+        held += min(len(tree.turns), max_turns)
+    most = _most_characters(chosen, max_characters)
+    how = Shown(
+        most, prompts, advantages or {}, limited(FORMULA_CHARACTERS), limited_colours(PROGRAM_CHARACTERS)
+    )
+    views = [_tree(tree, number, how, max_turns) for number, tree in enumerate(chosen)]
+    lines = list(notes)
+    if len(chosen) < len(trees):
+        lines.append(
+            f"This page shows the first {len(chosen)} of {len(trees)} trees ({held} turns); the "
+            "tables cover all of them."
+        )
+    if most < max_characters:
+        lines.append(f"The run is large: of each text this page shows {most:,} characters.")
+    # Text in a script or style element must not end it; these are files of the package.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return template.render(
+        title=visible(title),
+        notes=[visible(line) for line in [*lines, *(report.notes if report else ())]],
+        tables=_tables(report, comparison),
+        headline=visible(report.headline) if report else "",
+        figures=[(visible(caption), _data_uri(data)) for caption, data in figures],
+        trees=views,
+        kinds=[(tag, words, n) for tag, words in _KINDS.items() if (n := _count(views, tag))],
+        style=style,
+        script=script,
+        script_hash=digest,
+    )
+
+
+_KINDS = {
+    "right": "right",
+    "wrong": "wrong",
+    "fixed": "fixed: first wrong, then right",
+    "broken": "broken: first right, then wrong",
+    "unknown": "UNKNOWN",
+    "graded-unknown": "with a turn graded UNKNOWN",
+    "cut": "with a turn cut off",
+    "misjudged": "with a verdict that is wrong",
+    "fault": "not finished",
+}
+"""What trees are filtered by: the tag, and what a reader sees."""
+
+
+def _count(views: Sequence[Mapping[str, Any]], tag: str) -> int:
+    return sum(tag in view["tags"] or tag in view["more"] for view in views)
+
+
+def _most_characters(trees: Sequence[Tree], most: int) -> int:
+    """How many characters of one text are shown, so that all texts together fit into the page."""
+    texts = [
+        sum(len(c.text) for c in turn.action.completions) + len(turn.text)
+        for tree in trees
+        for turn in tree.turns
+    ]
+    while most > 1000 and sum(min(size, 2 * most) for size in texts) > PAGE_CHARACTERS:
+        most = max(1000, most // 2)
+    return most
+
+
+def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
+    """Write `render_page` to a file; takes the same arguments. A link in its place is replaced, not followed.
+
+    Raises:
+        StoreError: It cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> write_page(Path(tempfile.mkdtemp()) / "run.html", [], title="A run").name
+        'run.html'
+    """
+    path = Path(path)
+    try:
+        write_whole(path, render_page(trees, **options))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
+    return path
+
+
+def _data_uri(data: bytes) -> str:
+    """An image as a data address: in an <img>, even a hostile SVG runs nothing."""
+    kind = "image/png" if data.startswith(b"\x89PNG") else "image/svg+xml"
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def _tables(report: Report | None, comparison: Comparison | None) -> list[Mapping[str, Any]]:
+    tables: list[Mapping[str, Any]] = []
+    if comparison is not None:
+        rows = [(r.title, shown(r.a), shown(r.b), difference_text(r)) for r in comparison.rows.values()]
+        heads = ("", *map(visible, comparison.names), "Difference, 95% interval")
+        title = f"Comparison, paired by problem. {comparison.left_out}".rstrip(". ")
+        tables.append({"title": title, "wide": True, "heads": heads, "rows": rows})
+    if report is not None:
+        if baselines := baseline_rows(report):
+            tables.append({"title": "Baselines", "wide": True, "heads": BASELINE_HEADS, "rows": baselines})
+        figures = figure_rows(report)
+        tables.append({"title": "Figures", "wide": False, "heads": FIGURE_HEADS, "rows": figures})
+        counts = count_rows(report.counts)
+        tables.append({"title": "Counts", "wide": False, "heads": ("", ""), "rows": counts})
+        if origin := origin_rows(report):
+            tables.append({"title": "Made with", "wide": False, "heads": ("", ""), "rows": origin})
+    return tables
+
+
+def _tree(tree: Tree, number: int, how: Shown, max_turns: int) -> Mapping[str, Any]:
+    first = [r for t in first_attempts(tree) if (r := is_right(t)) is not None]
+    system = system_right(tree)
+    verdict = "fault" if tree.fault else _word(system)
+    if tree.final is None and not tree.fault and system is None:
+        verdict = ""  # a training rollout: it has no answer of its own
+    anchors = _anchors(tree, number)
+    steps = list(_steps(tree, how, max_turns, anchors))
+    turns = [step.turn for step in steps if step.turn is not None]
+    labels = [badge for turn in turns for badge in turn["badges"]]
+    tags = {
+        verdict: bool(verdict),
+        "fixed": len(first) == 1 and not first[0] and system is True,
+        "broken": len(first) == 1 and first[0] and system is False,
+        "cut": any(t.action.truncated for t in tree.turns),
+    }
+    more = {
+        "graded-unknown": any(t.grade is not None and t.grade.verdict is Verdict.UNKNOWN for t in tree.turns),
+        "misjudged": any(kind == "wrong" and words.startswith("says") for kind, words in labels),
+    }
+    return {
+        "id": visible(tree.id),
+        "anchor": anchors[""],
+        "statement": how.text(tree.problem.statement),
+        "summary": one_line(tree.problem.statement, 140),
+        "reference": cut(_reference(tree.problem.reference), 2000),
+        "first": _word(bool(first[0])) if len(first) == 1 else f"{sum(first)}/{len(first)}" if first else "",
+        "verdict": verdict,
+        "fault": visible(tree.fault),
+        "turns": len(tree.turns),
+        "tokens": sum(map(sampled_tokens, tree.turns)),
+        "tags": [tag for tag, holds in tags.items() if holds],
+        "more": [tag for tag, holds in more.items() if holds],
+        "left_out": max(0, len(tree.turns) - max_turns),
+        "picture": picture(tree, anchors) if len(tree.turns) <= max_turns else None,
+        "steps": steps,
+    }
+
+
+def _anchors(tree: Tree, number: int) -> dict[str, str]:
+    """The ids of the page's elements for a tree (under the empty text) and its turns, by turn id.
+
+    They stay the same when a page is written again, so that a link to a turn can be kept. What cannot stand
+    in an address is escaped; a very long id is replaced by its number.
+    """
+    name = quote(visible(tree.id), safe="")
+    name = f"tree-{name}" if len(name) <= 200 else f"tree-{number}-"
+    return {"": name, **{turn.id: f"{name}/{quote(visible(turn.id)[:2000], safe='')}" for turn in tree.turns}}
+
+
+def _reference(reference: object) -> str:
+    return reference if isinstance(reference, str) else json.dumps(reference, indent=1, default=str)
+
+
+def _word(right: bool | None) -> str:
+    return "unknown" if right is None else "right" if right else "wrong"
+
+
+def _steps(tree: Tree, how: Shown, max_turns: int, anchors: Mapping[str, str]) -> Iterator[_Step]:
+    """The tree in depth-first order. A turn's only child stands under it; several open a branch each.
+
+    An explicit stack: a search's tree may be deeper than the interpreter's.
+    """
+    by_id = {turn.id: turn for turn in tree.turns}
+    asked = how.prompts(tree) if how.prompts is not None else {}
+    children: dict[str | None, list[Turn]] = {}
+    for turn in tree.turns:
+        children.setdefault(turn.parent_id, []).append(turn)
+    stack: list[_Step | Turn] = []
+
+    def push(turns: list[Turn]) -> None:
+        for i, turn in reversed(list(enumerate(turns))):
+            if len(turns) > 1:
+                size = f"{i + 1} of {len(turns)}"
+                label = f"{visible(turn.agent)}, branch {size}"
+                stack.extend((_Step("close"), turn, _Step("open", label=label)))
+            else:
+                stack.append(turn)
+
+    push(children.get(None, []))
+    written = 0
+    while stack:
+        item = stack.pop()
+        if isinstance(item, _Step):
+            # Branches that were opened are closed; none is opened beyond the limit.
+            if item.kind == "close" or written < max_turns:
+                yield item
+            else:
+                _skip_branch(stack)
+            continue
+        if written < max_turns:
+            view = turn_view(item, tree, by_id, how, asked.get(item.id, ()))
+            yield _Step("turn", {**view, "anchor": anchors[item.id]})
+            written += 1
+            push(children.get(item.id, []))
+
+
+def _skip_branch(stack: list[_Step | Turn]) -> None:
+    """Skip a branch that is not opened: its turn and its end."""
+    stack.pop()
+    stack.pop()

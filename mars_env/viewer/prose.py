@@ -1,0 +1,104 @@
+"""A model's text as HTML: formulas as MathML, fenced programs with colours, everything else escaped.
+
+Nothing of the text becomes markup. A link, a tag or an escape sequence in it stays text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from markupsafe import Markup, escape
+
+from mars_env.viewer.mathml import MOST_CHARACTERS, Formulas, mathml
+from mars_env.viewer.programs import Colours, coloured
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]{0,20})[^\n`]*\n", re.MULTILINE)
+_MOST = MOST_CHARACTERS
+_FORMULA = re.compile(
+    rf"""
+    \$\$(?P<dollars>[^$]{{1,{_MOST}}}?)\$\$
+  | \\\[(?P<square>.{{1,{_MOST}}}?)\\\]
+  | \\\((?P<round>.{{1,{_MOST}}}?)\\\)
+  | \\begin\{{(?P<name>align|aligned|equation|gather|cases|[bpv]?matrix)(?P<star>\*?)\}}
+      (?P<environment>.{{1,{_MOST}}}?)\\end\{{(?P=name)(?P=star)\}}
+  | (?<![\\$\w])\$(?=[^\s$])(?P<dollar>[^$\n]{{1,{_MOST}}}?)(?<=[^\s\\])\$(?![\d$])
+  | (?P<boxed>\\boxed\s*\{{)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def prose(text: str, formulas: Formulas = mathml, colours: Colours = coloured) -> Markup:
+    r"""A text, made visible before, as HTML for a ``<pre>``.
+
+    Args:
+        text: Without control characters (`mars_env.text.visible`).
+        formulas: Makes MathML of a formula.
+        colours: Colours a program.
+
+    Example:
+        >>> print(prose("So <b> is $x$."))  # doctest: +ELLIPSIS
+        So &lt;b&gt; is <span class="math" title="$x$"><math display="inline">...</math></span>.
+        >>> print(prose("```python\nreturn\n```"))
+        <code class="program"><span class="k">return</span></code>
+    """
+    return Markup("").join(_pieces(text, formulas, colours))
+
+
+def _pieces(text: str, formulas: Formulas, colours: Colours) -> Iterator[Markup]:
+    """The text's pieces: between fences prose, within them programs."""
+    at = 0
+    while fence := _FENCE.search(text, at):
+        yield from _formulas(text[at : fence.start()], formulas)
+        mark, language = fence.groups()
+        closing = re.compile(rf"^ {{0,3}}{re.escape(mark[0])}{{{len(mark)},}}[ \t]*$", re.MULTILINE)
+        end = closing.search(text, fence.end())
+        program = text[fence.end() : end.start() if end else len(text)]
+        yield Markup('<code class="program">{}</code>').format(colours(program.rstrip("\n"), language))
+        at = end.end() if end else len(text)
+        if end and text.startswith("\n", at):  # the block ends its own line
+            at += 1
+    yield from _formulas(text[at:], formulas)
+
+
+def _formulas(text: str, formulas: Formulas) -> Iterator[Markup]:
+    at = 0
+    while found := _FORMULA.search(text, at):
+        yield escape(text[at : found.start()])
+        end = found.end()
+        if found["boxed"]:
+            end = _closing(text, end)
+        written = text[found.start() : end]
+        latex, display = _latex(found, written)
+        formula = formulas(latex, display) if latex else None
+        if formula is None:
+            end = found.end() if found["boxed"] else end
+            yield escape(text[found.start() : end])
+        else:
+            kind = Markup("math display" if display else "math")
+            yield Markup('<span class="{}" title="{}">{}</span>').format(kind, written, formula)
+        at = end
+    yield escape(text[at:])
+
+
+def _latex(found: re.Match[str], written: str) -> tuple[str, bool]:
+    """The formula without its marks, and whether it stands in a line of its own."""
+    if found["boxed"]:
+        return ("" if written.endswith("{}") else written), False
+    if found["name"]:
+        return written, True
+    for name in ("dollars", "square"):
+        if found[name] is not None:
+            return found[name].strip(), True
+    return (found["round"] or found["dollar"]).strip(), False
+
+
+def _closing(text: str, start: int) -> int:
+    """The end of a group whose brace was opened just before; the start itself if it is not closed."""
+    depth = 1
+    for i in range(start, min(len(text), start + MOST_CHARACTERS)):
+        depth += (text[i] == "{") - (text[i] == "}")
+        if not depth:
+            return i + 1
+    return start

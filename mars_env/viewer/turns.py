@@ -1,0 +1,230 @@
+"""What a page shows of a turn: its badges and amounts, its texts with formulas and programs, what changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from mars_env.evaluation.trees import is_right, judged_turn, sampled_tokens
+from mars_env.grading.code.extract import extract_program
+from mars_env.text import one_line, visible
+from mars_env.types import INTERRUPTIONS, Completion, Tree, Turn, Verdict
+from mars_env.viewer.mathml import Formulas, mathml
+from mars_env.viewer.programs import Colours, changes, coloured
+from mars_env.viewer.prose import prose
+
+Prompts = Callable[[Tree], Mapping[str, Sequence[tuple[str, str]]]]
+"""What each turn of a tree was asked: by turn id, messages as (role, text). Turns may be missing."""
+
+_THINKING = re.compile(r"^\s*<think>\s*|\s*</think>\s*$")
+_POINTS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How turns are shown.
+
+    Attributes:
+        most: How many characters of one text.
+        prompts: What the turns were asked.
+        advantages: By tree and turn id.
+        formulas: Makes MathML of a formula.
+        colours: Colours a program.
+    """
+
+    most: int
+    prompts: Prompts | None = None
+    advantages: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    formulas: Formulas = mathml
+    colours: Colours = coloured
+
+    def text(self, text: str) -> Markup:
+        """A text, cut, with its formulas and programs."""
+        return prose(cut(text, self.most), self.formulas, self.colours)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A part of a turn that opens on a click: its title, and what is in it."""
+
+    title: str
+    html: Markup
+    kind: str = ""
+
+
+def cut(text: str, limit: int) -> str:
+    """The text made visible, without its middle if it is longer than the limit."""
+    text = visible(text)
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+
+
+def turn_view(
+    turn: Turn,
+    tree: Tree,
+    by_id: Mapping[str, Turn],
+    shown: Shown,
+    asked: Sequence[tuple[str, str]] = (),
+) -> Mapping[str, Any]:
+    """A turn as the template shows it.
+
+    Args:
+        turn: The turn.
+        tree: Its tree.
+        by_id: The tree's turns by id.
+        shown: How it is shown.
+        asked: The messages of its prompt.
+    """
+    grade = turn.grade
+    known = ("verdict", "malformed", "truncated")
+    notes = {k: v for k, v in turn.info.items() if k not in known}
+    return {
+        "id": visible(turn.id),
+        "agent": visible(turn.agent),
+        "role": _ROLE_CLASSES.get(turn.role, "other"),
+        "badges": badges(turn, by_id, tree.final),
+        "amounts": _amounts(turn, shown.advantages.get((turn.tree_id, turn.id))),
+        "text": shown.text(turn.text),
+        "before": [fold for fold in _before(turn, shown, asked) if fold is not None],
+        "after": [fold for fold in _after(turn, tree, by_id, shown) if fold is not None],
+        "reason": cut(grade.reason, 2000) if grade else "",
+        "notes": cut(", ".join(f"{k}: {v}" for k, v in notes.items()), 2000),
+    }
+
+
+def badges(turn: Turn, by_id: Mapping[str, Turn], final: str | None) -> list[tuple[str, str]]:
+    """What was found of a turn, as (kind, label)."""
+    found: list[tuple[str, str]] = []
+    if turn.grade is not None:
+        found.append((turn.grade.verdict.value.lower(), turn.grade.verdict.value))
+    if (verdict := turn.info.get("verdict")) is not None:
+        found.append(_judgement(verdict, judged_turn(turn, by_id)))
+    if turn.info.get("malformed"):
+        found.append(("warn", "malformed"))
+    reasons = {completion.finish_reason for completion in turn.action.completions}
+    if interrupted := sorted(reasons & INTERRUPTIONS.keys()):
+        found += [("warn", f"cut off by the {reason.replace('_', ' ')}") for reason in interrupted]
+    elif turn.action.truncated:
+        found.append(("warn", "cut off"))
+    if turn.id == final:
+        found.append(("final", "team's answer"))
+    return found
+
+
+def _judgement(verdict: Any, judged: Turn | None) -> tuple[str, str]:
+    """What a Verifier says, and whether it is right."""
+    says = f"says {one_line(str(verdict), 20)}"
+    truth = None if judged is None else is_right(judged)
+    if truth is None:
+        return "says", says
+    return ("right", f"{says}, rightly") if truth == (verdict == "Correct") else ("wrong", f"{says}, wrongly")
+
+
+def _amounts(turn: Turn, advantage: float | None) -> list[str]:
+    found = []
+    if turn.reward is not None:
+        found.append(f"reward {turn.reward:.3g}")
+    elif turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
+        found.append("reward unknown")
+    if advantage is not None:
+        found.append(f"advantage {advantage:+.3g}")
+    if turn.search_score is not None:
+        found.append(f"search score {turn.search_score:.3g}")
+    logprobs = [x for completion in turn.action.completions for x in completion.logprobs]
+    if logprobs:
+        found.append(f"log p {sum(logprobs) / len(logprobs):.3g} a token")
+    if tokens := sampled_tokens(turn):
+        found.append(f"{tokens:,} tokens")
+    return found
+
+
+def _before(turn: Turn, shown: Shown, asked: Sequence[tuple[str, str]]) -> list[Fold | None]:
+    """What led to the turn's text: its prompt, its thinking or its calls."""
+    completions = turn.action.completions
+    if len(completions) == 1:
+        return [_prompt(asked, shown), _thinking(turn, shown)]
+    calls = [
+        Fold(f"Call {i} of {len(completions)}", shown.text(completion.text))
+        for i, completion in enumerate(completions, 1)
+    ]
+    return [_prompt(asked, shown), *calls]
+
+
+def _after(turn: Turn, tree: Tree, by_id: Mapping[str, Turn], shown: Shown) -> list[Fold | None]:
+    """What can be said of the turn's text."""
+    feedback = turn.grade.feedback if turn.grade else ""
+    return [
+        _changed(turn, tree, by_id),
+        Fold("Feedback for the next agent", shown.text(feedback)) if feedback else None,
+        _logprobs(turn.action.completions),
+    ]
+
+
+def _prompt(asked: Sequence[tuple[str, str]], shown: Shown) -> Fold | None:
+    if not asked:
+        return None
+    size = sum(len(text) for _, text in asked)
+    parts = [
+        Markup('<span class="who">{}</span>\n{}').format(visible(role), shown.text(text))
+        for role, text in asked
+    ]
+    return Fold(f"Prompt, {size:,} characters", Markup("\n\n").join(parts))
+
+
+def _thinking(turn: Turn, shown: Shown) -> Fold | None:
+    """What the model wrote besides the text that the others see."""
+    written = turn.action.completions[0].text
+    text = turn.text.strip()
+    if written.strip() == text:
+        return None
+    if written.rstrip().endswith(text):
+        inner = _THINKING.sub("", written.rstrip()[: len(written.rstrip()) - len(text)])
+        return Fold(f"Thinking, {len(inner):,} characters", shown.text(inner), "thinking") if inner else None
+    return Fold(f"All that the model wrote, {len(written):,} characters", shown.text(written), "thinking")
+
+
+def _changed(turn: Turn, tree: Tree, by_id: Mapping[str, Turn]) -> Fold | None:
+    """What a solution changes in the one before it."""
+    before = judged_turn(turn, by_id) if turn.grade is not None else None
+    if before is None:
+        return None
+    old, new = (_program(t, tree) for t in (before, turn))
+    found = changes(visible(old), visible(new))
+    if found is None:
+        return None
+    html = Markup('<code class="diff">{}</code>').format(found)
+    return Fold(f"Changes to {visible(before.agent)}'s turn {visible(before.id)}", html)
+
+
+def _program(turn: Turn, tree: Tree) -> str:
+    """The program in a turn's text where programs are asked for; otherwise the text."""
+    program = extract_program(turn.text)[0] if tree.problem.kind == "code" else None
+    return turn.text if program is None else program
+
+
+def _logprobs(completions: Sequence[Completion]) -> Fold | None:
+    """The log-probabilities along a turn, as a curve: in up to 60 steps the mean of each."""
+    values = [x for completion in completions for x in completion.logprobs]
+    if len(values) < 2:
+        return None
+    size = max(1, -(-len(values) // _POINTS))
+    means = [sum(part) / len(part) for i in range(0, len(values), size) if (part := values[i : i + size])]
+    lowest = min(*means, -1e-9)
+    points = " ".join(
+        f"{600 * i / max(1, len(means) - 1):.0f},{58 * mean / lowest + 1:.0f}" for i, mean in enumerate(means)
+    )
+    picture = Markup(  # numbers only
+        f'<svg class="curve" viewBox="0 0 600 60" preserveAspectRatio="none" role="img" '
+        f'aria-label="log-probabilities along the turn"><polyline points="{points}"/></svg>'
+    )
+    note = f"from 0 at the top to {lowest:.3g} at the bottom, {size} tokens a step"
+    return Fold("Log-probabilities", Markup("{}{}").format(picture, note))
+
+
+_ROLE_CLASSES = {"solver": "solver", "verifier": "verifier", "corrector": "corrector", "coder": "solver"}

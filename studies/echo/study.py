@@ -1,0 +1,354 @@
+"""Rollouts and training apart, in miniature: what staleness saves in waiting, and what it costs in reward.
+
+    python -m studies.echo --seeds 0-4     # runs what the ledger lacks, then writes the table
+    python -m studies.echo --table         # only writes the table
+    python -m studies.echo --check 0       # plays a seed again, and compares; --arm "S = 8"
+    python -m studies.echo --quick         # one small seed; nothing is kept
+
+A learner and a sampler, each a process, on one machine. Latencies are injected: an update, the weights' way
+and a step's rollouts each take a time that the recipe says, and what this machine needs besides.
+docs/results/plans/echo.md was committed before the first row. Rows are in docs/results/echo.jsonl. Rewards
+repeat to the digit, since each turn is sampled by weights exactly as old as the bound allows; times do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from multiprocessing import get_context
+from typing import Any, Final
+
+import torch
+import typer
+from pydantic import BaseModel, ConfigDict
+
+from mars_env.envs import Game, GroupedSettings, Solve
+from mars_env.envs.rubric_rewards import RubricReward
+from mars_env.evaluation import Provenance, provenance
+from mars_env.evaluation.provenance import commit_of
+from mars_env.grading.rubrics import RubricGrader, WeightedSum
+from mars_env.models import HFModel
+from mars_env.problems import ProblemSet
+from mars_env.rollout import PipelineSettings
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.local import Policy
+from mars_env.trainers.loop import train
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.swarm import Swarm, run_sampler
+from mars_env.trainers.swarm.sampler import Connection, HTTPWeights
+from mars_env.trainers.team import Team, refresher
+from mars_env.types import Action, Observation
+from studies.common import program as studies
+from studies.common.claims import Claim, claims_table
+from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
+from studies.common.program import DOCS, RESULTS
+from studies.rubrics.lock import SAMPLING, locks, opener, step_is_right, warm_started
+
+PLAN = RESULTS / "plans" / "echo.md"
+LEDGER = Ledger(RESULTS / "echo.jsonl")
+MEASURED: Final = ("idle", "expected_idle", "period")
+"""Figures that depend on the machine, and do not repeat."""
+UNCLIPPED: Final = {"clip_low": 1.0, "clip_high": 1e6}
+
+
+class Recipe(BaseModel):
+    """Every number of the study; see the plan for how they were chosen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int = 40
+    rate: float = 3e-3
+    warm_start: int = 300
+    locks: int = 4
+    group: int = 8
+    samples: int = 16
+    update_seconds: float = 0.2
+    spread_seconds: float = 0.2
+    rollout_seconds: float = 0.15
+    settled: int = 10
+    """Updates before the learner's time is measured."""
+
+
+RECIPE: Final = Recipe()
+ALONE: Final = "one process"
+ARMS: Final[Mapping[str, tuple[int, bool]]] = {  # bound of staleness, clipped
+    ALONE: (0, True),
+    "S = 0": (0, True),
+    **{
+        f"S = {bound}{'' if clipped else ', unclipped'}": (bound, clipped)
+        for clipped in (True, False)
+        for bound in (1, 2, 4, 8)
+    },
+}
+RIGHT: Final = "right"
+CLAIMS: Final = (
+    Claim("S = 1 leaves the learner less idle than S = 0", "S = 0", "idle", "S = 1"),
+    Claim("S = 2 leaves it less idle than S = 1", "S = 1", "idle", "S = 2"),
+    Claim("without clipping S = 8 ends below S = 0", "S = 0", RIGHT, "S = 8, unclipped"),
+    Claim("with clipping S = 8 ends below S = 0", "S = 0", RIGHT, "S = 8"),
+    Claim("at S = 8 clipping ends above no clipping", "S = 8", RIGHT, "S = 8, unclipped"),
+)
+
+
+def settings(seed: int, bound: int, clipped: bool, recipe: Recipe) -> RunSettings:
+    """One update a step, on all locks."""
+    clip = {} if clipped else UNCLIPPED
+    return RunSettings(
+        seed=seed,
+        steps=recipe.steps,
+        problems_per_step=recipe.locks,
+        rollouts=GroupedSettings(group=recipe.group, branches=1),
+        sampling=SAMPLING,
+        pipeline=PipelineSettings(max_staleness=bound),
+        train=TrainConfig(learning_rate=recipe.rate, betas=(0.9, 0.98), **clip),
+    )
+
+
+guesser = cache(warm_started)
+"""The warm start that knows no code; the same for all seeds."""
+
+
+def fresh(recipe: Recipe) -> HFModel:
+    """The warm start with weights of its own; each group is a batch, whatever the timing."""
+    start = guesser(steps=recipe.warm_start)
+    parts = copy.deepcopy(start.module), start.tokenizer
+    return HFModel(parts, device="cpu", name="opener", max_batch_rows=recipe.group)
+
+
+def game() -> Game:
+    """The share of right places is the reward; programs judge them."""
+    grader = RubricGrader(aggregate=WeightedSum(), checks={"step": step_is_right})
+    return Game(Solve(), grader, rewards={"solver": RubricReward(WeightedSum())})
+
+
+# ----------------------------------------------------------------------------------- the sampler's process
+
+
+@dataclass(frozen=True)
+class Far:
+    """The opener, which takes a while."""
+
+    agent: Any
+    seconds: float
+    policy: str = "opener"
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Act, late."""
+        await asyncio.sleep(self.seconds)
+        return list(await self.agent.act(observation, n, seed))
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Weights that take a while to arrive."""
+
+    weights: HTTPWeights
+    seconds: float
+
+    async def latest(self) -> Any:
+        """As those inside."""
+        return await self.weights.latest()
+
+    async def wait(self, after: Any = None) -> Any:
+        """As those inside."""
+        return await self.weights.wait(after)
+
+    async def fetch(self, publication: Any) -> Any:
+        """Fetch, late."""
+        await asyncio.sleep(self.seconds)
+        return await self.weights.fetch(publication)
+
+
+def sampler(runs: Any) -> None:
+    """The process of the sampler: serves one learner after the other, until it is told None."""
+    torch.set_num_threads(1)
+    while (told := runs.get()) is not None:
+        url, recipe = told[0], Recipe.model_validate(told[1])
+        model = fresh(recipe.model_copy(update={"warm_start": 1}))  # its weights come from the learner
+        asyncio.run(sample(url, model, recipe))
+
+
+async def sample(url: str, model: HFModel, recipe: Recipe) -> None:
+    """Act for one learner."""
+    connection = Connection(url)
+    try:
+        await run_sampler(
+            {"solver_0": Far(opener(model), recipe.rollout_seconds)},
+            {"opener": model},
+            url,
+            weights=Slow(HTTPWeights(connection, 2**26), recipe.spread_seconds),
+            refresh="demanded",
+        )
+    finally:
+        await connection.aclose()
+
+
+@contextmanager
+def samplers() -> Any:
+    """A queue of runs, for a sampler in a process of its own."""
+    context = get_context("spawn")
+    runs = context.SimpleQueue()
+    process = context.Process(target=sampler, args=(runs,), daemon=True)
+    process.start()
+    try:
+        yield runs
+    finally:
+        runs.put(None)
+        process.join(30)
+        process.kill()
+
+
+# ----------------------------------------------------------------------------------- the learner's process
+
+
+@dataclass
+class Clock:
+    """A logger that measures the learner's time."""
+
+    settled: int
+    at: list[float] = field(default_factory=list)
+    rows: list[Mapping[str, float]] = field(default_factory=list)
+
+    def start(self, step: int) -> None:
+        """Nothing is to be measured yet."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """One update."""
+        self.at.append(time.monotonic())
+        self.rows.append(values)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def figures(self) -> dict[str, float]:
+        """The share of the time in which the learner waited, and seconds from one update to the next."""
+        first = min(self.settled, len(self.at) - 1) - 1
+        elapsed = self.at[-1] - self.at[first]
+        waited = sum(row["seconds/waited"] for row in self.rows[first + 1 :])
+        return {"idle": waited / elapsed, "period": elapsed / (len(self.at) - 1 - first)}
+
+
+async def played(arm: str, seed: int, recipe: Recipe, runs: Any) -> dict[str, Any]:
+    """Train one arm on the locks of a seed: figures and details."""
+    bound, clipped = ARMS[arm]
+    wanted, problems = settings(seed, bound, clipped, recipe), locks(seed)[: recipe.locks]
+    model, clock = fresh(recipe), Clock(recipe.settled)
+    policies = {"opener": Policy(model.module, model.tokenizer)}
+    detail: dict[str, Any] = {}
+    if arm == ALONE:
+        team = Team({"solver_0": opener(model)}, policies, refresher({"opener": model}))
+        await train(game(), team, problems, wanted, loggers=[clock])
+        figures = {}
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            async with Swarm(
+                {"solver_0": "opener"}, policies, folder, max_staleness=bound, patience=300
+            ) as swarm:
+                runs.put((swarm.url, recipe.model_dump()))
+
+                def refresh(policies: Mapping[str, Policy]) -> None:
+                    time.sleep(recipe.update_seconds)
+                    swarm.publish(policies)
+
+                await train(
+                    game(), replace(swarm.team, refresh=refresh), problems, wanted, loggers=[swarm, clock]
+                )
+            plan = swarm.capacity()
+        assert plan is not None
+        figures = {**clock.figures(), "expected_idle": plan.idle(1)}
+        detail = {"capacity": plan.model_dump(), "samplers": plan.samplers}
+    rewards = [row["role/solver/reward"] for row in clock.rows]
+    detail |= {
+        "reward": [round(reward, 3) for reward in rewards],
+        "oldest": max(row["pipeline/oldest"] for row in clock.rows),
+        "dropped": sum(row["pipeline/dropped"] for row in clock.rows),
+    }
+    right = await right_places(model, problems, seed, recipe.samples)
+    return {"figures": {RIGHT: right, "reward": sum(rewards) / len(rewards), **figures}, "detail": detail}
+
+
+async def right_places(model: HFModel, problems: ProblemSet, seed: int, samples: int) -> float:
+    """The share of right places after training: every lock so many times."""
+    trees = await studies.played_often(game(), {"solver_0": opener(model)}, problems, samples, seed)
+    return sum(tree.turns[0].reward or 0.0 for tree in trees) / len(trees)
+
+
+def row(arm: str, seed: int, recipe: Recipe, origin: Provenance, runs: Any) -> LedgerRow:
+    """Play one row."""
+    began = time.process_time()
+    result = asyncio.run(played(arm, seed, recipe, runs))
+    seconds = time.process_time() - began
+    return studies.new_row(arm, seed, origin, studies.settings_of(recipe), seconds, **result)
+
+
+def write_table(recipe: Recipe) -> None:
+    """Write the tables into the page."""
+    made = LEDGER.rows(studies.settings_of(recipe))
+    heads = {
+        RIGHT: "right places",
+        "reward": "reward in training",
+        "idle": "learner idle",
+        "expected_idle": "idle by the rule",
+    }
+    text = arms_table(made, list(ARMS), heads)
+    text += f"\nClaims, in points, paired by seed:\n\n{claims_table(made, CLAIMS)}"
+    text += f"\n{exact(made)}\n\n{origins(made)}\n"
+    studies.write(DOCS / "echo.md", "echo", text)
+
+
+def exact(made: Sequence[LedgerRow]) -> str:
+    """What must be exact: the synchronous run's figures, the bound, nothing dropped."""
+    by = {(each.arm, each.seed): each for each in made}
+    seeds = sorted({each.seed for each in made})
+    same = [
+        seed
+        for seed in seeds
+        if all(by["S = 0", seed].figures[name] == by[ALONE, seed].figures[name] for name in (RIGHT, "reward"))
+    ]
+    apart = [each for each in made if each.arm != ALONE]
+    kept = sum(each.detail["oldest"] == ARMS[each.arm][0] and not each.detail["dropped"] for each in apart)
+    return (
+        f"`S = 0` has the figures of `{ALONE}` to the digit on {len(same)} of {len(seeds)} seeds. In {kept} "
+        f"of {len(apart)} runs the oldest turn was exactly S versions old and none was dropped."
+    )
+
+
+def main(
+    seeds: studies.Seeds = "0-4",
+    arms: studies.Arms = None,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+) -> None:
+    """Run what the ledger lacks of the study, and write its table."""
+    torch.set_num_threads(1)
+    names = studies.chosen(arms, ARMS)
+    if table:
+        write_table(RECIPE)
+        return
+    with samplers() as runs:
+        if quick:
+            small = RECIPE.model_copy(update={"warm_start": 30, "steps": 4, "samples": 2, "settled": 1})
+            for arm in names:
+                studies.show(row(arm, 0, small, provenance(allow_dirty=True), runs))
+            return
+        play = partial(row, recipe=RECIPE, runs=runs)
+        if check_seed is not None:
+            again = partial(play, origin=provenance(allow_dirty=True))
+            stored = LEDGER.rows(studies.settings_of(RECIPE))
+            raise typer.Exit(0 if studies.repeats(stored, check_seed, names, again, MEASURED) else 1)
+        commit_of(PLAN)  # refuses a plan that is not committed
+        play = partial(play, origin=provenance(allow_dirty=allow_dirty))
+        studies.play_owed(play, LEDGER.missing(names, seeds_of(seeds), studies.settings_of(RECIPE)), LEDGER)
+    write_table(RECIPE)
+
+
+if __name__ == "__main__":
+    typer.run(main)

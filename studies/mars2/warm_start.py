@@ -1,0 +1,203 @@
+"""The warm start of the miniature of MARS2: a new model learns to write and to edit programs.
+
+A model's *lean* decides which problems it is shown: at 0.5 both registers have programs equally often, at 0.9
+mostly the first (arithmetic), at 0.1 mostly the second (bits). So specialists and generalists differ only in
+what they were taught.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+from mars_env.checks import without_newer
+from mars_env.miniature.model import Shape, build_model, build_tokenizer, updates
+from mars_env.problems.code_nibbles import (
+    PUBLIC,
+    Nibbles,
+    is_fit,
+    nibble_examples,
+    nibble_table,
+    shown_inputs,
+)
+from mars_env.problems.generated import split_of
+from mars_env.seeds import derive_seed
+from studies.mars2 import protocol as p
+
+TOKEN_IDS: Final = {token: i for i, token in enumerate(p.VOCABULARY)}
+
+
+class WarmStart(BaseModel):
+    """How a model is warm-started.
+
+    Attributes:
+        shape: Hidden size, feed-forward size and layers.
+        updates: Optimiser steps.
+        rows: Demonstrations per step.
+        learning_rate: The peak, reached after an eighth of the steps; then it falls linearly to a twentieth.
+        least: Fewest operations of a register that has a program.
+        most: Most operations.
+        mix: Share of operations from the register's own family.
+        shown: How many outputs of each register a problem shows, as in `mars_env.problems`' ``nibbles``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shape: tuple[int, int, int] = (96, 256, 2)
+    updates: int = 180
+    rows: int = 192
+    learning_rate: float = 3e-3
+    least: int = 1
+    most: int = 3
+    mix: float = 0.85
+    shown: int = len(PUBLIC)
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_newer(write(self), self, "shown")
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A prompt and what to write after it, in tokens."""
+
+    prompt: tuple[str, ...]
+    completion: tuple[str, ...]
+
+
+def build_coder(seed: int, settings: WarmStart) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
+    """A new model of the language, and its tokenizer."""
+    return build_model(seed, len(p.VOCABULARY), Shape(*settings.shape)), coder_tokenizer()
+
+
+def coder_tokenizer() -> PreTrainedTokenizerFast:
+    r"""The tokenizer of the language.
+
+    Example:
+        >>> tokenizer = coder_tokenizer()
+        >>> tokenizer.decode(tokenizer("f(0, 0) = 7\n<|generate 0|>u = u | 2\n")["input_ids"][1:])
+        '<|generate 0|>u = u | 2\n'
+    """
+    return build_tokenizer(p.VOCABULARY, p.SPECIAL, p.PATTERN)
+
+
+def draw(rng: random.Random, lean: float, settings: WarmStart) -> p.Pair:
+    """Draw a program of the split ``"train"``.
+
+    The first register has a chain with probability `lean`, the second with ``1 - lean``; at least one of them
+    has a chain.
+    """
+    source = Nibbles(settings.least, settings.most, settings.mix, 2, settings.shown)
+    public = shown_inputs(settings.shown)
+    while True:
+        u = source.chain(rng, arithmetic=True) if rng.random() < lean else []
+        v = source.chain(rng, arithmetic=False) if rng.random() < 1 - lean else []
+        tables = [nibble_table(names) for names in (u, v)]
+        fit = all(not names or is_fit(table) for names, table in zip((u, v), tables, strict=True))
+        if (u or v) and fit and split_of(nibble_examples(tables, public)) == "train":
+            return p.Pair(tuple(u), tuple(v))
+
+
+def demonstrate(rng: random.Random, lean: float, settings: WarmStart, refine: bool) -> Demonstration:
+    """One demonstration: a fresh program, or an edit of a program that is wrong in one register or in both.
+
+    The first failing test says which register to edit; a third of the wrong chains differ in a single
+    operation. One in eight edits is shown without feedback and rewrites everything; one in sixteen programs
+    is right, so there is nothing to do.
+    """
+    target = draw(rng, lean, settings)
+    role = rng.randrange(p.ROLES)
+    public = shown_inputs(settings.shown)
+    examples = _examples(target, public)
+    if not refine:
+        return Demonstration((*examples, p.GENERATE[role]), (*target.lines, p.END))
+    if rng.random() < 1 / 16:
+        return Demonstration((*examples, p.OLD, *target.lines, p.PASSED, p.REFINE[role]), (p.END,))
+    old = _spoilt(rng, target, draw(rng, lean, settings))
+    failed = _first_failure(old, target, public)
+    if failed is None or rng.random() < 1 / 8:
+        edit, seen = target.lines, p.NOTHING
+    else:
+        register = p.FAILS.index(failed) // len(PUBLIC)
+        edit, seen = p.Pair(target.u if register == 0 else (), target.v if register else ()).lines, failed
+    return Demonstration((*examples, p.OLD, *old.lines, seen, p.REFINE[role]), (*edit, p.END))
+
+
+def _examples(pair: p.Pair, public: Sequence[int] = PUBLIC) -> list[str]:
+    tables = nibble_table(pair.u), nibble_table(pair.v)
+    return [f"f({x}, {r}) = {tables[r][x]}\n" for r in (0, 1) for x in public]
+
+
+def _first_failure(old: p.Pair, target: p.Pair, public: Sequence[int]) -> str | None:
+    fails = [f"f({x}, {r}) fails\n" for r in (0, 1) for x in public]
+    pairs = zip(_examples(old, public), _examples(target, public), fails, strict=True)
+    return next((failed for was, wanted, failed in pairs if was != wanted), None)
+
+
+def _spoilt(rng: random.Random, target: p.Pair, other: p.Pair) -> p.Pair:
+    """The target with one of its chains wrong, or both."""
+    which = [bool(target.u), bool(target.v)]
+    if all(which) and (kept := rng.randrange(3)) < 2:
+        which[kept] = False
+    chains = [_wrong(rng, chain, new) for chain, new in ((target.u, other.u), (target.v, other.v))]
+    return p.Pair(chains[0] if which[0] else target.u, chains[1] if which[1] else target.v)
+
+
+def _wrong(rng: random.Random, chain: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    if not chain or (other and rng.random() < 2 / 3):
+        return other
+    names = list(chain)
+    names[rng.randrange(len(names))] = rng.choice(p.OPERATIONS)
+    return tuple(names)
+
+
+def loss_sum(model: Qwen3ForCausalLM, rows: Sequence[Demonstration]) -> tuple[torch.Tensor, int]:
+    """The cross-entropy of some demonstrations, summed over tokens, and their number."""
+    ids = [torch.tensor([TOKEN_IDS[t] for t in (*row.prompt, *row.completion)]) for row in rows]
+    tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=TOKEN_IDS[p.PAD])
+    written = torch.zeros(tokens.shape, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        written[i, len(row.prompt) : len(row.prompt) + len(row.completion)] = True
+    # Rows are padded on the right and attention is causal: no mask is needed.
+    hidden = model.model(input_ids=tokens[:, :-1], use_cache=False).last_hidden_state[written[:, 1:]]
+    losses = F.cross_entropy(model.lm_head(hidden), tokens[:, 1:][written[:, 1:]], reduction="sum")
+    return losses, int(written.sum())
+
+
+def warm_start(
+    seed: int,
+    lean: float,
+    settings: WarmStart | None = None,
+    progress: Callable[[int, float, float], None] | None = None,
+) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
+    """A new model after its warm start.
+
+    Args:
+        seed: Seed of the initial weights and the demonstrations.
+        lean: Which register's programs it is shown.
+        settings: The settings.
+        progress: Called after each step with its number and the losses per token, of fresh programs and of
+            edits.
+    """
+    settings = settings or WarmStart()
+    model, tokenizer = build_coder(derive_seed(seed, "weights") % 2**31, settings)
+    rng = random.Random(derive_seed(seed, "demonstrations"))
+    half = settings.rows // 2
+    steps = settings.updates
+    for number in updates(model, steps, settings.learning_rate, warmup=steps / 8, fused=True):
+        means = []
+        for refine in (False, True):  # a forward pass for each: less padding
+            rows = [demonstrate(rng, lean, settings, refine) for _ in range(half)]
+            loss, count = loss_sum(model, rows)
+            (loss / (2 * count)).backward()  # type: ignore[no-untyped-call]
+            means.append(float(loss.detach()) / count)
+        if progress is not None:
+            progress(number + 1, *means)
+    return model.eval(), tokenizer

@@ -1,0 +1,263 @@
+"""The miniature's experiment: train an arm, evaluate it, give the Solver alone the same tokens.
+
+One seed fixes everything: training problems, rollouts, minibatches, and the held-out problems of the
+evaluation. These are the same for all arms of a seed, so arms are compared in pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mars_env.envs import Game, Solve, SolveVerifyCorrect, chains, team_outcome
+from mars_env.envs.solve_verify_correct import SOLVER
+from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
+from mars_env.evaluation.metrics import estimates, measure
+from mars_env.evaluation.statistics import Estimate
+from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
+from mars_env.grading import grader_for
+from mars_env.loggers import Logger
+from mars_env.miniature import CHECKPOINT, load
+from mars_env.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
+from mars_env.miniature.model import build_model
+from mars_env.miniature.recipe import RECIPE, Recipe
+from mars_env.models.hf import HFModel
+from mars_env.problems import ProblemSet, load_problems
+from mars_env.rollout import Job, collect
+from mars_env.trainers.loop import train
+from mars_env.trainers.metrics import StepMetrics
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import Playing, Team, make_team
+from mars_env.types import Agent, Tree, role_of
+from studies.marsrl.warm_start import STAGES, Stage, save
+from studies.marsrl.warm_start import train as warm_start
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to train, or not to train.
+
+    Attributes:
+        name: Its name in the ledger.
+        title: Its name in tables.
+        roles: Roles whose turns are trained; None: all, an empty tuple: none.
+        shared_reward: Whether one team reward replaces each agent's own.
+        separate: Whether each role has weights of its own; the paper's team shares one model.
+        chains: Independent episodes of each problem instead of grouped rollouts (`mars_env.envs.chains`).
+        changes: What differs from the recipe's `TrainConfig`.
+    """
+
+    name: str
+    title: str
+    roles: tuple[str, ...] | None
+    shared_reward: bool = False
+    separate: bool = False
+    chains: int | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+ARMS = (
+    Arm("none", "not trained", ()),
+    Arm("solver", "Solver only", ("solver",)),
+    Arm("verifier+corrector", "Verifier and Corrector only", ("verifier", "corrector")),
+    Arm("all", "all three (MarsRL)", None),
+    Arm("shared", "all three, one shared team reward", None, shared_reward=True),
+    Arm("separate verifier+corrector", "as above, but each role has weights of its own",
+        ("verifier", "corrector"), separate=True),
+    Arm("separate all", "all three, each role with weights of its own", None, separate=True),
+)  # fmt: skip
+"""The ablation of MarsRL (arXiv 2511.11373), and the shared reward that the paper argues against. Two more
+arms do not share weights, to show what passes between the roles through shared weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """An arm after training.
+
+    Attributes:
+        models: By role; the same model for all roles if the weights are shared.
+        history: The figures of every step.
+    """
+
+    models: Mapping[str, HFModel]
+    history: tuple[StepMetrics, ...]
+
+    def agents(self, recipe: Recipe, forced: Mapping[str, str] | None = None) -> dict[str, Agent]:
+        """The team; `forced` gives, by role, a first piece for everything that the role writes."""
+        first = forced or {}
+        return {
+            f"{role}_0": _agent(role, model, recipe, first.get(role, ""))
+            for role, model in self.models.items()
+        }
+
+
+def training_game(arm: Arm, recipe: Recipe) -> Game:
+    """The training environment of an arm."""
+    game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
+    if arm.chains is not None:
+        game = replace(game, grower=chains(arm.chains))
+    return replace(game, team_reward=team_outcome) if arm.shared_reward else game
+
+
+def arm_settings(arm: Arm, seed: int, recipe: Recipe) -> RunSettings:
+    """The recipe's settings for one arm and seed."""
+    config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles, **arm.changes})
+    rollouts = recipe.marsrl.rollouts if arm.chains is None else None
+    return recipe.marsrl.model_copy(update={"seed": seed, "train": config, "rollouts": rollouts})
+
+
+async def train_arm(
+    arm: Arm,
+    seed: int,
+    recipe: Recipe = RECIPE,
+    *,
+    start: Path = CHECKPOINT,
+    loggers: Sequence[Logger] = (),
+    directory: Path | None = None,
+) -> Trained:
+    """Train a warm-started miniature, by default the shipped one, as the arm says.
+
+    With a directory, training continues from its newest checkpoint and leaves its own there.
+    """
+    shared = load(start)
+    models = {role: load(start, name=role) if arm.separate else shared for role in LIMITS}
+    if arm.roles == ():
+        return Trained(models, ())
+    history = await train(*set_up(arm, seed, recipe, models), loggers=loggers, directory=directory)
+    return Trained(models, tuple(history))
+
+
+def set_up(
+    arm: Arm, seed: int, recipe: Recipe, models: Mapping[str, HFModel]
+) -> tuple[Game, Team, ProblemSet, RunSettings]:
+    """What `mars_env.trainers.train` takes to train an arm, in its order; `models` are by role."""
+    game, settings = training_game(arm, recipe), arm_settings(arm, seed, recipe)
+    team = make_team(
+        settings,
+        game.rules.possible_agents,
+        models,
+        agent=lambda name, model: _agent(role_of(name), model, recipe),
+    )
+    return game, team, load_problems("arithmetic", seed=seed, split="train"), settings
+
+
+def _agent(role: str, model: Playing, recipe: Recipe, forced: str = "") -> Agent:
+    return MiniatureAgent(role, model, policy=model.name, temperature=recipe.temperature, forced=forced)
+
+
+def held_out(seed: int, recipe: Recipe = RECIPE) -> ProblemSet:
+    """The evaluation problems of a seed; none of them is in a training set."""
+    return load_problems("arithmetic", n=recipe.evaluation_problems, seed=seed, split="test")
+
+
+async def evaluate_team(
+    trained: Trained, seed: int, recipe: Recipe = RECIPE, *, forced: Mapping[str, str] | None = None
+) -> list[Tree]:
+    """Play every held-out problem once with the whole team; `forced` as in `Trained.agents`."""
+    game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
+    return await _play(game, trained.agents(recipe, forced), held_out(seed, recipe), seed)
+
+
+def warm_started(cache: Path, name: str, stages: Sequence[Stage] = STAGES, seed: int = 0) -> Path:
+    """The checkpoint of a warm start, made if it is not there yet (about five minutes on one core).
+
+    Args:
+        cache: Where checkpoints are kept between calls.
+        name: Its folder.
+        stages: Stages of the warm start.
+        seed: Seed of the warm start; by default that of the shipped checkpoint.
+    """
+    place = cache / name
+    if not (place / "model.safetensors").exists():
+        module = build_model(seed)
+        warm_start(module, stages, seed)
+        save(module, place)
+    return place
+
+
+def figures_of(trees: Sequence[Tree]) -> dict[str, Estimate]:
+    """All figures of some trees with their intervals, by name."""
+    metrics = measure(trees)
+    return estimates(metrics, [tree.problem.id for tree in trees])
+
+
+async def equal_token_baselines(
+    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
+) -> dict[str, Baseline]:
+    """What the Solver alone achieves with the System's mean tokens per problem, in three ways.
+
+    By a majority vote; by revising its own last solution repeatedly; and by simply writing on: one completion
+    with a limit as high as the System's mean tokens. It spends fewer if it ends by itself.
+    """
+    problems = held_out(seed, recipe)
+    model = trained.models["solver"]
+    budget = token_budget(trees)
+    attempts = [turn for tree in trees for turn in first_attempts(tree)]
+    affordable = samples_for(budget, sum(map(sampled_tokens, attempts)) / len(attempts))
+    alone = Game(Solve(), grader_for("math"))
+    votes = await _play(
+        alone, _solver(model, recipe), problems, seed, samples=math.ceil(1.25 * affordable) + 1
+    )
+    refining = Game(Solve(revisions=math.ceil(1.5 * affordable)), grader_for("math"))
+    refined = await _play(refining, _solver(model, recipe), problems, seed)
+    writing = await _play(alone, _solver(model, recipe, limit=math.ceil(budget)), problems, seed)
+    return {
+        "majority": majority(trees, votes, answers_of_grading(votes)),
+        "refinement": refinement(trees, refined),
+        "going_on": single(trees, writing, "Single agent, going on writing"),
+    }
+
+
+async def continuing_baselines(
+    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe = RECIPE
+) -> dict[str, Baseline]:
+    """What the Solver alone achieves with the System's tokens when it is continued after each cut.
+
+    ``continuing`` reads its own text, ``afresh`` the rest of the problem (see `ContinuingSolver`). An attempt
+    ends by itself before the System's tokens are spent, so further attempts are made until they are spent,
+    and the attempts vote. The names with ``_once`` are single attempts. There is no Verifier.
+    """
+    problems = held_out(seed, recipe)
+    budget = token_budget(trees)
+    alone = Game(Solve(), grader_for("math"))
+    found = {}
+    for name, afresh in (("continuing", False), ("afresh", True)):
+        solver = ContinuingSolver(
+            trained.models["solver"], tokens=math.ceil(budget), temperature=recipe.temperature, afresh=afresh
+        )
+        attempts = await _play(alone, {SOLVER: solver}, problems, seed)
+        found[f"{name}_once"] = single(trees, attempts, f"Single agent, {name}")
+        votes = samples_for(budget, found[f"{name}_once"].tokens)
+        attempts += await _play(
+            alone, {SOLVER: solver}, problems, seed, samples=math.ceil(1.25 * votes), first=1
+        )
+        found[name] = majority(
+            trees, attempts, answers_of_grading(attempts), name=f"Single agent, {name}, majority vote"
+        )
+    return found
+
+
+async def play_held_out(
+    game: Game, agents: Mapping[str, Agent], seed: int, recipe: Recipe = RECIPE, samples: int = 1
+) -> list[Tree]:
+    """Play every held-out problem so many times with these agents."""
+    return await _play(game, agents, held_out(seed, recipe), seed, samples)
+
+
+def _solver(model: HFModel, recipe: Recipe, limit: int | None = None) -> dict[str, Agent]:
+    return {SOLVER: MiniatureAgent("solver", model, temperature=recipe.temperature, max_tokens=limit)}
+
+
+async def _play(
+    game: Game,
+    agents: Mapping[str, Agent],
+    problems: ProblemSet,
+    seed: int,
+    samples: int = 1,
+    first: int = 0,
+) -> list[Tree]:
+    jobs = [Job(problem, sample) for sample in range(first, first + samples) for problem in problems]
+    return await collect(game, agents, jobs, seed=seed, concurrency=len(jobs))

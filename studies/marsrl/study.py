@@ -1,0 +1,342 @@
+"""MarsRL's ablation in miniature, over seeds, with equal-token baselines.
+
+    python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks, then writes the page
+    python -m studies.marsrl --table         # only writes the page
+    python -m studies.marsrl --check 0       # plays one seed again and compares its rows exactly
+    python -m studies.marsrl --quick         # one very small seed of everything; nothing is kept
+
+Every arm gets the same problems and steps. Rows are written to docs/results/marsrl.jsonl, so that seeds
+accumulate over runs; the part of docs/results.md on MarsRL is made from them. The settings are fixed in
+miniature/recipe.py and were tuned on other seeds and problems than those reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+
+from mars_env.errors import ConfigError
+from mars_env.evaluation import Baseline, Provenance, provenance
+from mars_env.miniature import CHECKPOINT, load
+from mars_env.miniature.protocol import CHECK
+from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
+from mars_env.types import Tree
+from mars_env.viewer.plots import training_curves
+from studies.common import program as studies
+from studies.common.claims import Claim, claims_table, judge
+from studies.common.ledger import (
+    Ledger,
+    LedgerRow,
+    arm_difference,
+    arm_estimate,
+    arms_table,
+    origins,
+    seed_text,
+    seeds_of,
+)
+from studies.common.program import DOCS, RESULTS
+from studies.marsrl.experiment import (
+    ARMS,
+    Arm,
+    Trained,
+    continuing_baselines,
+    equal_token_baselines,
+    evaluate_team,
+    figures_of,
+    train_arm,
+    warm_started,
+)
+from studies.marsrl.warm_start import STAGES
+
+LEDGER = Ledger(RESULTS / "marsrl.jsonl")
+NOTES = RESULTS / "marsrl-notes.md"
+"""What a reader must know about the outcome, written by hand."""
+ROLES = ("solver", "verifier", "corrector")
+LENGTHS = {"short": (1, 2, 3), "long": (4, 5, 6)}
+COLUMNS = {
+    "solver_accuracy": "Solver",
+    "system_accuracy": "System",
+    "gain": "System - Solver",
+    "verifier_precision": "Verifier precision",
+    "verifier_recall": "Verifier recall",
+    "fix_rate": "fixes",
+    "break_rate": "breaks",
+}
+BASELINES = {
+    "majority": "majority vote",
+    "refinement": "self-refinement",
+    "going_on": "going on writing",
+}
+SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
+CLAIMS = (
+    Claim("before training, the loop adds nothing or hurts", "none", SYSTEM, "none", SOLVER, above=False),
+    Claim("joint training improves the Solver", "all", SOLVER, "none"),
+    Claim("joint training improves the System", "all", SYSTEM, "none"),
+    Claim("after joint training, System above Solver", "all", SYSTEM, "all", SOLVER),
+    Claim("System: joint above Solver only", "all", SYSTEM, "solver"),
+    Claim("System: joint above Verifier and Corrector only", "all", SYSTEM, "verifier+corrector"),
+    Claim("Solver: joint above Verifier and Corrector only", "all", SOLVER, "verifier+corrector"),
+    Claim("System, own weights for each role: joint above Verifier and Corrector only",
+          "separate all", SYSTEM, "separate verifier+corrector"),
+    Claim("System: own rewards above one shared reward", "all", SYSTEM, "shared"),
+)  # fmt: skip
+ARM = {arm.name: arm for arm in ARMS}
+CONTINUED = {f"{name}, continued": ARM[name] for name in ("none", "all")}
+CONTINUING = {
+    "continuing_once": "own text, one attempt",
+    "continuing": "own text, vote",
+    "afresh_once": "rest as a new problem, one attempt",
+    "afresh": "rest as a new problem, vote",
+}
+FORCED, BEFORE = "none, check forced", "before habits"
+CONTROLS = {
+    FORCED: 'the untrained team, the first token of every report forced to be "Check:"',
+    BEFORE: "the warm start before its last stage, which teaches the bad habits",
+}
+CHECKS = {"verifier": CHECK}
+ROWS = (*ARM, *CONTROLS, *CONTINUED)
+
+
+def settings(recipe: Recipe = RECIPE) -> str:
+    """The hash of everything that decides a result except arm and seed: the recipe and the warm start."""
+    weights = hashlib.sha256((CHECKPOINT / "model.safetensors").read_bytes()).hexdigest()
+    return studies.settings_of(recipe, {"warm start": weights})
+
+
+async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Recipe = RECIPE) -> LedgerRow:
+    """Play one row of the ledger: an arm, an arm's Solver continued, or a control."""
+    began = time.perf_counter()
+    if name in CONTROLS:
+        figures, detail = await control(name, seed, cache, recipe)
+    elif name in CONTINUED:
+        figures, detail = await continued(CONTINUED[name], seed, recipe)
+    else:
+        figures, detail = await ablation(ARM[name], seed, recipe)
+    seconds = time.perf_counter() - began
+    return studies.new_row(name, seed, origin, settings(recipe), seconds, figures, detail)
+
+
+Found = tuple[dict[str, float | None], dict[str, Any]]
+"""The figures and details of a row."""
+
+
+def team_figures(trees: Sequence[Tree]) -> dict[str, float | None]:
+    """The figures of a team, over all problems and over short and long ones."""
+    found = figures_of(trees)
+    figures = {name: found[name].value for name in (*COLUMNS, "tokens") if name in found}
+    for length, levels in LENGTHS.items():
+        part = figures_of([tree for tree in trees if tree.problem.metadata["level"] in levels])
+        for name in ("solver_accuracy", "system_accuracy"):
+            figures[f"{name}_{length}"] = part[name].value
+    return figures
+
+
+def baseline_figures(baselines: Mapping[str, Baseline]) -> dict[str, float | None]:
+    """The accuracy of each baseline and the tokens that it spent."""
+    figures: dict[str, float | None] = {}
+    for name, baseline in baselines.items():
+        figures[f"baseline_{name}"] = baseline.accuracy.value
+        figures[f"baseline_{name}_tokens"] = baseline.tokens
+    return figures
+
+
+async def ablation(arm: Arm, seed: int, recipe: Recipe) -> Found:
+    """Train an arm, evaluate it, and evaluate its Solver with the System's tokens."""
+    trained = await train_arm(arm, seed, recipe)
+    trees = await evaluate_team(trained, seed, recipe)
+    figures = team_figures(trees) | baseline_figures(
+        await equal_token_baselines(trained, trees, seed, recipe)
+    )
+    rewards: dict[str, list[float | None]] = {}
+    for role in ROLES:
+        of_role = [step.roles.get(role, {}) for step in trained.history]
+        figures[f"trained_{role}"] = sum(values.get("trained", 0.0) for values in of_role)
+        rewards[role] = [values.get("reward") for values in of_role]
+    return figures, {"rewards": rewards, "problems": len(trees), "steps": len(trained.history)}
+
+
+async def continued(arm: Arm, seed: int, recipe: Recipe) -> Found:
+    """Train an arm again, and continue its Solver after each cut.
+
+    Raises:
+        ConfigError: The System differs from the one in the arm's own row, so the two do not belong together.
+    """
+    trained = await train_arm(arm, seed, recipe)
+    trees = await evaluate_team(trained, seed, recipe)
+    figures = team_figures(trees)
+    own = [row for row in LEDGER.rows(settings(recipe)) if (row.arm, row.seed) == (arm.name, seed)]
+    for row in own:
+        differs = sorted(name for name in figures if figures[name] != row.figures.get(name))
+        if differs:
+            raise ConfigError(f"{arm.name}, seed {seed}, differs from its row in {', '.join(differs)}")
+    figures |= baseline_figures(await continuing_baselines(trained, trees, seed, recipe))
+    return figures, {"problems": len(trees), "repeats_row": bool(own)}
+
+
+async def control(name: str, seed: int, cache: Path, recipe: Recipe) -> Found:
+    """Evaluate a team that was not trained with rewards."""
+    if name == FORCED:
+        trees = await evaluate_team(await train_arm(ARM["none"], seed, recipe), seed, recipe, forced=CHECKS)
+    else:
+        stages = STAGES[:-1]
+        if recipe is QUICK:
+            stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
+        model = load(warm_started(cache, "before-habits", stages), name="before habits")
+        trees = await evaluate_team(Trained(dict.fromkeys(ROLES, model), ()), seed, recipe)
+    return team_figures(trees), {"problems": len(trees)}
+
+
+def play(name: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
+    """`run` in a separate process."""
+    torch.set_num_threads(1)
+    return asyncio.run(run(name, seed, origin, cache, QUICK if quick else RECIPE))
+
+
+def page(rows: Sequence[LedgerRow]) -> str:
+    """The part of docs/results.md on MarsRL."""
+    present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
+    names = [arm.name for arm in present]
+    joint = [row for row in rows if row.arm == "all"]
+
+    def mean(arm: str, figure: str) -> str:
+        return f"{arm_estimate(rows, arm, figure).mean:,.0f}"
+
+    turns = [(name, *(mean(name, f"trained_{role}") for role in ROLES)) for name in names]
+    against = {
+        key: arm_difference(rows, "all", "all", f"baseline_{key}", "system_accuracy") for key in BASELINES
+    }
+    verdicts = [
+        (
+            title,
+            mean("all", f"baseline_{key}_tokens"),
+            seed_text(against[key], signed=True),
+            judge(against[key]),
+        )
+        for key, title in BASELINES.items()
+    ]
+    alone = [
+        (
+            name,
+            spent(rows, name, "system_accuracy", "tokens"),
+            *(against_tokens(rows, name, key) for key in BASELINES),
+        )
+        for name in names
+    ]
+    here = {row.arm for row in rows}
+    continued = [name for name in CONTINUED if name in here]
+    seeds = {name: sorted(row.seed for row in rows if row.arm == name) for name in continued}
+    continuing = [
+        (
+            CONTINUED[name].name,
+            ", ".join(map(str, seeds[name])),
+            spent(rows, name, "system_accuracy", "tokens"),
+            *(against_tokens(rows, name, key) for key in CONTINUING),
+        )
+        for name in continued
+    ]
+    beside = [
+        Claim(f"{CONTINUED[name].name}: System above {title}", name, SYSTEM, name, f"baseline_{key}")
+        for name in continued
+        for key, title in CONTINUING.items()
+    ]
+    lengths = {
+        f"{who}_accuracy_{length}": f"{who.capitalize()}, {length}"
+        for length in LENGTHS
+        for who in ("solver", "system")
+    }
+    trained = [row for row in rows if row.arm in ARM]
+    seconds = [sum(r.seconds for r in trained if r.seed == seed) for seed in {r.seed for r in joint}]
+    controls = [name for name in CONTROLS if name in here]
+    return studies.rendered(
+        "marsrl_results.md.jinja",
+        present=present,
+        steps=joint[0].detail["steps"],
+        problems=joint[0].detail["problems"],
+        arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
+        turns=studies.table(("arm", *map(str.capitalize, ROLES)), turns),
+        claims=claims_table(rows, CLAIMS),
+        notes=NOTES.read_text(encoding="utf-8"),
+        lengths=arms_table(rows, names, lengths),
+        baselines=studies.table(("arm", "System", *BASELINES.values()), alone),
+        continuing=studies.table(("arm", "seeds", "System", *CONTINUING.values()), continuing),
+        continuing_claims=claims_table(rows, beside),
+        controls=arms_table(rows, [*controls, "none", "all"], COLUMNS, differences=("gain",)),
+        control_titles={name: CONTROLS[name] for name in controls},
+        verdicts=studies.table(("baseline", "tokens a problem", "difference", "System above it"), verdicts),
+        tokens=mean("all", "tokens"),
+        fastest=f"{min(seconds):.0f}",
+        slowest=f"{max(seconds):.0f}",
+        machine=studies.MACHINE,
+        origins=origins(rows),
+    )
+
+
+def spent(rows: Sequence[LedgerRow], arm: str, figure: str, tokens: str) -> str:
+    """A rate with its interval, and the tokens that it took."""
+    rate = seed_text(arm_estimate(rows, arm, figure))
+    return f"{rate}; {arm_estimate(rows, arm, tokens).mean:.0f} tokens"
+
+
+def against_tokens(rows: Sequence[LedgerRow], arm: str, baseline: str) -> str:
+    """A baseline's accuracy, and the tokens that it took."""
+    return spent(rows, arm, f"baseline_{baseline}", f"baseline_{baseline}_tokens")
+
+
+def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, float]]]:
+    """Mean reward by role and step over the seeds; a step at which a role did not act has no value."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for role in ROLES:
+        by_step = zip(*(row.detail["rewards"][role] for row in rows), strict=True)
+        known = [(step, [v for v in values if v is not None]) for step, values in enumerate(by_step, 1)]
+        found[role] = [(step, sum(values) / len(values)) for step, values in known if values]
+    return found
+
+
+def write_page() -> None:
+    """Make the part of docs/results.md and its plot from the ledger's rows for the current settings."""
+    rows = LEDGER.rows(settings())
+    joint = [row for row in rows if row.arm == "all"]
+    if not joint:
+        raise ConfigError(f"{LEDGER.path} has no jointly trained row for the current settings; run a seed")
+    (DOCS / "results" / "rewards.svg").write_bytes(training_curves(curves(joint), ylabel="mean reward"))
+    studies.write(DOCS / "results.md", "marsrl", page(rows))
+
+
+def main(
+    seeds: studies.Seeds = "0-4",
+    arm: studies.Arms = None,
+    jobs: studies.Jobs = 2,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+    cache: studies.Cache = None,
+) -> None:
+    """Run MarsRL's ablation in miniature and write docs/results.md."""
+    names = studies.chosen(arm, ROWS)
+    with tempfile.TemporaryDirectory() as folder:
+        origin = provenance(allow_dirty=allow_dirty or quick or table or check_seed is not None)
+        played = partial(play, origin=origin, cache=cache or Path(folder))
+        if check_seed is not None:
+            raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
+        if quick:
+            rows = [played(name, seeds_of(seeds)[0], quick=True) for name in names]
+            studies.console.print(page(rows), highlight=False, markup=False)
+            return
+        if not table:
+            owed = LEDGER.missing(names, seeds_of(seeds), settings())
+            studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
+    write_page()
+
+
+if __name__ == "__main__":
+    typer.run(main)

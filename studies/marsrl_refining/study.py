@@ -1,0 +1,292 @@
+"""The team of MarsRL in miniature beside one agent that was taught, and trained, to revise its own solution.
+
+    python -m studies.marsrl_refining --seeds 0-4    # runs what the ledger lacks, writes the page
+    python -m studies.marsrl_refining --table        # writes the part of docs/results.md
+    python -m studies.marsrl_refining --check 0      # plays a seed's rows again, and compares
+    python -m studies.marsrl_refining --quick        # a few steps of each row; nothing is kept
+
+Plan: docs/results/plans/marsrl-refining.md. Ledger: docs/results/marsrl-refining.jsonl. The team's rows, and
+the tokens that it spends, are those of studies/marsrl/study.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import typer
+
+from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import Schedule, State
+from mars_env.errors import ConfigError
+from mars_env.evaluation import Provenance, provenance
+from mars_env.evaluation.provenance import commit_of
+from mars_env.evaluation.trees import is_right, sampled_tokens
+from mars_env.grading import grader_for
+from mars_env.miniature import load
+from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
+from mars_env.types import Tree
+from studies.common import program as studies
+from studies.common.claims import Claim, claims_table
+from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
+from studies.common.program import DOCS, RESULTS
+from studies.marsrl import study as marsrl_study
+from studies.marsrl.experiment import ARMS as TEAMS
+from studies.marsrl.experiment import play_held_out, train_arm
+from studies.marsrl_refining.refining import (
+    REFINING_STAGES,
+    REVISIONS,
+    evaluate_refining,
+    taught,
+    train_refining,
+)
+
+PLAN = RESULTS / "plans" / "marsrl-refining.md"
+LEDGER = Ledger(RESULTS / "marsrl-refining.jsonl")
+PLANNED = "0-4"
+AGENTS = ("taught", "trained")
+LONGER = "team, longer"
+ARMS = (*AGENTS, LONGER)
+TEAM = "team"
+CORRECTIONS = 8
+"""That the team of the arm `LONGER` may make; the team of the first study may make three."""
+FIRST, LAST, TOKENS = "first_accuracy", "refined_accuracy", "tokens"
+ONCE = "once_revised_accuracy"
+"""After one revision. It is not in the plan: it was added once the rows were seen."""
+COLUMNS = {FIRST: "first solution", LAST: "after revisions, or the System"}
+SHOWN = COLUMNS | {ONCE: "after one revision (added later)"}
+CLAIMS = (
+    Claim("the team above one agent that revises, trained as long, equal tokens", TEAM, LAST, "trained"),
+    Claim("RL adds to the agent that revises", "trained", LAST, "taught"),
+    Claim("RL adds to its first solution", "trained", FIRST, "taught"),
+    Claim("revisions add to the first solution, before RL", "taught", LAST, "taught", FIRST),
+    Claim("revisions add to the first solution, after RL", "trained", LAST, "trained", FIRST),
+    Claim(
+        "the team above the agent's one revision, which takes fewer tokens (added later)",
+        TEAM,
+        LAST,
+        "trained",
+        ONCE,
+    ),
+    Claim(
+        "the team with up to eight corrections above the agent's one revision (second plan)",
+        LONGER,
+        LAST,
+        "trained",
+        ONCE,
+    ),
+    Claim("the team with up to eight corrections above up to three (second plan)", LONGER, LAST, TEAM),
+)
+
+
+def settings(recipe: Recipe = RECIPE) -> str:
+    """The hash of everything that decides a result except arm and seed."""
+    stages = [stage.model_dump(mode="json") for stage in REFINING_STAGES]
+    return studies.settings_of(recipe, {"stages": stages, "revisions": REVISIONS})
+
+
+def team_rows() -> list[LedgerRow]:
+    """The rows of the trained team as rows of this study, with the figures' names here."""
+    names = {FIRST: marsrl_study.SOLVER, LAST: marsrl_study.SYSTEM, TOKENS: "tokens"}
+    return [
+        row.model_copy(
+            update={
+                "arm": TEAM,
+                "settings": settings(),
+                "figures": {name: row.figures[old] for name, old in names.items()},
+            }
+        )
+        for row in marsrl_study.LEDGER.rows(marsrl_study.settings())
+        if row.arm == "all"
+    ]
+
+
+def budget_of(seed: int) -> float:
+    """The mean tokens that the trained team spends on a held-out problem of a seed.
+
+    Raises:
+        ConfigError: The team's row is missing.
+    """
+    for row in team_rows():
+        if row.seed == seed:
+            return row.figures[TOKENS]
+    raise ConfigError(f"the team has no row of seed {seed}: run studies/marsrl/study.py first")
+
+
+async def run_team(seed: int, recipe: Recipe) -> tuple[dict[str, float], dict[str, Any]]:
+    """Train the team as the first study does, and play it with more corrections."""
+    joint = next(arm for arm in TEAMS if arm.name == "all")
+    trained = await train_arm(joint, seed, recipe)
+    rules = SolveVerifyCorrect(Schedule(rounds=CORRECTIONS, accept_after=recipe.inference.accept_after))
+    game = Game(rules, grader_for("math"))
+    trees = await play_held_out(game, trained.agents(recipe), seed, recipe)
+    right, tokens = by_correction(trees, rules)
+    figures = {FIRST: right[0], LAST: right[-1], TOKENS: tokens[-1]}
+    return figures, {"by_correction": right, "tokens_by_correction": tokens}
+
+
+def by_correction(trees: Sequence[Tree], rules: SolveVerifyCorrect) -> tuple[list[float], list[float]]:
+    """Accuracy and mean tokens if the team may correct 0, 1, ... times, up to the rounds of the rules.
+
+    An episode with fewer corrections allowed is the beginning of the same episode, up to the verification of
+    its last solution; which solution is the answer is for the rules to say.
+    """
+    right, tokens = np.zeros((2, len(trees), rules.schedule.rounds + 1))
+    for row, tree in enumerate(trees):
+        state, found, spent = State(tree.problem), [], 0
+        for turn in tree.turns:
+            spent += sampled_tokens(turn)
+            if turn.grade is not None:
+                found.append(is_right(turn) is True)
+                state = replace(state, solutions=(*state.solutions, (turn.text, False)))
+            else:
+                judged = (len(found) - 1, turn.info["verdict"] == "Correct")
+                state = replace(state, judgements=(*state.judgements, judged))
+            right[row, len(found) - 1 :] = found[rules.final(state) or 0]
+            tokens[row, len(found) - 1 :] = spent
+    return right.mean(axis=0).tolist(), tokens.mean(axis=0).tolist()
+
+
+async def run(arm: str, seed: int, origin: Provenance, cache: Path, recipe: Recipe) -> LedgerRow:
+    """Play one row: of the agent with the team's tokens, or of the team that may correct more often."""
+    began, plan = time.perf_counter(), commit_of(PLAN)
+    figures, found = (
+        await run_team(seed, recipe) if arm == LONGER else await run_agent(arm, seed, cache, recipe)
+    )
+    seconds = time.perf_counter() - began
+    return studies.new_row(arm, seed, origin, settings(recipe), seconds, figures, {"plan": plan, **found})
+
+
+async def run_agent(
+    arm: str, seed: int, cache: Path, recipe: Recipe
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Train the agent from its warm start, or not, and evaluate it with the team's tokens."""
+    stages = REFINING_STAGES
+    if recipe is QUICK:
+        stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
+    start = taught(cache, stages)
+    model, history = (
+        (load(start, name="refining"), ()) if arm == "taught" else await train_refining(start, seed, recipe)
+    )
+    found = await evaluate_refining(model, seed, budget_of(seed if recipe is RECIPE else 0), recipe)
+    figures = {FIRST: found.first, LAST: found.last, TOKENS: found.tokens}
+    rewards = [step.roles.get("solver", {}).get("reward") for step in history]
+    return figures, {"turns": found.turns, "by_turn": list(found.by_turn), "rewards": rewards}
+
+
+def play(arm: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
+    """`run` in a separate process."""
+    torch.set_num_threads(1)
+    return asyncio.run(run(arm, seed, origin, cache, QUICK if quick else RECIPE))
+
+
+def shown() -> list[LedgerRow]:
+    """The rows of the present settings, and the team's of their seeds."""
+    return beside_the_team(LEDGER.rows(settings()))
+
+
+def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
+    """Rows with the accuracy after one revision, and the team's of their seeds."""
+    seeds = {row.seed for row in rows}
+    once = [{ONCE: row.detail["by_turn"][1]} if row.arm in AGENTS else {} for row in rows]
+    found = [
+        row.model_copy(update={"figures": {**row.figures, **more}})
+        for row, more in zip(rows, once, strict=True)
+    ]
+    return [*found, *(row for row in team_rows() if row.seed in seeds)]
+
+
+def by_revision(rows: Sequence[LedgerRow]) -> str:
+    """Accuracy after each number of revisions that all rows of the agent have, in percent."""
+    curves = {arm: [row.detail["by_turn"] for row in rows if row.arm == arm] for arm in AGENTS}
+    shortest = min(len(curve) for several in curves.values() for curve in several)
+    lines = [(arm, *means(several, shortest, 100)) for arm, several in curves.items() if several]
+    return studies.table(("revisions", *map(str, range(shortest))), lines)
+
+
+def of_the_team(rows: Sequence[LedgerRow]) -> str:
+    """Accuracy and tokens of the team by the most corrections that it may make."""
+    columns = CORRECTIONS + 1
+    right = means([row.detail["by_correction"] for row in rows], columns, 100)
+    tokens = means([row.detail["tokens_by_correction"] for row in rows], columns)
+    title = (
+        "The same for the team by the most corrections that it may make, with the tokens of a problem:\n\n"
+    )
+    lines = [("accuracy", *right), ("tokens", *tokens)]
+    return title + studies.table(("corrections", *map(str, range(columns))), lines)
+
+
+def means(curves: Sequence[Sequence[float]], length: int, factor: float = 1.0) -> list[str]:
+    """The mean over curves at each of the first points."""
+    return [f"{factor * sum(curve[i] for curve in curves) / len(curves):.1f}" for i in range(length)]
+
+
+def page(rows: Sequence[LedgerRow]) -> str:
+    """The part of docs/results.md that is made of rows."""
+    every = beside_the_team(rows)
+    arms = [arm for arm in (*ARMS, TEAM) if any(row.arm == arm for row in every)]
+    tokens = {arm: [row.figures[TOKENS] for row in every if row.arm == arm] for arm in arms}
+    spent = "; ".join(f"{arm} {sum(values) / len(values):.0f}" for arm, values in tokens.items())
+    agents = [row for row in rows if row.arm in AGENTS]
+    turns = sorted({row.detail["turns"] for row in agents})
+    longer = [row for row in rows if row.arm == LONGER]
+    parts = (
+        studies.still_owed(len(ARMS) * len(seeds_of(PLANNED)), rows) + arms_table(every, arms, SHOWN),
+        f"Tokens a problem: {spent}. Turns within them: {turns[0]} to {turns[-1]}.\n",
+        claims_table(every, [claim for claim in CLAIMS if {claim.arm, claim.other_arm} <= set(arms)]),
+        "Accuracy by the number of the agent's revisions, means over seeds:\n",
+        by_revision(agents),
+        *([of_the_team(longer)] if longer else []),
+        origins(rows),
+    )
+    return "\n".join(parts)
+
+
+def write_page() -> None:
+    """Make the part of docs/results.md from the ledger's rows of the present settings."""
+    studies.write(DOCS / "results.md", "marsrl-refining", page(studies.present_rows(LEDGER, settings())))
+
+
+def main(
+    seeds: studies.Seeds = PLANNED,
+    arm: studies.Arms = None,
+    jobs: studies.Jobs = 1,
+    cache: studies.Cache = None,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+) -> None:
+    """One agent that revises beside the team of MarsRL in miniature."""
+    torch.set_num_threads(1)
+    names, kept = studies.chosen(arm, ARMS), not (quick or check_seed is not None)
+    with tempfile.TemporaryDirectory() as folder:
+        place = (cache or Path(folder)).absolute() / settings(QUICK if quick else RECIPE)
+        if table:
+            write_page()
+            return
+        origin = provenance(allow_dirty=allow_dirty or not kept)
+        played = partial(play, origin=origin, cache=place, quick=quick)
+        if check_seed is not None:
+            raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
+        if quick:
+            for name in names:
+                studies.show(played(name, 0), COLUMNS)
+            return
+        owed = LEDGER.missing(names, seeds_of(seeds), settings())
+        if any(name in AGENTS for name, _ in owed):
+            taught(place)  # before several processes want it
+        studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
+    write_page()
+
+
+if __name__ == "__main__":
+    typer.run(main)

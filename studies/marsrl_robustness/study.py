@@ -1,0 +1,318 @@
+"""MarsRL in miniature from several warm starts, with chains, several updates a step, and more controls.
+
+    python -m studies.marsrl_robustness              # runs what the ledger lacks (hours)
+    python -m studies.marsrl_robustness --table      # writes the part of docs/results.md
+    python -m studies.marsrl_robustness --check 10 --row "poor, chains"
+    python -m studies.marsrl_robustness --quick      # a few steps of each row; nothing is kept
+
+The plan was committed before the first row: docs/results/plans/marsrl-robustness.md. It is resumable: each
+row goes to docs/results/marsrl-robustness.jsonl when it is finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import torch
+import typer
+
+from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import Schedule
+from mars_env.evaluation import Provenance, provenance
+from mars_env.evaluation.baselines import Baseline, samples_for, token_budget
+from mars_env.evaluation.provenance import commit_of
+from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
+from mars_env.evaluation.verified_baselines import checked_attempts, retries, weighted_vote
+from mars_env.grading import grader_for
+from mars_env.miniature import CHECKPOINT, load
+from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
+from mars_env.types import Tree
+from studies.common import program as studies
+from studies.common.claims import Claim, claims_table
+from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
+from studies.common.program import DOCS, RESULTS
+from studies.marsrl.experiment import (
+    ARMS,
+    Arm,
+    Trained,
+    equal_token_baselines,
+    evaluate_team,
+    play_held_out,
+    train_arm,
+    warm_started,
+)
+from studies.marsrl.study import COLUMNS, ROLES, SOLVER, SYSTEM, baseline_figures, spent, team_figures
+from studies.marsrl.warm_start import STAGES, Stage
+
+PLAN = RESULTS / "plans" / "marsrl-robustness.md"
+LEDGER = Ledger(RESULTS / "marsrl-robustness.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A warm start.
+
+    Attributes:
+        name: Its name in the ledger.
+        seed: Of its weights and demonstrations.
+        stages: What it is taught.
+    """
+
+    name: str
+    seed: int
+    stages: tuple[Stage, ...]
+
+
+POOR: Final = Start("poor", 0, STAGES)
+STARTS = (POOR, Start("poor 1", 1, STAGES), Start("poor 2", 2, STAGES), Start("good", 0, STAGES[:-1]))
+UPDATES: Final = {"minibatches": 4, "epochs": 2}
+GSPO: Final = {"ratio": "sequence", "aggregation": "sequence-mean", "clip_low": 3e-4, "clip_high": 4e-4}
+_OLD = {arm.name: arm for arm in ARMS}
+EVERYWHERE = (_OLD["none"], _OLD["all"], _OLD["verifier+corrector"])
+POOR_ONLY = (
+    _OLD["shared"],
+    Arm("chains", "all three, independent chains", None, chains=14),
+    Arm("shared chains", "independent chains, one shared team reward", None, shared_reward=True, chains=14),
+)
+SEVERAL_UPDATES = (
+    Arm("4x2", "4 minibatches, 2 epochs", None, changes=UPDATES),
+    Arm("4x2, gspo", "the same, GSPO", None, changes={**UPDATES, **GSPO}),
+    Arm("4x2, kl", "the same, KL 0.01", None, changes={**UPDATES, "kl_coefficient": 0.01}),
+)
+FEW, MANY = range(10, 15), range(10, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A start and an arm.
+
+    Attributes:
+        start: Where training starts.
+        arm: How it trains.
+        seeds: The plan's.
+    """
+
+    start: Start
+    arm: Arm
+    seeds: range
+
+    @property
+    def name(self) -> str:
+        """Its name in the ledger.
+
+        Example: ``"poor 1, all"``.
+        """
+        return f"{self.start.name}, {self.arm.name}"
+
+
+ROWS: Final[Mapping[str, Row]] = {
+    row.name: row
+    for row in (
+        *(Row(POOR, arm, MANY) for arm in (*EVERYWHERE, *POOR_ONLY)),
+        *(Row(start, arm, FEW) for start in STARTS[1:] for arm in EVERYWHERE),
+        *(Row(POOR, arm, FEW) for arm in SEVERAL_UPDATES),
+    )
+}
+RETRIES, WEIGHTED = "baseline_retries", "baseline_weighted"
+
+
+def _claims() -> Iterator[Claim]:
+    for start in STARTS:
+        yield Claim(
+            f"{start.name}: RL adds to the System", f"{start.name}, all", SYSTEM, f"{start.name}, none"
+        )
+        yield Claim(
+            f"{start.name}: RL adds to the Solver", f"{start.name}, all", SOLVER, f"{start.name}, none"
+        )
+    for start in STARTS:
+        both, part = f"{start.name}, all", f"{start.name}, verifier+corrector"
+        yield Claim(f"{start.name}: joint training above Verifier and Corrector only", both, SYSTEM, part)
+    yield Claim("poor: own rewards above one shared reward, grouped", "poor, all", SYSTEM, "poor, shared")
+    yield Claim(
+        "poor: own rewards above one shared reward, chains", "poor, chains", SYSTEM, "poor, shared chains"
+    )
+    yield Claim("poor: grouped rollouts above chains, own rewards", "poor, all", SYSTEM, "poor, chains")
+    for arm in SEVERAL_UPDATES:
+        yield Claim(f"{arm.name} above one update a step", f"poor, {arm.name}", SYSTEM, "poor, all")
+    for title, figure in (
+        ("a majority vote", "baseline_majority"),
+        ("a vote weighted by its Verifier", WEIGHTED),
+        ("fresh retries until its Verifier accepts", RETRIES),
+    ):
+        for start in STARTS:
+            name = f"{start.name}, all"
+            yield Claim(f"{start.name}: System above {title}, equal tokens", name, SYSTEM, name, figure)
+    for start in STARTS:
+        for other in STARTS:
+            if other is not start:
+                name = f"{start.name}, all"
+                text = f"{start.name}: its Verifier and Corrector help the untrained Solver of {other.name}"
+                yield Claim(text, name, f"{SYSTEM} with {other.name}", name, f"{SOLVER} with {other.name}")
+
+
+CLAIMS = tuple(_claims())
+PRIMARY = (
+    "good: RL adds to the System",
+    "poor: joint training above Verifier and Corrector only",
+    "poor: own rewards above one shared reward, grouped",
+    "poor: own rewards above one shared reward, chains",
+    "poor: System above fresh retries until its Verifier accepts, equal tokens",
+)
+PRIMARY_CLAIMS = tuple(claim for claim in CLAIMS if claim.text in PRIMARY)
+_COMPARED = {text.partition(": ")[2] for text in PRIMARY}
+SHOWN_CLAIMS = tuple(claim for claim in CLAIMS if claim.text.partition(": ")[2] in _COMPARED)
+"""The primary comparisons from every warm start that has them."""
+
+
+def settings(recipe: Recipe = RECIPE) -> str:
+    """The hash of everything that decides a result except row and seed."""
+    starts = {s.name: [s.seed, [stage.model_dump(mode="json") for stage in s.stages]] for s in STARTS}
+    every = (*EVERYWHERE, *POOR_ONLY, *SEVERAL_UPDATES)
+    arms = {arm.name: [arm.chains, arm.shared_reward, dict(arm.changes)] for arm in every}
+    return studies.settings_of(recipe, {"starts": starts, "arms": arms})
+
+
+def checkpoint(start: Start, cache: Path, quick: bool = False) -> Path:
+    """The checkpoint of a warm start; the shipped one is there already."""
+    if start is POOR:
+        return CHECKPOINT
+    stages = [stage.model_copy(update={"steps": 2}) for stage in start.stages] if quick else start.stages
+    return warm_started(cache, start.name.replace(" ", "-"), stages, start.seed)
+
+
+async def run(row: Row, seed: int, origin: Provenance, cache: Path, recipe: Recipe) -> LedgerRow:
+    """Train from a start as the arm says, and evaluate."""
+    began, plan = time.perf_counter(), commit_of(PLAN)
+    trained = await train_arm(row.arm, seed, recipe, start=checkpoint(row.start, cache, recipe is QUICK))
+    trees = await evaluate_team(trained, seed, recipe)
+    figures = team_figures(trees)
+    if row.arm.name == "all":
+        baselines = await equal_token_baselines(trained, trees, seed, recipe)
+        figures |= baseline_figures({"majority": baselines["majority"]})
+        figures |= baseline_figures(await verified_baselines(trained, trees, seed, recipe))
+        figures |= await transferred(row, trained, seed, cache, recipe)
+    rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
+    seconds, detail = time.perf_counter() - began, {"plan": plan, "problems": len(trees), "rewards": rewards}
+    return studies.new_row(row.name, seed, origin, settings(recipe), seconds, figures, detail)
+
+
+async def verified_baselines(
+    trained: Trained, trees: Sequence[Tree], seed: int, recipe: Recipe
+) -> dict[str, Baseline]:
+    """What the trained Solver and Verifier reach without a Corrector at the System's tokens."""
+    game = Game(SolveVerifyCorrect(Schedule(rounds=0)), grader_for("math"))
+    attempts = [turn for tree in trees for turn in first_attempts(tree)]
+    cheapest = sum(map(sampled_tokens, attempts)) / len(attempts)
+    samples = math.ceil(1.25 * samples_for(token_budget(trees), cheapest)) + 1
+    pool = await play_held_out(game, trained.agents(recipe), seed, recipe, samples)
+    answer_of = answers_of_grading(pool)
+    if not any(checked_attempts(pool, answer_of).values()):
+        return {}
+    return {"weighted": weighted_vote(trees, pool, answer_of), "retries": retries(trees, pool)}
+
+
+async def transferred(
+    row: Row, trained: Trained, seed: int, cache: Path, recipe: Recipe
+) -> dict[str, float | None]:
+    """The System with the untrained Solvers of the other starts, and those Solvers alone."""
+    found: dict[str, float | None] = {}
+    for other in STARTS:
+        if other is not row.start:
+            stranger = load(checkpoint(other, cache, recipe is QUICK), name=f"solver of {other.name}")
+            mixed = Trained({**trained.models, "solver": stranger}, ())
+            figures = team_figures(await evaluate_team(mixed, seed, recipe))
+            found |= {f"{name} with {other.name}": figures[name] for name in (SYSTEM, SOLVER)}
+    return found
+
+
+def play(name: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
+    """`run` in a separate process."""
+    torch.set_num_threads(1)
+    return asyncio.run(run(ROWS[name], seed, origin, cache, QUICK if quick else RECIPE))
+
+
+def page(rows: Sequence[LedgerRow]) -> str:
+    """The part of docs/results.md that is made of rows."""
+    names = [name for name in ROWS if any(row.arm == name for row in rows)]
+    joint = [name for name in names if name.endswith(", all")]
+    alone = [
+        (
+            name,
+            spent(rows, name, SYSTEM, "tokens"),
+            *(spent(rows, name, key, f"{key}_tokens") for key in ("baseline_majority", WEIGHTED, RETRIES)),
+        )
+        for name in joint
+    ]
+    owed = sum(len(row.seeds) for row in ROWS.values()) - len(rows)
+    return studies.rendered(
+        "marsrl_robustness_results.md.jinja",
+        arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
+        titles={row.arm.name: row.arm.title for row in ROWS.values()},
+        primary=claims_table(rows, PRIMARY_CLAIMS),
+        secondary=claims_table(rows, [claim for claim in CLAIMS if claim not in PRIMARY_CLAIMS]),
+        baselines=studies.table(
+            ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries"), alone
+        ),
+        owed=owed,
+        minutes=sorted(round(row.seconds / 60) for row in rows),
+        problems=rows[0].detail["problems"],
+        plans=sorted({row.detail["plan"][:8] for row in rows}),
+        origins=origins(rows),
+    )
+
+
+def write_page() -> None:
+    """Make the part of docs/results.md from the ledger's rows of the present settings."""
+    studies.write(DOCS / "results.md", "marsrl-robustness", page(studies.present_rows(LEDGER, settings())))
+
+
+def owed_rows(names: Sequence[str], seeds: Sequence[int] | None) -> list[tuple[str, int]]:
+    """What the plan holds and the ledger lacks."""
+    done = {(row.arm, row.seed) for row in LEDGER.rows(settings())}
+    every = [(name, seed) for name in names for seed in ROWS[name].seeds if seeds is None or seed in seeds]
+    return [each for each in every if each not in done]
+
+
+def main(
+    seeds: Annotated[str | None, typer.Option(help='E.g. "10-14"; by default all of the plan.')] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Only these rows; repeatable.")] = None,
+    jobs: studies.Jobs = 1,
+    cache: studies.Cache = None,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+) -> None:
+    """MarsRL in miniature from several warm starts."""
+    torch.set_num_threads(1)
+    names, kept = studies.chosen(row, ROWS), not (quick or check_seed is not None)
+    with tempfile.TemporaryDirectory() as folder:
+        place = (cache or Path(folder)).absolute() / settings(QUICK if quick else RECIPE)
+        if table:
+            write_page()
+            return
+        origin = provenance(allow_dirty=allow_dirty or not kept)
+        played = partial(play, origin=origin, cache=place, quick=quick)
+        if check_seed is not None:
+            raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
+        if quick:
+            for name in names:
+                studies.show(played(name, 10), COLUMNS)
+            return
+        owed = owed_rows(names, seeds_of(seeds) if seeds else None)
+        for start in {ROWS[name].start.name: ROWS[name].start for name, _ in owed}.values():
+            checkpoint(start, place)  # before several processes want it
+        studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
+    write_page()
+
+
+if __name__ == "__main__":
+    typer.run(main)

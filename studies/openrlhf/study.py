@@ -1,0 +1,443 @@
+"""MarsRL in miniature through OpenRLHF and with the local trainer, at equal problems, updates and limits.
+
+    make prove-openrlhf                                # runs what the ledger lacks (hours on two cores)
+    python -m studies.openrlhf --seeds 5 --arm local --arm synchronous   # needs OpenRLHF
+    python -m studies.openrlhf --table      # writes the part of docs/openrlhf.md
+    python -m studies.openrlhf --check 5    # plays a seed's local arms again, compares exactly
+    python -m studies.openrlhf --quick      # a few steps of each arm; nothing is kept
+
+The plan was committed before the first row: docs/results/plans/openrlhf.md. Ray, DeepSpeed and vLLM are real
+and run on CPUs; the replacements for a GPU are those of the tests. Rows go to docs/results/openrlhf.jsonl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import torch
+import typer
+
+from mars_env.errors import ConfigError
+from mars_env.evaluation import Provenance, provenance
+from mars_env.evaluation.provenance import commit_of
+from mars_env.loggers import JsonlLogger, Logger, read_jsonl
+from mars_env.miniature import load
+from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
+from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
+from mars_env.rollout.staleness import age
+from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.loop import fit, rollouts
+from mars_env.trainers.recipes import RunSettings
+from mars_env.types import Tree
+from mars_env.viewer.plots import training_curves
+from studies.common import program as studies
+from studies.common.claims import Claim, claims_table
+from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
+from studies.common.program import DOCS, RESULTS
+from studies.marsrl.experiment import (
+    ARMS,
+    Arm,
+    Trained,
+    evaluate_team,
+    figures_of,
+    set_up,
+    train_arm,
+)
+from studies.marsrl.study import ROLES
+
+PLAN = RESULTS / "plans" / "openrlhf.md"
+LEDGER = Ledger(RESULTS / "openrlhf.jsonl")
+COLUMNS = {
+    "solver_accuracy": "Solver",
+    "system_accuracy": "System",
+    "verifier_precision": "Verifier precision",
+    "verifier_recall": "Verifier recall",
+    "fix_rate": "fixes",
+    "break_rate": "breaks",
+}
+HEADS = 32
+"""Width of attention heads that vLLM's kernels for CPUs know."""
+MICRO = 48
+ROWS_OF_A_PROBLEM = 72
+"""At most; a whole update is one optimizer step."""
+GROUPS_OF_A_PROBLEM = 7.7
+"""On average in earlier runs."""
+BOUND = 0.05
+"""OpenRLHF may be below the local trainer by so much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to train.
+
+    Attributes:
+        title: In tables.
+        flags: OpenRLHF's, beside those that all ways have; None is the local trainer.
+        float32: Whether OpenRLHF computes in float32, which it has no flag for.
+        stale: How the local loss differs where it trains on groups as old as OpenRLHF's asynchronous
+            ways do; None where it does not.
+        late: Whether the local trainer trains each step's groups one update late, so that all are as old.
+        exploratory: Whether it was added after the first rows. The hash of the settings leaves it out, so
+            that the rows of before keep theirs.
+    """
+
+    title: str
+    flags: Mapping[str, str | None] | None = field(default_factory=dict)
+    float32: bool = False
+    stale: Mapping[str, Any] | None = None
+    late: bool = False
+    exploratory: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a row repeats to the digit: rollouts on vLLM, or beside the updates, depend on timing."""
+        return self.flags is None and (self.stale is None or self.late)
+
+
+THRESHOLD = "--algo.advantage.is_correction_threshold"
+STALE: Final[Mapping[str, str | None]] = {"--train.async_enable": None, "--mars.staleness": "1"}
+PARTIAL: Final[Mapping[str, str | None]] = {**STALE, "--train.partial_rollout_enable": None}
+RATIO: Final[Mapping[str, Any]] = {"old_logprobs": None}
+WEIGHTS: Final[Mapping[str, Any]] = {"old_logprobs": None, "tis_cap": 5.0, "tis_veto": None}
+LOCAL = "local"
+WAYS: Final[Mapping[str, Way]] = {
+    LOCAL: Way("the local trainer", None),
+    "synchronous": Way("OpenRLHF, synchronous, bfloat16"),
+    "asynchronous": Way("OpenRLHF, asynchronous, bfloat16", STALE),
+    "partial rollouts": Way("OpenRLHF, asynchronous with partial rollouts, bfloat16", PARTIAL),
+    "synchronous, float32": Way("OpenRLHF, synchronous, float32", {}, float32=True),
+    "partial rollouts, float32": Way(
+        "OpenRLHF, asynchronous with partial rollouts, float32", PARTIAL, float32=True
+    ),
+    "local, asynchronous": Way(
+        "the local trainer, asynchronous, ratio to the policy that sampled (added to find a cause)",
+        None,
+        stale=RATIO,
+    ),
+    "local, asynchronous, weights": Way(
+        "the local trainer, asynchronous, importance weights up to 5 (added to find a cause)",
+        None,
+        stale=WEIGHTS,
+    ),
+    "asynchronous, 38 at once": Way(
+        "OpenRLHF, asynchronous, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
+        {**STALE, "--mars.concurrency": "38"},
+        exploratory=True,
+    ),
+    "partial rollouts, 38 at once": Way(
+        "OpenRLHF, partial rollouts, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
+        {**PARTIAL, "--mars.concurrency": "38"},
+        exploratory=True,
+    ),
+    "local, one update late": Way(
+        "the local trainer, all groups one version old, ratio to the policy that sampled (added for a cause)",
+        None,
+        stale=RATIO,
+        late=True,
+    ),
+    "local, one update late, weights": Way(
+        "the local trainer, all groups one version old, importance weights up to 5 (added for a cause)",
+        None,
+        stale=WEIGHTS,
+        late=True,
+    ),
+    "asynchronous, capped above": Way(
+        "OpenRLHF, asynchronous, bfloat16, weights up to 5 with no lower bound (added for a cause)",
+        {**STALE, THRESHOLD: "5"},
+        exploratory=True,
+    ),
+    "partial rollouts, capped above": Way(
+        "OpenRLHF, partial rollouts, bfloat16, weights up to 5 with no lower bound (added for a cause)",
+        {**PARTIAL, THRESHOLD: "5"},
+        exploratory=True,
+    ),
+}
+PLOTTED: Final = tuple(WAYS)[:6]
+"""The plan's first arms; those that were added to find a cause are in the tables alone."""
+CLAIMS = (
+    tuple(
+        Claim(f"{name} above {LOCAL}: {figure.split('_')[0].capitalize()}", name, figure, LOCAL)
+        for figure in ("system_accuracy", "solver_accuracy")
+        for name in WAYS
+        if name != LOCAL
+    )
+    + tuple(
+        Claim(f"{name} above local, asynchronous: System", name, "system_accuracy", "local, asynchronous")
+        for name in ("asynchronous", "partial rollouts", "local, asynchronous, weights")
+    )
+    + tuple(
+        Claim(f"{name}, {changed} above {name}: System", f"{name}, {changed}", "system_accuracy", name)
+        for changed in ("38 at once", "capped above")
+        for name in ("asynchronous", "partial rollouts")
+    )
+)
+PLANNED_CLAIMS = tuple(
+    claim
+    for claim in CLAIMS
+    if claim.arm in PLOTTED and claim.other_arm == LOCAL and claim.figure == "system_accuracy"
+)
+"""The System of the plan's first arms; all other comparisons were added to find a cause."""
+
+
+def helpers() -> Any:
+    """What stands in for a GPU; it belongs to the tests."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+    import openrlhf_on_cpu
+
+    return openrlhf_on_cpu
+
+
+def flags_of(way: Way, seed: int, recipe: Recipe, folder: Path) -> dict[str, str | None]:
+    """The recipe under OpenRLHF's names."""
+    run, train = recipe.marsrl, recipe.marsrl.train
+    assert run.rollouts is not None
+    groups = {"--mars.groups_per_update": str(groups_per_update(run))}
+    own_bounds = {name: value for name, value in helpers().MINIATURE.items() if name != THRESHOLD}
+    return {
+        **own_bounds,  # OpenRLHF's, where an arm has none: so the first rows were made
+        "--mars.env": recipe.environment,
+        "--mars.options": '{"schedule": "training"}',
+        "--mars.problem_options": f'{{"split": "train", "seed": {seed}}}',
+        "--mars.problems": str(run.steps * run.problems_per_step),
+        "--mars.agents": "mars_env.miniature.agents:team",
+        "--mars.group": str(run.rollouts.group),
+        "--mars.branches": str(run.rollouts.branches),
+        "--mars.sampling": run.rollouts.sampling,
+        "--mars.seed": str(seed),
+        "--mars.record": str(folder / "record"),
+        "--rollout.batch_size": str(run.problems_per_step),
+        "--rollout.temperature": str(recipe.temperature),
+        "--rollout.micro_batch_size": str(MICRO),
+        "--train.micro_batch_size": str(MICRO),
+        "--train.batch_size": str(ROWS_OF_A_PROBLEM * run.problems_per_step),
+        "--train.seed": str(seed),
+        "--actor.adam.lr": str(train.learning_rate),
+        "--actor.adam.betas": " ".join(map(str, train.betas)),
+        "--actor.lr_scheduler": "constant_with_warmup",
+        "--actor.lr_warmup_ratio": str(train.warmup_updates / run.steps),
+        "--actor.max_norm": str(train.max_grad_norm),
+        "--logger.tensorboard_dir": str(folder / "board"),
+        "--ckpt.path": str(folder / "checkpoints"),
+        "--ckpt.output_dir": str(folder / "model"),
+        "--actor.model_name_or_path": str(folder / "start"),
+        **(way.flags or {}),
+        **(groups if "--mars.staleness" in (way.flags or {}) else {}),
+    }
+
+
+def settings(recipe: Recipe = RECIPE) -> str:
+    """The hash of everything that decides a result except arm and seed, and what exploratory ways add."""
+    ways = {
+        name: {"flags": flags_of(way, 0, recipe, Path()), "float32": way.float32}
+        for name, way in WAYS.items()
+        if way.flags is not None and not way.exploratory
+    }
+    return studies.settings_of(recipe, {"ways": ways})
+
+
+Curves = dict[str, list[float | None]]
+"""Mean reward by role, for each update."""
+
+
+def groups_per_update(run: RunSettings) -> int:
+    """How many groups an asynchronous update trains."""
+    return round(GROUPS_OF_A_PROBLEM * run.problems_per_step)
+
+
+def locally(way: Way, seed: int, recipe: Recipe, folder: Path) -> tuple[Trained, dict[str, float], Curves]:
+    """Train with the local trainer."""
+    [arm] = [arm for arm in ARMS if arm.name == "all"]
+    if way.stale is not None:
+        train = recipe.marsrl.train.model_copy(update=dict(way.stale))
+        changed: dict[str, Any] = {"train": train}
+        if not way.late:
+            groups = groups_per_update(recipe.marsrl)
+            changed["pipeline"] = PipelineSettings(max_staleness=1, groups_per_update=groups)
+        recipe = recipe.model_copy(update={"marsrl": recipe.marsrl.model_copy(update=changed)})
+    logger = JsonlLogger(folder / "figures.jsonl")
+    train_way = train_late if way.late else train_arm
+    trained = asyncio.run(train_way(arm, seed, recipe, loggers=[logger]))
+    logged = read_jsonl(logger.path)
+    counts = {"updates": float(len(trained.history))}
+    if way.stale is not None:
+        counts["oldest"] = max(step["pipeline/oldest"] for step in logged)
+        counts["age"] = sum(step["pipeline/age"] for step in logged) / len(logged)
+    rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
+    return trained, counts, rewards
+
+
+async def train_late(arm: Arm, seed: int, recipe: Recipe, *, loggers: Sequence[Logger] = ()) -> Trained:
+    """Train in lockstep, as `train_arm`, but each step's groups one update late: all are one version old.
+
+    In one process rollouts wait while an update computes, so asynchronous training there is hardly as stale
+    as with engines of their own. Here the age is fixed, and nothing depends on timing.
+    """
+    models = dict.fromkeys(ROLES, load())
+    game, team, problems, settings = set_up(arm, seed, recipe, models)
+    config = settings.train.model_copy(update={"seed": seed})
+    trainer = LocalTrainer(team.policies, config, max_staleness=1)
+
+    def batches(done: int) -> AsyncGenerator[UpdateBatch]:
+        return one_late(rollouts(game, team, problems, settings, done=done), team.policies)
+
+    history = await fit(trainer, batches, settings.steps, refresh=team.refresh, loggers=loggers)
+    return Trained(models, tuple(history))
+
+
+async def one_late(
+    batches: AsyncGenerator[UpdateBatch], policies: Mapping[str, Policy]
+) -> AsyncGenerator[UpdateBatch]:
+    """Each batch once the next one has been sampled, with its groups' ages at that time."""
+
+    def version(policy: str) -> int:
+        return policies[policy].version
+
+    def aged(batch: UpdateBatch) -> UpdateBatch:
+        return replace(batch, ages=tuple(age(group, version) for group in batch.groups))
+
+    async with aclosing(batches):
+        held = await anext(batches)
+        async for batch in batches:
+            yield aged(held)
+            held = batch
+        yield aged(held)
+
+
+def through_openrlhf(
+    way: Way, seed: int, recipe: Recipe, folder: Path
+) -> tuple[Trained, dict[str, float], Curves]:
+    """Train with OpenRLHF, in processes of its own."""
+    from mars_env.models.head_padding import pad_heads
+    from mars_env.trainers.openrlhf.rollouts.record import UPDATES, read_lines
+
+    folder.mkdir(parents=True, exist_ok=True)
+    start = load()
+    pad_heads(start.module, HEADS).float().save_pretrained(folder / "start")
+    start.tokenizer.save_pretrained(folder / "start")
+    cpu = helpers()
+    with cpu.ray_on_cpus(float32=way.float32) as env, (folder / "log.txt").open("w") as log:
+        command = cpu.command(flags_of(way, seed, recipe, folder))
+        done = subprocess.run(command, env=env, stdout=log, stderr=log, cwd=folder)
+    if done.returncode:
+        raise ConfigError(f"OpenRLHF ended with code {done.returncode}; its output is {folder / 'log.txt'}")
+    steps = [figures for _, figures in sorted(cpu.logged(folder / "board", "train").items())]
+    updates = read_lines(folder / "record" / UPDATES)
+    ages = [age for update in updates for age in update["ages"]]
+    counts = {
+        "updates": float(len(updates)),
+        "oldest": float(max(ages, default=0)),
+        "age": sum(ages) / max(1, len(ages)),
+        "vllm_kl_most": max(abs(step["vllm_kl"]) for step in steps),
+        "idle_share": sum(step["pipeline/idle_share"] for step in steps) / len(steps),
+        "interrupted": sum(step.get(f"team/{role}/interrupted", 0.0) for step in steps for role in ROLES),
+    }
+    model = load(folder / "model")
+    model.module.float()
+    rewards = {role: [step.get(f"team/{role}/reward") for step in steps] for role in ROLES}
+    return Trained(dict.fromkeys(ROLES, model), ()), counts, rewards
+
+
+def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = RECIPE) -> LedgerRow:
+    """Train one way, then evaluate on the seed's held-out problems."""
+    began, plan = time.perf_counter(), commit_of(PLAN)
+    way, folder = WAYS[name], out / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+    trained, counts, rewards = (locally if way.flags is None else through_openrlhf)(way, seed, recipe, folder)
+    trained_in = time.perf_counter() - began
+    trees: list[Tree] = asyncio.run(evaluate_team(trained, seed, recipe))
+    found = figures_of(trees)
+    figures = {figure: found[figure].value for figure in (*COLUMNS, "tokens") if figure in found}
+    seconds, detail = time.perf_counter() - began, {"plan": plan, "problems": len(trees)}
+    detail |= {"seconds_of_training": round(trained_in, 1), "rewards": rewards}
+    return studies.new_row(name, seed, origin, settings(recipe), seconds, figures | counts, detail)
+
+
+def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, list[tuple[float, float]]]:
+    """A role's mean reward over training, by plotted arm: means over seeds and equal parts of the run."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name in PLOTTED:
+        by_part: dict[int, list[float]] = defaultdict(list)
+        for row in rows:
+            if row.arm == name:
+                rewards = row.detail["rewards"][role]
+                for update, reward in enumerate(rewards):
+                    if reward is not None:
+                        by_part[update * parts // len(rewards)].append(reward)
+        points = [(100 * (n + 0.5) / parts, sum(v) / len(v)) for n, v in sorted(by_part.items())]
+        if points:
+            found[name] = points
+    return found
+
+
+def page(rows: Sequence[LedgerRow]) -> str:
+    """The part of docs/openrlhf.md that is made of rows."""
+    names = [name for name in WAYS if any(row.arm == name for row in rows)]
+    return studies.rendered(
+        "openrlhf_results.md.jinja",
+        arms=arms_table(rows, names, COLUMNS),
+        titles={name: WAYS[name].title for name in names},
+        differences=claims_table(rows, CLAIMS) if len(names) > 1 else "",
+        counts={name: [(row.seed, row.figures) for row in rows if row.arm == name] for name in names},
+        minutes=sorted(round(row.seconds / 60) for row in rows),
+        problems=rows[0].detail["problems"],
+        plans=sorted({row.detail["plan"][:8] for row in rows}),
+        origins=origins(rows),
+        bound=round(100 * BOUND),
+    )
+
+
+def write_page() -> None:
+    """Make the part of docs/openrlhf.md and its plots from the ledger's rows of the present settings."""
+    rows = studies.present_rows(LEDGER, settings())
+    for role in ROLES:
+        lines = curves(rows, role)
+        if not lines:
+            continue
+        plot = training_curves(lines, ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates")
+        (DOCS / "results" / f"openrlhf-{role}.svg").write_bytes(plot)
+    studies.write(DOCS / "openrlhf.md", "openrlhf", page(rows))
+
+
+def main(
+    seeds: studies.Seeds = "5-7",
+    arm: studies.Arms = None,
+    out: Annotated[Path | None, typer.Option(help="Logs, checkpoints; by default for this run.")] = None,
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+) -> None:
+    """Train the miniature locally and through OpenRLHF, and compare."""
+    torch.set_num_threads(1)
+    names = studies.chosen(arm, WAYS)
+    if table:
+        write_page()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        kept = not (quick or check_seed is not None)
+        played = partial(
+            play, origin=provenance(allow_dirty=allow_dirty or not kept), out=(out or Path(folder)).absolute()
+        )
+        if check_seed is not None:
+            stored, exact = LEDGER.rows(settings()), [name for name in names if WAYS[name].repeats]
+            raise typer.Exit(0 if studies.repeats(stored, check_seed, exact, played) else 1)
+        if quick:
+            rows = [played(name, seeds_of(seeds)[0], recipe=QUICK) for name in names]
+            studies.console.print(page(rows), highlight=False, markup=False)
+            return
+        studies.play_owed(played, LEDGER.missing(names, seeds_of(seeds), settings()), LEDGER, COLUMNS)
+    # The page's plots need matplotlib, which engines do without: --table writes it.
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,480 @@
+"""PromptCoT 2.0 in miniature: E-steps, training on made problems, and how wrong voted references are.
+
+    python -m studies.promptcot --seeds 0-4    # runs what the ledger lacks, then writes the tables
+    python -m studies.promptcot --table        # only writes the tables
+    python -m studies.promptcot --check 0      # plays a seed again and compares its rows exactly
+    python -m studies.promptcot --quick        # one very small seed; nothing is kept
+
+docs/results/plans/promptcot.md was committed before the first row. Rows are in docs/results/promptcot.jsonl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import math
+import random
+import tempfile
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, Final
+
+import torch
+import typer
+from pydantic import BaseModel, ConfigDict
+
+from mars_env.envs import Game, GroupedSettings, Solve
+from mars_env.envs.rewards import outcome
+from mars_env.evaluation import Provenance, provenance
+from mars_env.evaluation.problems import drop_solved
+from mars_env.evaluation.provenance import commit_of
+from mars_env.grading import grader_for
+from mars_env.methods.promptcot.designs import Design, score_design, write_design
+from mars_env.methods.promptcot.making import Making, make_problems
+from mars_env.methods.promptcot.references import Majority
+from mars_env.methods.promptcot.training import (
+    PROBLEM,
+    RATIONALE,
+    Designers,
+    Loop,
+    alternate,
+    batch_of,
+    cold_start,
+    explain,
+)
+from mars_env.models import HFModel
+from mars_env.problems import ProblemSet
+from mars_env.seeds import derive_seed
+from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team, train
+from mars_env.trainers.config import Preferences
+from mars_env.trainers.loop import rollouts
+from mars_env.types import Tree
+from studies.common import program as studies
+from studies.common.claims import Claim, claims_table
+from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, over_seeds, seed_text, seeds_of
+from studies.common.program import DOCS, RESULTS
+from studies.promptcot.grammar import (
+    DESIGNS,
+    LONGEST,
+    MODULUS,
+    OPERATIONS,
+    RATIONALES,
+    SOLUTIONS,
+    GrammarWriting,
+    as_problem,
+    bare,
+    designs,
+    draw,
+    follows,
+    full_rationale,
+    new_model,
+    solver,
+    taught_solver,
+    values,
+)
+
+LEDGER = Ledger(RESULTS / "promptcot.jsonl")
+
+CURVES: Final = (
+    "initial, without rationale",
+    "initial, with rationale",
+    "rationales fixed",
+    "with E-step",
+    "without rationale, trained as long",
+)
+PLAY: Final = (
+    "solver at the start",
+    "old problems, by reward",
+    "made problems, by reward",
+    "old problems, by DPO",
+    "made problems, by DPO",
+    "made problems, true references",
+)
+REFERENCES: Final = "references by vote"
+CLAIMS: Final = (
+    Claim("E-steps make new problems likelier than fixed rationales", "with E-step", "likely", CURVES[2]),
+    Claim("... than the cold start", "with E-step", "likely", CURVES[1]),
+    Claim("... than as much training without rationales", "with E-step", "likely", CURVES[4]),
+    Claim("after E-steps more problems have the concepts asked for", "with E-step", "follows", CURVES[2]),
+    Claim("made problems, by reward, improve the solver", PLAY[2], "solved", PLAY[0]),
+    Claim("... more than as many old ones", PLAY[2], "solved", PLAY[1]),
+    Claim("made problems, by DPO, improve the solver", PLAY[4], "solved", PLAY[0]),
+    Claim("... more than as many old ones", PLAY[4], "solved", PLAY[3]),
+    Claim("true references are better than voted ones", PLAY[5], "solved", PLAY[2]),
+    Claim("references are wrong more often at 4 to 6 votes than at 7 or 8", REFERENCES, "wrong_below",
+          REFERENCES, "wrong_above"),
+)  # fmt: skip
+
+
+class Recipe(BaseModel):
+    """Every number of the study; the plan says how they were chosen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pool: int = 1000
+    """Known problems with their cold-start rationales."""
+    cold_steps: int = 200
+    cold_batch: int = 24
+    cold_rate: float = 4e-3
+    pairs: int = 20
+    """Pairs of E- and M-steps."""
+    loop_batch: int = 12
+    loop_rate: float = 1e-3
+    held_out: int = 40
+    particles: int = 4
+    """Rationales for each problem in the estimate of its likelihood."""
+    solver_steps: int = 210
+    teacher_steps: int = 245
+    tries: int = 120
+    """Problems that are asked for."""
+    chosen: int = 48
+    """Problems to train on, of either kind; each is used once."""
+    play_steps: int = 8
+    play_problems: int = 6
+    play_rate: float = 2e-3
+    tested: int = 90
+    tested_samples: int = 2
+
+
+RECIPE: Final = Recipe()
+QUICK: Final = Recipe(
+    pool=60, cold_steps=3, pairs=1, loop_batch=4, held_out=4, particles=2, solver_steps=3, teacher_steps=4,
+    tries=8, chosen=4, play_steps=1, play_problems=2, tested=4,
+)  # fmt: skip
+
+
+def rates(rate: float) -> TrainConfig:
+    """Of all trainings."""
+    return TrainConfig(learning_rate=rate, betas=(0.9, 0.98), warmup_updates=10)
+
+
+def new_designers(seed: int) -> Designers:
+    """Two new models."""
+    models = (new_model(name, derive_seed(seed, name) % 2**31) for name in (PROBLEM, RATIONALE))
+    return Designers(*models, GrammarWriting())
+
+
+async def likelihood(both: Designers, held: Sequence[Design], particles: int, seed: int) -> float:
+    """The probability of a character of a held-out problem given its concepts: a geometric mean.
+
+    ``p(x|c)`` is estimated by importance sampling, ``mean_k p(z_k, x|c) / q(z_k|c, x)`` with rationales z_k
+    of the rationale model; one that cannot be used counts as 0. The logarithm of the estimate is on average
+    below that of the truth. Where it is below p(_, x|c), which is a part of p(x|c), that is taken.
+    """
+
+    async def one(place: int, design: Design) -> float:
+        sampling = replace(RATIONALES, seed=derive_seed(seed, "particles", place))
+        prompt = both.writing.from_problem(design.concepts, design.problem)
+        weights = []
+        for completion in await both.rationale.complete(prompt, particles, sampling):
+            made = replace(design, rationale=completion.text)
+            if not completion.cut and both.writing.read("".join(both.writing.parts(made))) is not None:
+                joint = (await score_design(both.problem, both.writing, made)).joint
+                weights.append(joint - sum(completion.logprobs))
+        plain = (await score_design(both.problem, both.writing, bare(design))).joint
+        top = max([*weights, plain])
+        sampled = math.fsum(math.exp(w - top) for w in weights) / particles
+        return top + math.log(max(sampled, math.exp(plain - top)))  # p(x|c) is at least p(_, x|c)
+
+    each = await asyncio.gather(*(one(place, design) for place, design in enumerate(held)))
+    return math.exp(math.fsum(each) / sum(len(design.problem) + 1 for design in held))
+
+
+async def plain_likelihood(both: Designers, held: Sequence[Design]) -> float:
+    """The same for a problem model that was trained without rationales: exact."""
+    scores = await asyncio.gather(*(score_design(both.problem, both.writing, bare(d)) for d in held))
+    return math.exp(math.fsum(s.problem for s in scores) / sum(len(d.problem) + 1 for d in held))
+
+
+async def written(both: Designers, held: Sequence[Design], seed: int) -> dict[str, float]:
+    """What the problem model writes for the concepts of the held-out problems."""
+    sampling = [replace(DESIGNS, seed=derive_seed(seed, "written", i)) for i in range(len(held))]
+    found = await asyncio.gather(
+        *(
+            write_design(both.problem, both.writing, d.concepts, s)
+            for d, s in zip(held, sampling, strict=True)
+        )
+    )
+    readable = [design for design in found if design is not None]
+    return {"readable": len(readable) / len(held), "follows": sum(map(follows, readable)) / len(held)}
+
+
+async def given_rationale(both: Designers, held: Sequence[Design]) -> dict[str, float]:
+    """The paper's figure, ``p(x|z,c)`` of a character with the greedy rationale, and how many are full."""
+    explained = [d for d in await explain(both, held, RATIONALES) if d is not None]
+    if not explained:
+        return {"given": 0.0, "full": 0.0}
+    scores = await asyncio.gather(*(score_design(both.problem, both.writing, d) for d in explained))
+    total = math.fsum(s.problem for s in scores) / sum(len(d.problem) + 1 for d in explained)
+    full = sum(d.rationale == full_rationale(d.problem) for d in explained)
+    return {"given": math.exp(total), "full": full / len(held)}
+
+
+async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, dict[str, Any]], Designers]:
+    """The arms of the first part, and the models after E-steps."""
+    pool = designs(seed, recipe.pool)
+    known = {design.problem for design in pool}
+    fresh = [d for d in designs(derive_seed(seed, "held out"), 4 * recipe.held_out) if d.problem not in known]
+    held = fresh[: recipe.held_out]
+
+    async def measured(both: Designers) -> dict[str, float]:
+        found = {"likely": await likelihood(both, held, recipe.particles, seed)}
+        return found | await given_rationale(both, held) | await written(both, held, seed)
+
+    async def measured_plain(both: Designers) -> dict[str, float]:
+        likely = await plain_likelihood(both, held)
+        return {"likely": likely, "given": likely} | await written(both, held, seed)
+
+    start = new_designers(seed)
+    cold_start(
+        start, start.trainer(rates(recipe.cold_rate)), pool,
+        steps=recipe.cold_steps, batch=recipe.cold_batch, seed=seed,
+    )  # fmt: skip
+    arms = {CURVES[1]: {"figures": await measured(start)}}
+    for arm, improve in ((CURVES[2], False), (CURVES[3], True)):
+        both = Designers(studies.copied(start.problem), studies.copied(start.rationale), start.writing)
+        trainer, curve = both.trainer(rates(recipe.loop_rate)), []
+        for part in (1, 2, 3):
+            loop = Loop(
+                steps=max(1, recipe.pairs * part // 3),
+                batch=recipe.loop_batch,
+                sampling=RATIONALES,
+                improve_rationales=improve,
+                seed=seed,
+            )
+            await alternate(both, trainer, pool, loop)
+            curve.append(await measured(both))
+        arms[arm] = {"figures": curve[-1], "detail": {"likely": [round(c["likely"], 4) for c in curve]}}
+    plain, texts = new_designers(seed), [bare(design) for design in pool]
+    trainer = LocalTrainer({PROBLEM: plain.trainer(rates(0.0)).policies[PROBLEM]}, rates(recipe.cold_rate))
+    for arm, steps, batch, rate in (
+        (CURVES[0], recipe.cold_steps, recipe.cold_batch, recipe.cold_rate),
+        (CURVES[4], recipe.pairs, recipe.loop_batch, recipe.loop_rate),
+    ):
+        trainer = LocalTrainer(trainer.policies, rates(rate))
+        for step in range(steps):
+            places = batch_of(len(texts), batch, step, seed)
+            trainer.imitate({PROBLEM: [plain.problem_text(texts[place]) for place in places]})
+        plain.problem.refresh()
+        arms[arm] = {"figures": await measured_plain(plain)}
+    return arms, both
+
+
+taught = cache(taught_solver)
+"""The solver, and the teacher that votes; the same for all seeds."""
+
+
+async def solved(model: HFModel, problems: ProblemSet, samples: int, seed: int) -> list[Tree]:
+    """Every problem so many times."""
+    return await studies.played_often(_game(), {"solver_0": solver(model)}, problems, samples, seed)
+
+
+def _game() -> Game:
+    return Game(Solve(), grader_for("math"), rewards={"solver": outcome})
+
+
+def accuracy(trees: Sequence[Tree]) -> float:
+    """Share of right answers."""
+    return sum(tree.turns[0].reward or 0.0 for tree in trees) / len(trees)
+
+
+async def made_set(both: Designers, recipe: Recipe, seed: int, tested: ProblemSet) -> ProblemSet:
+    """Problems of five operations, the hardest kind, with references by vote."""
+
+    async def write(index: int, own: int) -> Design | None:
+        rng = random.Random(own)
+        signs = sorted((rng.choice(OPERATIONS) for _ in range(LONGEST)), key=OPERATIONS.index)
+        concepts = (*signs, f"={rng.randrange(MODULUS)}")
+        return await write_design(both.problem, both.writing, concepts, replace(DESIGNS, seed=own))
+
+    voter = solver(taught(steps=recipe.teacher_steps))
+    with tempfile.TemporaryDirectory() as folder:
+        return await make_problems(
+            folder, write, Majority(voter), Making(tries=recipe.tries, together=recipe.tries, seed=seed),
+            protected=[problem.statement for problem in tested],
+        )  # fmt: skip
+
+
+async def trained(
+    problems: ProblemSet, recipe: Recipe, seed: int, preferences: Preferences | None
+) -> HFModel:
+    """The solver after training on some problems."""
+    model = studies.copied(taught(steps=recipe.solver_steps))
+    settings = RunSettings(
+        seed=seed,
+        steps=recipe.play_steps,
+        problems_per_step=min(recipe.play_problems, len(problems)),
+        rollouts=GroupedSettings(group=8, branches=1),
+        sampling=SOLUTIONS,
+        train=rates(recipe.play_rate),
+    )
+    team = make_team(settings, ["solver_0"], [model], agent=lambda _, playing: solver(playing))
+    if preferences is None:
+        await train(_game(), team, problems, settings)
+        return model
+    for policy in team.policies.values():
+        policy.reference = copy.deepcopy(policy.model).requires_grad_(False)
+    trainer = LocalTrainer(team.policies, settings.train, preferences=preferences)
+    await fit(
+        trainer,
+        lambda done: rollouts(_game(), team, problems, settings, done=done),
+        settings.steps,
+        refresh=team.refresh,
+    )
+    return model
+
+
+def votes_of(made: ProblemSet) -> list[tuple[int, bool, bool]]:
+    """For each made problem: votes for the leading answer, whether it is right and settled."""
+    found = []
+    for problem in made:
+        reference = problem.metadata["provenance"]["reference"]
+        truth = str((values(problem.statement) or [0])[-1])
+        if reference["votes"]:
+            leading = max(reference["votes"], key=reference["votes"].get)
+            votes = reference["votes"][leading]
+            found.append((votes, leading == truth, problem.reference is not None))
+    return found
+
+
+def wrong(votes: Sequence[tuple[int, bool, bool]], low: int, high: int) -> float | None:
+    """Share of wrong references among those settled with so many votes."""
+    right = [is_right for count, is_right, settled in votes if settled and low <= count <= high]
+    return 1 - sum(right) / len(right) if right else None
+
+
+async def play(seed: int, recipe: Recipe, both: Designers) -> dict[str, dict[str, Any]]:
+    """The arms of the second part."""
+    rng = random.Random(derive_seed(seed, "tested"))
+    texts = dict.fromkeys(draw(rng, LONGEST - i % 3) for i in range(recipe.tested))
+    tested = ProblemSet("tested", [as_problem(text, f"tested/{i}") for i, text in enumerate(texts)])
+    pool = designs(seed, recipe.pool)
+    old = ProblemSet(
+        "old", [as_problem(d.problem, f"old/{i}") for i, d in enumerate(pool) if d.problem not in texts]
+    )
+    made = await made_set(both, recipe, seed, tested)
+    votes = votes_of(made)
+    known = made.filter(lambda problem: problem.reference is not None)
+    start = taught(steps=recipe.solver_steps)
+    hard = drop_solved(known, await solved(start, known, 8, seed)) if len(known) else known
+    number = min(recipe.chosen, len(hard))
+    chosen = hard[:number] if number else known[: recipe.chosen]
+    true = ProblemSet("true", [as_problem(p.statement, p.id) for p in chosen])
+    few = old[: len(chosen) or recipe.chosen]
+    pairs = list(zip(chosen, true, strict=True))
+    wrong_chosen = sum(a.reference != b.reference for a, b in pairs) / len(pairs) if pairs else None
+    figures = {
+        "wrong": wrong(votes, 0, 8),
+        "wrong_above": wrong(votes, 7, 8),
+        "wrong_below": wrong(votes, 4, 6),
+        "wrong_chosen": wrong_chosen,
+    }
+    detail = {
+        "notes": made.notes, "settled": len(known), "hard": len(hard), "chosen": len(chosen),
+        "votes": [[count, sum(c == count for c, _, _ in votes), sum(c == count and r for c, r, _ in votes)]
+                  for count in range(1, 9)],
+    }  # fmt: skip
+    arms: dict[str, dict[str, Any]] = {}
+    for arm, problems, preferences in (
+        (PLAY[0], None, None), (PLAY[1], few, None), (PLAY[2], chosen, None),
+        (PLAY[3], few, Preferences()), (PLAY[4], chosen, Preferences()), (PLAY[5], true, None),
+    ):  # fmt: skip
+        if problems is not None and not len(problems):
+            continue  # nothing usable was made, and the tables show that the arm lacks this seed
+        model = start if problems is None else await trained(problems, recipe, seed, preferences)
+        trees = await solved(model, tested, recipe.tested_samples, seed)
+        longest = [tree for tree in trees if tree.problem.metadata["level"] == LONGEST]
+        arms[arm] = {"figures": {"solved": accuracy(trees), "longest": accuracy(longest)}}
+    known_figures = {name: value for name, value in figures.items() if value is not None}
+    arms[REFERENCES] = {"figures": known_figures, "detail": detail}
+    return arms
+
+
+async def rows(seed: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """All arms of a seed; they share the cold start, the made problems and the first solver."""
+    first, both = await curves(seed, recipe)
+    return {arm: first[arm] for arm in CURVES} | await play(seed, recipe, both)
+
+
+def write_table(made: Sequence[LedgerRow]) -> None:
+    """Write the tables into the page."""
+    heads = {
+        "likely": "p(character), problem given concepts",
+        "given": "p(character), given the greedy rationale, too",
+        "follows": "written problems that have the concepts",
+        "full": "greedy rationales that are full",
+    }
+    text = arms_table(made, CURVES, heads)
+    steps = {
+        arm: [row.detail["likely"] for row in made if row.arm == arm and "likely" in row.detail]
+        for arm in CURVES
+    }
+    for arm, each in steps.items():
+        if each:
+            means = ", ".join(f"{100 * sum(x) / len(x):.1f}" for x in zip(*each, strict=True))
+            text += f"\n`{arm}` after a third, two thirds and all of the pairs: {means}.\n"
+    heads = {"solved": "held-out problems solved", "longest": "of five operations"}
+    text += "\n" + arms_table(made, PLAY, heads)
+    kept = [row for row in made if row.arm == REFERENCES]
+    text += "\n| votes of 8 | problems | wrong |\n|---|---|---|\n"
+    for place, count in enumerate(range(1, 9)):
+        number = sum(row.detail["votes"][place][1] for row in kept)
+        right = sum(row.detail["votes"][place][2] for row in kept)
+        text += f"| {count} | {number} | {f'{100 * (1 - right / number):.1f}' if number else '–'} |\n"
+    for figure, head in (("wrong", "all references that are settled"), ("wrong_chosen", "those trained on")):
+        found = [row.figures[figure] for row in kept if figure in row.figures]
+        if found:
+            text += f"\nWrong among {head}: {seed_text(over_seeds(found))}%.\n"
+    shown = "; ".join("{settled}, {hard}, {chosen}".format(**row.detail) for row in kept)
+    text += f"\nSettled, of these hard, of these trained on, seed by seed: {shown}.\n"
+    text += "\n" + claims_table(made, CLAIMS)
+    studies.write(DOCS / "promptcot.md", "promptcot", f"{text}\n{origins(made)}\n")
+
+
+def seed_rows(seed: int, _: Collection[str], recipe: Recipe, origin: Provenance) -> list[LedgerRow]:
+    """All rows of a seed, which share their models; each has an equal part of the seconds."""
+    began = time.process_time()
+    each = asyncio.run(rows(seed, recipe))
+    seconds = (time.process_time() - began) / len(each)
+    settings = studies.settings_of(recipe)
+    return [studies.new_row(arm, seed, origin, settings, seconds, **result) for arm, result in each.items()]
+
+
+def main(
+    seeds: studies.Seeds = "0-4",
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+) -> None:
+    """Run what the ledger lacks of the study, and write its tables.
+
+    Seeds from 100 on are for tuning: their rows are not kept.
+    """
+    torch.set_num_threads(1)
+    if quick:
+        for row in seed_rows(0, (), QUICK, provenance(allow_dirty=True)):
+            studies.show(row)
+        return
+    if check_seed is not None:
+        again = seed_rows(check_seed, (), RECIPE, provenance(allow_dirty=True))
+        stored = LEDGER.rows(studies.settings_of(RECIPE))
+        raise typer.Exit(0 if studies.seed_repeats(stored, check_seed, again) else 1)
+    if not table:
+        play = partial(seed_rows, recipe=RECIPE, origin=provenance(allow_dirty=allow_dirty))
+        reported = [seed for seed in seeds_of(seeds) if seed < studies.FIRST_TUNING_SEED]
+        if reported:
+            commit_of(RESULTS / "plans" / "promptcot.md")  # refuses a plan that is not committed
+        arms = (*CURVES, *PLAY, REFERENCES)
+        studies.play_seeds(play, reported, arms, LEDGER, studies.settings_of(RECIPE))
+        for seed in seeds_of(seeds):
+            for row in play(seed, ()) if seed >= studies.FIRST_TUNING_SEED else ():
+                studies.show(row)  # and keep nothing
+    if found := LEDGER.rows(studies.settings_of(RECIPE)):
+        write_table(found)
+
+
+if __name__ == "__main__":
+    typer.run(main)

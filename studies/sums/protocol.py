@@ -1,0 +1,152 @@
+r"""The language of the miniature of `subset-sum`: one token a number, and a few words.
+
+    problem     2 5 7 9 10 12 15 -> 28
+    solution    3 9 15                                  for the grader: \boxed{3, 9, 15}
+    report      3 3 9 12 15 27 short 1 / Correctness: Wrong     each number, the running sum beside it
+    correction  2 12 15 ...                             a whole new answer
+
+A solution is a guess in one go, without scratch work; a report is a few additions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mars_env.errors import ConfigError
+from mars_env.miniature.protocol import CORRECT, RIGHT, SOLVE, SPECIAL, VERIFY, WRONG
+
+LARGEST: Final = 99
+NUMBERS: Final = tuple(f" {number}" for number in range(LARGEST + 1))
+ARROW, SHORT, OVER, EXACT, MISSING = " ->", " short", " over", " exact", " missing"
+VOCABULARY: Final = (*SPECIAL, *NUMBERS, ARROW, SHORT, OVER, EXACT, MISSING, RIGHT, WRONG)
+"""All tokens, in the order of their ids."""
+PATTERN: Final = "|".join(map(re.escape, sorted((*VOCABULARY[len(SPECIAL) :],), key=lambda p: (-len(p), p))))
+
+ANSWER_TOKENS: Final = 6
+"""Limit of a solution: right ones have at most seven numbers, nearly all of them at most five."""
+REPORT_TOKENS: Final = 2 * ANSWER_TOKENS + 4
+"""Limit of a report. No limit binds on what is taught."""
+
+_PIECE: Final = re.compile(PATTERN)
+_STATEMENT: Final = re.compile(r"the numbers ([0-9, ]+), each .* add up to ([0-9]+)\.")
+
+
+def read_statement(statement: str) -> tuple[tuple[int, ...], int]:
+    """The numbers and the target of a problem of the set ``subset-sum``.
+
+    Raises:
+        ConfigError: It is another kind of problem, or its numbers add up to more than 99.
+
+    Example:
+        >>> read_statement("Choose of the numbers 2, 5, each at most once, so that they add up to 7. Which?")
+        ((2, 5), 7)
+    """
+    found = _STATEMENT.search(statement)
+    numbers = tuple(map(int, found[1].split(", "))) if found else ()
+    if found is None or max(sum(numbers), int(found[2])) > LARGEST:
+        raise ConfigError(
+            f"this miniature reads problems of the set 'subset-sum' up to {LARGEST}, not {statement[:80]!r}"
+        )
+    return numbers, int(found[2])
+
+
+def stream(numbers: Sequence[int]) -> str:
+    """Numbers as the model reads and writes them.
+
+    Example:
+        >>> stream([3, 9])
+        ' 3 9'
+    """
+    return "".join(NUMBERS[number] for number in numbers)
+
+
+def shown(sampled: str) -> str:
+    r"""A sampled solution as a text for the grader; one with other pieces than numbers stays as it is.
+
+    Example:
+        >>> shown(" 3 9 15"), shown(" 3 short")
+        ('\\boxed{3, 9, 15}', ' 3 short')
+    """
+    numbers = _PIECE.findall(sampled)
+    if not numbers or any(piece not in NUMBERS for piece in numbers):
+        return sampled
+    return rf"\boxed{{{', '.join(piece.strip() for piece in numbers)}}}"
+
+
+def read(text: str, limit: int) -> str:
+    r"""The stream of any text: its numbers and words in their order; whatever else it holds is left out.
+
+    Example:
+        >>> read(r"I take \boxed{3, 9, 15}", 6), read(" 3 3 short 25\nCorrectness: Wrong", 16)[-12:]
+        (' 3 9 15', 'tness: Wrong')
+    """
+    spaced = re.sub(r"[^0-9A-Za-z:\n]+", " ", text)
+    pieces = [f" {piece.strip()}" if "Correctness" not in piece else piece for piece in _WORD.findall(spaced)]
+    return "".join(pieces[:limit])
+
+
+_WORD: Final = re.compile(
+    r"(?<![0-9])[0-9]{1,2}(?![0-9])|short|over|exact|missing|\nCorrectness: (?:Correct|Wrong)"
+)
+
+
+def prompt(role: str, observation: Any) -> str:
+    """What a role reads on an observation of solve-verify-correct.
+
+    Raises:
+        ConfigError: For another role, or another kind of problem.
+    """
+    numbers, target = read_statement(str(observation["problem"]))
+    problem = f"{stream(numbers)}{ARROW}{NUMBERS[target]}{SOLVE}"
+    if role == "solver":
+        return problem
+    judged = f"{problem}{read(str(observation['solution']), ANSWER_TOKENS)}{VERIFY}"
+    if role == "verifier":
+        return judged
+    if role == "corrector":
+        return f"{judged}{read(str(observation['report']), REPORT_TOKENS)}{CORRECT}"
+    raise ConfigError(f"this miniature plays solver, verifier and corrector, not {role!r}")
+
+
+def report(numbers: Sequence[int], target: int, answer: Sequence[int]) -> str:
+    r"""The honest report on an answer.
+
+    Example:
+        >>> report([3, 9, 15], 28, [3, 9, 15])
+        ' 3 3 9 12 15 27 short 1\nCorrectness: Wrong'
+        >>> report([3, 9, 15], 18, [3, 15]), report([3, 9], 12, [4])
+        (' 3 3 15 18 exact\nCorrectness: Correct', ' 4 missing\nCorrectness: Wrong')
+    """
+    written, total, left = "", 0, list(numbers)
+    for number in answer:
+        written += NUMBERS[number]
+        if number not in left:
+            return written + MISSING + WRONG
+        left.remove(number)
+        total += number
+        written += NUMBERS[total]
+    if total == target:
+        return written + EXACT + RIGHT
+    return written + (SHORT if total < target else OVER) + NUMBERS[abs(target - total)] + WRONG
+
+
+def honest(statement: str, solution: str) -> str:
+    """The honest report on a solution's text; one that is no list of numbers is missing."""
+    numbers, target = read_statement(statement)
+    pieces = read(solution, ANSWER_TOKENS).split()
+    if not pieces or any(not piece.isdecimal() for piece in pieces):
+        return MISSING + WRONG
+    return report(numbers, target, [int(piece) for piece in pieces])
+
+
+def ending(text: str) -> str:
+    r"""What a report concludes: from its last word on, the stated difference and the verdict.
+
+    Example:
+        >>> ending(" 3 3 9 12 15 27 short 1\nCorrectness: Wrong")
+        ' short 1\nCorrectness: Wrong'
+    """
+    start = max(text.rfind(word) for word in (SHORT, OVER, EXACT, MISSING))
+    return text[start:] if start >= 0 else ""

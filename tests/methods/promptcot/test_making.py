@@ -1,0 +1,127 @@
+"""Making problems: what is kept, where it is from, and that neither kills nor faults change the set."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import made_set
+import pytest
+
+from mars_env.errors import ModelError, StoreError
+from mars_env.methods.promptcot.designs import Design
+from mars_env.methods.promptcot.making import JOURNAL, PROBLEMS, Making, make_problems
+from mars_env.methods.promptcot.references import Reference
+from mars_env.problems import load_problems
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
+
+
+async def test_a_set_keeps_what_is_new_and_says_where_it_is_from(tmp_path):
+    problems = await made_set.make(tmp_path / "made")
+    assert list(load_problems(tmp_path / "made" / PROBLEMS)) == list(problems)
+    fates = Counter(row["fate"] for row in lines(tmp_path / "made")[1:])
+    assert sum(fates.values()) == 60 and fates["kept"] == len(problems)
+    assert fates["unreadable"] > 3 and fates["duplicate"] > 3 and fates["contaminated"] > 0
+    assert not {p.statement for p in problems} & set(made_set.PROTECTED)
+    assert len({p.statement for p in problems}) == len(problems)
+    unknown = [p for p in problems if p.reference is None]
+    assert 0 < len(unknown) < len(problems) and f"{len(unknown)} references UNKNOWN" in problems.notes
+    for problem in problems:
+        origin = problem.metadata["provenance"]
+        reference = origin["reference"]
+        number = int(problem.statement.split()[-2])
+        assert origin["concepts"][0] == "addition" and origin["rationale"] == f"Add {number}."
+        assert (reference["by"], reference["voter"], reference["voters"]) == ("majority", "teacher", 4)
+        assert (problem.reference is None) == (reference["agreement"] < 0.75)
+        votes = reference["votes"]
+        assert problem.reference in (None, max(votes, key=votes.get))
+
+
+def test_killed_at_random_moments_a_set_is_the_same_to_the_byte(tmp_path):
+    subprocess.run([sys.executable, made_set.__file__, str(tmp_path / "whole")], check=True)
+    journal = tmp_path / "killed" / JOURNAL
+    moments, killed = random.Random(1), 0
+    while killed < 4:
+        size = journal.stat().st_size if journal.exists() else 0
+        child = subprocess.Popen([sys.executable, made_set.__file__, str(tmp_path / "killed")])
+        while child.poll() is None and (not journal.exists() or journal.stat().st_size <= size):
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0.0, 0.05))
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL, "it ended before it could be killed"
+        killed += 1
+        assert not (tmp_path / "killed" / PROBLEMS).exists()
+    subprocess.run([sys.executable, made_set.__file__, str(tmp_path / "killed")], check=True)
+    whole = tmp_path / "whole"
+    assert journal.read_bytes() == (whole / JOURNAL).read_bytes()
+    ours, theirs = (load_problems(folder / PROBLEMS) for folder in (journal.parent, whole))
+    assert list(ours) == list(theirs) and ours.notes == theirs.notes
+
+
+async def test_cut_off_at_any_byte_a_journal_is_completed_to_the_same(tmp_path):
+    await made_set.make(tmp_path)
+    journal = tmp_path / JOURNAL
+    whole = journal.read_bytes()
+    for cut in random.Random(0).sample(range(len(whole)), 25):
+        journal.write_bytes(whole[:cut])
+        await made_set.make(tmp_path)
+        assert journal.read_bytes() == whole, cut
+
+
+async def test_more_tries_continue_a_set(tmp_path):
+    await made_set.make(tmp_path / "a", tries=21)
+    longer = await made_set.make(tmp_path / "a")
+    assert list(longer) == list(await made_set.make(tmp_path / "b"))
+    assert list(await made_set.make(tmp_path / "b", tries=10)) == [
+        p for p in longer if int(p.id.partition("/")[2]) < 10
+    ]
+
+
+async def test_another_set_is_refused(tmp_path):
+    await made_set.make(tmp_path, tries=7)
+
+    async def nothing(*_):
+        raise AssertionError("nobody is asked")
+
+    with pytest.raises(StoreError, match="other settings"):
+        await make_problems(tmp_path, nothing, nothing, Making(tries=7, seed=4))
+
+
+async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path):
+    calls = 0
+
+    async def write(index, seed):
+        return Design(("c",), f"What is {index} plus {seed % 7}?", "Add.")
+
+    async def refer(statement, seed):
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            raise ModelError("the server is gone")
+        return Reference("1", 1.0, {"by": "test"})
+
+    making = Making(tries=8, together=4)
+    with pytest.raises(ModelError):
+        await make_problems(tmp_path, write, refer, making)
+    assert len(lines(tmp_path)) == 1 + 4  # the first round
+    assert len(await make_problems(tmp_path, write, refer, making)) == 8
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="locks of files need a POSIX system")
+async def test_two_processes_do_not_make_one_set(tmp_path):
+    async def write(index, seed):
+        with pytest.raises(StoreError, match="another process"):
+            await made_set.make(tmp_path)
+        return Design(("c",), "What?", "So.")
+
+    async def refer(statement, seed):
+        return Reference(None, 0.0, {})
+
+    await make_problems(tmp_path, write, refer, Making(tries=1))

@@ -1,0 +1,236 @@
+"""PromptCoT 2.0's cold start, E-step and M-step on random tiny models, and that a killed loop continues."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mars_env.errors import ConfigError, ContextError, StoreError
+from mars_env.methods.promptcot.designs import ChatWriting, Design, score_design
+from mars_env.methods.promptcot.training import (
+    PROBLEM,
+    RATIONALE,
+    Designers,
+    Loop,
+    alternate,
+    batch_of,
+    cold_start,
+    e_step,
+    explain,
+    m_step,
+    problem_surprise,
+)
+from mars_env.miniature.model import Shape, build_model, build_tokenizer
+from mars_env.miniature.protocol import END, PAD
+from mars_env.models import HFModel
+from mars_env.seeds import derive_seed
+from mars_env.trainers.config import TrainConfig
+from mars_env.types import Sampling
+
+VOCABULARY = [PAD, END, *"abcdxyz/:;"]
+SAMPLING = Sampling(max_tokens=3)
+CONFIG = TrainConfig(learning_rate=1e-2)
+DESIGNS = [Design((c,), x, z) for c, x, z in (("a", "xx", "cd"), ("b", "yz", "d"), ("a", "zx", "dd"))]
+
+
+class Writing:
+    """``concepts:rationale;problem``."""
+
+    def from_concepts(self, concepts):
+        return "".join(concepts) + ":"
+
+    def from_problem(self, concepts, problem):
+        return "".join(concepts) + "/" + problem + ":"
+
+    def parts(self, design):
+        return design.rationale + ";", design.problem
+
+    def read(self, text):
+        rationale, found, problem = text.partition(";")
+        return (rationale, problem) if found and rationale and problem else None
+
+
+def designers(seed=0):
+    tokenizer = build_tokenizer(VOCABULARY, [PAD, END], "[a-dxyz/:;]")
+    shape = Shape(hidden=16, feed_forward=16, layers=1)
+    p, q = (
+        HFModel((build_model(seed + i, len(VOCABULARY), shape), tokenizer), device="cpu", name=name)
+        for i, name in enumerate((PROBLEM, RATIONALE))
+    )
+    return Designers(p, q, Writing())
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.module.parameters()])
+
+
+def test_the_texts_of_both_models_have_exact_ids():
+    both, design = designers(), DESIGNS[0]
+    text, rationale = both.problem_text(design), both.rationale_text(design)
+    ids = both.problem.encode
+    assert (text.prompt_ids, text.token_ids) == (ids("a:"), (*ids("cd;"), *ids("xx"), 1))
+    assert (rationale.prompt_ids, rationale.token_ids) == (ids("a/xx:"), (*ids("cd"), 1))
+    with pytest.raises(ConfigError, match="would be read otherwise"):
+        both.problem_text(replace(design, rationale=""))
+
+
+def test_a_cold_start_teaches_both_models_their_designs():
+    both = designers()
+    curve = cold_start(both, both.trainer(CONFIG), DESIGNS, steps=80, batch=3)
+    assert curve[-1][PROBLEM] < 0.5 < curve[0][PROBLEM] and curve[-1][RATIONALE] < 0.5
+    with pytest.raises(ConfigError, match="needs designs"):
+        cold_start(both, both.trainer(CONFIG), [], steps=1)
+
+
+async def test_the_e_step_imitates_the_sample_with_the_largest_r_and_nothing_else():
+    both, loop = designers(), Loop(batch=2, candidates=6, sampling=SAMPLING, seed=5)
+    cold_start(both, both.trainer(CONFIG), DESIGNS, steps=15)
+    expected, rewards = [], []
+    for place, design in enumerate(DESIGNS[:2]):  # by hand: sample, score, choose
+        seed = derive_seed(5, "rationales", 7, place)
+        prompt = both.writing.from_problem(design.concepts, design.problem)
+        samples = await both.rationale.complete(prompt, 6, replace(SAMPLING, seed=seed))
+        found = [replace(design, rationale=c.text) for c in samples if c.text.strip(";") and not c.cut]
+        found = [d for d in found if ";" not in d.rationale]
+        joint = [(await score_design(both.problem, both.writing, d)).joint for d in found]
+        rewards.append(joint)
+        expected.append(found[joint.index(max(joint))])
+    other = designers()
+    for mine, theirs in ((other.problem, both.problem), (other.rationale, both.rationale)):
+        mine.module.load_state_dict(theirs.module.state_dict())
+    before = weights(both.problem)
+    scores, lost = await e_step(both, both.trainer(CONFIG), DESIGNS[:2], loop, 7)
+    assert [len(row) for row in scores] == [len(row) for row in rewards]
+    for mine, theirs in zip(scores, rewards, strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-3)
+    assert lost == 12 - sum(map(len, rewards)) and max(map(len, rewards)) > 1
+    other.trainer(CONFIG).imitate({RATIONALE: [other.rationale_text(d) for d in expected]})
+    assert torch.equal(weights(both.rationale), weights(other.rationale))
+    assert torch.equal(weights(both.problem), before)
+
+
+async def test_the_m_step_imitates_greedy_rationales():
+    both, loop = designers(), Loop(sampling=SAMPLING)
+    cold_start(both, both.trainer(CONFIG), DESIGNS, steps=60)
+    explained = await explain(both, DESIGNS, SAMPLING)
+    assert explained == await explain(both, DESIGNS, SAMPLING)  # greedy: no randomness
+    other = designers()
+    other.problem.module.load_state_dict(both.problem.module.state_dict())
+    before = weights(both.rationale)
+    surprise, missing = await m_step(both, both.trainer(CONFIG), DESIGNS, loop)
+    done = other.trainer(CONFIG).imitate({PROBLEM: [other.problem_text(d) for d in explained if d]})
+    assert surprise == pytest.approx(done.policies[PROBLEM]["surprise"])
+    assert missing == explained.count(None)
+    assert torch.equal(weights(both.problem), weights(other.problem))
+    assert torch.equal(weights(both.rationale), before)
+
+
+@pytest.mark.parametrize("improve", [True, False])
+async def test_a_loop_that_stops_continues_bitwise_the_same(tmp_path, improve):
+    loop = Loop(steps=4, batch=2, candidates=3, sampling=SAMPLING, improve_rationales=improve)
+
+    async def run(folder, steps):
+        both = designers()
+        cold_start(both, both.trainer(CONFIG), DESIGNS, steps=15)
+        fixed = weights(both.rationale)
+        shorter = loop.model_copy(update={"steps": steps})
+        figures = await alternate(
+            both, both.trainer(CONFIG), DESIGNS, shorter, directory=folder, checkpoint_every=1
+        )
+        assert torch.equal(weights(both.rationale), fixed) != improve
+        return weights(both.problem), weights(both.rationale), figures
+
+    whole = await run(tmp_path / "whole", 4)
+    await run(tmp_path / "cut", 2)
+    rest = await run(tmp_path / "cut", 4)
+    assert torch.equal(whole[0], rest[0]) and torch.equal(whole[1], rest[1])
+    assert [f.step for f in rest[2]] == [3, 4] and whole[2][2:] == rest[2]
+    assert (whole[2][0].best is None) != improve
+    assert all(0 <= figures.unreadable <= 2 * 3 + 2 for figures in whole[2])  # of two problems a step
+
+
+@pytest.mark.parametrize(
+    ("designs", "changes", "named"),
+    [
+        (DESIGNS[:2], {}, "problems"),
+        (DESIGNS, {"seed": 1}, "seed"),
+        (DESIGNS, {"improve_rationales": False}, "improve_rationales"),
+        (DESIGNS, {"candidates": 3, "batch": 1}, "batch, candidates"),
+    ],
+)
+async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, changes, named):
+    loop = Loop(steps=1, batch=2, candidates=2, sampling=SAMPLING)
+
+    async def run(designs, **changes):
+        both = designers()
+        trainer = both.trainer(CONFIG)
+        figures = await alternate(both, trainer, designs, loop.model_copy(update=changes), directory=tmp_path)
+        return len(figures), trainer.steps
+
+    assert await run(DESIGNS) == (1, 2)
+    with pytest.raises(StoreError, match=rf"other settings \({named}\)"):
+        await run(designs, **changes)
+    assert await run([replace(d, rationale="") for d in DESIGNS], steps=2) == (
+        1,
+        4,
+    )  # rationales are not read
+
+
+async def test_a_rationale_beyond_the_problem_models_context_does_not_end_the_loop():
+    both = designers()
+    cold_start(both, both.trainer(CONFIG), DESIGNS, steps=80, batch=3)
+    narrow = HFModel(
+        (both.problem.module, both.problem.tokenizer), device="cpu", name=PROBLEM, context=len("a:d;zx") + 1
+    )
+    asked = replace(both, problem=narrow)
+    loop = Loop(candidates=8, sampling=Sampling(max_tokens=3))
+    fitting, lost = await e_step(asked, both.trainer(CONFIG), DESIGNS, loop, 0)
+    everything, less = await e_step(both, both.trainer(CONFIG), DESIGNS, loop, 0)
+    assert sum(map(len, fitting)) + lost == sum(map(len, everything)) + less == 24
+    assert lost > less
+
+
+async def test_a_text_beyond_a_models_context_is_not_trained_on(tmp_path):
+    both = designers()
+    cold_start(both, both.trainer(CONFIG), DESIGNS, steps=60)
+    explained = [design for design in await explain(both, DESIGNS, SAMPLING) if design is not None]
+    lengths = [len(t.prompt_ids) + len(t.token_ids) for t in map(both.problem_text, explained)]
+    assert min(lengths) < max(lengths)
+    narrow = HFModel(
+        (both.problem.module, both.problem.tokenizer), device="cpu", name=PROBLEM, context=max(lengths) - 1
+    )
+    asked, before = replace(both, problem=narrow), weights(both.problem)
+    _, missing = await m_step(asked, asked.trainer(CONFIG), DESIGNS, Loop(sampling=SAMPLING))
+    assert missing == len(DESIGNS) - sum(length < max(lengths) for length in lengths)
+    assert not torch.equal(before, weights(both.problem))
+    with pytest.raises(ContextError, match="its context holds"):
+        cold_start(asked, asked.trainer(CONFIG), explained, steps=1)
+
+
+async def test_fewer_pairs_than_are_done_are_refused(tmp_path):
+    both, loop = designers(), Loop(steps=2, batch=1, candidates=2, sampling=SAMPLING)
+    await alternate(both, both.trainer(CONFIG), DESIGNS, loop, directory=tmp_path)
+    fewer = loop.model_copy(update={"steps": 1})
+    with pytest.raises(ConfigError, match=r"2 steps are done in .*, and 1 were asked for"):
+        await alternate(both, both.trainer(CONFIG), DESIGNS, fewer, directory=tmp_path)
+
+
+async def test_the_surprise_of_problems_is_the_mean_of_the_scores():
+    both = designers()
+    scores = await asyncio.gather(*(score_design(both.problem, both.writing, d) for d in DESIGNS))
+    problem, joint = await problem_surprise(both, DESIGNS)
+    assert problem == pytest.approx(-sum(s.problem for s in scores) / 3)
+    assert joint == pytest.approx(-sum(s.joint for s in scores) / 3) and joint > problem
+
+
+def test_batches_pass_over_everything_in_new_orders():
+    places = [place for step in range(5) for place in batch_of(5, 2, step, 1)]
+    assert sorted(places[:5]) == sorted(places[5:]) == [*range(5)] and places[:5] != places[5:]
+    assert len(batch_of(2, 5, 0, 0)) == 5
+
+
+def test_chat_models_are_asked_for_both_parts():
+    asked = ChatWriting().from_concepts(["primes", "sums"])[0]["content"]
+    assert "- primes\n- sums" in asked and "### Rationale" in asked and "### Problem" in asked
+    assert "What?" in ChatWriting().from_problem(["primes"], "What?")[0]["content"]

@@ -1,0 +1,146 @@
+"""SPELL by its name: made, played, evaluated and printed as the other games are."""
+
+import json
+import math
+
+import pytest
+from command_line import run_cli
+from spell_team import ASKED, team
+
+import mars_env
+from mars_env.agents.asked import prompts_of
+from mars_env.agents.registry import make_agents, roles_of
+from mars_env.agents.roles import Solver
+from mars_env.envs import Solve
+from mars_env.envs.growers import Linear, levels
+from mars_env.errors import ConfigError, MarsError
+from mars_env.grading.cover import CoverMatch
+from mars_env.methods.spell.agents import AnswerVerifier, Questioner, Responder
+from mars_env.methods.spell.rewards import SpellReward
+from mars_env.methods.spell.rules import Spell, cluster
+from mars_env.models import ScriptedModel
+from mars_env.rollout import Job, collect
+from mars_env.trainers.openrlhf.settings import TeamSettings
+
+CLUSTERS = [cluster(f"c/{i}", "Ask.", ["Profit: 17.", "Loss: 2."]) for i in range(4)]
+SPECIFICATION = f"questioner=scripted:{ASKED},responder=scripted:It is 18.,verifier=scripted:YES"
+
+
+def test_the_name_is_listed_with_sets_of_documents_only():
+    listed = mars_env.list_envs()
+    assert "reports-spell" in listed
+    assert [name for name in listed if name.endswith("-spell") or name.startswith("reports-")] == [
+        "reports-spell"
+    ]
+
+
+def test_the_name_makes_the_whole_game():
+    game = mars_env.make("reports-spell", problems=CLUSTERS, longest_answer=3).game
+    assert game.rules == Spell(longest_answer=3) and isinstance(game.grader, CoverMatch)
+    assert game.team_reward == SpellReward() and game.rewards == {} and game.grower is Linear
+    assert not game.needs_reference  # the questioner makes it
+    other = SpellReward("tent")
+    assert mars_env.make("reports-spell", problems=CLUSTERS, team_reward=other).game.team_reward is other
+
+
+def test_an_episode_by_hand():
+    """One question, one answer without documents, one with them, one vote: the vote says that 18 is 17."""
+    env = mars_env.make("reports-spell", problems=CLUSTERS)
+    env.reset(seed=0)
+    for text in (ASKED, "no idea", "It is 18.", "NO"):
+        env.step(text)
+    assert [turn.agent for turn in env.tree.turns] == [
+        "questioner_0",
+        "responder_0",
+        "responder_0",
+        "verifier_0",
+    ]
+    assert [turn.reward for turn in env.tree.turns] == [0.0, None, 0.0, 1.0]
+    assert env.tree.final == env.tree.turns[2].id
+    env.reset(seed=0)
+    for text in (ASKED, "no idea", "It is 18.", "YES"):
+        env.step(text)
+    assert [turn.reward for turn in env.tree.turns] == [0.0, None, 1.0, 1.0]  # all solve it: nothing to learn
+
+
+def test_evaluate_knows_the_name():
+    report = mars_env.evaluate(
+        "reports-spell", agents=team(answers=("17",)), problems=CLUSTERS, samples=2, limit=3
+    )
+    assert report.counts.episodes == 6
+    assert report.counts.turns == {"questioner": 6, "responder": 12, "verifier": 6}
+    assert "System 100.0%" in report.headline
+
+
+def test_other_problems_get_one_sentence():
+    with pytest.raises(ConfigError, match="'aime/train/0/0' has no documents") as caught:
+        mars_env.evaluate("aime-spell", agents=team(), limit=1)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_gets_the_prompts_of_spells_own_roles():
+    model = ScriptedModel(["YES"])
+    names = ("questioner_0", "responder_0", "verifier_0")
+    made = make_agents(model, names, roles=roles_of(Spell()))
+    assert [type(agent) for agent in made.values()] == [Questioner, Responder, AnswerVerifier]
+    assert type(make_agents(model, ["solver_0"], roles=roles_of(Solve()))["solver_0"]) is Solver
+    with pytest.raises(MarsError, match="no built-in prompt for the role 'questioner'"):
+        make_agents(model, names)
+
+
+@pytest.mark.parametrize("found", [3, {"solver": str}, {"solver": ScriptedModel(["x"])}])
+def test_rules_that_name_no_agents_are_refused(monkeypatch, found):
+    monkeypatch.setattr("mars_env.methods.spell.agents.SPELL_ROLES", found)
+    with pytest.raises(ConfigError, match="is no mapping of roles"):
+        roles_of(Spell())
+
+
+def test_the_page_of_a_run_shows_spells_prompts():
+    trees = []
+    mars_env.evaluate("reports-spell", agents=team(), problems=CLUSTERS, limit=1, on_tree=trees.append)
+    asked = prompts_of(mars_env.make("reports-spell", problems=CLUSTERS).game)(trees[0])
+    assert "Which profit?" in asked[trees[0].turns[3].id][-1][1]
+    assert "You compare two answers" in asked[trees[0].turns[3].id][0][1]
+
+
+def test_the_command_line_plays_and_exports_it(tmp_path):
+    out = tmp_path / "run"
+    said = run_cli("evaluate", "reports-spell", "--agents", SPECIFICATION, "--limit", 2, "--out", out,
+                   "--set", "grounding=false", "--json")  # fmt: skip
+    assert json.loads(said)["counts"]["turns"] == {"questioner": 2, "responder": 2, "verifier": 2}
+    said = run_cli("export", out, "-", "--least", 0)
+    assert said.count("You write questions about documents") == 2
+    assert "reports-spell" in run_cli("envs").split()
+
+
+def test_printed_documents_are_a_problem_file(tmp_path):
+    path = tmp_path / "printed.jsonl"
+    path.write_text(run_cli("problems", "reports", "--limit", 2, "--jsonl"))
+    again, first = mars_env.load_problems(path), mars_env.load_problems("reports", n=2)
+    assert [(p.id, p.statement, p.metadata["documents"]) for p in again] == [
+        (p.id, p.statement, p.metadata["documents"]) for p in first
+    ]
+
+
+def test_trainers_that_do_not_know_spell_say_which_function_does(tmp_path):
+    said = run_cli("train", "reports-spell", "--model", "nowhere", "--out", tmp_path / "run", code=2)
+    assert "mars_env.methods.spell.training.train_spell" in " ".join(said.split()).replace(
+        "train_ spell", "train_spell"
+    )
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match="OpenRLHF does not train the rules 'spell'"):
+        TeamSettings(env="reports-spell").game()
+
+
+def test_a_team_that_makes_its_own_problems_cannot_be_asked():
+    for env_id in ("spell", "reports-spell"):
+        with pytest.raises(ConfigError, match="the agents of 'spell' make their own problems"):
+            mars_env.solve("2 + 2?", agents="scripted:x", env_id=env_id)
+
+
+async def test_half_solved_questions_need_a_group_by_hand():
+    """An episode has one answer, so its solved share is 0 or 1; by `levels` it is the formula's."""
+    game = mars_env.make("reports-spell", problems=CLUSTERS, grower=levels((1, 1, 4, 2))).game
+    says = team(answers=("17", "2", "2", "2"), votes=lambda answer, i: "NO")
+    [tree] = await collect(game, says, [Job(CLUSTERS[0])], seed=0)
+    assert tree.turns[0].reward == pytest.approx(math.exp(-1.125))

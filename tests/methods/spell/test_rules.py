@@ -1,0 +1,256 @@
+"""SPELL's rules and rewards, by hand-computed values; questions and votes are hostile input."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spell_team import ASKED, CLUSTER, cut, played, rewards_of
+
+from mars_env.errors import ConfigError
+from mars_env.grading.untrusted import MOST_JSON
+from mars_env.methods.spell.rewards import DIFFICULTY, SpellReward, gaussian, majority, outcomes
+from mars_env.methods.spell.rules import MOST_QUESTION, Spell, cluster, read_question, read_vote
+from mars_env.methods.spell.training import SpellSettings, spell_game
+from mars_env.testing.rules_suite import DEFAULT_TEXTS, check_rules
+from mars_env.types import Action, Grade, Problem
+
+
+def asked(**keys):
+    return json.dumps({"question": "Which profit?", "answer": "17", **keys})
+
+
+@pytest.mark.parametrize("grounding", [True, False])
+def test_the_rules_keep_the_contract(grounding):
+    texts = (*DEFAULT_TEXTS, ASKED, "17", "YES", "NO")
+    check_rules(Spell(grounding=grounding), CLUSTER, texts=texts, episodes=200)
+
+
+def test_a_problem_without_documents_is_refused():
+    with pytest.raises(ConfigError, match="no documents"):
+        Spell().start(Problem("p", "2 + 2?", "4"))
+    with pytest.raises(ConfigError, match="task"):
+        cluster("c", "Ask.", ["a"], task="poem")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Which profit?",
+        "[]",
+        asked(answer=""),
+        asked(answer="..."),
+        asked(answer=True),
+        asked(answer=["17"]),
+        asked(answer=None),
+        asked(question="?"),
+        asked(question="w " * MOST_QUESTION),
+        asked(question="\ud800 which"),
+        asked(answer="17\x00"),
+        ASKED + ASKED,
+        '{"question": "a", "question": "b", "answer": "c"}',
+        "[" * 100_000,
+        " " * MOST_JSON + "x" + ASKED,
+        '{"a":' * 20_000,
+        "```json\n" + ASKED,
+        ASKED[:-1],
+    ],
+)
+def test_what_is_no_question_is_malformed(text):
+    found = read_question(text)
+    assert (found.question, found.answer, found.fault) == ("", "", "malformed")
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("So:\n```json\n%s\n```\n", True),
+        ("So:\n```\n%s\n```", True),
+        ("So:\n```JSON\n%s\n```", True),
+        ("```python\nx\n```\nSo: ```json %s```", True),
+        ("So:\n```json\n%s\n```\nDone.", False),
+        ("So:\n```python\n%s\n```", False),
+        ("So:\n```\nhere: %s\n```", False),
+        ("So:\n```\n%s\n%s\n```", False),
+        ("So:\n%s\n```", False),
+        ("%s\n```", False),
+        ("So:\n%s", False),
+    ],
+)
+def test_a_question_after_words_stands_in_a_code_fence_at_the_end(text, fits):
+    assert (read_question(text.replace("%s", asked())).fault == "") is fits
+
+
+@pytest.mark.parametrize(
+    ("answer", "fits"),
+    [("17", True), (17, True), (-0.5, True), ("$1,204.50", True), ("12%", True),
+     (0.00002, True), ("−5", True), (1e22, True), (1e300, False), ("--5", False), ("5-", False),
+     ("0", False), ("0.0", False),
+     ("17 or 18", False), ("1e999", False), ("9" * 400, False), ("seventeen", False)],
+)  # fmt: skip
+def test_a_number_is_one_number_that_is_not_zero(answer, fits):
+    assert (read_question(asked(answer=answer), "number").fault == "") is fits
+
+
+def test_a_choice_has_four_different_texts_and_a_letter():
+    options = {"A": "1", "B": "2", "C": "3", "D": "4"}
+    found = read_question(asked(answer="B", options=options), "choice")
+    assert (found.question, found.answer) == ("Which profit?\nA. 1\nB. 2\nC. 3\nD. 4", "B")
+    for answer, wrong in (("E", options), ("B", {**options, "D": "1"}), ("B", None), ("B", {"A": "1"})):
+        assert read_question(asked(answer=answer, options=wrong), "choice").fault == "malformed"
+
+
+def test_a_long_answer_is_dropped_only_from_general_questions():
+    long = " ".join(["word"] * 41)
+    assert read_question(asked(answer=long)).fault == "long"
+    assert read_question(asked(answer=long[5:])).fault == ""
+
+
+@given(st.text() | st.text(alphabet='{}[]",:\\ \n`questionanswer17'))
+def test_any_text_is_read_without_an_error(text):
+    for task in ("general", "number", "choice"):
+        found = read_question(text, task)
+        assert (found.fault == "") == bool(found.question) == bool(found.answer)
+    assert read_vote(text) in ("yes", "no", "unknown")
+
+
+KEYS = st.sampled_from(["question", "answer", "options", "A", "B"])
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda v: st.lists(v) | st.dictionaries(KEYS, v)
+    )
+)
+def test_any_json_is_read_without_an_error(value):
+    for task in ("general", "number", "choice"):
+        read_question(json.dumps(value), task)
+        read_question(f"```json\n{json.dumps({'question': 'Why?', 'answer': value})}\n```", task)
+
+
+@pytest.mark.parametrize(
+    ("text", "vote"),
+    [("YES", "yes"), ("so\nno", "no"), ("**NO.**\n\n", "no"), ("NO\nYES", "yes"), ("YES, surely", "unknown"),
+     ("yes no", "unknown"), ("", "unknown"), ("yes\nof course", "unknown"), ("maybe", "unknown")],
+)  # fmt: skip
+def test_a_vote_is_the_last_line(text, vote):
+    assert read_vote(text) == vote
+
+
+@given(st.lists(st.sampled_from(["yes", "no", "unknown"]), max_size=9))
+def test_unknown_votes_never_decide(votes):
+    unknown = votes.count("unknown")
+    known = [vote for vote in votes if vote != "unknown"]
+    all_results = {majority(known + ["yes"] * i + ["no"] * (unknown - i)) for i in range(unknown + 1)}
+    decided = majority(votes)
+    if votes:
+        assert all_results == {decided} if decided is not None else len(all_results) == 2
+        if not unknown:
+            assert decided == (votes.count("yes") > len(votes) / 2)  # the paper's formula
+    else:
+        assert decided is None
+
+
+def test_the_questioners_rewards_by_hand():
+    assert gaussian(0.5) == 1
+    assert gaussian(0.25) == pytest.approx(math.exp(-1.125)) == pytest.approx(gaussian(0.75))
+    assert DIFFICULTY["unsolved"](0.25) == 0.75
+    assert [DIFFICULTY["tent"](m) for m in (0.25, 0.5, 0.875)] == [0.5, 1.0, 0.25]
+    with pytest.raises(ConfigError, match="gaussian"):
+        SpellReward("gausian")
+
+
+async def test_the_whole_tree_is_rewarded():
+    """Of four answers one fits the rule, one is right in other words, two are wrong."""
+    votes = {
+        "17": ("NO", "NO", "NO", "YES"),  # the rule says right, the majority wrong: right
+        "seventeen": ("YES", "YES", "YES", "NO"),
+        "2": ("NO", "NO", "YES", "YES"),  # a tie is no majority for yes
+        "3": ("NO", "NO", "maybe", "NO"),
+    }
+    tree = await played(answers=tuple(votes), votes=lambda answer, i: votes[answer][i])
+    rewards = rewards_of(tree)
+    assert rewards["questioner"] == [1.0]  # a half is solved
+    assert rewards["probe"] == [None]
+    assert rewards["responder"] == [1.0, 1.0, 0.0, 0.0]
+    assert rewards["verifier"] == [1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 0, 0, 1, 1, 0, 1]
+    [outcome] = outcomes(tree)
+    assert (outcome.kind, outcome.solved) == ("some", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "reward"),
+    [(("17",), "all", 0.0), (("2",), "unsolved", 0.0), (("17", "2", "2", "2"), "some", math.exp(-1.125))],
+)
+async def test_the_questioner_is_paid_for_half_solved_questions(answers, kind, reward):
+    tree = await played(answers=answers, votes=lambda answer, i: "NO")
+    assert outcomes(tree)[0].kind == kind
+    assert tree.turns[0].reward == pytest.approx(reward)
+
+
+async def test_ungrounded_and_malformed_questions_end_their_trees():
+    ungrounded = await played(blind="It is 17, of course.")
+    assert [turn.agent for turn in ungrounded.turns] == ["questioner_0", "responder_0"]
+    assert rewards_of(ungrounded) == {"questioner": [-0.5], "probe": [None]}
+    malformed = await played(asked="17?")
+    assert rewards_of(malformed) == {"questioner": [-1.0]}
+    long = await played(asked=asked(answer="w " * 50))
+    assert rewards_of(long) == {"questioner": [None]}
+    no_check = await played(SpellSettings(group=2, verifiers=2, grounding=False), blind="17")
+    assert len(no_check.turns) == 1 + 2 + 4
+
+
+async def test_unreadable_verdicts_are_unknown_votes_and_no_third_vote():
+    """In the release three unreadable outputs win against two that say yes."""
+    said = ("YES", "YES", "yes?", "so be it", "")
+    settings = SpellSettings(group=1, verifiers=5)
+    tree = await played(settings, answers=("seventeen",), votes=lambda answer, i: said[i])
+    rewards = rewards_of(tree)
+    assert rewards["responder"] == [None] and rewards["questioner"] == [None]
+    assert rewards["verifier"] == [None, None, 0.0, 0.0, 0.0]
+    right = await played(settings, answers=("17",), votes=lambda answer, i: said[i])
+    assert rewards_of(right)["responder"] == [1.0]  # the rule needs no vote
+
+
+async def test_faults_of_the_machinery_are_no_rewards():
+    cut_votes = await played(votes=lambda answer, i: cut("YES") if i == 3 else "YES")
+    assert rewards_of(cut_votes)["verifier"][:4] == [1.0, 1.0, 1.0, None]
+    cut_question = await played(asked=cut(ASKED))
+    assert cut_question.turns[0].reward is None
+
+    class Lost:
+        async def grade(self, problem, text):
+            return Grade.unknown("the grader was lost")
+
+    lost = await played(game=spell_game(SpellSettings(group=2, verifiers=2), Lost()))
+    assert rewards_of(lost) == {"questioner": [None], "probe": [None]}
+
+
+async def test_answers_are_graded_on_the_question_that_was_made():
+    tree = await played(asked=asked(answer="2"), answers=("2", "17"), votes=lambda answer, i: "NO")
+    grades = [turn.grade.score for turn in tree.turns if turn.role == "responder" and not turn.info["probe"]]
+    assert grades == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_who_sees_what():
+    documents = [f"text {i}" for i in range(4)]
+    problem = cluster("c", "Ask.", documents)
+    examples = [{"question": "What?", "answer": "this"}]
+    shown = Problem("c", "Ask.", None, "open", {**problem.metadata, "shown": [0, 2], "examples": examples})
+    rules = Spell()
+    state = rules.start(shown)
+    seen = rules.observe(state, "questioner_0")
+    assert (
+        "text 0" in seen["documents"] and "text 2" in seen["documents"] and "text 1" not in seen["documents"]
+    )
+    assert seen["examples"] == "Question: What?\nAnswer: this"
+    state = rules.apply(state, Action(ASKED), None)
+    assert rules.observe(state, "responder_0") == {"documents": "", "question": "Which profit?"}
+    state = rules.apply(state, Action("?"), Grade.wrong("no"))
+    seen = rules.observe(state, "responder_0")
+    assert all(text in seen["documents"] for text in documents) and "17" not in str(seen)
+    state = rules.apply(state, Action("x" * 9000 + "17"), None)
+    seen = rules.observe(state, "verifier_0")
+    assert len(seen["answer"]) == 4000 and seen["answer"].endswith("17") and seen["reference"] == "17"

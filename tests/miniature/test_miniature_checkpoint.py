@@ -1,0 +1,105 @@
+"""The miniature as a checkpoint: built, warm-started, shipped, loaded by transformers, played."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the miniature needs the extra 'hf'")
+transformers = pytest.importorskip("transformers", reason="the miniature needs the extra 'hf'")
+
+from mars_env.errors import ConfigError  # noqa: E402
+from mars_env.miniature import CHECKPOINT, load  # noqa: E402
+from mars_env.miniature import protocol as p  # noqa: E402
+from mars_env.miniature.agents import LIMITS, MiniatureAgent, prompt, team  # noqa: E402
+from mars_env.miniature.model import build_model, build_tokenizer  # noqa: E402
+from studies.marsrl.demonstrations import draw_chain, tell  # noqa: E402
+from studies.marsrl.warm_start import STAGES, Stage, save, train  # noqa: E402
+
+
+def test_a_built_model_is_a_small_qwen3_and_depends_on_its_seed_alone() -> None:
+    model, again, other = build_model(3), build_model(3), build_model(4)
+    assert sum(w.numel() for w in model.parameters()) < 170_000
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    assert not torch.equal(model.lm_head.weight, other.lm_head.weight)
+
+
+def test_a_few_steps_of_the_warm_start_lower_the_loss() -> None:
+    model = build_model(0)
+    losses: list[float] = []
+    stage = Stage(name="solve", steps=30, learning_rate=3e-3, mix=(1, 0, 0), rows=8)
+    train(model, [stage], seed=1, progress=lambda _, __, means: losses.append(means["solver"]))
+    assert len(losses) == 30
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+
+
+def test_every_stage_of_the_warm_start_runs() -> None:
+    model = build_model(0)
+    seen: list[tuple[str, int]] = []
+    stages = [stage.model_copy(update={"steps": 1, "rows": 12}) for stage in STAGES]
+    train(model, stages, seed=1, progress=lambda name, step, _: seen.append((name, step)))
+    assert seen == [(stage.name, 1) for stage in STAGES]
+
+
+def test_a_saved_model_comes_back_by_the_auto_classes(tmp_path: Path) -> None:
+    model = build_model(5)
+    save(model, tmp_path)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert type(loaded).__name__ == "Qwen3ForCausalLM" and loaded.dtype == torch.float32
+    text = p.verifier_prompt(tell(p.Chain(882, (("-", 27),))), "a: = 882\n\\boxed{882}")
+    assert tokenizer(text)["input_ids"] == build_tokenizer()(text)["input_ids"]
+    assert tokenizer.eos_token == p.END and tokenizer.pad_token == p.PAD
+    ids = torch.tensor([tokenizer(text)["input_ids"]])
+    assert torch.equal(loaded(ids).logits, model(ids).logits)
+
+
+def test_the_shipped_checkpoint_is_small_and_solves_short_problems() -> None:
+    assert sum(file.stat().st_size for file in CHECKPOINT.iterdir()) < 4_000_000
+    model = transformers.AutoModelForCausalLM.from_pretrained(CHECKPOINT)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(CHECKPOINT, padding_side="left")
+    rng = random.Random(7)
+    chains = [chain for chain in (draw_chain(rng) for _ in range(60)) if len(chain.terms) <= p.STEPS]
+    batch = tokenizer([p.solver_prompt(tell(chain)) for chain in chains], return_tensors="pt", padding=True)
+    out = model.generate(**batch, do_sample=False, max_new_tokens=p.SOLUTION_TOKENS)
+    texts = [
+        p.flip(t)
+        for t in tokenizer.batch_decode(out[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+    ]
+    right = sum(f"\\boxed{{{c.values[-1]:03d}}}" in t for c, t in zip(chains, texts, strict=True))
+    assert right > 0.7 * len(chains)
+
+
+async def test_the_team_plays_in_process() -> None:
+    model = load()
+    agents = team(model)
+    statement = tell(p.Chain(100, (("+", 5), ("-", 3))))
+    solutions = await agents["solver_0"].act({"problem": statement}, n=4, seed=1)
+    assert len(solutions) == 4 and all(a.completions[0].trainable for a in solutions)
+    observation = {"problem": statement, "solution": solutions[0].text, "truncated": 0, "round": 0}
+    [report] = await agents["verifier_0"].act(observation, n=1, seed=2)
+    assert "Correctness: " in report.text
+    observation |= {"report": report.text}
+    [correction] = await agents["corrector_0"].act(observation, n=1, seed=3)
+    assert correction.text.startswith(("a:", "b:", "c:"))
+    again = await agents["corrector_0"].act(observation, n=1, seed=3)
+    assert again[0].text == correction.text
+
+
+async def test_what_the_next_agent_reads_is_exactly_what_was_written() -> None:
+    model = load()
+    statement = tell(p.Chain(100, tuple(("+", 90 + i) for i in range(6))))
+    [cut] = await MiniatureAgent("solver", model).act({"problem": statement}, n=1, seed=0)
+    assert cut.truncated and len(cut.completions[0].token_ids) == LIMITS["solver"]
+    read = model.encode(prompt("verifier", {"problem": statement, "solution": cut.text}))
+    written = cut.completions[0]
+    assert read[:-1] == (*written.prompt_ids, *written.token_ids)
+
+
+def test_other_roles_are_refused() -> None:
+    with pytest.raises(ConfigError, match="coder"):
+        MiniatureAgent("coder", None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="coder"):
+        prompt("coder", {"problem": tell(p.Chain(1, (("+", 1),)))})

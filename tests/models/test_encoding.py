@@ -1,0 +1,23 @@
+import pytest
+from jinja2 import TemplateError
+
+from mars_env.errors import ConfigError
+from mars_env.models.encoding import encode_prompt
+
+
+class Gemma:
+    """A tokenizer whose template knows no system message."""
+
+    chat_template = "..."
+
+    def apply_chat_template(self, messages, **options):
+        if messages[0]["role"] == "system":
+            raise TemplateError("System role not supported")
+        return [1, 2]
+
+
+def test_messages_that_a_template_refuses_are_told_with_what_to_do():
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
+    assert encode_prompt(Gemma(), chat[1:], 9, "gemma", {}) == (1, 2)
+    with pytest.raises(ConfigError, match=r"gemma: .* messages of system, user: System role .*system=\"\""):
+        encode_prompt(Gemma(), chat, 9, "gemma", {})

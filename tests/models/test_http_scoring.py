@@ -1,0 +1,195 @@
+"""`HTTPModel.score`: exact ids go out, and what comes back is checked; servers that cannot do it say so."""
+
+import json
+import math
+
+import pytest
+from aiohttp import web
+from tiny_checkpoint import byte_tokenizer
+
+from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.models.http import HTTPModel
+from mars_env.models.http_scoring import scored_logprobs
+from mars_env.types import ScoringModel
+
+IDS, TEXT = [3, 1, 4], [1, 5, 9]
+
+
+def value(token, place):
+    """The log-probability that the server gives a token at a place of the prompt."""
+    return -(token + place / 10)
+
+
+class Server:
+    """Scores prompts in one form, or none; counts what it was asked."""
+
+    def __init__(self, form="prompt_logprobs", change=lambda choice: choice, faults=()):
+        self.form, self.change, self.faults = form, change, list(faults)
+        self.bodies = []
+
+    async def start(self):
+        app = web.Application()
+        app.router.add_post("/v1/completions", self.handle)
+        self.runner = web.AppRunner(app, access_log=None)
+        await self.runner.setup()
+        await web.TCPSite(self.runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self.runner.addresses[0][1]}/v1"
+        return self
+
+    async def handle(self, request):
+        body = await request.json()
+        self.bodies.append(body)
+        if self.faults:
+            return web.json_response({"error": {"message": "not now"}}, status=self.faults.pop(0))
+        if self.form == "strict" and "prompt_logprobs" in body:
+            return web.json_response({"error": {"message": "unknown field prompt_logprobs"}}, status=400)
+        if self.form == "refuses":
+            return web.json_response({"error": {"message": "echo is not offered here"}}, status=400)
+        ids = body["prompt"]
+        scored = [None, *(value(token, place) for place, token in enumerate(ids) if place)]
+        choice = {"index": 0, "text": "", "finish_reason": "length"}
+        if self.form == "prompt_logprobs" and "prompt_logprobs" in body:
+            entries = [
+                None if v is None else {str(t): {"logprob": v, "rank": 1, "decoded_token": "?"}}
+                for t, v in zip(ids, scored, strict=True)
+            ]
+            choice["prompt_logprobs"] = entries
+        if self.form in ("echo", "strict") and body.get("echo"):
+            choice["logprobs"] = {"token_logprobs": [*scored, *[-7.0] * body["max_tokens"]]}
+        if self.form == "sampled alone" and body.get("logprobs"):
+            choice["logprobs"] = {"token_logprobs": [-7.0]}
+        return web.json_response({"choices": [self.change(choice)]})
+
+
+@pytest.fixture
+async def serve():
+    servers = []
+
+    async def start(*arguments, **options):
+        servers.append(await Server(*arguments, **options).start())
+        return servers[-1]
+
+    yield start
+    for each in servers:
+        await each.runner.cleanup()
+
+
+@pytest.mark.parametrize("form", ["prompt_logprobs", "echo", "strict"])
+async def test_token_ids_are_scored_as_they_are(serve, form):
+    server = await serve(form)
+    async with HTTPModel(server.url, "m", version=7) as model:
+        assert isinstance(model, ScoringModel)
+        scored = await model.score(IDS, TEXT, end=False)
+        again = await model.score(IDS, [2], [6], end=False)
+    assert (scored.prompt_ids, scored.token_ids) == (tuple(IDS), tuple(TEXT))
+    assert scored.logprobs == (value(1, 3), value(5, 4), value(9, 5))  # by hand: -1.3, -5.4, -9.5
+    assert scored.logprobs == pytest.approx((-1.3, -5.4, -9.5))
+    assert scored.versions == ((7, 3),) and scored.temperature == 1.0 and scored.trainable
+    assert again.logprobs == pytest.approx((-2.3, -6.4))
+    assert all(body["prompt"][:3] == IDS and body["temperature"] == 1.0 for body in server.bodies)
+    assert len(server.bodies) == (2 if form == "prompt_logprobs" else 3)  # the form that works is remembered
+
+
+async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(serve):
+    tokenizer, server = byte_tokenizer(), await serve()
+    async with HTTPModel(server.url, "m", tokenizer=tokenizer) as model:
+        given = model.written("1+1=", "ab", "c")
+        scored = await model.score("1+1=", "ab", "c")
+    prompt = tokenizer.encode("1+1=")
+    text = [*tokenizer.encode("ab"), *tokenizer.encode("c"), tokenizer.eos_token_id]
+    assert server.bodies[0]["prompt"] == [*prompt, *text]
+    assert (scored.prompt_ids, scored.token_ids, scored.text) == (tuple(prompt), tuple(text), "abc")
+    assert given.token_ids == scored.token_ids and given.logprobs == ()
+    assert len(scored.logprobs) == len(text)
+
+
+async def test_a_tokenizer_is_loaded_from_its_folder(serve, tmp_path):
+    byte_tokenizer().save_pretrained(tmp_path)
+    server = await serve()
+    async with HTTPModel(server.url, "m", tokenizer=tmp_path) as model:
+        assert (await model.score("1+1=", "2")).token_ids[-1] == byte_tokenizer().eos_token_id
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        HTTPModel(server.url, "m", tokenizer=str(tmp_path / "none")).written("1", "2")
+
+
+async def test_without_a_tokenizer_texts_get_one_sentence(serve):
+    server = await serve()
+    async with HTTPModel(server.url, "m") as model:
+        for prompt, texts, end in (("1", ["2"], True), (IDS, [TEXT], True), (IDS, ["2"], False)):
+            with pytest.raises(ConfigError, match=r"give HTTPModel\(tokenizer=") as caught:
+                await model.score(prompt, *texts, end=end)
+            assert "\n" not in str(caught.value)
+    assert not server.bodies
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        ("none", "no log-probabilities"),
+        ("refuses", "echo is not offered"),
+        ("sampled alone", "no log-probabilities"),
+    ],
+)
+async def test_a_server_that_scores_nothing_gets_one_sentence(serve, form, why):
+    server = await serve(form)
+    async with HTTPModel(server.url, "m") as model:
+        with pytest.raises(ConfigError, match="neither by prompt_logprobs nor by echo") as caught:
+            await model.score(IDS, TEXT, end=False)
+    assert why in str(caught.value) and "\n" not in str(caught.value)
+    assert len(server.bodies) == 2
+
+
+def changed(**fields):
+    return lambda choice: {**choice, **fields}
+
+
+ENTRY = {"logprob": -1.0}
+ANSWERS = {
+    "too few": [None, {"1": ENTRY}],
+    "too many": [None, *({str(t): ENTRY} for t in [*IDS[1:], *TEXT, 2])],
+    "other tokens": [None, *({str(t + 1): ENTRY} for t in [*IDS[1:], *TEXT])],
+    "above 1": [None, *({str(t): {"logprob": 0.5}} for t in [*IDS[1:], *TEXT])],
+    "not a number": [None, *({str(t): {"logprob": "-1"}} for t in [*IDS[1:], *TEXT])],
+    "none at all": [None] * 6,
+    "impossible": [None, *({str(t): {"logprob": -9999.0}} for t in [*IDS[1:], *TEXT])],
+    "no list": 7,
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+async def test_what_is_no_score_of_these_tokens_is_refused(serve, answer):
+    server = await serve(change=changed(prompt_logprobs=answer))
+    async with HTTPModel(server.url, "m", attempts=2, backoff=0.01) as model:
+        with pytest.raises(ModelError, match="cannot be read"):
+            await model.score(IDS, TEXT, end=False)
+    assert len(server.bodies) == 2
+
+
+async def test_faults_are_tried_again(serve):
+    server = await serve(faults=[503, 429])
+    async with HTTPModel(server.url, "m", backoff=0.01) as model:
+        scored = await model.score(IDS, TEXT, end=False)
+    assert scored.logprobs == pytest.approx((-1.3, -5.4, -9.5)) and len(server.bodies) == 3
+
+
+async def test_what_cannot_be_scored_is_refused_before_it_is_sent(serve):
+    server = await serve()
+    async with HTTPModel(server.url, "m") as model:
+        model.context = 5
+        with pytest.raises(ContextError, match="its context holds 5"):
+            await model.score(IDS, TEXT, end=False)
+        with pytest.raises(ModelError, match="no tokens"):
+            await model.score(IDS, [], end=False)
+        with pytest.raises(ModelError, match="outside 0 to"):
+            await model.score(IDS, [-1], end=False)
+    async with HTTPModel(server.url, "m", api="chat") as model:
+        with pytest.raises(ConfigError, match="only /completions"):
+            await model.score(IDS, TEXT, end=False)
+    assert not server.bodies
+
+
+def test_one_token_after_one_by_hand():
+    told = {
+        "choices": [{"prompt_logprobs": [None, {"2": {"logprob": math.log(0.25)}, "0": {"logprob": -9}}]}]
+    }
+    assert scored_logprobs(json.dumps(told).encode(), "prompt_logprobs", [5, 2]) == (math.log(0.25),)

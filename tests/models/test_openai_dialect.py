@@ -1,0 +1,314 @@
+import json
+
+import pytest
+
+from mars_env.models.context import NO_LIMIT
+from mars_env.models.openai_dialect import (
+    advised,
+    bending,
+    completions_of,
+    context_of,
+    error_text,
+    is_filtered,
+    is_too_long,
+    messages_json,
+    retry_after,
+    sampling_fields,
+    text_of,
+    told_error,
+)
+from mars_env.types import Sampling
+
+
+def answer(*choices, **fields):
+    return json.dumps({"choices": list(choices), **fields}).encode()
+
+
+def test_choices_come_in_the_order_of_their_indices():
+    said = answer({"index": 1, "text": "two"}, {"index": 0, "text": "one", "finish_reason": "length"})
+    found = completions_of(said, 2, Sampling(), processed=False, version=3)
+    assert [(c.text, c.finish_reason, c.versions) for c in found] == [
+        ("one", "length", ()),
+        ("two", "stop", ()),
+    ]
+
+
+def test_log_probabilities_are_kept_where_they_are_those_that_were_sampled_from():
+    choice = {"text": "x", "token_ids": [4], "prompt_token_ids": [1], "logprobs": {"token_logprobs": [-0.5]}}
+    for sampling, processed, kept in (
+        *((Sampling(), False, True), (Sampling(temperature=0.5), False, False)),
+        *((Sampling(temperature=0.5), True, True), (Sampling(top_p=0.5), False, False)),
+        *((Sampling(top_k=-1), False, True), (Sampling(top_k=5), False, False)),
+    ):
+        [found] = completions_of(answer(choice), 1, sampling, processed=processed, version=3)
+        assert found.trainable is kept and found.versions == ((3, 1),)
+
+
+@pytest.mark.parametrize("payload", [b"{}", b"[]", b"no", answer(), answer({"text": 5}), answer("text")])
+def test_what_is_no_answer_raises(payload):
+    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
+        completions_of(payload, 1, Sampling(), processed=False, version=0)
+
+
+def test_requests_hold_what_was_asked_and_no_more():
+    fields = json.loads(
+        "{" + sampling_fields(2, Sampling(0.5, max_tokens=7, stop=("#",)), True, True, "max_tokens") + "}"
+    )
+    assert fields == {
+        **{"n": 2, "temperature": 0.5, "top_p": 1.0, "top_k": 0, "max_tokens": 7, "stop": ["#"]},
+        **{"return_token_ids": True, "logprobs": True},
+    }
+    plain = json.loads("{" + sampling_fields(1, Sampling(max_tokens=7), False, False, "limit") + "}")
+    assert plain == {"n": 1, "temperature": 1.0, "top_p": 1.0, "limit": 7}
+    assert json.loads(messages_json([{"role": "user", "content": "é", "name": "x"}])) == [
+        {"role": "user", "content": "é"}
+    ]
+
+
+def test_errors_are_one_line():
+    assert error_text(b'{"error": {"message": "too\\nlong"}}') == "too long"
+    assert error_text(b"<html>busy</html>") == "<html>busy</html>" and error_text(b"") == "no explanation"
+
+
+WRONG_NUMBERS = {
+    "text": {"usage": {"completion_tokens": "many"}},
+    "prompt text": {"usage": {"prompt_tokens": "x"}},
+    "nan": {"usage": {"completion_tokens": float("nan")}},
+    "infinite": {"usage": {"prompt_tokens": float("inf")}},
+    "negative": {"usage": {"completion_tokens": -(10**9)}},
+    "bool": {"usage": {"completion_tokens": True}},
+    "half": {"usage": {"completion_tokens": 1.5}},
+    "huge": {"usage": {"completion_tokens": 10**30}},
+    "list": {"usage": {"completion_tokens": [1]}},
+    "negative prompt id": {"prompt_token_ids": [-1]},
+    "text prompt id": {"prompt_token_ids": ["1"]},
+    "nan logprob": {"choice": {"logprobs": {"token_logprobs": [float("nan"), -1.0]}}},
+    "positive logprob": {"choice": {"logprobs": {"token_logprobs": [-1.0, 0.5]}}},
+    "-inf logprob": {"choice": {"logprobs": {"token_logprobs": [float("-inf"), -1.0]}}},
+    "text logprob": {"choice": {"logprobs": {"token_logprobs": ["-1", -1.0]}}},
+    "bool logprob": {"choice": {"logprobs": {"token_logprobs": [False, -1.0]}}},
+    "short logprobs": {"choice": {"logprobs": {"token_logprobs": [-1.0]}}},
+    "long logprobs": {"choice": {"logprobs": {"content": [{"logprob": -1.0}] * 3}}},
+    "negative id": {"choice": {"token_ids": [1, -2]}},
+    "bool id": {"choice": {"token_ids": [1, True]}},
+    "float id": {"choice": {"token_ids": [1, 2.0]}},
+    "text id": {"choice": {"token_ids": "12"}},
+    "huge id": {"choice": {"token_ids": [1, 2**60]}},
+}
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("name", WRONG_NUMBERS)
+def test_a_number_that_is_none_is_no_answer(name, temperature):
+    wrong = dict(WRONG_NUMBERS[name])
+    right = {"text": "4", "token_ids": [1, 2], "logprobs": {"token_logprobs": [-0.5, 0.0]}}
+    choice = {**right, **wrong.pop("choice", {})}
+    sampling = Sampling(temperature=temperature)
+    read = {"processed": False, "version": 0}
+    assert completions_of(answer(right), 1, sampling, **read)
+    with pytest.raises((ValueError, TypeError)):
+        completions_of(answer(choice, **wrong), 1, sampling, **read)
+
+
+def test_rounding_above_zero_is_forgiven():
+    choice = {"text": "4", "token_ids": [1], "logprobs": {"token_logprobs": [1e-4]}}
+    (found,) = completions_of(answer(choice), 1, Sampling(), processed=False, version=0)
+    assert found.logprobs == (0.0,)
+
+
+@pytest.mark.parametrize(("choices", "usage", "context", "reasons"), [
+    # one sample: fewer tokens than its limit of 8 cannot be its own
+    (["length"], {"completion_tokens": 8}, None, ["length"]),
+    (["length"], {"completion_tokens": 7}, None, ["context"]),
+    (["stop"], {"completion_tokens": 7}, None, ["stop"]),
+    # without a count nothing says so
+    (["length"], {}, None, ["length"]),
+    (["length"], {"completion_tokens": 0}, None, ["length"]),
+    # several: those that were cut off would have 8 each
+    (["length", "length"], {"completion_tokens": 16}, None, ["length", "length"]),
+    (["length", "length"], {"completion_tokens": 15}, None, ["context", "context"]),
+    (["length", "stop"], {"completion_tokens": 7}, None, ["context", "stop"]),
+    (["length", "stop"], {"completion_tokens": 9}, None, ["length", "stop"]),
+    # thinking that is in the total alone, as Gemini and xAI count
+    (["length"], {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 13}, None, ["length"]),
+    (["length"], {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 12}, None, ["context"]),
+    (["length"], {"completion_tokens": 7, "total_tokens": 13}, None, ["context"]),
+    (["length"], {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": "12"}, None, ["context"]),
+    # a context that is known decides
+    (["length", "stop"], {"completion_tokens": 9, "prompt_tokens": 93}, 100, ["context", "stop"]),
+    (["length", "stop"], {"completion_tokens": 9, "prompt_tokens": 92}, 100, ["length", "stop"]),
+    # other words
+    (["model_length"], {"completion_tokens": 8}, None, ["context"]),
+    (["max_tokens"], {"completion_tokens": 8}, None, ["length"]),
+    (["content_filter"], {"completion_tokens": 3}, None, ["content_filter"]),
+    (["SAFETY"], {"completion_tokens": 3}, None, ["content_filter"]),
+    (["PROHIBITED_CONTENT", "refusal"], {}, None, ["content_filter", "content_filter"]),
+    (["content_filter: RECITATION"], {"completion_tokens": 3}, None, ["content_filter"]),
+    (["MAX_TOKENS"], {"completion_tokens": 7}, None, ["context"]),
+    (["LENGTH", "Stop"], {"completion_tokens": 7}, None, ["context", "stop"]),
+    (["eos_token", "tool_calls"], {}, None, ["stop", "stop"]),
+    ([None, ""], {"completion_tokens": 3}, None, ["stop", "stop"]),
+])  # fmt: skip
+def test_what_the_context_cut_off_is_told_from_a_limit_of_its_own(choices, usage, context, reasons):
+    told = [{"index": i, "text": "so", "finish_reason": reason} for i, reason in enumerate(choices)]
+    found = completions_of(
+        answer(*told, usage=usage), len(told), Sampling(max_tokens=8), processed=False, version=0,
+        context=context,
+    )  # fmt: skip
+    assert [completion.finish_reason for completion in found] == reasons
+
+
+def test_a_served_team_has_limits_of_its_own():
+    """Its tokens are those of all turns, and the request's limit is ignored."""
+    told = {"message": {"content": "so"}, "finish_reason": "length"}
+    body = json.dumps({"choices": [told], "usage": {"completion_tokens": 7}, "mars_env": [{"tokens": 7}]})
+    [found] = completions_of(body.encode(), 1, Sampling(max_tokens=8), processed=False, version=0)
+    assert found.finish_reason == "length"
+
+
+@pytest.mark.parametrize("reason", [
+    "abort", "ERROR", "insufficient_system_resource", "network_error", "timeout", "cancelled", "new", 3,
+])  # fmt: skip
+def test_a_completion_that_the_server_broke_off_is_no_answer(reason):
+    good, bad = ({"text": "so", "finish_reason": told} for told in ("stop", reason))
+    assert completions_of(answer(good), 1, Sampling(), processed=False, version=0)
+    with pytest.raises(ValueError, match=f"broke the completion off: finish_reason {reason!r}"):
+        completions_of(answer(good, bad), 2, Sampling(), processed=False, version=0)
+
+
+@pytest.mark.parametrize(
+    "usage", [{}, {"completion_tokens": 3}, {"completion_tokens": 3, "prompt_tokens": 9}]
+)
+@pytest.mark.parametrize("context", [None, 100])
+@pytest.mark.parametrize("ids", [[], [1, 2, 3]])
+def test_without_a_limit_only_the_context_cuts_off(usage, context, ids):
+    told = [{"text": "so", "finish_reason": reason, "token_ids": ids} for reason in ("length", "stop")]
+    found = completions_of(
+        answer(*told, usage=usage), 2, Sampling(max_tokens=NO_LIMIT), processed=False, version=0,
+        context=context,
+    )  # fmt: skip
+    assert [completion.finish_reason for completion in found] == ["context", "stop"]
+
+
+def test_token_ids_tell_by_themselves():
+    told = [
+        {"index": i, "text": "so", "finish_reason": "length", "token_ids": list(range(n))}
+        for i, n in enumerate((8, 7))
+    ]
+    found = completions_of(answer(*told), 2, Sampling(max_tokens=8), processed=False, version=0)
+    assert [completion.finish_reason for completion in found] == ["length", "context"]
+
+
+@pytest.mark.parametrize(("status", "error", "too_long"), [
+    (400, {"message": "This model's maximum context length is 4096 tokens. You requested 5000"}, True),
+    (400, {"message": "no", "code": "context_length_exceeded"}, True),
+    (400, {"message": "no", "type": "exceed_context_size_error"}, True),
+    (413, {"message": "The prompt is too long"}, True),
+    (400, {"message": "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"}, True),
+    (422, {"message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096."}, True),
+    (422, {"message": "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000"}, True),
+    (400, {"message": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"}, True),
+    (400, {"message": "The input token count (1200000) exceeds the maximum number allowed"}, True),
+    (400, {"message": "This model's maximum prompt length is 131072 but the request has 537812"}, True),
+    (400, {"message": "Your request exceeded model token limit: 262144 (requested: 300000)"}, True),
+    (400, {"message": "Range of input length should be [1, 30720]"}, True),
+    (400, {"message": "litellm.ContextWindowExceededError: no"}, True),
+    (400, {"message": "unknown field"}, False),
+    (422, {"message": "`temperature` must be strictly positive"}, False),
+    (400, {"message": "max_tokens is too large: 100000. This model supports at most 16384"}, False),
+    (500, {"message": "maximum context length"}, False),
+    (401, {"message": "maximum context length"}, False),
+])  # fmt: skip
+def test_refusals_for_length_are_known_by_their_words(status, error, too_long):
+    assert is_too_long(status, json.dumps({"error": error}).encode()) is too_long
+
+
+@pytest.mark.parametrize("payload", [
+    b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [5]}', b'{"data": [{"id": "m"}]}', b"[" * 99_999,
+    b'{"data": [{"id": "m", "max_model_len": "9"}]}', b'{"data": [{"id": "m", "max_model_len": -1}]}',
+])  # fmt: skip
+def test_a_list_of_models_that_tells_nothing(payload):
+    assert context_of(payload, "m") is None
+
+
+def test_an_adapter_holds_what_its_base_model_holds():
+    listed = [{"id": "base", "max_model_len": 4096}, {"id": "mine", "max_model_len": None, "parent": "base"}]
+    assert context_of(json.dumps({"data": listed}).encode(), "mine") == 4096
+    assert context_of(json.dumps({"data": listed[1:]}).encode(), "mine") is None
+    assert context_of(json.dumps({"data": [{"id": "mine", "parent": "mine"}]}).encode(), "mine") is None
+
+
+@pytest.mark.parametrize(("fields", "names"), [
+    ({"temperature": 0.3, "top_p": 1, "top_k": 0, "seed": 1, "chat_template_kwargs": {"a": 1}}, []),
+    ({"response_format": {"type": "text"}, "logit_bias": {}, "min_tokens": 0, "tool_choice": "auto"}, []),
+    ({"top_p": 0.9, "top_k": 20, "min_p": 0.1}, ["top_p", "top_k", "min_p"]),
+    ({"repetition_penalty": 1.05}, ["repetition_penalty"]),
+    ({"guided_json": {"type": "object"}, "tool_choice": "required"}, ["guided_json", "tool_choice"]),
+])  # fmt: skip
+def test_fields_that_change_the_distribution_are_known(fields, names):
+    assert bending(fields) == names
+    choice = {"text": "x", "token_ids": [4], "prompt_token_ids": [1], "logprobs": {"token_logprobs": [-0.5]}}
+    read = {"processed": True, "version": 0, "bent": bool(names)}
+    [found] = completions_of(answer(choice), 1, Sampling(), **read)
+    assert found.trainable is not bool(names)
+
+
+@pytest.mark.parametrize(("content", "text"), [
+    ([{"type": "text", "text": "2"}, {"type": "text", "text": "4"}], "24"),
+    ([{"type": "thinking", "thinking": "so"}, {"type": "text", "text": "4"}], "<think>so</think>4"),
+    ([{"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}], "<think>so"),
+    ([{"type": "reasoning", "summary": [{"text": "so"}]}, {"type": "text", "text": ""}], "<think>so</think>"),
+    ([], ""),
+])  # fmt: skip
+def test_content_in_parts_is_put_together(content, text):
+    assert text_of({"content": content}) == text
+
+
+@pytest.mark.parametrize("content", [5, ["4"], [{"type": "text", "text": 4}], [{"type": "image_url"}]])
+def test_content_that_is_no_text_is_none(content):
+    with pytest.raises((TypeError, AttributeError)):
+        text_of({"content": content})
+
+
+@pytest.mark.parametrize(("payload", "status"), [
+    ({"error": {"message": "no", "code": 502}}, 502),
+    ({"error": {"message": "no", "code": "400"}}, 400),
+    ({"error": {"message": "no", "code": "rate_limited"}}, 500),
+    ({"error": "no", "choices": []}, 500),
+    ({"choices": [{"text": "4"}, {"error": {"code": 429, "message": "no"}}]}, 429),
+])  # fmt: skip
+def test_an_error_that_is_told_in_an_answer_has_its_status(payload, status):
+    told = told_error(json.dumps(payload).encode())
+    assert told[0] == status and error_text(told[1]) == "no"
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"choices": [{"text": "4"}]}', b'{"error": null}'])
+def test_an_answer_without_an_error_tells_none(payload):
+    assert told_error(payload) is None
+
+
+def test_filters_are_known_by_their_codes():
+    assert is_filtered(b'{"error": {"code": "data_inspection_failed", "message": "no"}}')
+    assert not is_filtered(b'{"error": {"code": "invalid_request_error", "message": "content_filter"}}')
+    assert not is_filtered(b"content_filter")
+
+
+@pytest.mark.parametrize("words", [
+    "'n' : number must be at most 1", "n must be exactly 1", "Invalid n value (only n = 1 is supported)",
+    "n_cmpl cannot be greater than the number of slots",
+])  # fmt: skip
+def test_a_server_that_gives_one_sample_is_told_from_others(words):
+    assert advised(400, words, "/v1") == "; say samples_per_call=1"
+    assert advised(404, "no model m-1, nothing", "/v1") == ""
+    assert advised(422, "extra fields are forbidden: max_completion_tokens", "/v1") == ""
+
+
+@pytest.mark.parametrize("header", ["Mon, 01 Jan 2024 00:00:00 +99999999999999999999", "Mon, 32 Jan", "-3"])
+def test_a_time_that_is_none_is_no_wait(header):
+    assert retry_after(header) == 0.0
+
+
+def test_thinking_counts_as_sampled():
+    usage = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}
+    [found] = completions_of(answer({"text": "4"}, usage=usage), 1, Sampling(), processed=False, version=0)
+    assert (found.prompt_tokens, found.completion_tokens) == (32, 103)

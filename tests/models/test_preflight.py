@@ -1,0 +1,145 @@
+"""What is told before a run: keys, names and lost servers are in tests/cli/test_command_line.py."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+from command_line import said
+from exact_engine import Engine
+
+import mars_env
+from mars_env.agents import GenerativeJudge, make_agents
+from mars_env.envs.search_graders import RewardModelGrader, VerifierGrader
+from mars_env.envs.selection import Highest
+from mars_env.errors import ConfigError, ModelError
+from mars_env.grading.rubrics import RubricGrader
+from mars_env.models import HTTPModel
+from mars_env.models.preflight import models_of, preflight
+from mars_env.rollout.segments import SegmentedModel
+from mars_env.serving.recorder import Recorder
+from mars_env.types import Sampling
+
+
+class Playing:
+    """An agent, as far as a check before a run looks at one."""
+
+    def __init__(self, model, **sampling):
+        self.model, self.sampling = model, Sampling(**{"temperature": 1.0, **sampling})
+
+
+@pytest.mark.parametrize(
+    ("lacks", "words"),
+    [
+        ("logprobs", "m gives no log-probabilities .http.*cannot be trained"),
+        ("token_ids", "m gives no token ids"),
+    ],
+)
+async def test_a_server_without_what_training_needs_is_told_before_a_run(lacks, words):
+    async with Engine() as engine, HTTPModel(engine.url, "m", exact=True) as model:
+        await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
+        engine.lacks = (lacks,)
+        with pytest.raises(ConfigError, match=words):
+            await preflight({"solver_0": Playing(model)})
+
+
+async def test_a_trained_agent_must_ask_for_tokens_and_another_need_not():
+    async with Engine() as engine, HTTPModel(engine.url, "m") as model:
+        agents = {"solver_0": Playing(model), "verifier_0": Playing(model)}
+        await preflight(agents)
+        with pytest.raises(ConfigError, match=r"verifier_0 is trained, but m is not asked .* exact=True"):
+            await preflight(agents, trained=["verifier_0"])
+        assert engine.requests == []
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.6}, {"top_p": 0.9}, {"top_k": 20}])
+async def test_log_probabilities_of_another_distribution_are_told(sampling, caplog):
+    async with Engine() as engine, HTTPModel(engine.url, "m", exact=True) as model:
+        agents = {"solver_0": Playing(model, **sampling)}
+        with pytest.raises(
+            ConfigError, match=r"solver_0 is trained, but .* raw logits, .*processed_logprobs"
+        ):
+            await preflight(agents, trained=agents)
+        with caplog.at_level(logging.WARNING):
+            await preflight(agents)  # its texts may be all that is wanted
+        assert "turns of solver_0 cannot be trained on later" in caplog.text
+        caplog.clear()
+        async with HTTPModel(engine.url, "m", exact=True, logprobs="processed") as processed:
+            await preflight({"solver_0": Playing(processed, **sampling)}, trained=agents)
+        assert not caplog.text
+
+
+async def test_fields_that_change_what_is_sampled_from_are_told():
+    async with Engine() as engine:
+        model = HTTPModel(engine.url, "m", exact=True, extra_body={"repetition_penalty": 1.1, "priority": 2})
+        with pytest.raises(ConfigError, match="another distribution: leave repetition_penalty out of its"):
+            await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
+
+
+async def test_every_replica_is_asked():
+    async with Engine() as one, Engine() as two:
+        two.lacks = ("logprobs",)
+        async with HTTPModel([one.url, two.url], "m", exact=True) as model:
+            with pytest.raises(ConfigError, match=f"m gives no log-probabilities .{two.url}"):
+                await preflight({"solver_0": Playing(model)})
+            assert model.endpoints == [one.url, two.url]
+        assert len(one.requests) == 1
+
+
+async def test_models_inside_others_and_those_that_judge_are_asked():
+    gone = HTTPModel("http://127.0.0.1:9/v1", "gone", attempts=1)
+    game = mars_env.make("arithmetic-solve").game
+    for model in (SegmentedModel(gone, 8), gone):
+        with pytest.raises(ModelError, match="no server of gone can be reached"):
+            await preflight({"solver_0": Playing(model)})
+    for grader in (
+        RubricGrader(gone),
+        VerifierGrader(Playing(gone)),
+        RewardModelGrader(GenerativeJudge(gone)),
+    ):
+        with pytest.raises(ModelError, match="no server of gone can be reached"):
+            await preflight({}, replace(game, grader=grader))
+    assert gone in models_of(Highest(GenerativeJudge(gone)))
+    search = mars_env.make("arithmetic-tree-search", agents=1, reward_model=GenerativeJudge(gone)).game
+    with pytest.raises(ModelError, match="no server of gone can be reached"):
+        await preflight(make_agents("scripted:4", search.rules.possible_agents), search)
+    await gone.aclose()
+
+
+def test_an_evaluation_asks_the_judge_before_it_plays(tmp_path):
+    judge = RubricGrader(HTTPModel("http://127.0.0.1:9/v1", "gone", attempts=1))
+    with pytest.raises(ModelError, match="no server of gone can be reached"):
+        mars_env.evaluate(
+            "arithmetic-solve", agents="scripted:4", limit=1, grader=judge, out=tmp_path / "run", seed=0
+        )
+
+
+async def test_the_recorder_asks_its_engine(tmp_path, caplog):
+    async with Engine() as engine:
+        recorder = Recorder(engine.url, tmp_path)
+        await recorder.check()
+        engine.lacks = ("logprobs",)
+        with pytest.raises(ConfigError, match="gives no log-probabilities"):
+            await recorder.check()
+        engine.status = 401  # a key that only the program has
+        with caplog.at_level(logging.WARNING):
+            await recorder.check()
+        assert "lists no models (status 401)" in caplog.text
+    with pytest.raises(ModelError, match="no server of the engine can be reached"):
+        await recorder.check()
+
+
+def test_the_command_says_it_before_it_serves(tmp_path):
+    told = said(
+        "record", "--upstream", "http://127.0.0.1:9/v1", "--out", tmp_path / "run", "--port", 0, code=2
+    )
+    assert "no server of the engine can be reached" in " ".join(told.split())
+
+
+async def test_a_sampler_asks_before_it_waits_for_its_learner():
+    pytest.importorskip("torch", reason="samplers need torch: pip install 'mars-env[hf]'")
+    from mars_env.trainers.swarm import run_sampler
+
+    agent = Playing(HTTPModel("http://127.0.0.1:9/v1", "served"))
+    agent.policy = "solver"
+    with pytest.raises(ConfigError, match="solver_0 is trained, but served is not asked for token ids"):
+        await run_sampler({"solver_0": agent}, {"solver": agent.model}, "http://127.0.0.1:9")

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_env.errors import ConfigError, ModelError
+from mars_env.models.scripted import (
+    RecordingModel,
+    ReplayModel,
+    ScriptedModel,
+    _words,
+    load_records,
+    save_records,
+)
+from mars_env.testing.model_suite import check_model
+from mars_env.types import Completion, Sampling
+
+CHAT = [{"role": "user", "content": "1 + 1 ="}]
+
+
+@pytest.mark.parametrize("ids", [False, True])
+async def test_keeps_the_contract_of_models(ids):
+    model = ScriptedModel(lambda prompt, sample, seed: f"the answer\nis {seed % 100} . ", ids=ids)
+    await check_model(model, exact=ids, stop="is")
+    await check_model(ScriptedModel(["one", "two", "three"], ids=ids), CHAT, exact=ids)
+
+
+async def test_the_script_gets_the_prompt_the_sample_and_its_seed():
+    calls = []
+    model = ScriptedModel(lambda *call: calls.append(call) or "x")
+    await model.complete("p", 2, Sampling(seed=1))
+    await model.complete("p", 1, Sampling(seed=1))
+    assert [call[:2] for call in calls] == [("p", 0), ("p", 1), ("p", 0)]
+    assert calls[0] == calls[2]
+    assert calls[0][2] != calls[1][2]
+
+
+async def test_texts_come_in_turn_or_by_the_seed():
+    model = ScriptedModel(["a", "b", "c"])
+    assert [c.text for c in await model.complete("p", 4, Sampling())] == ["a", "b", "c", "a"]
+    seeded = [(await model.complete("p", 1, Sampling(seed=seed)))[0].text for seed in range(50)]
+    assert set(seeded) == {"a", "b", "c"}
+
+
+LIMITS = [(2, "a b", "length", 2), (3, "a b c", "length", 3), (4, "a b c", "stop", 4)]
+
+
+@pytest.mark.parametrize(("limit", "text", "reason", "tokens"), LIMITS)
+async def test_limits_cut_and_are_told(limit, text, reason, tokens):
+    [completion] = await ScriptedModel(["a b c"], ids=True).complete("p", 1, Sampling(max_tokens=limit))
+    assert (completion.text, completion.finish_reason, len(completion.token_ids)) == (text, reason, tokens)
+    assert (completion.token_ids[-1] == 0) == (reason == "stop")
+
+
+@given(st.text())
+def test_words_make_up_the_text(text):
+    assert "".join(_words(text)) == text
+
+
+async def test_latency_is_spent_concurrently():
+    model = ScriptedModel(["x"], latency=0.5)
+    begun = time.monotonic()
+    await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(20)))
+    assert 0.49 < time.monotonic() - begun < 9  # one after the other: 10
+
+
+async def test_unfit_scripts_are_refused():
+    for script in ([], "text", None):
+        with pytest.raises(ConfigError, match="a script is"):
+            ScriptedModel(script)
+    with pytest.raises(ConfigError, match="gives a text, got int"):
+        await ScriptedModel(lambda *_: 3).complete("p", 1, Sampling())
+
+
+async def test_recordings_are_played_again(tmp_path):
+    model = RecordingModel(ScriptedModel(lambda prompt, sample, seed: f"{seed} ü", ids=True, name="s"))
+    requests = [(CHAT, 2, Sampling(seed=1, stop=("!",))), ("p", 1, Sampling()), ([1, 2], 1, Sampling(seed=2))]
+    answers = [await model.complete(*request) for request in requests]
+    save_records(tmp_path / "r.jsonl", model.records)
+    records = load_records(tmp_path / "r.jsonl")
+    replay = ReplayModel(records)
+    assert [await replay.complete(*request) for request in reversed(requests)] == answers[::-1]
+    assert model.name == "s"
+    with pytest.raises(ModelError, match="no such request was recorded"):
+        await replay.complete("other", 1, Sampling())
+    with pytest.raises(ModelError, match="no such request was recorded"):
+        await replay.complete(CHAT, 2, Sampling(seed=3))
+
+
+async def test_a_request_that_was_recorded_twice_gets_its_answers_in_turn():
+    model = RecordingModel(ScriptedModel(lambda *_: str(len(model.records))))
+    for _ in range(2):
+        await model.complete("p", 1, Sampling())
+    replay = ReplayModel(model.records)
+    texts = [(await replay.complete("p", 1, Sampling()))[0].text for _ in range(3)]
+    assert texts == ["0", "1", "1"]
+
+
+def test_a_bad_recording_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "r.jsonl"
+    save_records(path, [])
+    assert load_records(path) == []
+    path.write_text('{"prompt": 1}\n')
+    with pytest.raises(ConfigError, match="line 1: not a record"):
+        load_records(path)
+
+
+async def test_the_model_suite_finds_faults():
+    class Wrong:
+        def __init__(self, completions):
+            self.completions = completions
+
+        async def complete(self, prompt, n, sampling):
+            return self.completions * n if len(self.completions) == 1 else self.completions
+
+    cases = [
+        ([], "requested 1 samples, got 0"),
+        ([Completion("x", completion_tokens=99)], "max_tokens is 8"),
+        ([Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(-1.0, -1.0))], "2 log-prob"),
+        (
+            [Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(float("nan"),))],
+            "nan is not a log",
+        ),
+        ([Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(float("-inf"),))], "-inf is not a"),
+        ([Completion("x", token_ids=(1,), completion_tokens=1, logprobs=(0.5,))], "at most 0"),
+        ([Completion("x", token_ids=(np.int64(1),), completion_tokens=1)], "a int64 is not a token id"),
+        ([Completion("x", token_ids=(-1,), completion_tokens=1)], "-1 is not a token id"),
+        ([Completion("x", versions=(1, 2))], "the engine refuses"),
+        (["x"], "expected a Completion, got a str"),
+        ([Completion("x", token_ids=(1, 2), completion_tokens=1)], "completion_tokens is 1"),
+        ([Completion("x", prompt_ids=(1,))], "prompt_tokens is 0"),
+        ([Completion("x", temperature=0.5)], "temperature"),
+        ([Completion("x", token_ids=(1,), completion_tokens=1, versions=((0, 2),))], "versions"),
+        ([Completion("x", finish_reason="eos")], "is not 'stop'"),
+    ]
+    for completions, words in cases:
+        with pytest.raises(AssertionError, match=words):
+            await check_model(Wrong(completions))
+    with pytest.raises(AssertionError, match="not trainable"):
+        await check_model(Wrong([Completion("x")]), exact=True)
+    counter = iter(range(1000))
+    with pytest.raises(AssertionError, match="same seed"):
+        await check_model(ScriptedModel(lambda *_: str(next(counter))))
+
+    class Numbered(Wrong):
+        async def complete(self, prompt, n, sampling):
+            return [Completion(str(i and n)) for i in range(n)]
+
+    class Plain(Wrong):
+        def complete(self, prompt, n, sampling):
+            return self.completions
+
+    with pytest.raises(AssertionError, match="sample 1 of 2 differs from sample 1 of 3"):
+        await check_model(Numbered([]))
+    with pytest.raises(AssertionError, match=r"complete\(\) is not async"):
+        await check_model(Plain([Completion("x")]))
+    with pytest.raises(AssertionError, match="returns a list of completions, not 'x'"):
+        await check_model(Wrong("x"))
+    with pytest.raises(AssertionError, match="a model needs an async method complete"):
+        await check_model(object())

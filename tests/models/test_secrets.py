@@ -1,0 +1,158 @@
+"""Keys that servers say back are masked before anything is cut."""
+
+import base64
+import json
+import traceback
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mars_env.errors import ConfigError, ModelError
+from mars_env.models import HTTPModel
+from mars_env.models.endpoint import Endpoint
+from mars_env.models.openai_dialect import error_text
+from mars_env.models.secrets import PIECE, Secrets
+from mars_env.types import Sampling
+
+KEY = "sk-proj-4f/9+Zq_Xw27LmNpRtUvY0"
+
+KEYS = st.text(st.characters(codec="utf-8", exclude_categories=["Zs", "Zl", "Zp", "Cc", "Cs"]), min_size=8)
+
+
+def leaked(text, key=KEY):
+    """Pieces of a key that a text holds."""
+    return [key[i : i + PIECE] for i in range(len(key) - PIECE + 1) if key[i : i + PIECE] in text]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_no_piece_of_a_key_is_left_wherever_a_message_is_cut(as_json):
+    mask = Secrets([KEY]).mask
+    for before in range(320):
+        text = f"{'z' * before}Bearer {KEY} and {KEY}"
+        payload = json.dumps({"error": {"message": text}}) if as_json else text
+        assert not leaked(error_text(payload.encode(), mask)), before
+
+
+def test_no_piece_is_left_where_the_server_has_cut_the_key():
+    mask = Secrets([KEY]).mask
+    for first in range(len(KEY)):
+        for last in range(first, len(KEY) + 1):
+            assert not leaked(error_text(f"bad key {KEY[first:last]}...".encode(), mask))
+
+
+@given(KEYS, st.text(), st.text(), st.integers(0, 400))
+def test_any_key_in_any_text(key, before, after, end):
+    shown = Secrets([key]).mask(before + key + after)[:end]
+    assert not leaked(shown, key.split()[0])
+
+
+@pytest.mark.parametrize("before", ["", "x", "xy", "user:", "Bearer "])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_keys_in_base64_are_masked(before, encode):
+    code = encode((before + KEY + ":and more").encode()).decode()
+    shown = Secrets([KEY]).mask(f"Authorization: Basic {code}")
+    for i in range(len(shown) - 16):  # no sixteen characters decode to a piece of the key
+        for pad in range(4):
+            try:
+                plain = base64.b64decode(shown[i : i + 16 + pad], altchars=b"-_").decode("latin-1")
+            except ValueError:
+                continue
+            assert not leaked(plain)
+
+
+@pytest.mark.parametrize(
+    "written", [KEY, KEY.upper(), quote(KEY, safe=""), json.dumps(KEY), KEY.replace("/", "\\/")]
+)
+def test_other_writings_of_a_key_are_masked(written):
+    shown = Secrets([KEY]).mask(f"before {written} after")
+    assert shown.startswith("before") and shown.endswith("after") and "***" in shown
+    assert not leaked(shown.lower(), KEY.lower())
+
+
+def test_what_is_no_secret_stays():
+    assert Secrets([""]).mask("nothing to hide") == "nothing to hide"
+    assert Secrets(["t", "EMPTY"]).mask("the key EMPTY is not set") == "the key *** is not set"
+    assert KEY not in repr(Secrets([KEY]))
+
+
+class Raw:
+    """A server that answers with given bytes."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def __aenter__(self):
+        import asyncio
+
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}/v1"
+        return self
+
+    async def __aexit__(self, *_):
+        self.server.close()
+
+    async def serve(self, reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        key = head.decode().partition("Authorization: ")[2].partition("\r\n")[0]
+        writer.write(self.answer.replace(b"KEY", key.encode()))
+        writer.close()
+
+
+OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+
+ECHOES = {
+    "first line": b"KEY is not HTTP\r\n\r\n",
+    "far in the first line": b"z" * 28 + b"KEY\r\n\r\n",
+    "status": b"HTTP/1.1 KEY\r\n\r\n",
+    "length": b"HTTP/1.1 200 OK\r\nContent-Length: KEY\r\n\r\n",
+    "finish reason": OK + b'{"choices": [{"text": "", "finish_reason": "abort"}], "KEY": 1}',
+    "not JSON": OK + b"KEY",
+    "a count": OK + b'{"choices": [{"text": ""}], "usage": {"completion_tokens": "KEY"}}',
+    "an id": OK + b'{"choices": [{"text": "", "token_ids": ["KEY"]}]}',
+    "refused": b"HTTP/1.1 401 No\r\nConnection: close\r\n\r\n" + b"z" * 290 + b"KEY",
+    "overloaded": b"HTTP/1.1 503 No\r\nConnection: close\r\nRetry-After: 0\r\n\r\n" + b"z" * 290 + b"KEY",
+}
+
+
+@pytest.mark.parametrize("name", ECHOES)
+async def test_no_error_of_a_model_holds_the_key(monkeypatch, name):
+    monkeypatch.setenv("MY_KEY", KEY)
+    options = {"api_key_env": "MY_KEY", "attempts": 2, "backoff": 0.001}
+    async with Raw(ECHOES[name]) as server, HTTPModel(server.url, "m", **options) as model:
+        with pytest.raises(ModelError) as caught:
+            await model.complete("p", 1, Sampling())
+    shown = "".join(traceback.format_exception(caught.value)) + repr(model)
+    assert not leaked(shown)
+
+
+async def test_secrets_in_headers_and_addresses_are_masked_too():
+    app = web.Application()
+
+    async def echo(request):
+        return web.Response(text=f"{request.headers['X-Token']} {request.query_string}", status=400)
+
+    app.router.add_post("/v1/completions", echo)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1?api-key=query-secret-1"
+        async with HTTPModel(url, "m", headers={"X-Token": "Token header-secret-1"}) as model:
+            with pytest.raises(ModelError) as caught:
+                await model.complete("p", 1, Sampling())
+    finally:
+        await runner.cleanup()
+    assert not leaked(str(caught.value), "query-secret-1") and not leaked(
+        str(caught.value), "header-secret-1"
+    )
+
+
+@pytest.mark.parametrize("url", ["htp://user:password-1@host/v1", "file:///x?key=password-1"])
+def test_a_wrong_address_is_named_without_its_secrets(url):
+    with pytest.raises(ConfigError) as caught:
+        Endpoint(url)
+    assert "password-1" not in str(caught.value)

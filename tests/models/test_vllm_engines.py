@@ -1,0 +1,44 @@
+"""What vLLM gives, with the versions of its weights; vLLM itself is in tests/engines."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from mars_env.errors import ConfigError
+from mars_env.models.vllm_engines import generated, require_notes
+
+
+@dataclass
+class Of32:
+    token_ids: tuple
+    weight_versions: list | None = None
+
+
+@dataclass
+class Of29:
+    token_ids: tuple
+
+
+def output(completion):
+    return SimpleNamespace(outputs=[completion])
+
+
+def test_versions_are_those_that_vllm_notes():
+    spans = [SimpleNamespace(version="1", start=0, end=2), SimpleNamespace(version="2", start=2, end=3)]
+    assert generated(output(Of32((5, 6, 7), spans)), 9).versions == ((1, 2), (2, 1))
+
+
+@pytest.mark.parametrize("completion", [Of29((5, 6, 7)), Of32((5, 6, 7))])
+def test_where_vllm_notes_none_they_are_the_engine_s(completion):
+    assert generated(output(completion), 9).versions == ((9, 3),)
+
+
+def test_nothing_sampled_has_no_version():
+    assert generated(output(Of29(())), 9).versions == ()
+
+
+def test_requests_are_not_interrupted_where_their_versions_would_be_unknown():
+    require_notes(SimpleNamespace(CompletionOutput=Of32, __version__="0.32.0"))
+    with pytest.raises(ConfigError, match=r"vLLM 0\.29\.0 does not note which weights .* 0\.32 or newer"):
+        require_notes(SimpleNamespace(CompletionOutput=Of29, __version__="0.29.0"))

@@ -1,0 +1,61 @@
+"""New weights for servers; tests/engines/test_vllm_server.py has the real one."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from mars_env.errors import ModelError
+from mars_env.models import HTTPModel
+from mars_env.models.vllm_servers import refresh_servers
+from mars_env.types import Sampling
+
+
+@asynccontextmanager
+async def server(resets, status=200):
+    """A stand-in that answers to each reset of its cache with the next of these, then with the last."""
+    calls = []
+
+    async def reload(request):
+        calls.append((await request.json())["method"])
+        return web.json_response({"results": [None]}, status=status)
+
+    async def reset(request):
+        calls.append("reset")
+        told = resets[min(calls.count("reset"), len(resets)) - 1]
+        return web.Response() if told is None else web.json_response({"success": told})
+
+    app = web.Application()
+    app.router.add_post("/collective_rpc", reload)
+    app.router.add_post("/reset_prefix_cache", reset)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1", calls
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize("resets", [[None], [True], [False, False, True]])
+async def test_a_server_is_admitted_when_its_cache_is_empty(tmp_path, resets):
+    async with server(resets) as (url, calls), HTTPModel(url, "m") as model:
+        await refresh_servers(model, tmp_path, version=7)
+        assert calls == ["reload_weights", *["reset"] * len(resets)]
+        assert model.version == 7
+
+
+async def test_a_cache_of_the_old_weights_is_not_taken_for_one_of_the_new(tmp_path):
+    async with server([False]) as (url, _), HTTPModel(url, "m", timeout=0.01) as model:
+        with pytest.raises(ModelError, match=r"left drained: .* keeps its prefix cache, since requests"):
+            await refresh_servers(model, tmp_path, timeout=2.0)
+        with pytest.raises(ModelError, match="every endpoint is drained"):
+            await model.complete("p", 1, Sampling())
+
+
+async def test_a_server_that_fails_is_told(tmp_path):
+    async with server([True], status=500) as (url, calls), HTTPModel(url, "m") as model:
+        with pytest.raises(ModelError, match="collective_rpc: status 500"):
+            await refresh_servers(model, tmp_path)
+        assert calls == ["reload_weights"]
+    async with server([True]) as (url, _), HTTPModel(f"{url}/elsewhere", "m") as model:
+        with pytest.raises(ModelError, match="is not there: start the server with VLLM_SERVER_DEV_MODE=1"):
+            await refresh_servers(model, tmp_path)

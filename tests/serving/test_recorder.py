@@ -1,0 +1,370 @@
+"""The recorder before a stand-in for vLLM's server; tests/engines/test_recorder.py has the server itself."""
+
+import asyncio
+import json
+import re
+import sys
+
+import aiohttp
+import pytest
+from command_line import run_cli
+from exact_engine import Engine
+
+from mars_env.errors import ConfigError, StoreError
+from mars_env.grading import grader_for
+from mars_env.rollout import groups_of, read_run
+from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
+from mars_env.serving.recorder import Recorder
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.samples import turn_samples
+from mars_env.types import Problem
+
+openai = pytest.importorskip("openai", reason="the official client is not installed: pip install openai")
+
+httpx = pytest.importorskip("httpx")
+
+
+def client(recorder, key="none", **settings):
+    return openai.AsyncOpenAI(base_url=recorder.url, api_key=key, max_retries=0, **settings)
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+async def say(who, *messages, model="m", **settings):
+    return await who.chat.completions.create(model=model, messages=list(messages), **settings)
+
+
+async def streamed(who, *messages, **settings):
+    """The text and id of a streamed answer."""
+    stream = await who.chat.completions.create(model="m", messages=list(messages), stream=True, **settings)
+    text, name = "", ""
+    async for chunk in stream:
+        name = chunk.id
+        text += "".join(choice.delta.content or "" for choice in chunk.choices)
+        for choice in chunk.choices:
+            assert "token_ids" not in (choice.model_extra or {})
+            assert choice.logprobs is None
+        assert "prompt_token_ids" not in (chunk.model_extra or {})
+    return text, name
+
+
+def by_answer(path):
+    return {turn.info["id"]: turn for tree in read_run(path).trees for turn in tree.turns}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_ids_and_log_probabilities_are_the_engine_s(tmp_path, stream):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
+        for number in range(3):
+            if stream:
+                text, name = await streamed(who, user(f"question {number}"))
+            else:
+                answer = await say(who, user(f"question {number}"))
+                text, name = answer.choices[0].message.content, answer.id
+                assert answer.choices[0].logprobs is None
+                assert "token_ids" not in (answer.choices[0].model_extra or {})
+            turn = by_answer(tmp_path)[name]
+            [completion] = turn.action.completions
+            assert (list(completion.token_ids), list(completion.logprobs)) == engine.told[name, 0]
+            assert turn.text == completion.text == text
+            assert completion.trainable
+            assert completion.versions == ((0, len(completion.token_ids)),)
+        assert recorder.counts["turns"] == 3
+
+
+async def test_the_program_gets_what_it_asked_for(tmp_path):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
+        answer = await say(who, user("q"), logprobs=True, n=2, temperature=0.5, max_tokens=7, seed=4)
+        assert [c.logprob for c in answer.choices[0].logprobs.content] == engine.told[answer.id, 0][1]
+        models = await who.models.list()
+        assert [model.id for model in models.data] == ["m"]
+    [(body, _)] = engine.requests
+    told = {name: body[name] for name in ("temperature", "max_tokens", "seed", "n", "top_p", "top_k")}
+    assert told == {"temperature": 0.5, "max_tokens": 7, "seed": 4, "n": 2, "top_p": 1.0, "top_k": 0}
+    turns = by_answer(tmp_path)
+    assert {answer.id, f"{answer.id}:1"} == turns.keys()
+    assert {turn.action.completions[0].temperature for turn in turns.values()} == {0.5}
+    # Raw logits at temperature 0.5 are not what was sampled from: nothing is trained on them.
+    assert not any(turn.trainable for turn in turns.values())
+    assert recorder.counts["not trainable"] == 2
+
+
+async def test_agents_and_trees_are_named_three_ways(tmp_path):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder:
+        async with client(recorder, "mars:solver_0:aime/3#0") as who:
+            await say(who, user("a"))
+        async with client(recorder, "sk-real") as who:
+            await say(who, user("b"), extra_headers={"X-Mars-Agent": "verifier_0", "X-Mars-Tree": "aime/3#0"})
+            await say(who, user("c"), model="qwen3@corrector_0")
+            await say(who, user("d"))
+            with pytest.raises(openai.BadRequestError, match="name of an agent"):
+                await say(who, user("d"), extra_headers={"X-Mars-Agent": "a b"})
+    turns = sorted(by_answer(tmp_path).values(), key=lambda turn: turn.info["number"])
+    assert [turn.agent for turn in turns] == ["solver_0", "verifier_0", "corrector_0", "agent_0"]
+    assert [(turn.tree_id, turn.id) for turn in turns[:2]] == [("aime/3#0", "0"), ("aime/3#0", "1")]
+    assert [turn.policy for turn in turns] == ["m", "m", "qwen3", "m"]
+    headers = [headers for _, headers in engine.requests]
+    assert [h.get("Authorization") for h in headers] == [None, *["Bearer sk-real"] * 3]
+    assert not any(name.startswith("X-Mars") for h in headers for name in h)
+    assert engine.requests[2][0]["model"] == "qwen3"
+
+
+async def test_a_call_that_extends_another_is_its_child(tmp_path):
+    async with Engine() as engine:
+        async with Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
+            engine.reply = {"content": "<think>hm</think>It is 4."}
+            first = (await say(who, user("2 + 2?"))).choices[0].message
+            await say(who, user("2 + 2?"), first, user("Sure?"))
+            shown = {"role": "assistant", "content": "It is 4."}  # sent back without its thinking
+            await say(who, user("2 + 2?"), shown, user("Really?"))
+            await say(who, user("3 + 3?"))
+        async with Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:  # and after a restart
+            await say(who, user("2 + 2?"), shown, user("Really?"), shown, user("Once more."))
+            await say(who, user("2 + 2?"))
+    trees = read_run(tmp_path).trees
+    assert [[turn.id for turn in tree.turns] for tree in trees] == [
+        ["0", "0.0", "0.1", "0.1.0"],
+        ["0"],
+        ["0"],
+    ]
+    assert [message["content"] for message in trees[0].turns[2].info["messages"]] == ["Really?"]
+    assert trees[0].problem.id == trees[1].problem.id  # two samples of one problem
+    assert trees[0].turns[0].group_id == trees[1].turns[0].group_id
+    assert trees[0].problem.statement == "2 + 2?"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tool_calls_pass(tmp_path, stream):
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
+        engine.reply = {"content": None, "tool_calls": [call]}
+        if stream:
+            await streamed(who, user("2 + 2?"), tools=tools)
+        else:
+            answer = await say(who, user("2 + 2?"), tools=tools)
+            assert answer.choices[0].message.tool_calls[0].function.name == "add"
+        engine.reply = None
+        said = {"role": "assistant", "content": None, "tool_calls": [call]}
+        await say(
+            who, user("2 + 2?"), said, {"role": "tool", "tool_call_id": "c1", "content": "4"}, tools=tools
+        )
+    assert engine.requests[0][0]["tools"] == tools
+    first, second = read_run(tmp_path).trees[0].turns
+    assert first.info["tool_calls"][0]["function"] == call["function"]
+    assert first.trainable
+    assert second.parent_id == first.id
+
+
+async def test_errors_of_the_engine_are_passed_on_counted_and_not_stored(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENGINE_KEY", "sk-secret-12345678")
+    async with Engine() as engine:
+        recorder = Recorder(engine.url, tmp_path, api_key_env="ENGINE_KEY")
+        async with recorder, client(recorder, "sk-own") as who:
+            engine.fail = (429, {"error": {"message": "slow down, sk-secret-12345678", "code": 429}})
+            with pytest.raises(openai.RateLimitError, match=r"slow down, \*\*\*") as caught:
+                await say(who, user("q"))
+            assert caught.value.response.headers["Retry-After"] == "3"
+            with pytest.raises(openai.RateLimitError):
+                await streamed(who, user("q"))
+            engine.fail = None
+            engine.breaks = True
+            with pytest.raises((openai.APIConnectionError, httpx.HTTPError)):
+                await streamed(who, user("q"))
+            engine.reply = {"content": 5}
+            await say(who, user("q"))
+            assert recorder.counts == {"status 429": 2, "cut off": 1, "unreadable": 1}
+        assert engine.requests[0][1]["Authorization"] == "Bearer sk-secret-12345678"
+    assert read_run(tmp_path).trees == ()
+    async with Recorder("http://127.0.0.1:9/v1", tmp_path / "b") as recorder, client(recorder) as who:
+        with pytest.raises(openai.InternalServerError, match="cannot be reached"):
+            await say(who, user("q"))
+        assert recorder.counts == {"unreachable": 1}
+
+
+async def test_what_is_no_request_is_refused_before_the_engine_sees_it(tmp_path):
+    async with (
+        Engine() as engine,
+        aiohttp.ClientSession() as session,
+        Recorder(engine.url, tmp_path, most=10_000) as recorder,
+    ):
+        chat = f"{recorder.url}/chat/completions"
+        head = {"Content-Type": "application/json"}
+
+        async def status(data, headers=head, url=chat):
+            async with session.post(url, data=data, headers=headers) as answer:
+                assert (await answer.json())["error"]["message"].startswith("recorder: ")
+                return answer.status
+
+        assert await status(b"{}") == 400
+        assert await status(b"nonsense") == 400
+        assert await status(b'{"model": "m", "messages": [5]}') == 400
+        assert await status(b'{"model": "m", "messages": [{"role": "user", "content": NaN}]}') == 400
+        deep = '{"model": "m", "messages": [{"role": "user", "content": ' + "[" * 90 + "]" * 90 + "}]}"
+        assert await status(deep.encode()) == 400
+        asked = {"model": "m", "messages": [{"role": "user", "content": "q"}]}
+        for field in ("temperature", "top_p", "top_k", "max_tokens"):  # vLLM reads them, a run cannot be read
+            for value in ('"0.7"', "[1]", "1e400"):
+                body = f'{json.dumps(asked)[:-1]}, "{field}": {value}}}'
+                assert await status(body.encode()) == 400
+        assert await status(b"{}", {"Content-Type": "text/plain"}) == 415  # a form of a web page
+        assert await status(b'{"a": "' + b"a" * 20_000 + b'"}') == 413
+        assert await status(b"{}", url=recorder.url + "/completions") == 404
+        async with session.get(recorder.url.replace("/v1", "/counts")) as answer:
+            assert await answer.json() == {"refused": 20}
+    assert engine.requests == []
+
+
+async def test_a_program_that_goes_away_leaves_no_half_turn(tmp_path):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
+        engine.delay = 0.2
+        engine.reply = {"content": "long " * 40}
+        stream = await who.chat.completions.create(model="m", messages=[user("q")], stream=True)
+        async for _ in stream:
+            break
+        await stream.close()
+        for _ in range(100):
+            if recorder.counts:
+                break
+            await asyncio.sleep(0.1)
+        assert recorder.counts["abandoned"] + recorder.counts["cut off"] == 1
+    assert by_answer(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"top_p": 0.9}, {"presence_penalty": 1.0}, {"response_format": {"type": "json_object"}}]
+)
+async def test_another_distribution_is_stored_but_not_trained_on(tmp_path, settings, caplog):
+    async with Engine() as engine:
+        recorder = Recorder(engine.url, tmp_path, logprobs="processed")
+        async with recorder, client(recorder) as who:
+            await say(who, user("q"), temperature=0.5)
+            await say(who, user("q"), **settings)
+            await say(who, user("q"), **settings)
+    assert caplog.text.count("turns are stored that cannot be trained on: the program asks for") == 1
+    turns = sorted(by_answer(tmp_path).values(), key=lambda turn: turn.info["number"])
+    assert [turn.trainable for turn in turns] == [True, False, False]
+
+
+@pytest.mark.parametrize(("limit", "reason"), [({}, "context"), ({"max_tokens": 5}, "length")])
+async def test_a_program_without_a_limit_is_cut_off_by_the_context(tmp_path, limit, reason):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
+        engine.reply, engine.reason = {"content": "so it"}, "length"
+        await say(who, user("q"), **limit, extra_body={"top_k": -1})
+    [turn] = by_answer(tmp_path).values()
+    assert turn.action.completions[0].finish_reason == reason
+    assert turn.trainable
+
+
+@pytest.mark.parametrize(
+    ("lacks", "temperature", "why"),
+    [
+        (("token_ids",), 1.0, "the engine gives no token ids"),
+        (("logprobs",), 1.0, "the engine gives no log-probabilities"),
+        ((), 0.5, "the log-probabilities are of raw logits"),
+    ],
+)
+async def test_why_a_turn_cannot_be_trained_on_is_told_at_the_first(
+    tmp_path, lacks, temperature, why, caplog
+):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
+        engine.lacks = lacks
+        await say(who, user("q"), temperature=temperature)
+        await say(who, user("r"), temperature=temperature)
+        assert recorder.counts == {"turns": 2, "not trainable": 2}
+    assert caplog.text.count(f"cannot be trained on: {why}") == 1
+
+
+async def test_rewards_by_id_by_function_and_by_a_grader(tmp_path):
+    problems = [Problem("sums/0", "2 + 2?", "4"), Problem("sums/1", "3 + 3?", "6")]
+    async with Engine() as engine, Recorder(engine.url, tmp_path, problems=problems) as recorder:
+        for sample, said in enumerate([r"\boxed{4}", r"\boxed{5}"]):
+            async with client(recorder, f"mars:solver_0:sums/0#{sample}") as who:
+                engine.reply = {"content": said}
+                await say(who, user("2 + 2?"))
+    ids = sorted(by_answer(tmp_path))
+    assert attach_rewards(tmp_path, {ids[0]: 0.5, "sums/0#1/0": -1}) == 2
+    assert [turn.reward for _, turn in sorted(by_answer(tmp_path).items())] == [0.5, -1.0]
+    assert await reward_run(tmp_path, lambda turn, path, problem: float(len(path) + 7)) == 2
+    assert {turn.reward for turn in by_answer(tmp_path).values()} == {7.0}
+    assert await grade_run(tmp_path, grader_for("math")) == 2
+    run = read_run(tmp_path)
+    assert [(tree.final, tree.turns[0].reward) for tree in run.trees] == [("0", 1.0), ("0", 0.0)]
+    samples = turn_samples(groups_of(run.trees), TrainConfig(advantage="mean_centred"))
+    assert [(sample.role, sample.advantage) for sample in samples] == [("solver", 0.5), ("solver", -0.5)]
+    with pytest.raises(StoreError, match="no turn, tree or answer with the id 'nothing'"):
+        attach_rewards(tmp_path, {"nothing": 1.0})
+    with pytest.raises(StoreError, match="not a finite number"):
+        attach_rewards(tmp_path, {ids[0]: float("nan")})
+
+
+async def test_view_and_export_read_a_recorded_run(tmp_path):
+    async with (
+        Engine() as engine,
+        Recorder(engine.url, tmp_path / "run") as recorder,
+        client(recorder) as who,
+    ):
+        for _ in range(2):
+            await say(who, user("q"), seed=1)
+    rewards = [{"id": name, "reward": i} for i, name in enumerate(sorted(by_answer(tmp_path / "run")))]
+    (tmp_path / "rewards.jsonl").write_text("\n".join(map(json.dumps, rewards)))
+    run_cli("reward", tmp_path / "run", "--rewards", tmp_path / "rewards.jsonl")
+    (tmp_path / "twice.jsonl").write_text(
+        "\n".join(map(json.dumps, [rewards[0], {**rewards[0], "reward": 9}]))
+    )
+    twice = run_cli("reward", tmp_path / "run", "--rewards", tmp_path / "twice.jsonl", code=2)
+    assert "has a reward already" in " ".join(twice.split())
+    assert sorted(turn.reward for turn in by_answer(tmp_path / "run").values()) == [0.0, 1.0]
+    run_cli("view", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert "so it is" in (tmp_path / "page.html").read_text()
+    run_cli("export", tmp_path / "run", tmp_path / "turns.parquet", "--format", "parquet")
+    assert (tmp_path / "turns.parquet").stat().st_size > 0
+
+
+async def test_a_killed_recorder_loses_nothing_that_a_program_has_seen(tmp_path):
+    """SIGKILL while eight programs talk through it, twice; then it goes on in the same run."""
+    seen = {}
+    async with Engine() as engine:
+        engine.delay = 0.01
+        command = [sys.executable, "-m", "mars_env.cli", "record", "--upstream", engine.url, "--port", "0"]
+        for life in range(2):
+            process = await asyncio.create_subprocess_exec(
+                *command, "--out", tmp_path, stdout=asyncio.subprocess.PIPE
+            )
+            url = re.search(rb"http://\S+", await process.stdout.readline())[0].decode()
+
+            async def talk(number, url=url, life=life):
+                async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as who:
+                    for step in range(1000):
+                        said = user(f"{life} {number} {step}")
+                        if number % 2:
+                            text, name = await streamed(who, said)
+                        else:
+                            answer = await say(who, said)
+                            text, name = answer.choices[0].message.content, answer.id
+                        seen[name] = text
+
+            programs = [asyncio.create_task(talk(number)) for number in range(8)]
+            enough = len(seen) + 24
+            while len(seen) < enough:
+                await asyncio.sleep(0.01)
+                assert process.returncode is None
+            process.kill()
+            await process.wait()
+            ended = await asyncio.gather(*programs, return_exceptions=True)
+            assert all(isinstance(one, openai.OpenAIError | httpx.HTTPError) for one in ended)
+            kept = by_answer(tmp_path)
+            assert {name: kept[name].text for name in seen} == seen
+            for name in seen:
+                [completion] = kept[name].action.completions
+                assert (list(completion.token_ids), list(completion.logprobs)) == engine.told[name, 0]
+
+
+def test_a_run_of_another_engine_is_not_continued(tmp_path):
+    Recorder("http://a/v1", tmp_path)._recording.close()
+    with pytest.raises(StoreError, match="another configuration"):
+        Recorder("http://b/v1", tmp_path)
+    with pytest.raises(ConfigError, match="password"):
+        Recorder("http://user:word@a/v1", tmp_path / "b")

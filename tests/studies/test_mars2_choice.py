@@ -1,0 +1,227 @@
+"""The miniature of MARS2's final choice: fewer outputs shown, and a reward model from its own trees."""
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from mars_env.agents.reward_model import make_reward_model
+from mars_env.envs.selection import First
+from mars_env.errors import ConfigError
+from mars_env.models import HFModel
+from mars_env.problems import load_problems
+from studies.mars2 import protocol
+from studies.mars2.experiment import (
+    chosen_by,
+    right_within,
+    search,
+    search_figures,
+    train_team,
+    warm_model,
+    within,
+)
+from studies.mars2.recipe import RECIPE, Mars2Recipe
+from studies.mars2.warm_start import (
+    WarmStart,
+    coder_tokenizer,
+    demonstrate,
+    draw,
+    warm_start,
+)
+from studies.mars2_choice.choice import (
+    CHOICE_ARMS,
+    TEMPLATE,
+    ChoiceRecipe,
+    Judged,
+    RewardRecipe,
+    choice_figures,
+    judged,
+    left_to_choose,
+    train_reward_model,
+)
+
+TINY = ChoiceRecipe(
+    mars2=Mars2Recipe(
+        warm_start=WarmStart(shape=(32, 64, 1), updates=200, rows=64, shown=1, most=1),
+        level=(1, 1),
+        train_score="fraction",
+        steps=2,
+        problems_per_step=4,
+        problems=8,
+        tokens=48,
+        cuts=(12,),
+        diversity_nodes=4,
+    ),
+    reward_model=RewardRecipe(problems=12, updates=4, rows=8),
+)
+ARM = {arm.name: arm for arm in CHOICE_ARMS}
+
+
+# ------------------------------------------------------------------------------------------- fewer outputs
+
+
+@pytest.mark.parametrize(("shown", "inputs"), [(6, (0, 3, 6, 9, 12, 15)), (3, (3, 9, 15)), (1, (15,))])
+def test_a_problem_shows_as_many_outputs_as_asked_and_hides_the_others(shown, inputs):
+    problem = load_problems("nibbles", registers=2, shown=shown, split="test")[3]
+    tests = problem.reference["tests"]
+    public = [test["arguments"] for test in tests if test["public"]]
+    assert public == [[x, r] for r in (0, 1) for x in inputs]
+    assert problem.statement.count("f(") - 1 == len(public)  # the signature has one, too
+    assert len(tests) == 32 and len({tuple(test["arguments"]) for test in tests}) == 32
+
+
+def test_six_outputs_are_the_problems_of_before():
+    problems = load_problems("nibbles", registers=2, level=(1, 3), shown=6, seed=4)
+    assert problems[7] == load_problems("nibbles", registers=2, level=(1, 3), seed=4)[7]
+    assert problems[7].id == "nibble-pairs-1to3-0.85/train/4/7"
+    assert load_problems("nibbles", shown=3)[0].id == "nibbles-shown3/train/0/0"
+
+
+def test_splits_share_no_shown_outputs():
+    shown = [
+        {load_problems("nibbles", shown=1, split=split)[i].statement for i in range(40)}
+        for split in ("train", "test")
+    ]
+    assert not shown[0] & shown[1]
+
+
+@pytest.mark.parametrize("shown", [0, 4, 7, -1])
+def test_another_number_of_outputs_is_refused(shown):
+    with pytest.raises(ConfigError, match="nibbles shows 1, 2, 3 or 6 outputs"):
+        load_problems("nibbles", shown=shown)
+
+
+def test_demonstrations_show_what_the_problems_show():
+    settings = WarmStart(shown=2)
+    rng = random.Random(3)
+    for _ in range(200):
+        found = demonstrate(rng, 0.5, settings, refine=True)
+        examples = found.prompt[: found.prompt.index(protocol.OLD)]
+        assert [text.split(" = ")[0] for text in examples] == ["f(6, 0)", "f(15, 0)", "f(6, 1)", "f(15, 1)"]
+        failed = [token for token in found.prompt if token in protocol.FAILS]
+        assert all(
+            token.split(" fails")[0] in [text.split(" = ")[0] for text in examples] for token in failed
+        )
+
+
+def test_recipes_of_before_are_written_as_before():
+    """Else the ledger of the first study would belong to other settings."""
+    assert "shown" not in RECIPE.model_dump(mode="json")["warm_start"]
+    assert Mars2Recipe(warm_start=WarmStart(shown=3)).model_dump(mode="json")["warm_start"]["shown"] == 3
+
+
+# ---------------------------------------------------------------------------------------- the reward model
+
+
+def programs(count, seed=0):
+    """Made-up candidates: right if the second register has no statement."""
+    problems = load_problems("nibbles", registers=2, level=(1, 3), shown=3, seed=seed)
+    rng, settings = random.Random(seed), WarmStart(shown=3)
+    drawn = [draw(rng, 0.5, settings) for _ in range(count)]
+    return [Judged(problems[i].statement, pair.program, not pair.v) for i, pair in enumerate(drawn)]
+
+
+def test_the_reward_model_reads_the_examples_and_the_program_and_nothing_else():
+    tokenizer = coder_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    pair = protocol.Pair(("inc", "fold"), ("xor5",))
+    problem = load_problems("nibbles", registers=2, level=(1, 3), shown=3)[0]
+    chat = [
+        {"role": "user", "content": problem.statement},
+        {"role": "assistant", "content": pair.program},
+    ]
+    ids = tokenizer(tokenizer.apply_chat_template(chat, tokenize=False), add_special_tokens=False)[
+        "input_ids"
+    ]
+    read = [protocol.VOCABULARY[i] for i in ids]
+    examples = protocol.prompt({"problem": problem.statement}).removesuffix(protocol.GENERATE[0])
+    assert "".join(read) == examples + protocol.OLD + "".join(pair.lines) + protocol.END
+    assert protocol.PAD not in read and len(read) == 6 + 1 + 3 + 1
+
+
+def test_it_learns_what_right_programs_have_in_common_and_is_an_ordinary_checkpoint(tmp_path):
+    start = WarmStart(shape=(32, 64, 1), updates=1, rows=4, shown=3)
+    warm = HFModel(warm_start(0, 0.5, start), name="g0")
+    before = {name: weight.clone() for name, weight in warm.module.state_dict().items()}
+    recipe = RewardRecipe(updates=60, rows=32, learning_rate=3e-3)
+    model = train_reward_model(warm, programs(300), 5, tmp_path / "a", recipe)
+    fresh = programs(80, seed=9)
+    ratings = [asyncio.run(model.rate(each.statement, [each.program], 0)).scores[0] for each in fresh]
+    right = [r for r, each in zip(ratings, fresh, strict=True) if each.right]
+    wrong = [r for r, each in zip(ratings, fresh, strict=True) if not each.right]
+    pairs = [r > w for r in right for w in wrong]
+    assert sum(pairs) / len(pairs) > 0.9
+    assert all((before[name] == weight).all() for name, weight in warm.module.state_dict().items())
+    loaded = make_reward_model(f"classifier:{tmp_path / 'a'}")
+    again = train_reward_model(warm, programs(300), 5, tmp_path / "b", recipe)
+    texts = [each.program for each in fresh[:5]]
+    rated = [asyncio.run(m.rate(fresh[0].statement, texts, 0)).scores for m in (model, loaded, again)]
+    assert rated[0] == pytest.approx(rated[1], abs=1e-6) and rated[0] == rated[2]
+
+
+def test_without_a_program_to_learn_from_there_is_a_reward_model_all_the_same(tmp_path):
+    warm = warm_model("g0", 0, TINY.mars2)
+    model = train_reward_model(warm, [], 0, tmp_path, TINY.reward_model)
+    [example] = programs(1)
+    assert 0 < asyncio.run(model.rate(example.statement, [example.program], 0)).scores[0] < 1
+
+
+# --------------------------------------------------------------------------------------------- the figures
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory):
+    cache = tmp_path_factory.mktemp("warm")
+    trained = asyncio.run(train_team(ARM["untrained"], 3, TINY.mars2, cache=cache))
+    trees = asyncio.run(search(trained, TINY.mars2.searched(), 3, TINY.mars2))
+    return trained, trees, cache
+
+
+def test_what_is_left_to_choose_is_counted_by_hand(team):
+    _, trees, _ = team
+    expected = {"passed": 0, "several": 0, "open": 0}
+    for tree in trees:
+        passing = {t.text: t.grade.score == 1.0 for t in tree.turns if t.search_score == 1.0}
+        expected["passed"] += bool(passing)
+        expected["several"] += len(passing) > 1
+        expected["open"] += True in passing.values() and False in passing.values()
+    assert left_to_choose(trees) == {name: count / len(trees) for name, count in expected.items()}
+    assert expected["several"] > 0, "one output shown must leave several programs"
+    programs = judged(trees)
+    assert len(programs) == sum(len({t.text for t in tree.turns if t.search_score == 1.0}) for tree in trees)
+    assert {each.right for each in programs} == {True, False}
+
+
+def test_a_stopped_search_is_the_beginning_of_the_whole_one(team):
+    _, trees, _ = team
+    stopped = within(trees, 12)
+    assert all(0 < len(cut.turns) < len(tree.turns) for cut, tree in zip(stopped, trees, strict=True))
+    chosen = asyncio.run(chosen_by(First(), stopped))
+    assert search_figures(chosen)["pass@1"] == right_within(trees, 12)
+    assert [tree.turns for tree in within(trees, 10**6)] == [
+        tuple(sorted(tree.turns, key=lambda turn: turn.info["call"])) for tree in trees
+    ]
+
+
+def test_the_figures_repeat_and_no_choice_beats_a_perfect_one(team, tmp_path):
+    trained, trees, cache = team
+    twice = [
+        asyncio.run(choice_figures(ARM["untrained"], trained, 3, tmp_path / name, TINY, cache))
+        for name in ("a", "b")
+    ]
+    assert twice[0] == twice[1]
+    figures = twice[0]
+    assert figures["search_pass@1"] == search_figures(trees)["pass@1"]
+    for name in ("vote", "shortest", "learned"):
+        assert figures[f"{name}_pass@n"] == figures["search_pass@n"] >= figures[f"{name}_pass@1"]
+        assert figures[f"{name}_tokens"] == figures["search_tokens"]
+    assert figures["depth_pass@n"] == figures["t-plus_pass@n"] >= figures["t-plus_pass@1"]
+    assert figures["learned at 12_tokens"] < figures["learned_tokens"]
+    assert figures["taught"] > 0 and 0 <= figures["taught_right"] <= 1
+
+
+def test_a_cut_tree_without_turns_is_refused_nowhere(team):
+    """A search that broke off at once has nothing to choose from; its tree is left as it is."""
+    _, trees, _ = team
+    assert within([replace(trees[0], turns=())], 12)[0].turns == ()

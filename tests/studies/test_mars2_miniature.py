@@ -1,0 +1,509 @@
+"""The miniature of MARS2: its language, its grader, its warm start and its experiment."""
+
+import asyncio
+import itertools
+import random
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from sandboxes import need_a_sandbox
+
+import mars_env
+import studies.mars2.study as study
+from mars_env.envs.selection import First, Highest
+from mars_env.envs.tree_search import T_PLUS
+from mars_env.errors import ConfigError
+from mars_env.evaluation import provenance
+from mars_env.grading.code.grader import CodeGrader
+from mars_env.problems import load_problems
+from mars_env.rollout import Job, collect
+from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn, Verdict
+from studies.common.ledger import Ledger, LedgerRow
+from studies.mars2 import protocol
+from studies.mars2.agents import MiniatureCoder
+from studies.mars2.experiment import (
+    ARMS,
+    CHOICES,
+    REWARD_MODEL,
+    TrainedTeam,
+    choices_left,
+    chosen_by,
+    diversity,
+    evaluate_team,
+    evaluation_game,
+    held_out,
+    lean_of,
+    right_diversity,
+    right_within,
+    search,
+    search_figures,
+    train_team,
+    training_game,
+    warm_model,
+)
+from studies.mars2.grader import NibbleGrader
+from studies.mars2.protocol import Pair
+from studies.mars2.recipe import RECIPE, Mars2Recipe
+from studies.mars2.warm_start import (
+    WarmStart,
+    _examples,
+    coder_tokenizer,
+    demonstrate,
+    draw,
+    warm_start,
+)
+
+TINY = Mars2Recipe(
+    warm_start=WarmStart(shape=(32, 64, 1), updates=25, rows=48),
+    steps=2,
+    problems_per_step=4,
+    problems=6,
+    tokens=24,
+    cuts=(8,),
+    diversity_nodes=4,
+)
+BY_NAME = {arm.name: arm for arm in ARMS}
+
+
+def pairs():
+    return load_problems("nibbles", registers=2, level=(1, 3), seed=5, split="test")
+
+
+# ---------------------------------------------------------------------------------------------- the language
+
+
+def test_a_prompt_is_one_token_a_piece_and_a_program_goes_there_and_back():
+    tokenizer, unknown = coder_tokenizer(), 0
+    problems = pairs()[:20]
+    assert len(problems) == 20
+    for problem in problems:
+        solution = problem.reference["solutions"][0]
+        pair = protocol.read_program(solution)
+        assert pair is not None and pair.program == solution
+        for mode, old, feedback in (
+            ("generate", "", ""),
+            ("refine", solution, ""),
+            ("refine", solution, "All 12 tests passed."),
+            ("refine", "no program", "3 tests passed. The first failure: wrong answer.\nCall: f(9, 1)\n..."),
+        ):
+            seen = {"problem": problem.statement, "mode": mode, "solution": old, "feedback": feedback}
+            ids = tokenizer(protocol.prompt(seen, role=1))["input_ids"]
+            tokens = tokenizer.convert_ids_to_tokens(ids)
+            assert unknown not in ids and len([t for t in tokens if t in protocol.EXAMPLES]) == 12
+            assert tokens[-1] == ("<|generate 1|>" if mode == "generate" else "<|refine 1|>")
+            assert ("f(9, 1) fails\n" in tokens) == ("f(9, 1)" in feedback)
+        assert tokenizer.decode(tokenizer("".join(pair.lines))["input_ids"]) == "".join(pair.lines)
+
+
+def test_an_edit_replaces_the_registers_that_it_writes():
+    old = Pair(("inc", "cap"), ("xor5",))
+    assert protocol.edited(old, "") == old
+    assert protocol.edited(old, "v = v | 2\nv = v & 13\n") == Pair(("inc", "cap"), ("or2", "and13"))
+    assert protocol.edited(old, "u = u // 2\nv = v | 2\n") == Pair(("half",), ("or2",))
+    assert protocol.edited(old, "import os\nu = u // 2\n") == Pair(("half",), ("xor5",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "def f(x, r):\n    return 7",
+        "def f(x, r):\n    u = v = x\n    u = eval('1')\n    return (u, v)[r]\n",
+        "import os\ndef f(x, r):\n    u = v = x\n    return (u, v)[r]\n",
+        "def f(x, r):\n    u = v = x\n" + "    u = u // 2\n" * 200 + "    return (u, v)[r]\n",
+    ],
+)
+def test_what_is_not_in_the_language_is_wrong_and_never_run(text):
+    assert protocol.read_program(text) is None
+    grade = asyncio.run(NibbleGrader().grade(pairs()[0], text))
+    assert grade.score == 0.0 and grade.feedback
+
+
+def test_other_problems_and_roles_are_refused():
+    with pytest.raises(ConfigError, match="registers=2"):
+        protocol.prompt({"problem": load_problems("nibbles")[0].statement, "mode": "generate"})
+    with pytest.raises(ConfigError, match="roles 0 to 1"):
+        protocol.prompt({"problem": pairs()[0].statement, "mode": "generate"}, role=2)
+    with pytest.raises(ConfigError, match="roles 0 to 1"):
+        MiniatureCoder(2, None)
+
+
+# ---------------------------------------------------------------------------------------------- the grader
+
+
+def spoilt(problem, rng):
+    """Programs for a problem: right, wrong in either register or both, right on what is shown alone."""
+    pair = protocol.read_program(problem.reference["solutions"][0])
+    u, v = (tuple(rng.choices(protocol.OPERATIONS, k=2)) for _ in range(2))
+    return [pair, Pair(u, pair.v), Pair(pair.u, v), Pair(u, v), Pair((), pair.v)]
+
+
+@pytest.mark.parametrize("options", [{}, {"tests": "public"}, {"score": "fraction"}])
+def test_it_grades_as_the_sandbox_does(options):
+    need_a_sandbox()
+    reference, fast, rng = CodeGrader(**options), NibbleGrader(**options), random.Random(0)
+    seen = set()
+
+    async def both():
+        for problem in pairs()[:3]:
+            for pair in spoilt(problem, rng):
+                wanted = await reference.grade(problem, pair.program)
+                found = await fast.grade(problem, pair.program)
+                seen.add(wanted.verdict)
+                assert (found.verdict, found.score, found.reason, found.feedback) == (
+                    wanted.verdict,
+                    wanted.score,
+                    wanted.reason,
+                    wanted.feedback,
+                )
+        await reference.aclose()
+
+    asyncio.run(both())
+    assert seen == {Verdict.CORRECT, Verdict.WRONG}
+
+
+def test_a_hidden_failure_tells_nothing_of_the_hidden_test():
+    problem = pairs()[0]
+    tests = [dict(t, accept=[99]) if not t["public"] else t for t in problem.reference["tests"]]
+    odd = replace(problem, reference={**problem.reference, "tests": tests})
+    grade = asyncio.run(NibbleGrader().grade(odd, problem.reference["solutions"][0]))
+    assert (
+        grade.score == 0.0 and grade.feedback == "12 tests passed, then a hidden test failed: wrong answer."
+    )
+
+
+# ------------------------------------------------------------------------------------------ the warm start
+
+
+def test_what_a_model_leans_to_is_what_it_is_shown():
+    rng, settings = random.Random(1), WarmStart()
+    drawn = [draw(rng, 0.75, settings) for _ in range(400)]
+    first, second = sum(bool(d.u) for d in drawn), sum(bool(d.v) for d in drawn)
+    assert first > 2 * second > 0 and all(d.u or d.v for d in drawn)
+    assert lean_of("g0", RECIPE) == lean_of("g1", RECIPE) == 0.5
+    assert lean_of("a", RECIPE) + lean_of("b", RECIPE) == 1
+
+
+def test_demonstrations_are_in_the_language_and_their_edits_mend():
+    rng, settings = random.Random(2), WarmStart()
+    mended = 0
+    for _ in range(300):
+        row = demonstrate(rng, 0.5, settings, refine=True)
+        assert set(row.prompt) | set(row.completion) <= set(protocol.VOCABULARY)
+        failed = [piece for piece in row.prompt if piece in protocol.FAILS]
+        if failed:
+            old = protocol._pair([piece for piece in row.prompt if piece in protocol.STATEMENTS])
+            new = protocol.edited(old, "".join(row.completion[:-1]))
+            register = protocol.FAILS.index(failed[0]) // 6
+            wanted = [piece for piece in row.prompt if piece in protocol.EXAMPLES]
+            half = slice(0, 6) if register == 0 else slice(6, 12)
+            assert _examples(new)[half] == wanted[half]
+            mended += 1
+    assert mended > 150
+
+
+def test_a_warm_start_learns_and_is_the_same_again():
+    losses: list[float] = []
+    settings = TINY.warm_start.model_copy(update={"updates": 60})
+    one, _ = warm_start(3, 0.5, settings, lambda n, a, b: losses.append(a + b))
+    two, _ = warm_start(3, 0.5, settings)
+    assert sum(losses[-5:]) < 0.6 * sum(losses[:5])
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+# ------------------------------------------------------------------------------------------ the experiment
+
+
+def test_every_arm_gives_each_model_the_same_nodes_but_the_control_that_has_twice_as_many():
+    for arm in (arm for arm in ARMS if arm.trained):
+        game = training_game(arm, RECIPE)
+        nodes = game.rules.settings.nodes / len(arm.models)
+        assert nodes == (16 if arm.name == "homogeneous x2" else 8)
+        assert len(game.rules.possible_agents) == (1 if arm.stage == "single" else 2)
+        assert game.visibility.sees == "grade" and not game.rules.settings.early_stop
+    assert evaluation_game(RECIPE.searched(), 2).visibility.sees == "grader"
+
+
+def test_a_search_at_test_time_is_blind_to_private_tests():
+    agents = {"coder_0": MiniatureCoder(0, warm_model("g0", 0, TINY)), "coder_1": Scripted()}
+    game = evaluation_game(TINY.searched(depth_decay=0.98), 2)
+    problems = list(held_out(0, TINY))
+    other = [replace(p, reference={**p.reference, "tests": shuffled(p)}) for p in problems]
+
+    async def play(chosen):
+        return await collect(game, agents, [Job(p) for p in chosen], seed=1, concurrency=8)
+
+    one, two = asyncio.run(play(problems)), asyncio.run(play(other))
+    told = [[(t.id, t.agent, t.text, t.search_score, t.info["feedback"]) for t in tree.turns] for tree in one]
+    assert told == [
+        [(t.id, t.agent, t.text, t.search_score, t.info["feedback"]) for t in tree.turns] for tree in two
+    ]
+    assert [tree.final for tree in one] == [tree.final for tree in two]
+    assert any(t.grade.score for tree in one for t in tree.turns)  # the script solves some
+    assert not any(t.grade.score for tree in two for t in tree.turns)
+
+
+class Scripted:
+    """Knows the public outputs' program: the reference solution, by the statement."""
+
+    policy = "script"
+
+    def __init__(self):
+        self._solutions = {p.statement: p.reference["solutions"][0] for p in held_out(0, TINY)}
+
+    async def act(self, observation, n, seed):
+        text = self._solutions[observation["problem"]] if seed % 3 == 0 else Pair(("inc",), ()).program
+        return [Action(text, (Completion(text, token_ids=(1,) * 4, completion_tokens=4),)) for _ in range(n)]
+
+
+def shuffled(problem):
+    return [
+        t if t["public"] else {**t, "accept": [(t["accept"][0] + 1) % 16]} for t in problem.reference["tests"]
+    ]
+
+
+def test_diversity_counts_functions_texts_and_agents():
+    right, same, wrong = (
+        Pair(("xor5",), ("inc",)),
+        Pair(("xor10", "xor10", "xor5"), ("inc",)),
+        Pair(("inc",), ()),
+    )
+
+    def turn(i, pair, agent):
+        grade = Grade.wrong("no") if pair is wrong else Grade.correct()
+        return Turn(
+            "p#0", str(i), None, "", agent, "", "p", Action(pair.program), grade, 0.0, None, {"call": i}
+        )
+
+    two = [
+        turn(0, right, "coder_0"),
+        turn(1, same, "coder_1"),
+        turn(2, wrong, "coder_0"),
+        turn(3, wrong, "coder_1"),
+    ]
+    found = diversity([Tree("p#0", Problem("p", "?", None, "code"), tuple(two))], nodes=4)
+    assert found == {
+        "pass@1": 0.5, "distinct": 0.5, "distinct_right": 2.0, "different": 0.5, "disagree": 0.5,
+    }  # fmt: skip
+    alone = [replace(t, agent="coder_0") for t in two]
+    found = diversity([Tree("p#0", Problem("p", "?", None, "code"), tuple(alone))], nodes=4)
+    assert found["different"] == pytest.approx(4 / 6) and found["disagree"] == pytest.approx(4 / 6)
+
+
+def test_the_choices_choose_among_what_passes_best():
+    long, short = Pair(("xor5", "inc"), ("inc",)), Pair(("inc",), ("inc",))
+
+    def turn(i, pair, score):
+        return Turn(
+            "p#0", str(i), None, "", "coder_0", "", "p", Action(pair.program), None, score, None, {"call": i}
+        )
+
+    turns = (turn(0, Pair((), ()), 0.5), turn(1, long, 1.0), turn(2, short, 1.0), turn(3, long, 1.0))
+    tree = Tree("p#0", Problem("p", "?", None, "code"), turns, final="1")
+    for name, final in (("vote", "1"), ("shortest", "2")):
+        (chosen,) = asyncio.run(chosen_by(CHOICES[name], [tree]))
+        assert chosen.final == final
+
+
+def test_t_plus_is_the_preset_that_users_run():
+    """What the study sets is said here and on its page; the rest is the preset's."""
+    studied = RECIPE.t_plus(REWARD_MODEL)
+    own = {"nodes": 384, "tokens": 96, "wave": 2, "score": "fraction", "reward_model": REWARD_MODEL}
+    assert studied == T_PLUS.model_copy(update=own)
+    users = mars_env.make("nibbles-tree-search", schedule="t-plus", agents=2, **own).game
+    game = evaluation_game(studied, 2)
+    assert game.rules.possible_agents == users.rules.possible_agents
+    assert game.rules.settings.model_copy(update={"search_grader": None}) == users.rules.settings
+    assert (
+        isinstance(game.visibility.selection, Highest)
+        and game.visibility.selection == users.visibility.selection
+    )
+    assert users.visibility.sees == "public"  # which `NibbleGrader` judges as the sandbox does
+
+
+def test_the_study_runs_t_plus_with_its_own_final_choice():
+    agents = {"coder_0": Scripted(), "coder_1": Scripted()}
+    found = asyncio.run(evaluate_team(TrainedTeam(agents), 0, TINY))
+    for name in ("t-plus", "depth", "preset", "search", "no-feedback"):
+        assert found[f"{name}_nodes"] > 1 and found[f"{name}_tokens"] >= TINY.tokens
+    assert found["t-plus_nodes"] == found["depth_nodes"]  # the same searches, another final choice
+    assert found["t-plus_solved"] == found["t-plus stopped_solved"] > 0
+    assert found["t-plus_one candidate"] <= found["t-plus stopped_one candidate"]
+
+
+def test_t_plus_grows_the_trees_of_the_older_rows_and_chooses_the_same():
+    """Older rows are of AB-MCTS with depth guidance, the final choice made afterwards."""
+
+    class Wordy(Scripted):
+        """Right programs, some of them longer than they need to be."""
+
+        async def act(self, observation, n, seed):
+            pair = protocol.read_program(self._solutions[observation["problem"]])
+            text = Pair(pair.u + ("xor5", "xor5") * (seed % 3), pair.v).program
+            return [Action(text, (Completion(text, token_ids=(1,) * 4, completion_tokens=4),))] * n
+
+    made = TrainedTeam({"coder_0": Scripted(), "coder_1": Wordy()})
+
+    async def both():
+        guided = await search(made, TINY.searched(depth_decay=0.98), 0, TINY)
+        return await chosen_by(CHOICES["shortest"], guided), await search(
+            made, TINY.t_plus(REWARD_MODEL), 0, TINY
+        )
+
+    then, now = (
+        [([(t.id, t.agent, t.text, t.search_score) for t in tree.turns], tree.final) for tree in trees]
+        for trees in asyncio.run(both())
+    )
+    assert then == now and len(now) == TINY.problems
+    firsts = asyncio.run(chosen_by(First(), asyncio.run(search(made, TINY.t_plus(REWARD_MODEL), 0, TINY))))
+    assert [tree.final for tree in firsts] != [final for _, final in now]  # there was something to choose
+
+
+def test_the_page_is_of_the_largest_study_and_of_equals_the_newest(tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "rows.jsonl")
+    monkeypatch.setattr(study, "LEDGER", ledger)
+    with pytest.raises(ConfigError, match="run a seed"):
+        study.shown()
+
+    def add(settings, seeds, arms=ARMS):
+        for arm, seed in itertools.product(arms, seeds):
+            made = {"versions": {"python": "3"}, "seconds": 1, "figures": {}}
+            ledger.append(LedgerRow(arm=arm.name, seed=seed, settings=settings, **made))
+
+    add("old", (0, 1))
+    add("new", (0,))
+    add("new", (1,), ARMS[:-1])  # one arm is missing
+    assert {row.settings for row in study.shown()} == {"old"}
+    add("new", (1,), ARMS[-1:])
+    assert {row.settings for row in study.shown()} == {"new"}
+    add("new", (2,), ARMS[:1])
+    assert {row.seed for row in study.shown()} == {0, 1}  # seeds of which all arms were run
+
+
+def test_a_search_that_stops_early_leaves_fewer_candidates():
+    one, other = Pair(("inc",), ("inc",)), Pair(("inc", "xor5", "xor5"), ("inc",))
+
+    def tree(*passing):
+        turns = tuple(
+            Turn(
+                "p#0", str(i), None, "", "c_0", "", "p", Action(pair.program), None, score, None, {"call": i}
+            )
+            for i, (pair, score) in enumerate(passing)
+        )
+        return Tree("p#0", Problem("p", "?", None, "code"), turns)
+
+    trees = [
+        tree((one, 0.5), (one, 1.0), (other, 0.5), (other, 1.0)),  # a second one in the next wave of 2
+        tree((one, 1.0), (other, 1.0)),  # two in one wave
+        tree((one, 1.0), (one, 1.0), (one, 1.0)),  # the same again and again
+        tree((one, 0.5), (other, 0.75)),  # none
+    ]
+    assert choices_left(trees) == {"solved": 0.75, "one candidate": pytest.approx(1 / 3)}
+    assert choices_left(trees, wave=2) == {"solved": 0.75, "one candidate": pytest.approx(2 / 3)}
+    assert choices_left(trees[3:]) == {"solved": 0.0}
+
+
+def fresh_programs(*programs):
+    """A search by best-of-n: (text, agent, whether it is right) of each program."""
+    turns = tuple(
+        Turn("p#0", str(i), None, "", agent, "", "p", Action(text),
+             Grade.correct() if right else Grade.wrong("no"), 0.0, None, {"call": i})
+        for i, (text, agent, right) in enumerate(programs)
+    )  # fmt: skip
+    return Tree("p#0", Problem("p", "?", None, "code"), turns)
+
+
+def test_diversity_of_right_programs_counts_no_wrong_ones():
+    a, b = "coder_0", "coder_1"
+    varied = fresh_programs(("w1", a, False), ("w2", b, False), ("r", a, True), ("w3", b, False))
+    assert right_diversity([varied], 4) == {"solved": 1.0, "right_pairs": 0.0, "distinct_share": 1.0}
+    several = fresh_programs(("r", a, True), ("r", b, True), ("s", b, True), ("w", a, False))
+    assert right_diversity([several], 4) == {
+        "solved": 1.0,
+        "right_pairs": 1.0,
+        "distinct_share": pytest.approx(2 / 3),
+        "different_right": 0.5,  # of coder_0's with coder_1's: r, r and r, s
+    }
+    alone = fresh_programs(("r", a, True), ("r", a, True), ("s", a, True), ("w", a, False))
+    assert right_diversity([alone], 4)["different_right"] == pytest.approx(2 / 3)
+    hopeless = fresh_programs(("w1", a, False), ("w2", b, False))
+    assert right_diversity([hopeless], 4) == {"solved": 0.0, "right_pairs": 0.0}
+    both = right_diversity([several, hopeless], 4)
+    assert both["solved"] == both["right_pairs"] == 0.5 and both["different_right"] == 0.5
+    assert right_diversity([several], 2)["different_right"] == 0.0  # of the first two programs alone
+
+
+def test_untrained_models_stay_as_they_were_and_the_cache_gives_the_same(tmp_path):
+    made = asyncio.run(train_team(BY_NAME["untrained"], 0, TINY, cache=tmp_path))
+    again = warm_model("g0", 0, TINY, tmp_path)
+    model = made.agents["coder_0"]._model
+    assert isinstance(made, TrainedTeam) and made.history == ()
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.module.parameters(), again.module.parameters(), strict=True)
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the study
+
+
+def test_a_small_seed_of_the_study_from_warm_start_to_page(tmp_path):
+    origin = provenance(allow_dirty=True)
+    rows = [asyncio.run(study.run(arm, 0, TINY, tmp_path, origin)) for arm in ARMS]
+    by_name = {row.arm: row for row in rows}
+    sampled = {name: row.figures["sampled"] for name, row in by_name.items()}
+    assert sampled["single"] == sampled["homogeneous"] == 2 * 4 * 8
+    assert sampled["heterogeneous"] == sampled["equal pair"] == sampled["homogeneous x2"] == 2 * 4 * 16
+    assert sampled["untrained"] == 0 and by_name["untrained"].detail["trained"] == {}
+    for row in rows:
+        assert all(row.figures[f"{name}_tokens"] >= TINY.tokens for name in ("best-of-n", "search"))
+        assert row.figures["best-of-n_depth"] == 1.0 and row.figures["refinement_depth"] > 2
+        assert row.figures["search_pass@1 at 8"] <= row.figures["search_pass@n"]
+        assert (row.commit, row.versions) == (origin.commit, origin.versions)
+        assert row.figures["search_pass@1"] <= row.figures["search_pass@n"]
+    more = [row.model_copy(update={"seed": 1}) for row in rows]
+    page = study.page([*rows, *more], TINY)
+    assert "heterogeneous above homogeneous" in page and "| homogeneous x2 | 0, 1 |" in page
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_quick_seed_runs_as_a_command_and_keeps_nothing():
+    before = study.LEDGER.path.read_bytes()
+    done = subprocess.run(
+        [sys.executable, study.__file__, "--quick", "--seeds", "7"],
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert all(f"| {arm.name} | 7 |" in done.stdout for arm in ARMS)
+    assert study.LEDGER.path.read_bytes() == before
+
+
+def test_the_page_is_made_of_the_ledger():
+    made = study.page(study.shown())
+    assert made.rstrip() in (study.DOCS / "results.md").read_text(encoding="utf-8")
+
+
+def test_a_search_cut_off_is_the_search_with_the_smaller_budget():
+    agents = {"coder_0": Scripted()}
+    whole, less = (
+        asyncio.run(
+            search(TrainedTeam(agents), TINY.searched().model_copy(update={"tokens": n, "wave": 1}), 0, TINY)
+        )
+        for n in (24, 8)
+    )
+    assert right_within(whole, 8) == right_within(less, 10**6) == search_figures(less)["pass@1"]
+    assert right_within(whole, 8) < right_within(whole, 24) == search_figures(whole)["pass@1"]
+
+
+def test_figures_of_a_search_are_those_of_the_evaluation():
+    turns = tuple(
+        Turn("p#0", str(i), None, "", "coder_0", "", "p", Action("x"), grade, 0.0, None, {"call": i})
+        for i, grade in enumerate((Grade.wrong("no"), Grade.correct()))
+    )
+    found = search_figures([Tree("p#0", Problem("p", "?", None, "code"), turns, final="0")])
+    assert found["pass@1"] == 0.0 and found["pass@n"] == 1.0 and found["nodes"] == 2

@@ -1,0 +1,93 @@
+"""The second MarsRL study: its rows are the plan's, its page is made of rows, and every kind of row runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import studies.marsrl_robustness.study as study
+from studies.common.ledger import LedgerRow
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_rows_are_those_of_the_plan():
+    plan = study.PLAN.read_text(encoding="utf-8")
+    arms = dict(re.findall(r"^\| `([^`]+)` \| [^|]*\|([^|]*\|[^|]*)\|$", plan, re.MULTILINE))
+    arms = {name: cells for name, cells in arms.items() if "to" in cells}
+    assert {row.arm.name for row in study.ROWS.values()} == arms.keys()
+    for row in study.ROWS.values():
+        seeds = f"{row.seeds[0]} to {row.seeds[-1]}"
+        where, when = arms[row.arm.name].split("|")
+        assert "all four" in where or row.start is study.POOR
+        assert seeds in when
+    assert sum(len(row.seeds) for row in study.ROWS.values()) == 6 * 10 + 3 * 3 * 5 + 3 * 5
+
+
+def test_the_primary_comparisons_are_among_the_claims():
+    texts = [claim.text for claim in study.CLAIMS]
+    assert len(texts) == len(set(texts))
+    assert set(study.PRIMARY) <= set(texts)
+    arms = set(study.ROWS)
+    assert all({claim.arm, claim.other_arm} <= arms for claim in study.CLAIMS)
+
+
+def made_up(name, seed):
+    """A row with every figure that its kind has."""
+    figures = dict.fromkeys((*study.COLUMNS, "tokens"), 0.5 + 0.01 * (seed % 3))
+    if name.endswith(", all"):
+        keys = ("baseline_majority", study.WEIGHTED, study.RETRIES)
+        figures |= {f"{key}{end}": 0.4 for key in keys for end in ("", "_tokens")}
+        figures |= {
+            f"{figure} with {other.name}": 0.3
+            for other in study.STARTS
+            for figure in (study.SYSTEM, study.SOLVER)
+        }
+    detail = {"plan": "0123456789", "problems": 1000, "rewards": {}}
+    return LedgerRow(
+        arm=name, seed=seed, commit="c" * 40, versions={}, settings=study.settings(), seconds=60.0,
+        figures=figures, detail=detail,
+    )  # fmt: skip
+
+
+def test_the_page_says_what_is_missing_and_judges_every_claim():
+    rows = [made_up(name, seed) for name, row in study.ROWS.items() for seed in row.seeds]
+    whole = study.page(rows)
+    assert "have not been run yet" not in whole
+    for claim in study.CLAIMS:
+        assert f"| {claim.text} |" in whole
+    part = study.page([row for row in rows if row.seed < 12])
+    assert f"**{len(rows) - 2 * len(study.ROWS)} rows of the plan have not been run yet.**" in part
+
+
+def test_only_what_the_ledger_lacks_is_owed(monkeypatch):
+    first = made_up("poor, none", 10)
+    monkeypatch.setattr(type(study.LEDGER), "rows", lambda self, settings: [first])
+    owed = study.owed_rows(["poor, none", "good, all"], None)
+    assert ("poor, none", 10) not in owed
+    assert len(owed) == 9 + 5
+    assert study.owed_rows(["good, all"], [11]) == [("good, all", 11)]
+
+
+def test_the_ledger_holds_only_rows_of_the_plan():
+    for row in study.LEDGER.rows(study.settings()):
+        assert row.seed in study.ROWS[row.arm].seeds
+        assert re.fullmatch("[0-9a-f]{40}", row.commit)
+
+
+@pytest.mark.slow
+def test_each_kind_of_row_runs(tmp_path):
+    """A few steps of chains, of several updates with a KL term, and of a new warm start with all controls."""
+    rows = ["poor, shared chains", "poor, 4x2, kl", "good, all"]
+    command = [sys.executable, "replicate_marsrl_robustness.py", "--quick", "--cache", str(tmp_path)]
+    done = subprocess.run(
+        [*command, *(word for row in rows for word in ("--row", row))],
+        cwd=ROOT / "examples",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = [line.split(", seed")[0] for line in done.stdout.splitlines() if ", seed" in line]
+    assert sorted(shown) == sorted(rows)

@@ -1,0 +1,83 @@
+"""The study of PromptCoT 2.0: its figures by hand, and that the page shows the ledger's rows."""
+
+import asyncio
+import math
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+import studies.promptcot.study as study
+from mars_env.methods.promptcot.designs import score_design
+from mars_env.problems import ProblemSet
+from mars_env.types import Problem
+from studies.common.ledger import arms_table
+from studies.common.program import settings_of
+from studies.promptcot import grammar
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_drawn_problem_is_one_of_the_language_and_has_its_concepts():
+    assert grammar.values("3+1*2-2*3") == [3, 4, 8 % 5, 1, 3]
+    assert [grammar.values(text) for text in ("3/2", "3+4", "5+1", "3*1", "", "3+", "٣+1")] == [None] * 7
+    for design in grammar.designs(7, 60):
+        found = grammar.values(design.problem)
+        assert design.concepts[-1] == f"={found[-1]}" and grammar.follows(design)
+        assert grammar.GrammarWriting().read("".join(grammar.GrammarWriting().parts(design)))
+
+
+def test_the_four_writers_of_the_cold_start():
+    rng = random.Random(0)
+    written = {grammar.written_rationale("3+1*2", rng) for _ in range(200)}
+    assert {"3+4*3", "_+_*_", "3*4+3"} <= written and len(written) > 6
+
+
+async def test_the_likelihood_of_a_problem_is_the_importance_estimate():
+    both = study.new_designers(3)
+    held = grammar.designs(1, 3)
+    scores = [(await score_design(both.problem, both.writing, grammar.bare(d))) for d in held]
+    characters = sum(len(d.problem) + 1 for d in held)
+    plain = math.exp(sum(s.problem for s in scores) / characters)
+    assert await study.plain_likelihood(both, held) == pytest.approx(plain)
+    bound = math.exp(sum(s.joint for s in scores) / characters)
+    assert await study.likelihood(both, held, 2, 0) >= bound * (1 - 1e-6)
+
+
+def test_the_error_of_references_by_votes():
+    def made(i, statement, votes, reference):
+        provenance = {"provenance": {"reference": {"votes": votes}}}
+        return Problem(str(i), statement, reference, metadata=provenance)
+
+    problems = ProblemSet("made", [
+        made(0, "3+1*2", {"3": 8}, "3"),
+        made(1, "3+1*2", {"4": 5, "3": 3}, "4"),
+        made(2, "0+1", {"1": 4, "2": 4}, None),
+        made(3, "0+1", {}, None),
+    ])  # fmt: skip
+    votes = study.votes_of(problems)
+    assert votes == [(8, True, True), (5, False, True), (4, True, False)]
+    assert study.wrong(votes, 7, 8) == 0.0 and study.wrong(votes, 4, 6) == 1.0
+    assert study.wrong(votes, 1, 3) is None and study.wrong(votes, 0, 8) == 0.5
+
+
+@pytest.mark.slow
+def test_the_study_runs_from_its_cold_start_to_its_figures():
+    torch.set_num_threads(1)
+    rows = asyncio.run(study.rows(0, study.QUICK))
+    assert set(study.CURVES) | {study.PLAY[0], study.PLAY[1], study.REFERENCES} <= set(rows)
+    assert all(0 <= value <= 1 for row in rows.values() for value in row["figures"].values())
+
+
+def test_the_page_shows_what_the_ledger_holds():
+    made = study.LEDGER.rows(settings_of(study.RECIPE))
+    if not made:
+        pytest.skip("no seed of this study has been run")
+    page = (ROOT / "docs" / "promptcot.md").read_text(encoding="utf-8")
+    seeds = sorted({row.seed for row in made})
+    for seed in seeds:
+        assert {row.arm for row in made if row.seed == seed} == {*study.CURVES, *study.PLAY, study.REFERENCES}
+    assert not any((row.commit or "").endswith("-dirty") for row in made)
+    heads = {"solved": "held-out problems solved", "longest": "of five operations"}
+    assert arms_table(made, study.PLAY, heads).strip() in page

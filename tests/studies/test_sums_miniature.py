@@ -1,0 +1,116 @@
+"""The miniature of subset-sum: its language, its rewards, its baselines, and a small run of everything."""
+
+import asyncio
+import random
+
+import pytest
+
+pytest.importorskip("torch")
+
+from mars_env.errors import ConfigError
+from mars_env.grading import grade
+from mars_env.miniature.model import build_tokenizer
+from mars_env.miniature.protocol import SPECIAL
+from mars_env.problems import load_problems
+from mars_env.problems.subset_sum import answers
+from mars_env.types import Action, Grade, Turn
+from studies.sums import protocol
+from studies.sums.agents import honest_report
+from studies.sums.experiment import ARMS, QUICK, Attempt, baselines, figures_of, train_arm
+
+PROBLEM = load_problems("subset-sum", seed=3)[0]
+NUMBERS, TARGET = PROBLEM.metadata["numbers"], PROBLEM.metadata["target"]
+
+
+def test_a_token_is_a_number_or_a_word_and_what_is_written_is_read_back():
+    tokenizer = build_tokenizer(protocol.VOCABULARY, SPECIAL, protocol.PATTERN)
+    rng = random.Random(0)
+    for problem in load_problems("subset-sum", n=200):
+        numbers, target = protocol.read_statement(problem.statement)
+        assert (list(numbers), target) == (problem.metadata["numbers"], problem.metadata["target"])
+        chosen = sorted(rng.sample(numbers, rng.randint(1, 5)))
+        written = protocol.stream(chosen)
+        ids = tokenizer(written)["input_ids"]
+        assert len(ids) == len(chosen) and tokenizer.decode(ids) == written
+        assert protocol.read(protocol.shown(written), protocol.ANSWER_TOKENS) == written
+        report = protocol.report(numbers, target, chosen)
+        assert len(tokenizer(report)["input_ids"]) < protocol.REPORT_TOKENS
+        assert protocol.read(report, protocol.REPORT_TOKENS) == report
+        assert report.endswith("Correct") == (tuple(chosen) in answers(numbers, target))
+        assert report.endswith("Correct") == (grade(problem, protocol.shown(written)).verdict == "CORRECT")
+
+
+@pytest.mark.parametrize("text", ["", "none", "3 short", "\\boxed{x}", "7" * 5000, "\x00<|verify|> 3"])
+def test_any_text_gives_a_prompt_of_limited_length(text):
+    tokenizer = build_tokenizer(protocol.VOCABULARY, SPECIAL, protocol.PATTERN)
+    seen = {"problem": PROBLEM.statement, "solution": text, "report": text}
+    ids = tokenizer(protocol.prompt("corrector", seen))["input_ids"]
+    assert len(ids) <= 12 + protocol.ANSWER_TOKENS + protocol.REPORT_TOKENS and 0 not in ids
+    assert protocol.honest(PROBLEM.statement, text).endswith("Wrong")
+
+
+@pytest.mark.parametrize(
+    "statement", ["What is 1 + 1?", "the numbers 60, 70, each at most once: add up to 70."]
+)
+def test_other_problems_are_refused(statement):
+    with pytest.raises(ConfigError, match="subset-sum"):
+        protocol.read_statement(statement)
+
+
+def rewarded(answer, report):
+    text = protocol.shown(protocol.stream(answer))
+    judged = Turn("t", "0", None, "g", "solver_0", "p", PROBLEM.id, Action(text), grade(PROBLEM, text))
+    turn = Turn("t", "0.0", "0", "g", "verifier_0", "p", PROBLEM.id, Action(report))
+    said = {"verdict": "Correct" if report.endswith("Correct") else "Wrong"}
+    return honest_report(
+        Turn(**{**{f: getattr(turn, f) for f in turn.__slots__}, "info": said}), (judged,), PROBLEM
+    )
+
+
+def test_the_verifier_is_paid_for_what_it_states():
+    right, wrong = answers(NUMBERS, TARGET)[0], NUMBERS[:1]
+    assert rewarded(right, protocol.report(NUMBERS, TARGET, right)) == 1.0
+    assert rewarded(wrong, protocol.report(NUMBERS, TARGET, wrong)) == 1.0
+    assert rewarded(wrong, protocol.report(NUMBERS, TARGET - 1, wrong)) == 0.0  # the verdict alone is right
+    assert rewarded(wrong, protocol.report(NUMBERS, TARGET, right)) == 0.0
+    assert rewarded(wrong, "") == 0.0
+
+
+def test_an_unknown_grade_is_not_rewarded():
+    judged = Turn("t", "0", None, "g", "solver_0", "p", PROBLEM.id, Action("x"), Grade.unknown("lost"))
+    turn = Turn("t", "0.0", "0", "g", "verifier_0", "p", PROBLEM.id, Action("x"))
+    assert honest_report(turn, (judged,), PROBLEM) is None
+
+
+def test_baselines_take_the_fewest_attempts_that_cost_what_the_system_cost():
+    def attempt(answer, right=False, accepted=False):
+        return Attempt((answer,), right, accepted, tokens=2, report_tokens=3)
+
+    attempts = [
+        [attempt(1), attempt(2, True, True), attempt(1), attempt(1)],
+        [attempt(3, True), attempt(4), attempt(4), attempt(4)],
+    ]
+    found = baselines(attempts, budget=6.0)
+    assert (found["baseline_majority_attempts"], found["baseline_majority_tokens"]) == (3, 6.0)
+    assert found["baseline_majority"] == 0.0
+    assert (found["baseline_weighted_attempts"], found["baseline_weighted_tokens"]) == (2, 10.0)
+    assert found["baseline_weighted"] == 1.0  # the accepted answer, and the earlier one in a tie
+    assert (found["baseline_fresh_attempts"], found["baseline_fresh_tokens"]) == (2, 10.0)
+    assert found["baseline_fresh"] == 1.0  # accepted; and nothing accepted keeps the first
+    assert baselines(attempts, budget=1e9)["baseline_fresh_attempts"] == 4
+
+
+@pytest.mark.parametrize("name", ["all", "supervised"])
+def test_a_small_run_of_an_arm_repeats(name, tmp_path):
+    [arm] = [arm for arm in ARMS if arm.name == name]
+
+    def play():
+        model, rewards = asyncio.run(train_arm(arm, 0, QUICK, tmp_path))  # the second time from the cache
+        return asyncio.run(figures_of(model, 0, QUICK)), rewards
+
+    first = play()
+    assert first == play()
+    assert {"system_accuracy", "solver_accuracy", "baseline_fresh", "baseline_fresh_tokens"} <= first[
+        0
+    ].keys()
+    assert len(first[1]) == (QUICK.marsrl.steps if name == "all" else 0)

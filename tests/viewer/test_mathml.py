@@ -1,0 +1,105 @@
+"""Formulas as MathML: what is known is drawn, the rest stays LaTeX, no formula is markup or takes long."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars_env.viewer import mathml as module
+from mars_env.viewer.mathml import MOST_CHARACTERS, MOST_ELEMENTS, limited, mathml
+
+
+@pytest.mark.parametrize(
+    ("latex", "element"),
+    [
+        (r"\frac{a}{b}", "mfrac"), (r"\sqrt{2}", "msqrt"), (r"\sum_{i=1}^n i", "munderover"), ("x^2", "msup"),
+        (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", "mtable"), (r"\boxed{7}", "menclose"),
+        (r"\text{if } x", "mtext"),
+        (r"\binom{n}{k}", "mfrac"), (r"\overline{AB}", "mover"),
+    ],
+)  # fmt: skip
+def test_the_usual_formulas_are_drawn(latex, element):
+    assert f"<{element}" in mathml(latex, True)
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [
+        r"\def\a{\b\b}\def\b{\c\c}\a", r"\newcommand{\a}{x}\a", r"\DeclareMathOperator{\a}{x}",
+        r"\sideset{_a}{^b}{\sum}", r"\href{javascript:alert(1)}{x}", r"\style{color:red}{x}", r"\class{a}{x}",
+        r"\left( x", "{" * 40 + "}" * 40, "x" * (MOST_CHARACTERS + 1), r"x''''''",
+        r"\begin{matrix}",
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_stays_latex(latex):
+    assert mathml(latex) is None
+
+
+def test_doubling_operators_are_refused_before_they_are_parsed(monkeypatch):
+    """Each \\sideset writes its operator twice: fifty of them would write it 2^50 times."""
+    monkeypatch.setattr(module, "_written", lambda element: pytest.fail("it was parsed"))
+    assert mathml(r"\sideset{_a}{^b}" * 50 + r"\sum") is None
+
+
+def test_texts_and_attributes_are_escaped():
+    assert "<script>" not in (drawn := mathml(r"\text{<script>alert(1)</script>}"))
+    assert "&lt;script&gt;" in drawn
+    assert "&lt;img" in mathml(r"\text{&lt;img src=x&gt;}")
+    assert "99" not in mathml(r"\hspace{99em}x") and "99" not in mathml(r"\rule{99em}{99em}")
+    assert "url" not in mathml(r"\color{url(http://a)}x")
+
+
+def test_brackets_grow_only_where_latex_lets_them():
+    assert mathml("(x)").count('stretchy="false"') == 2
+    assert "false" not in mathml(r"\left(\frac12\right)") and "false" not in mathml(r"\binom{n}{k}")
+
+
+def test_a_page_parses_only_so_much():
+    formulas = limited(10)
+    assert formulas("x" * 6, False) and formulas("y" * 6, False) is None and formulas("z" * 4, False)
+    assert formulas("x" * 6, False)  # known
+
+
+def test_without_the_library_formulas_stay_latex(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "latex2mathml.converter", None)
+    mathml.cache_clear()
+    assert mathml("q_1") is None
+    mathml.cache_clear()
+
+
+PIECES = [
+    r"\frac", r"\sqrt", r"\left(", r"\right)", r"\text{", r"\over", r"\begin{matrix}", r"\end{matrix}", r"\\",
+    r"\not", r"\color{red}", r"\xrightarrow", r"\raise", r"\hspace", r"\genfrac", r"\root", r"\skew", r"\big",
+    r"\limits", r"\sum", r"\mathbf", r"\boxed", "{", "}", "^", "_", "'", "&", "[", "]", "<", ">", '"',
+    "x", "1", "$",
+]  # fmt: skip
+
+
+class Elements(HTMLParser):
+    """Holds that there is nothing but MathML, well nested."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.count = [], 0
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        assert re.fullmatch(r"m[a-z]+|none", tag), tag
+        assert not any(name.startswith("on") or name in ("href", "style", "class") for name, _ in attrs)
+        self.open.append(tag)
+        self.count += 1
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join) | st.text(max_size=100))
+def test_any_formula_is_mathml_or_nothing(latex):
+    drawn = mathml(latex, True)
+    if drawn is not None:
+        assert Elements(str(drawn)).count <= MOST_ELEMENTS

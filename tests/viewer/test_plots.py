@@ -1,0 +1,45 @@
+"""Plots: well-formed images, the same bytes for the same data."""
+
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from made_by_make import needed
+
+from mars_env.errors import ConfigError, MissingExtra
+from mars_env.evaluation.statistics import Estimate
+from mars_env.viewer import plots
+
+needed("matplotlib", "plots")
+
+CURVES = {"Solver": [(0, 30.0), (10, 40.0)], "System <b> $x$": [(0, 29.0), (10, 70.0)]}
+RATES = {"Solver": Estimate(0.3, 0.2, 0.4, 30), "System": Estimate(0.7, 0.6, 0.8, 30)}
+
+
+def test_curves_are_a_well_formed_svg_and_the_same_each_time():
+    image = plots.training_curves(CURVES, ylabel="accuracy, %")
+    assert ElementTree.fromstring(image).tag.endswith("svg")
+    assert image == plots.training_curves(CURVES, ylabel="accuracy, %")
+    assert b"http://" not in image.replace(b"http://www.w3.org", b"").replace(
+        b"http://purl.org", b""
+    ).replace(b"http://creativecommons.org", b"").replace(b"https://matplotlib.org", b"")
+
+
+def test_bars_as_svg_and_png():
+    assert ElementTree.fromstring(plots.before_after(RATES, RATES)).tag.endswith("svg")
+    assert plots.before_after(RATES, RATES, format="png").startswith(b"\x89PNG")
+    unknown = {"Solver": Estimate(0.3, None, None, 1)}
+    assert plots.before_after(unknown, RATES).startswith(b"<?xml")
+
+
+def test_nothing_to_draw_is_refused():
+    with pytest.raises(ConfigError, match="1 to 6 curves, got 0"):
+        plots.training_curves({}, ylabel="y")
+    with pytest.raises(ConfigError, match="no rate that both sides know"):
+        plots.before_after({"a": Estimate(None, None, None, 0)}, {"a": RATES["Solver"]})
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtra, match=r"mars-env\[plots\]"):
+        plots.training_curves(CURVES, ylabel="y")

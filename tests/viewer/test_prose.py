@@ -1,0 +1,85 @@
+"""A model's text as HTML: which parts are formulas or programs, and that nothing of it is lost or markup."""
+
+import re
+from html import unescape
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars_env.viewer.prose import prose
+
+
+def formulas(text):
+    return [unescape(title) for title in re.findall(r'class="math[^"]*" title="([^"]*)"', str(prose(text)))]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Let $x$ and $$y^2$$.", ["$x$", "$$y^2$$"]),
+        (r"\(a\) and \[b\]", [r"\(a\)", r"\[b\]"]),
+        (r"so \boxed{\frac{1}{2}}.", [r"\boxed{\frac{1}{2}}"]),
+        ("\\begin{align*}a&=b\\\\\nc&=d\\end{align*}", ["\\begin{align*}a&=b\\\\\nc&=d\\end{align*}"]),
+        ("It costs $5 or $6 a day.", []),
+        ("US$5 and US$6", []),
+        ("a $ b $ c", []),
+        (r"a literal \$x\$", []),
+        (r"\boxed{never closed", []),
+        (r"\boxed{}", []),
+        ("an open $x", []),
+        ("$x$5 is no formula, $y$ is", ["$y$"]),
+    ],
+)
+def test_which_parts_are_formulas(text, found):
+    assert formulas(text) == found
+
+
+def test_programs_have_colours_and_formulas_in_them_are_none():
+    html = str(prose("See:\n```python\nreturn '$x$'  # <b>\n```\nand ~~~ is nothing, $y$."))
+    assert '<span class="k">return</span>' in html and "&lt;b&gt;" in html
+    assert html.count("<math") == 1 and "```" not in html
+
+
+def test_an_unclosed_program_ends_with_the_text():
+    assert str(prose("```\nx = 1")).startswith('<code class="program">')
+
+
+def test_an_unknown_language_is_plain():
+    assert str(prose('```html" onclick="x\n<b>\n```')) == '<code class="program">&lt;b&gt;</code>'
+
+
+MARKS = [
+    "$",
+    "$$",
+    "\\[",
+    "\\]",
+    "\\(",
+    "\\)",
+    "```",
+    "~~~",
+    "\n",
+    "x",
+    "<b>",
+    "\\boxed{",
+    "}",
+    '"',
+    " ",
+    "5",
+]
+TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=4), max_size=40).map("".join)
+
+
+@settings(max_examples=300)
+@given(TEXTS)
+def test_no_text_becomes_markup_or_is_lost(text):
+    html = str(prose(text))
+    html = re.sub(r'<span class="math[^"]*" title="([^"]*)">.*?</math></span>', r"\1", html, flags=re.DOTALL)
+    assert set(re.findall(r"<[^>]*>", html)) <= {'<code class="program">', "</code>", "</span>", *spans(html)}
+    seen = unescape(re.sub(r"<[^>]*>", "", html))
+    if "`" not in text and "~" not in text:
+        assert seen == text
+
+
+def spans(html):
+    return set(re.findall(r'<span class="\w+">', html))

@@ -1,0 +1,164 @@
+"""The HTML page: everything is there, nothing of a model's output is markup, no network is asked."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mars_env.evaluation.compare import compare
+from mars_env.evaluation.report import build_report
+from mars_env.types import Action, Grade, Problem, Tree, Turn
+from mars_env.viewer.page import render_page, write_page
+
+VOID = {"meta", "input", "img", "link", "br"}
+
+
+class Page(HTMLParser):
+    """Collects the page's elements and holds that they nest."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.texts = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == [], f"left open: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *a) for a in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "pre":
+            self.texts.append(data)
+
+
+HOSTILE = (
+    "</pre></details><script>alert(1)</script><img src=x onerror=alert(2)><!-- {{ 7*7 }} {% raw %} ${x} "
+    "\x1b]0;owned\x07 \u202egnp.exe \ud800 \x00 &lt;b&gt; ' \" javascript:alert(3) ]]> --></script></style>"
+)
+
+
+def hostile_tree():
+    problem = Problem(HOSTILE, HOSTILE, HOSTILE)
+    turn = Turn(
+        HOSTILE, "0", None, HOSTILE, HOSTILE, HOSTILE, HOSTILE, Action(HOSTILE),
+        Grade.wrong(HOSTILE), reward=0.0, info={"verdict": HOSTILE, HOSTILE: HOSTILE, "malformed": True},
+    )  # fmt: skip
+    return Tree(HOSTILE, problem, (turn,), final="0", fault=HOSTILE)
+
+
+def test_hostile_output_is_only_text():
+    trees = [hostile_tree()]
+    report = build_report(trees, title=HOSTILE, problem_set=HOSTILE, generated=True, style=HOSTILE)
+    comparison = compare(trees, trees, (HOSTILE, HOSTILE))
+    text = render_page(
+        trees, title=HOSTILE, report=report, comparison=comparison, notes=[HOSTILE],
+        figures=[(HOSTILE, HOSTILE.encode("utf-8", "ignore"))],
+    )  # fmt: skip
+    page = Page(text)
+    assert page.tags.count("script") == 1 and page.tags.count("style") == 1
+    assert not [a for a in page.attributes if a[1].startswith("on")]
+    images = [value for tag, name, value in page.attributes if (tag, name) == ("img", "src")]
+    assert all(value.startswith("data:image/") for value in images) and len(images) == 1
+    assert "49" not in re.sub(r"[\w+/=]{40,}", "", "".join(page.texts))  # no template was evaluated
+    assert any("<script>alert(1)</script>" in t for t in page.texts)  # and yet it can be read
+    for character in "\x1b\x07\x00\u202e\ud800":
+        assert character not in text
+    text.encode("utf-8")
+
+
+def test_the_content_policy_allows_the_pages_own_script_and_no_address(run):
+    text = render_page(run, title="A run")
+    policy = next(v for _, name, v in Page(text).attributes if name == "content" and "default-src" in v)
+    script = re.search(r"<script>(.*)</script>", text, re.DOTALL).group(1)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy and "default-src 'none'" in policy
+    assert not re.search(r"""(?:src|href|action)\s*=\s*["']?(?:https?:)?//""", text)
+    assert "@import" not in text and "url(" not in text
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=200))
+def test_any_text_leaves_the_page_well_formed(text):
+    tree = hostile_tree()
+    turn = replace(tree.turns[0], action=Action(text))
+    page = Page(render_page([replace(tree, turns=(turn,))], title=text))
+    assert page.tags.count("script") == 1
+
+
+def test_turns_show_what_happened(run):
+    text = render_page(
+        run, title="A run", report=build_report(run, title="t", problem_set="s", generated=False)
+    )
+    for expected in (
+        "says Wrong, rightly", "says Wrong, wrongly", "says Correct, wrongly", "malformed", "cut off",
+        "team&#39;s answer", "reward 1", "10 tokens", "The statement of p1.", "s: 3 problems x 2 samples",
+        "first wrong", "team right", "not the reference",
+    ):  # fmt: skip
+        assert expected in text, expected
+    tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
+    assert tags == ["right fixed", "right", "wrong", "right fixed cut", "wrong broken", "right"]
+
+
+def test_unknown_and_faults_are_told_apart(episode):
+    unknown = episode("p", 0, "S?")
+    unknown = replace(unknown, turns=(replace(unknown.turns[0], reward=None),))
+    text = render_page([unknown, episode("q", 0, "S+", fault="server gone")], title="t")
+    assert "team unknown" in text and "reward unknown" in text and "reward None" not in text
+    tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
+    assert tags == ["unknown", "fault"]
+    assert "Not finished: server gone" in text
+
+
+def branched(depth):
+    """A search that refines its first child `depth` times, each time beside a second try."""
+    turns, parent = [], None
+    for _ in range(depth):
+        for i in range(2):
+            id = f"{parent}.{i}" if parent else str(i)
+            turns.append(Turn("p#0", id, parent, "", "coder_0", "", "p", Action(id), search_score=0.5))
+        parent = f"{parent}.0" if parent else "0"
+    return Tree("p#0", Problem("p", "?", {"tests": [1]}), tuple(turns))
+
+
+def test_branches_nest_and_episodes_do_not(run):
+    assert Page(render_page(run, title="t")).attributes.count(("details", "class", "branch")) == 0
+    page = Page(render_page([branched(3)], title="t"))
+    assert page.attributes.count(("details", "class", "branch")) == 6
+    assert page.texts.count("0.0.1") == 1
+
+
+@pytest.mark.parametrize("max_turns", [1, 2, 3, 7, 4000])
+def test_a_tree_that_is_cut_is_still_well_formed(max_turns):
+    page = Page(render_page([branched(2000)], title="t", max_turns=max_turns))
+    assert page.attributes.count(("article", "class", "turn solver")) == min(max_turns, 4000)
+
+
+def test_thousands_of_turns_are_capped_with_a_note(episode):
+    trees = [episode(f"p{i}", 0, "S- Vw C+ Vc") for i in range(2000)]
+    text = render_page(trees, title="t", max_turns=1000)
+    assert "This page shows the first 250 of 2000 trees (1000 turns)" in text
+    assert text.count('class="tree"') == 250
+    assert "This page shows" not in render_page(trees[:250], title="t", max_turns=1000)
+
+
+def test_long_texts_keep_their_beginning_and_their_end(episode):
+    tree = episode("p", 0, "S+", answers=["begin " + "x" * 10_000 + " end"])
+    text = render_page([tree], title="t", max_characters=1000)
+    assert "begin" in text and " end</pre>" in text and "characters left out" in text
+    assert len(text) < 30_000
+
+
+def test_it_is_written_as_utf8(tmp_path, run):
+    path = write_page(tmp_path / "run.html", run, title="Größe ∑")
+    assert "Größe ∑" in path.read_text(encoding="utf-8")

@@ -1,0 +1,337 @@
+"""The page of a run in a real browser: a way through it, hostile texts, a phone, dark mode, no scripts."""
+
+from urllib.parse import quote
+
+import pytest
+from chromium import launched, needs_chromium, playwright
+from shown_run import prompts, shown_run
+
+from mars_env.evaluation.report import build_report
+from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
+from mars_env.viewer.page import write_page
+
+pytestmark = needs_chromium
+PHONE = {"viewport": {"width": 375, "height": 760}, "is_mobile": True, "has_touch": True}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page; afterwards: nothing was asked of a network, and nothing was wrong."""
+    told, asked, contexts = [], [], []
+
+    def open(trees, **how):
+        options = {key: how.pop(key) for key in ("viewport", "is_mobile", "has_touch", "color_scheme",
+                                                 "java_script_enabled") if key in how}  # fmt: skip
+        path = write_page(tmp_path / "run.html", trees, **{"title": "A run", **how})
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: told.append(message.text))
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("dialog", lambda dialog: told.append(f"dialog {dialog.message}"))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri(), timeout=120_000)
+        return page
+
+    yield open
+    for context in contexts:
+        context.close()
+    assert told == [] and len(asked) == len(contexts) and all(url.startswith("file:") for url in asked)
+
+
+def shown_ids(page):
+    return page.eval_on_selector_all(
+        "details.tree",
+        "trees => trees.filter(tree => !tree.hidden).map(tree => tree.querySelector('.id').textContent)",
+    )
+
+
+def box_of(locator):
+    """Where something is shown, once it is: a browser lays out what was moved or opened a moment later."""
+    playwright.expect(locator).to_be_visible()
+    return locator.bounding_box()
+
+
+def open_everything(page):
+    """Opens the trees and all that is folded in them. The turns come with an event, after the opening."""
+    page.click("#open")
+    for _ in ("trees", "what was in them"):
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        playwright.expect(page.locator("details.tree[open] > noscript")).to_have_count(0)
+
+
+def test_a_way_through_a_run(opened):
+    trees = shown_run(80)
+    advantages = {("code-0#0", "0.1"): 1.5}
+    report = build_report(trees, title="t", problem_set="sums", generated=False)
+    page = opened(trees, report=report, prompts=prompts, advantages=advantages)
+    expect = playwright.expect
+    everything = shown_ids(page)
+    assert everything == [tree.id for tree in trees]
+    assert page.locator("article").count() == 0  # no tree is a part of the page until it is opened
+
+    # Filters and order.
+    page.select_option("#outcome", "fixed")
+    fixed = shown_ids(page)
+    assert 0 < len(fixed) < len(trees)
+    expect(page.locator(f"details.tree >> text={fixed[0]} >> ..")).to_contain_text("fixed")
+    page.select_option("#outcome", "")
+    page.select_option("#order", "failures")
+    first = page.locator("details.tree").first
+    expect(first).to_contain_text("wrong")
+    assert shown_ids(page) != everything
+    page.select_option("#order", "")
+    assert shown_ids(page) == everything
+    page.fill("#query", "units sum-")
+    expect(page.locator("#shown")).not_to_have_text(f"{len(trees)} of {len(trees)}")
+    assert 0 < len(shown_ids(page)) < len(trees) - 2
+    page.keyboard.press("Escape")
+    assert shown_ids(page) == everything
+
+    # A search: its picture, whose circles lead to the turns.
+    page.locator("details.tree > summary").first.click()
+    expect(page.locator("article")).to_have_count(9)
+    drawing = page.locator("svg.drawing")
+    assert drawing.locator("circle.node").count() == 9 and drawing.locator("circle.node.right").count() == 1
+    assert "n=5" in drawing.text_content()
+    assert page.locator("article", has_text="advantage +1.5").count() == 1
+    drawing.locator("a").nth(4).click()
+    here = page.locator("article.here")
+    expect(here).to_have_count(1)
+    assert here.locator(".id").text_content() == "0.1.0.0"
+    assert page.url.endswith("#tree-code-0%230/0.1.0.0")
+    assert here.locator("code.program .k").count() == 2  # coloured: def and for
+    here.locator("summary", has_text="Changes to").click()
+    assert here.locator("ins").first.text_content() == "+     for i in range(n + 1):"
+    here.locator("summary", has_text="Log-probabilities").click()
+    assert box_of(here.locator("svg.curve"))["height"] > 20
+
+    # An episode: prompt and thinking are folded, formulas are drawn.
+    page.keyboard.press("c")
+    tree = page.locator("details.tree", has=page.locator(f".id >> text={fixed[0]}"))
+    tree.locator("summary").first.click()
+    solver = tree.locator("article").first
+    box = box_of(solver.locator("pre.prose:visible mfrac").first)
+    assert box["height"] > 10 and box["width"] > 3
+    assert box_of(solver.locator("pre.prose:visible menclose").first)["width"] > 10
+    thinking = solver.locator("details.thinking")
+    assert not thinking.locator("pre").is_visible()
+    thinking.locator("summary").click()
+    expect(thinking).to_contain_text("Let me think", use_inner_text=True)
+    expect(thinking).not_to_contain_text("<think>")
+    solver.locator("summary", has_text="Prompt,").click()
+    expect(solver).to_contain_text("You solve problems.", use_inner_text=True)
+
+
+def test_keys_and_links(opened):
+    trees = shown_run(40)
+    page = opened(trees)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.closest('details').id") == "tree-code-1%230"
+    page.keyboard.press("o")
+    assert page.locator("details.tree[open]").count() == 1
+    page.keyboard.press("n")
+    page.keyboard.press("n")
+    assert page.locator("article.here .id").text_content() == "0.0"
+    page.keyboard.press("f")
+    assert page.locator("article.here details.fold[open]").count() > 0
+    page.keyboard.press("p")
+    page.keyboard.press("k")
+    assert page.evaluate("document.activeElement.closest('details').id") == "tree-code-0%230"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "query"
+    page.keyboard.type("jjj")  # typed, not obeyed
+    assert page.input_value("#query") == "jjj"
+    page.keyboard.press("Escape")
+
+    # A link to a turn opens its tree, in another tab too.
+    target = trees[5]
+    page.evaluate("where => { location.hash = where; }", f"tree-{target.id.replace('#', '%23')}/0.0")
+    playwright.expect(page.locator("article.here")).to_have_count(1)
+    assert page.locator("article.here .agent").text_content() == "verifier_0"
+
+
+MARK = "window.owned=1"
+SCRIPT, IMAGE = f"<script>{MARK}</script>", f"<img src=x onerror={MARK}>"
+HOSTILE = "\n".join((
+    f"</noscript></pre></details></article>{SCRIPT}{IMAGE}<svg onload={MARK}>",
+    f"<noscript><p title=\"</noscript>{IMAGE}\"> &lt;img src=x onerror={MARK}&gt;",
+    f"$\\text{{</math></noscript>{SCRIPT}}}$ $\\href{{javascript:{MARK}}}{{x}}$ \\[\\text{{{IMAGE}}}\\]",
+    "\\boxed{\\style{background:url(http://evil.example/)}{x}} http://evil.example/",
+    f"[link](javascript:{MARK}) \x1b]0;owned\x07 \u202e",
+    f"```python\n'</code></noscript>{SCRIPT}'\n```",
+    f"```html\" onclick=\"{MARK}\n<b onclick={MARK}>\n```",
+    f"<math><mtext><table><mglyph><style><!--</style><img title=\"--&gt;&lt;img src=1 onerror={MARK}&gt;\">",
+))  # fmt: skip
+
+
+def hostile_tree(sample):
+    problem = Problem(HOSTILE, HOSTILE, {HOSTILE: [HOSTILE]}, kind="code" if sample else "math")
+
+    def turn(id, text, grade):
+        completions = tuple(
+            Completion(part, logprobs=(-1.0, -2.0)) for part in (HOSTILE + text, text)[: 1 + sample]
+        )
+        return Turn(
+            f"{HOSTILE}#{sample}", id, id.rpartition(".")[0] or None, HOSTILE, HOSTILE, HOSTILE, HOSTILE,
+            Action(text, completions), grade, search_score=0.5, info={"verdict": HOSTILE, HOSTILE: HOSTILE},
+        )  # fmt: skip
+
+    wrong = Grade.wrong(HOSTILE, feedback=HOSTILE)
+    turns = (turn("0", HOSTILE, wrong), turn("0.0", HOSTILE + "\nmore", wrong), turn("1", "x", wrong))
+    return Tree(f"{HOSTILE}#{sample}", problem, turns, final="0.0", fault=HOSTILE)
+
+
+def test_hostile_texts_do_nothing(opened):
+    trees = [hostile_tree(0), hostile_tree(1)]
+    report = build_report(trees, title=HOSTILE, problem_set=HOSTILE, generated=True, style=HOSTILE)
+    page = opened(
+        trees, title=HOSTILE, report=report, notes=[HOSTILE],
+        prompts=lambda tree: {turn.id: [(HOSTILE, HOSTILE)] for turn in tree.turns},
+    )  # fmt: skip
+    open_everything(page)
+    playwright.expect(page.locator("article")).to_have_count(6)
+    page.wait_for_timeout(300)  # for what scripts in the texts would do
+    assert page.evaluate("window.owned") is None
+    found = page.evaluate("""() => {
+      const all = (name) => [...document.querySelectorAll(name)];
+      const handled = (e) => [...e.attributes].some((a) => a.name.startsWith("on"));
+      return {
+        scripts: document.scripts.length,
+        foreign: all("img, iframe, object, embed, link, form, base, style:not(head > style)").length,
+        handlers: all("*").filter(handled).length,
+        links: all("[href]").filter((e) => !e.getAttribute("href").startsWith("#")).length,
+        styled: all("[style]").length,
+      };
+    }""")
+    assert found == {"scripts": 1, "foreign": 0, "handlers": 0, "links": 0, "styled": 0}
+    for text in ("<img src=x onerror=", "[link](javascript:"):  # they can be read
+        playwright.expect(page.locator("main")).to_contain_text(text, use_inner_text=True)
+    assert not {"\x1b", "\x07", "\u202e"} & set(page.text_content("main"))
+
+
+def test_a_phone_shows_all_without_scrolling_sideways(opened):
+    wide = "x = " + " + ".join(f"a_{{{i}}}" for i in range(60))
+    problem = Problem("wide", f"A long formula: \\[{wide}\\]", "1" * 300)
+    program = f"```python\nprint('{'y' * 300}')\n```"
+    turn = Turn("wide#0", "0", None, "", "solver_0", "", "wide", Action(f"${wide}$\n{'z' * 400}\n{program}"))
+    trees = [Tree("wide#0", problem, (turn,)), *shown_run(40)]
+    report = build_report(trees, title="t", problem_set="sums", generated=False)
+    page = opened(trees, report=report, prompts=prompts, **PHONE)
+    open_everything(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    assert page.evaluate("document.documentElement.clientWidth") == 375
+    for control in page.locator("#controls > :is(input, select, button)").all():
+        assert box_of(control)["height"] >= 36  # a finger hits it
+
+
+CONTRAST = """selectors => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = (x) => (x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+  const light = (c) => {
+    const [r, g, b] = c.slice(0, 3).map((x) => linear(x / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = rgb(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const contrast = (e) => {
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(ground(e))];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  };
+  const seen = (name) => [...document.querySelectorAll(name)].filter((e) => e.checkVisibility());
+  return selectors.map((name) => [name, Math.min(...seen(name).map(contrast))]);
+}"""
+READ = [
+    "body",
+    ".badge",
+    ".amount",
+    ".statement",
+    "pre.prose",
+    ".program span",
+    "summary",
+    "ins",
+    "del",
+    "th",
+    "footer span",
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_colour_schemes_can_be_read(opened, scheme):
+    trees = shown_run(60)
+    report = build_report(trees, title="t", problem_set="sums", generated=False)
+    page = opened(trees, report=report, prompts=prompts, color_scheme=scheme)
+    open_everything(page)
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, background[4:-1].split(","))) < 200) == (scheme == "dark")
+    low = [(name, round(contrast, 2)) for name, contrast in page.evaluate(CONTRAST, READ) if contrast < 4.5]
+    assert not low
+
+
+def test_without_scripts_the_page_is_still_whole(opened):
+    page = opened(shown_run(30), java_script_enabled=False)
+    assert not page.locator("#controls").is_visible()
+    page.locator("details.tree > summary").first.click()
+    playwright.expect(page.locator("details.tree").first.locator("article").first).to_be_visible()
+
+
+def test_a_way_through_ten_thousand_turns(opened):
+    """All of it is found, filtered, ordered and opened; benchmarks/viewer.py says how long each takes."""
+    trees = shown_run(10_000)
+    assert sum(len(tree.turns) for tree in trees) >= 10_000
+    report = build_report(trees, title="t", problem_set="sums", generated=False)
+    page = opened(trees, report=report, prompts=prompts)
+    expect, told = playwright.expect, page.locator("#shown")
+    expect(told).to_have_text(f"{len(trees)} of {len(trees)}")
+    page.select_option("#outcome", "broken")
+    expect(told).not_to_have_text(f"{len(trees)} of {len(trees)}")
+    broken = int(told.text_content().split()[0])
+    assert 0 < broken < len(trees)
+    page.select_option("#outcome", "")
+    page.select_option("#order", "failures")
+    first = page.locator("details.tree").first
+    expect(first).to_contain_text("wrong")
+    first.locator("summary").first.click()
+    expect(page.locator("article").nth(1)).to_be_visible()
+    last = trees[-1]
+    page.fill("#query", last.id)
+    expect(told).not_to_have_text(f"{len(trees)} of {len(trees)}")
+    assert last.id in shown_ids(page)
+    page.keyboard.press("Escape")
+    page.evaluate("link => { location.hash = link }", f"tree-{quote(last.id, safe='')}/{last.turns[-1].id}")
+    expect(page.locator("article.here .id")).to_have_text(last.turns[-1].id)
+
+
+def test_a_long_run_is_laid_out_in_parts(opened):
+    trees = [Tree(f"t{n:03}#0", Problem(f"t{n:03}", "?", "1", "math"), ()) for n in range(450)]
+    page = opened(trees)
+    expect = playwright.expect
+    expect(page.locator("#shown")).to_have_text("450 of 450")
+    assert len(shown_ids(page)) == 200
+    page.locator("#more").scroll_into_view_if_needed()
+    expect(page.locator("#more")).to_contain_text("400 of 450")
+    page.locator("#more").scroll_into_view_if_needed()
+    expect(page.locator("#more")).to_be_hidden()
+    assert shown_ids(page) == [tree.id for tree in trees]
+
+    # What is not laid out is still found, linked to, and reached by keys.
+    page.fill("#query", "t44")
+    expect(page.locator("#shown")).to_have_text("10 of 450")
+    page.keyboard.press("Escape")
+    assert len(shown_ids(page)) == 200
+    page.evaluate("location.hash = 'tree-t449%230'")
+    expect(page.locator("details.tree[open]")).to_have_count(1)
+    assert page.locator("[id='tree-t449%230']").is_visible()
