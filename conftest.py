@@ -5,8 +5,13 @@ needs verifiers, which an environment without the extra lacks.
 """
 
 import signal
+import sys
 import threading
 from importlib.util import find_spec
+from pathlib import Path
+
+# Studies and benchmarks stand beside the package: last, so that an installed mars_env is found first.
+sys.path.append(str(Path(__file__).parent))
 
 _TRAINER = "mars_env/trainers/openrlhf"
 collect_ignore = [

@@ -60,7 +60,7 @@ def plan(small: bool = False) -> tuple[Step, ...]:
     def own(name: str, *arguments: str) -> tuple[str, ...]:
         return (python, str(Path(__file__).resolve()), "--run", name, *arguments)
 
-    marsrl = (python, str(ROOT / "examples" / "replicate_marsrl.py"))
+    marsrl = (python, "-m", "studies.marsrl")
     study = ("--quick",) if small else ("--check", "0", "--jobs", str(os.cpu_count() or 1))
     openrlhf = (python, "-m", "mars_env.trainers.openrlhf")
     smoke = ("--config", str(ROOT / "examples" / "openrlhf" / "marsrl_smoke_1gpu.toml"))

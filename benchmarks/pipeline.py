@@ -26,7 +26,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.simulator import Cluster, Report, simulate
+from simulator import Cluster, Report, simulate
+
 from mars_env.envs import GroupedSettings
 from mars_env.types import Completion, Group, Model, Prompt, Sampling
 

@@ -31,13 +31,15 @@ from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.evaluation import Comparison, compare
 from mars_env.evaluation.report import interval, number
 from mars_env.grading import grader_for
+from mars_env.miniature import load
+from mars_env.miniature.agents import LIMITS
+from mars_env.miniature.experiment import Trained, evaluate_team, metrics_of, train_team
 from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.rollout import write_run
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.types import Tree
 from mars_env.viewer import write_page
 from mars_env.viewer.plots import before_after, training_curves
-from studies.marsrl.experiment import ARMS, Trained, evaluate_team, figures_of, train_arm
 
 FIGURES = {
     "solver_accuracy": "Solver",
@@ -83,12 +85,12 @@ async def play(
     seed: int, progress: Progress, recipe: Recipe = RECIPE, checkpoints: Path | None = None
 ) -> tuple[list[Tree], Trained, list[Tree]]:
     """Evaluate, train (from the newest checkpoint, if there is one), evaluate again."""
-    untrained, trained_arm = ARMS[0], next(arm for arm in ARMS if arm.name == "all")
+    untrained = Trained(dict.fromkeys(LIMITS, load()), ())
     task = progress.add_task("evaluating the warm-started team", total=1)
-    before = await evaluate_team(await train_arm(untrained, seed, recipe), seed, recipe)
+    before = await evaluate_team(untrained, seed, recipe)
     progress.update(task, completed=1)
     bar = Bar(progress, recipe.marsrl.steps)
-    trained = await train_arm(trained_arm, seed, recipe, loggers=[bar], directory=checkpoints)
+    trained = await train_team(seed, recipe, loggers=[bar], directory=checkpoints)
     task = progress.add_task("evaluating the trained team", total=1)
     after = await evaluate_team(trained, seed, recipe)
     progress.update(task, completed=1)
@@ -106,7 +108,7 @@ def curves(history: tuple[StepMetrics, ...]) -> dict[str, list[tuple[float, floa
 
 def show(seed: int, before: list[Tree], trained: Trained, after: list[Tree], out: Path) -> Comparison:
     """Print the table, and write the page and the plots to a folder."""
-    figures = figures_of(before), figures_of(after)
+    figures = metrics_of(before), metrics_of(after)
     table = Table(
         "",
         "before",

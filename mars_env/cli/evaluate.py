@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from mars_env import evaluation
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.api import playing, prepare
 from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, own_metrics, pairs, prices, settings
@@ -24,6 +23,7 @@ from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
 from mars_env.sync import run_sync
 from mars_env.types import Tree
+from mars_env.viewer import write_page
 
 
 def evaluate(  # public edge: one parameter is one option of the command
@@ -132,7 +132,7 @@ def evaluate(  # public edge: one parameter is one option of the command
             console.print(f"mars-env: stopped: {kept}")
             raise
     if out is not None:
-        evaluation.write_page(
+        write_page(
             out / "report.html",
             trees,
             title=plan.title,

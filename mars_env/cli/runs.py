@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mars_env import api, evaluation
+from mars_env import api
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.cli.options import settings
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.stored import stored_game, stored_report
 from mars_env.errors import ConfigError
 from mars_env.rollout import Run, groups_of, read_run
+from mars_env.viewer import write_page
 from mars_env.viewer.turns import Prompts
 
 
@@ -48,7 +49,7 @@ def view(  # public edge: one parameter is one option of the command
     page = out or run / "report.html"
     stored = read_run(run)
     prompts = _prompts(stored, env_id, settings(set_ or []))
-    evaluation.write_page(
+    write_page(
         page,
         stored.trees,
         title=run.resolve().name,

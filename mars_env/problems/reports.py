@@ -1,7 +1,7 @@
 """The embedded `reports` set: made-up companies, each with documents to ask questions about.
 
-There is no question and no answer: the agents of `mars_env.methods.spell.rules` make both. The companies do not exist,
-so nothing about them can be known without the documents.
+There is no question and no answer: the agents of `mars_env.methods.spell` make both. The companies do not
+exist, so nothing about them can be known without the documents.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from mars_env.trainers import RunSettings
 from mars_env.types import Agent, Problem, Tree
 from studies.common.ledger import Ledger, LedgerRow, settings_hash
 
-DOCS: Final = Path(__file__).parents[1] / "docs"
+DOCS: Final = Path(__file__).parents[2] / "docs"
 RESULTS: Final = DOCS / "results"
 MACHINE: Final = "one core of a 2-core machine"
 """On which the older studies were run; it is in their pages."""
@@ -265,9 +265,9 @@ def copied(model: HFModel, name: str | None = None) -> HFModel:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A Markdown page from `examples/templates`; nothing is escaped."""
+    """A Markdown page from a template beside the studies; nothing is escaped."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader(Path(__file__).parents[1]),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )

@@ -223,7 +223,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
     )
     choices = known(rows, CHOICE)
     return studies.rendered(
-        "mars2_results.md.jinja",
+        "mars2/results.md.jinja",
         present=present,
         recipe=recipe,
         pass_1=arms_table(rows, names, SEARCHES),

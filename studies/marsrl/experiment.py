@@ -15,23 +15,26 @@ from typing import Any
 from mars_env.envs import Game, Solve, SolveVerifyCorrect, chains, team_outcome
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
-from mars_env.evaluation.metrics import estimates, measure
-from mars_env.evaluation.statistics import Estimate
 from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.loggers import Logger
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.agents import LIMITS, ContinuingSolver, MiniatureAgent
+from mars_env.miniature.experiment import (
+    Trained,
+    held_out,
+    team_of,
+    training_problems,
+)
 from mars_env.miniature.model import build_model
 from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.models.hf import HFModel
-from mars_env.problems import ProblemSet, load_problems
+from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
 from mars_env.trainers.loop import train
-from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Playing, Team, make_team
-from mars_env.types import Agent, Tree, role_of
+from mars_env.trainers.team import Team
+from mars_env.types import Agent, Tree
 from studies.marsrl.warm_start import STAGES, Stage, save
 from studies.marsrl.warm_start import train as warm_start
 
@@ -71,27 +74,6 @@ ARMS = (
 )  # fmt: skip
 """The ablation of MarsRL (arXiv 2511.11373), and the shared reward that the paper argues against. Two more
 arms do not share weights, to show what passes between the roles through shared weights."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """An arm after training.
-
-    Attributes:
-        models: By role; the same model for all roles if the weights are shared.
-        history: The figures of every step.
-    """
-
-    models: Mapping[str, HFModel]
-    history: tuple[StepMetrics, ...]
-
-    def agents(self, recipe: Recipe, forced: Mapping[str, str] | None = None) -> dict[str, Agent]:
-        """The team; `forced` gives, by role, a first piece for everything that the role writes."""
-        first = forced or {}
-        return {
-            f"{role}_0": _agent(role, model, recipe, first.get(role, ""))
-            for role, model in self.models.items()
-        }
 
 
 def training_game(arm: Arm, recipe: Recipe) -> Game:
@@ -135,30 +117,7 @@ def set_up(
 ) -> tuple[Game, Team, ProblemSet, RunSettings]:
     """What `mars_env.trainers.train` takes to train an arm, in its order; `models` are by role."""
     game, settings = training_game(arm, recipe), arm_settings(arm, seed, recipe)
-    team = make_team(
-        settings,
-        game.rules.possible_agents,
-        models,
-        agent=lambda name, model: _agent(role_of(name), model, recipe),
-    )
-    return game, team, load_problems("arithmetic", seed=seed, split="train"), settings
-
-
-def _agent(role: str, model: Playing, recipe: Recipe, forced: str = "") -> Agent:
-    return MiniatureAgent(role, model, policy=model.name, temperature=recipe.temperature, forced=forced)
-
-
-def held_out(seed: int, recipe: Recipe = RECIPE) -> ProblemSet:
-    """The evaluation problems of a seed; none of them is in a training set."""
-    return load_problems("arithmetic", n=recipe.evaluation_problems, seed=seed, split="test")
-
-
-async def evaluate_team(
-    trained: Trained, seed: int, recipe: Recipe = RECIPE, *, forced: Mapping[str, str] | None = None
-) -> list[Tree]:
-    """Play every held-out problem once with the whole team; `forced` as in `Trained.agents`."""
-    game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
-    return await _play(game, trained.agents(recipe, forced), held_out(seed, recipe), seed)
+    return game, team_of(settings, game, models, recipe), training_problems(seed), settings
 
 
 def warm_started(cache: Path, name: str, stages: Sequence[Stage] = STAGES, seed: int = 0) -> Path:
@@ -176,12 +135,6 @@ def warm_started(cache: Path, name: str, stages: Sequence[Stage] = STAGES, seed:
         warm_start(module, stages, seed)
         save(module, place)
     return place
-
-
-def figures_of(trees: Sequence[Tree]) -> dict[str, Estimate]:
-    """All figures of some trees with their intervals, by name."""
-    metrics = measure(trees)
-    return estimates(metrics, [tree.problem.id for tree in trees])
 
 
 async def equal_token_baselines(

@@ -27,6 +27,7 @@ import typer
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Baseline, Provenance, provenance
 from mars_env.miniature import CHECKPOINT, load
+from mars_env.miniature.experiment import Trained, evaluate_team, metrics_of
 from mars_env.miniature.protocol import CHECK
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
@@ -47,11 +48,8 @@ from studies.common.program import DOCS, RESULTS
 from studies.marsrl.experiment import (
     ARMS,
     Arm,
-    Trained,
     continuing_baselines,
     equal_token_baselines,
-    evaluate_team,
-    figures_of,
     train_arm,
     warm_started,
 )
@@ -131,10 +129,10 @@ Found = tuple[dict[str, float | None], dict[str, Any]]
 
 def team_figures(trees: Sequence[Tree]) -> dict[str, float | None]:
     """The figures of a team, over all problems and over short and long ones."""
-    found = figures_of(trees)
+    found = metrics_of(trees)
     figures = {name: found[name].value for name in (*COLUMNS, "tokens") if name in found}
     for length, levels in LENGTHS.items():
-        part = figures_of([tree for tree in trees if tree.problem.metadata["level"] in levels])
+        part = metrics_of([tree for tree in trees if tree.problem.metadata["level"] in levels])
         for name in ("solver_accuracy", "system_accuracy"):
             figures[f"{name}_{length}"] = part[name].value
     return figures
@@ -257,7 +255,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
     seconds = [sum(r.seconds for r in trained if r.seed == seed) for seed in {r.seed for r in joint}]
     controls = [name for name in CONTROLS if name in here]
     return studies.rendered(
-        "marsrl_results.md.jinja",
+        "marsrl/results.md.jinja",
         present=present,
         steps=joint[0].detail["steps"],
         problems=joint[0].detail["problems"],

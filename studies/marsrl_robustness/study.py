@@ -33,22 +33,14 @@ from mars_env.evaluation.trees import answers_of_grading, first_attempts, sample
 from mars_env.evaluation.verified_baselines import checked_attempts, retries, weighted_vote
 from mars_env.grading import grader_for
 from mars_env.miniature import CHECKPOINT, load
+from mars_env.miniature.experiment import Trained, evaluate_team
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
 from studies.common import program as studies
 from studies.common.claims import Claim, claims_table
 from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
 from studies.common.program import DOCS, RESULTS
-from studies.marsrl.experiment import (
-    ARMS,
-    Arm,
-    Trained,
-    equal_token_baselines,
-    evaluate_team,
-    play_held_out,
-    train_arm,
-    warm_started,
-)
+from studies.marsrl.experiment import ARMS, Arm, equal_token_baselines, play_held_out, train_arm, warm_started
 from studies.marsrl.study import COLUMNS, ROLES, SOLVER, SYSTEM, baseline_figures, spent, team_figures
 from studies.marsrl.warm_start import STAGES, Stage
 
@@ -253,7 +245,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
     ]
     owed = sum(len(row.seeds) for row in ROWS.values()) - len(rows)
     return studies.rendered(
-        "marsrl_robustness_results.md.jinja",
+        "marsrl_robustness/results.md.jinja",
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
         titles={row.arm.name: row.arm.title for row in ROWS.values()},
         primary=claims_table(rows, PRIMARY_CLAIMS),

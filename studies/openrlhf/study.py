@@ -33,6 +33,7 @@ from mars_env.evaluation import Provenance, provenance
 from mars_env.evaluation.provenance import commit_of
 from mars_env.loggers import JsonlLogger, Logger, read_jsonl
 from mars_env.miniature import load
+from mars_env.miniature.experiment import Trained, evaluate_team, metrics_of
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
 from mars_env.rollout.staleness import age
@@ -45,15 +46,7 @@ from studies.common import program as studies
 from studies.common.claims import Claim, claims_table
 from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
 from studies.common.program import DOCS, RESULTS
-from studies.marsrl.experiment import (
-    ARMS,
-    Arm,
-    Trained,
-    evaluate_team,
-    figures_of,
-    set_up,
-    train_arm,
-)
+from studies.marsrl.experiment import ARMS, Arm, set_up, train_arm
 from studies.marsrl.study import ROLES
 
 PLAN = RESULTS / "plans" / "openrlhf.md"
@@ -192,7 +185,7 @@ PLANNED_CLAIMS = tuple(
 
 def helpers() -> Any:
     """What stands in for a GPU; it belongs to the tests."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))
     import openrlhf_on_cpu
 
     return openrlhf_on_cpu
@@ -355,7 +348,7 @@ def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = R
     trained, counts, rewards = (locally if way.flags is None else through_openrlhf)(way, seed, recipe, folder)
     trained_in = time.perf_counter() - began
     trees: list[Tree] = asyncio.run(evaluate_team(trained, seed, recipe))
-    found = figures_of(trees)
+    found = metrics_of(trees)
     figures = {figure: found[figure].value for figure in (*COLUMNS, "tokens") if figure in found}
     seconds, detail = time.perf_counter() - began, {"plan": plan, "problems": len(trees)}
     detail |= {"seconds_of_training": round(trained_in, 1), "rewards": rewards}
@@ -383,7 +376,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
     """The part of docs/openrlhf.md that is made of rows."""
     names = [name for name in WAYS if any(row.arm == name for row in rows)]
     return studies.rendered(
-        "openrlhf_results.md.jinja",
+        "openrlhf/results.md.jinja",
         arms=arms_table(rows, names, COLUMNS),
         titles={name: WAYS[name].title for name in names},
         differences=claims_table(rows, CLAIMS) if len(names) > 1 else "",

@@ -1,6 +1,6 @@
 """Generated English word problems of one or two small steps, and what a team may be shown about them.
 
-    python -m studies.smollm2.word_problems     # prints some problems with a solution, two reports and a correction
+    python -m studies.smollm2.word_problems  # problems with a solution, two reports, a correction
 
 A made problem knows its steps, so right solutions, wrong ones, honest reports and corrections follow from it.
 """

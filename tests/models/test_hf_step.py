@@ -7,10 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from mars_env.models import (
-    HFModel,
-    hf_step,
-)
+from mars_env.models import HFModel, hf_step  # noqa: E402
 from mars_env.models.hf_cache import cache_for  # noqa: E402
 from mars_env.types import Sampling  # noqa: E402
 

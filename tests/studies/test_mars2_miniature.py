@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -473,7 +474,8 @@ def test_a_small_seed_of_the_study_from_warm_start_to_page(tmp_path):
 def test_the_quick_seed_runs_as_a_command_and_keeps_nothing():
     before = study.LEDGER.path.read_bytes()
     done = subprocess.run(
-        [sys.executable, study.__file__, "--quick", "--seeds", "7"],
+        [sys.executable, "-m", "studies.mars2", "--quick", "--seeds", "7"],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=900,

@@ -4,27 +4,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from studies import overview
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def overview(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    import results_overview
-
-    return results_overview
-
-
-def test_the_page_opens_with_what_the_ledgers_say(overview):
+def test_the_page_opens_with_what_the_ledgers_say():
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     between = text.partition("<!-- begin overview -->\n")[2].partition("<!-- end overview -->")[0]
     assert between == overview.overview()
     assert text.index("| claim |") == text.index("\n| ") + 1  # no other table comes before it
 
 
-def test_every_claim_is_judged_once_its_arms_are_played(overview):
+def test_every_claim_is_judged_once_its_arms_are_played():
     unfinished = {study.task: study for study in overview.STUDIES if "openrlhf.md" in study.task}
     for study in overview.STUDIES:
         rows = study.rows()
@@ -40,10 +32,10 @@ def test_every_claim_is_judged_once_its_arms_are_played(overview):
             assert judged == list(study.claims), study.task
 
 
-def test_the_command_writes_into_the_page(overview, tmp_path, monkeypatch):
+def test_the_command_writes_into_the_page(tmp_path, monkeypatch):
     page = tmp_path / "results.md"
     page.write_text("# Results\n\n<!-- begin overview -->\nan older table\n<!-- end overview -->\nrest\n")
-    monkeypatch.setattr(overview, "PAGE", page)
+    monkeypatch.setattr("PAGE", page)
     overview.main()
     written = page.read_text()
     assert "an older table" not in written
@@ -53,8 +45,8 @@ def test_the_command_writes_into_the_page(overview, tmp_path, monkeypatch):
 
 def test_it_runs_as_a_script():
     done = subprocess.run(
-        [sys.executable, "-c", "import results_overview; print(results_overview.overview())"],
-        cwd=ROOT / "examples",
+        [sys.executable, "-c", "from studies import overview; print(overview.overview())"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
@@ -64,5 +56,5 @@ def test_it_runs_as_a_script():
 
 def test_make_results_writes_the_tables_of_every_study():
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nresults:")[2].partition("\n\n")[0]
-    studies = [path.name for path in sorted((ROOT / "examples").glob("replicate_*.py"))]
-    assert studies and [name for name in studies if f"examples/{name} " not in recipe] == []
+    studies = [path.parent.name for path in sorted((ROOT / "studies").glob("*/study.py"))]
+    assert studies and [name for name in studies if f"-m studies.{name} " not in recipe] == []

@@ -13,7 +13,7 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation import provenance
 from studies.common.ledger import Ledger
 
-PATH = Path(__file__).parents[2] / "examples" / "replicate_marsrl.py"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -111,7 +111,11 @@ def test_a_continued_solver_must_belong_to_its_arm(tmp_path, monkeypatch):
 def test_the_quick_seed_runs_as_a_command_and_keeps_nothing():
     before = study.LEDGER.path.read_bytes(), (study.DOCS / "results.md").read_bytes()
     done = subprocess.run(
-        [sys.executable, PATH, "--quick", "--seeds", "7"], capture_output=True, text=True, timeout=900
+        [sys.executable, "-m", "studies.marsrl", "--quick", "--seeds", "7"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     shown = " ".join(done.stdout.split())

@@ -81,10 +81,10 @@ def test_the_ledger_holds_only_rows_of_the_plan():
 def test_each_kind_of_row_runs(tmp_path):
     """A few steps of chains, of several updates with a KL term, and of a new warm start with all controls."""
     rows = ["poor, shared chains", "poor, 4x2, kl", "good, all"]
-    command = [sys.executable, "replicate_marsrl_robustness.py", "--quick", "--cache", str(tmp_path)]
+    command = [sys.executable, "-m", "studies.marsrl_robustness", "--quick", "--cache", str(tmp_path)]
     done = subprocess.run(
         [*command, *(word for row in rows for word in ("--row", row))],
-        cwd=ROOT / "examples",
+        cwd=ROOT,
         capture_output=True,
         text=True,
     )

@@ -1,6 +1,5 @@
 """SPELL's study: its parts, its example, and that the page shows the ledger's rows."""
 
-import runpy
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import studies.spell.study as study
 from mars_env.evaluation import provenance
 from mars_env.methods.spell.rules import read_question
 from studies.common.program import settings_of
+from studies.spell import example
 from studies.spell.lookups import clusters, easy_question, is_right, level, truth, warm_started
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +54,6 @@ def test_the_page_shows_all_arms_and_seeds_of_the_ledger():
 
 
 def test_the_example_says_what_became_of_the_questions(capsys):
-    runpy.run_path(str(ROOT / "examples" / "spell.py"))["main"](warm_start=40)
+    example.main(warm_start=40)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == [*(f"update {n}" for n in range(1, 5)), "remembered"]

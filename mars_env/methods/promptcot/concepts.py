@@ -1,8 +1,8 @@
 """Concepts of seed problems, asked of models: how PromptCoT 2.0's cold start begins (arXiv 2509.19894).
 
 A model names the concepts that a problem is about, then writes a rationale, the way from them to the problem:
-together a `Design`, which `mars_env.methods.promptcot.training.cold_start` imitates. Both the problem and what the
-model writes are untrusted texts. The wording of the prompt is ours.
+together a `Design`, which `mars_env.methods.promptcot.training.cold_start` imitates. Both the problem and
+what the model writes are untrusted texts. The wording of the prompt is ours.
 """
 
 from __future__ import annotations

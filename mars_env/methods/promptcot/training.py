@@ -6,8 +6,8 @@
     M-step        q writes one greedy rationale of each problem; p imitates rationale and problem
 
 The paper calls the E-step reinforcement learning; it is imitation of the best of 8. New problems come from
-`mars_env.methods.promptcot.designs.write_design` and `mars_env.methods.promptcot.making.make_problems`. Training on them is
-ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Preferences`.
+`mars_env.methods.promptcot.designs.write_design` and `mars_env.methods.promptcot.making.make_problems`.
+Training on them is ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Preferences`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,102 @@
+"""Train the miniature team with MarsRL, and evaluate it on held-out problems.
+
+One seed fixes everything: training problems, rollouts, minibatches, and the held-out problems of the
+evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.evaluation.metrics import estimates, measure
+from mars_env.evaluation.statistics import Estimate
+from mars_env.grading import grader_for
+from mars_env.loggers import Logger
+from mars_env.miniature import load
+from mars_env.miniature.agents import LIMITS, MiniatureAgent
+from mars_env.miniature.recipe import RECIPE, Recipe
+from mars_env.models.hf import HFModel
+from mars_env.problems import ProblemSet, load_problems
+from mars_env.rollout import Job, collect
+from mars_env.trainers.loop import train
+from mars_env.trainers.metrics import StepMetrics
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.team import Playing, Team, make_team
+from mars_env.types import Agent, Tree, role_of
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A team after training.
+
+    Attributes:
+        models: By role; the same model for all roles if the weights are shared.
+        history: The metrics of every step.
+    """
+
+    models: Mapping[str, HFModel]
+    history: tuple[StepMetrics, ...]
+
+    def agents(self, recipe: Recipe, forced: Mapping[str, str] | None = None) -> dict[str, Agent]:
+        """The team; `forced` gives, by role, a first piece for everything that the role writes."""
+        first = forced or {}
+        return {
+            f"{role}_0": _agent(role, model, recipe, first.get(role, ""))
+            for role, model in self.models.items()
+        }
+
+
+async def train_team(
+    seed: int, recipe: Recipe = RECIPE, *, loggers: Sequence[Logger] = (), directory: Path | None = None
+) -> Trained:
+    """Train the shipped miniature, one model for all three roles.
+
+    With a directory, training continues from its newest checkpoint and leaves its own there.
+    """
+    models = dict.fromkeys(LIMITS, load())
+    game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
+    settings = recipe.marsrl.model_copy(update={"seed": seed})
+    team = team_of(settings, game, models, recipe)
+    history = await train(game, team, training_problems(seed), settings, loggers=loggers, directory=directory)
+    return Trained(models, tuple(history))
+
+
+def team_of(settings: RunSettings, game: Game, models: Mapping[str, HFModel], recipe: Recipe) -> Team:
+    """The miniature's agents on these models (by role), for `mars_env.trainers.train`."""
+    return make_team(
+        settings,
+        game.rules.possible_agents,
+        models,
+        agent=lambda name, model: _agent(role_of(name), model, recipe),
+    )
+
+
+def _agent(role: str, model: Playing, recipe: Recipe, forced: str = "") -> Agent:
+    return MiniatureAgent(role, model, policy=model.name, temperature=recipe.temperature, forced=forced)
+
+
+def training_problems(seed: int) -> ProblemSet:
+    """The training problems of a seed, without an end."""
+    return load_problems("arithmetic", seed=seed, split="train")
+
+
+def held_out(seed: int, recipe: Recipe = RECIPE) -> ProblemSet:
+    """The evaluation problems of a seed; none of them is in a training set."""
+    return load_problems("arithmetic", n=recipe.evaluation_problems, seed=seed, split="test")
+
+
+async def evaluate_team(
+    team: Trained, seed: int, recipe: Recipe = RECIPE, *, forced: Mapping[str, str] | None = None
+) -> list[Tree]:
+    """One episode of the whole team on every held-out problem; `forced` as in `Trained.agents`."""
+    game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
+    jobs = [Job(problem, 0) for problem in held_out(seed, recipe)]
+    return await collect(game, team.agents(recipe, forced), jobs, seed=seed, concurrency=len(jobs))
+
+
+def metrics_of(trees: Sequence[Tree]) -> dict[str, Estimate]:
+    """All metrics of some trees with their intervals, by name."""
+    return estimates(measure(trees), [tree.problem.id for tree in trees])
