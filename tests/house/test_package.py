@@ -48,9 +48,10 @@ class Blocked:
         if name.partition(".")[0] in self.names:
             raise ModuleNotFoundError(f"{name} is blocked", name=name)
 sys.meta_path.insert(0, Blocked())
-import mars_env.agents, mars_env.trainers
+import mars_env.agents, mars_env.models, mars_env.trainers
 from mars_env.errors import MissingExtra
 for package, names in ((mars_env.trainers, [*mars_env.trainers.__all__, "verifiers"]),
+                       (mars_env.models, mars_env.models.__all__),
                        (mars_env.agents, mars_env.agents.__all__)):
     for name in names:
         try:

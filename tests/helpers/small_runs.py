@@ -1,0 +1,73 @@
+"""Trees written in one line each, so that a test shows everything that its figures come from."""
+
+import pytest
+
+from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
+
+ROLES = {"S": "solver_0", "V": "verifier_0", "C": "corrector_0"}
+GRADES = {
+    "+": Grade.correct(),
+    "-": Grade.wrong("not the reference"),
+    "?": Grade.unknown("the worker was lost"),
+}
+
+
+def problem_of(name):
+    return Problem(name, f"The statement of {name}.", "7")
+
+
+def episode(problem, sample, script, *, final=None, tokens=10, fault="", truncated=(), answers=None):
+    """An episode from a script such as ``"S- Vw C+ Vc"``.
+
+    S and C are followed by their grade (+ - ?), V by its verdict (c, w, or m for malformed). `final`
+    is the index of the turn that is the team's answer (by default the last graded one); `tokens` a
+    number for every turn or a list; `answers` the texts of the graded turns.
+    """
+    turns = []
+    texts = iter(answers or ())
+    for i, word in enumerate(script.split()):
+        kind, mark = word
+        info = {"round": i}
+        if kind == "V":
+            info |= {"verdict": "Correct" if mark == "c" else "Wrong", "malformed": mark == "m"}
+        text = next(texts, f"{word} of {problem}") if kind != "V" else word
+        n = tokens if isinstance(tokens, int) else tokens[i]
+        completion = Completion(
+            text, "length" if i in truncated else "stop", prompt_tokens=5, completion_tokens=n
+        )
+        turns.append(
+            Turn(
+                tree_id=f"{problem}#{sample}",
+                id="0" + ".0" * i,
+                parent_id="0" + ".0" * (i - 1) if i else None,
+                group_id="",
+                agent=ROLES[kind],
+                policy="policy",
+                problem_id=problem,
+                action=Action(text, (completion,)),
+                grade=GRADES[mark] if kind != "V" else None,
+                reward=1.0 if mark == "+" else 0.0,
+                info=info,
+            )
+        )
+    graded = [t.id for t in turns if t.grade is not None]
+    chosen = None if fault or not graded else graded[-1] if final is None else turns[final].id
+    return Tree(f"{problem}#{sample}", problem_of(problem), tuple(turns), final=chosen, fault=fault)
+
+
+@pytest.fixture(name="episode")
+def _episode():
+    return episode
+
+
+@pytest.fixture
+def run():
+    """A small run: three problems, two samples each; figures are easily counted by hand."""
+    return [
+        episode("p1", 0, "S- Vw C+ Vc"),
+        episode("p1", 1, "S+ Vc"),
+        episode("p2", 0, "S- Vc"),
+        episode("p2", 1, "S- Vm C- Vw C+ Vc", truncated=(2,)),
+        episode("p3", 0, "S+ Vw C- Vc"),
+        episode("p3", 1, "S+ Vc"),
+    ]
