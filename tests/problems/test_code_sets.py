@@ -4,6 +4,7 @@ import asyncio
 import collections
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from sandboxes import need_a_sandbox
@@ -61,6 +62,11 @@ def test_programs_are_the_same_in_every_process():
         for seed in ("1", "2")
     }
     assert hashes == {load_problems("programs").content_hash() + "\n"}
+
+
+def test_programs_are_what_brute_force_gives():
+    script = Path(__file__).parents[2] / "scripts" / "make_programs.py"
+    assert subprocess.run([sys.executable, script, "--check"], check=False).returncode == 0
 
 
 def test_all_reference_solutions_of_programs_pass(grader):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from mars_env.problems.programs.spec import Program, numbers, word
+from programs.spec import Program, numbers, word
 
 MEDIUM = (
     Program(

@@ -1,24 +1,30 @@
-"""The embedded set `programs`: small original problems in three forms and three levels, with solutions."""
+"""The embedded set `programs`: small original problems in three forms and three levels, with solutions.
+
+`scripts/make_programs.py` makes `data/programs.jsonl`, with every expected result found by brute force.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from functools import cache
+from pathlib import Path
+from typing import Final
 
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.problems.programs.easy import EASY
-from mars_env.problems.programs.hard import HARD
-from mars_env.problems.programs.medium import MEDIUM
-from mars_env.problems.programs.spec import LICENCE, problem_of
+from mars_env.problems.written import problem_from_row
 from mars_env.types import Problem
 
-VERSION = 1
+DATA: Final = Path(__file__).parent / "data" / "programs.jsonl"
+VERSION: Final = 1
+LICENCE: Final = "Apache-2.0"
 
 
 @cache
 def _problems() -> tuple[Problem, ...]:
-    return tuple(problem_of(program) for program in (*EASY, *MEDIUM, *HARD))
+    lines = DATA.read_text(encoding="utf-8").splitlines()
+    return tuple(problem_from_row(json.loads(line)) for line in lines)
 
 
 def programs_problems(
@@ -56,9 +62,6 @@ def programs_problems(
         licence=LICENCE,
         reference_field="tests",
     )
-
-
-__all__ = ["programs_problems"]
 
 
 LOADERS = {"programs": programs_problems}

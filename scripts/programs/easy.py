@@ -6,7 +6,7 @@ import calendar
 import itertools
 import random
 
-from mars_env.problems.programs.spec import Program, numbers, word
+from programs.spec import Program, numbers, word
 
 EASY = (
     Program(

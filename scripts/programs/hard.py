@@ -11,7 +11,7 @@ from collections import deque
 from functools import cache
 from typing import Any
 
-from mars_env.problems.programs.spec import Program, numbers, word
+from programs.spec import Program, numbers, word
 
 Edges = list[tuple[int, int, int]]
 
