@@ -1,7 +1,7 @@
 """Makes the embedded set `programs`: statements and tests, with every expected result found by brute force.
 
-    python scripts/make_programs.py           # writes mars_env/problems/data/programs.jsonl
-    python scripts/make_programs.py --check   # fails if the file is not what brute force gives
+python scripts/make_programs.py           # writes mars_env/problems/data/programs.jsonl
+python scripts/make_programs.py --check   # fails if the file is not what brute force gives
 """
 
 from __future__ import annotations

@@ -13,13 +13,12 @@ from functools import partial
 
 from mars_env.checks import whole
 from mars_env.errors import ConfigError
-from mars_env.problems.generated import Accept, Draft, Generated, checked_split, first_accepted
+from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.types import Problem
 
 MODULUS = 1000
 LARGEST_TERM = 99
-VERSION = 1
 
 
 def arithmetic_problems(
@@ -54,14 +53,7 @@ def arithmetic_problems(
     name = "arithmetic"
     usual = (min_terms, max_terms) == (1, 6)
     label = name if usual else f"{name}-{min_terms}to{max_terms}"
-    chosen = checked_split(name, split)
-    return ProblemSet(
-        name,
-        Generated(label, chosen, seed, partial(_make, min_terms, max_terms)),
-        revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
-        licence="Apache-2.0",
-        generated=True,
-    )
+    return generated_set(name, partial(_make, min_terms, max_terms), seed=seed, split=split, label=label)
 
 
 def statement(start: int, terms: Sequence[int], signs: Sequence[int]) -> str:
@@ -121,9 +113,7 @@ def _draw(count: int, rng: random.Random) -> Draft:
     signs = [rng.choice((1, -1)) for _ in range(count)]
     terms = [sign * rng.randint(0, LARGEST_TERM) for sign in signs]
     metadata = {
-        "source": "mars_env generated",
-        "licence": "Apache-2.0",
-        "generated": True,
+        **MADE,
         "level": count,
         "start": start,
         "terms": terms,

@@ -20,11 +20,9 @@ from types import MappingProxyType
 from mars_env.checks import whole
 from mars_env.errors import ConfigError
 from mars_env.problems.code import code_problem_from_row
-from mars_env.problems.generated import ATTEMPTS, Accept, Draft, Generated, checked_split
+from mars_env.problems.generated import ATTEMPTS, LICENCE, Accept, Draft, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
-VERSION = 1
-LICENCE = "Apache-2.0"
 PUBLIC = (0, 3, 6, 9, 12, 15)
 """Inputs whose outputs are shown, unless fewer are asked for."""
 
@@ -304,15 +302,8 @@ def nibbles_problems(
         label += f"-{levels[0]}to{levels[-1]}-{mix:g}"
     if len(shown_inputs(shown)) < len(PUBLIC):
         label += f"-shown{shown}"
-    chosen = checked_split("nibbles", split)
-    return ProblemSet(
-        "nibbles",
-        Generated(label, chosen, seed, Nibbles(levels[0], levels[-1], mix, registers, shown)),
-        revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
-        licence=LICENCE,
-        generated=True,
-        reference_field="tests",
-    )
+    make = Nibbles(levels[0], levels[-1], mix, registers, shown)
+    return generated_set("nibbles", make, seed=seed, split=split, label=label, reference_field="tests")
 
 
 LOADERS = {"nibbles": nibbles_problems}

@@ -10,15 +10,23 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from mars_env.errors import ConfigError, ProblemError
-from mars_env.problems.problem_set import ENDLESS
+from mars_env.problems.problem_set import ENDLESS, ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.text import shown
 from mars_env.types import Problem
 
 Split = Literal["train", "test"]
+
+VERSION: Final = 1
+"""Increase this when the problems that a seed gives change."""
+
+LICENCE: Final = "Apache-2.0"
+
+MADE: Final = {"source": "mars_env generated", "licence": LICENCE, "generated": True}
+"""The first entries of every made problem's metadata."""
 
 ATTEMPTS = 2000
 """How many draws a generator may try; far more than any template needs."""
@@ -92,6 +100,47 @@ class Generated:
     def place(self, index: int) -> str:
         """The place is the id."""
         return f"{self.label}/{self.split}/{self.seed}/{index}"
+
+
+def generated_set(
+    name: str,
+    make: Maker,
+    *,
+    seed: int,
+    split: str | None,
+    label: str = "",
+    notes: str = "",
+    reference_field: str = "answer",
+) -> ProblemSet:
+    """An endless embedded set.
+
+    Args:
+        name: The set's name.
+        make: Draws one problem.
+        seed: The set's seed.
+        split: ``"train"`` (also for None) or ``"test"``.
+        label: The first part of every id: the name (by default), and the options that change the problems.
+        notes: As in `ProblemSet`.
+        reference_field: As in `ProblemSet`.
+
+    Raises:
+        ConfigError: The split is unknown, or the seed is not an integer.
+
+    Example:
+        >>> sums = generated_set("sums", lambda rng, accept: Draft("1 + 1?", "2", {}), seed=0, split=None)
+        >>> sums[3].id, sums.revision
+        ('sums/train/0/3', 'version 1, sums, split train, seed 0')
+    """
+    label, chosen = label or name, checked_split(name, split)
+    return ProblemSet(
+        name,
+        Generated(label, chosen, seed, make),
+        revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
+        licence=LICENCE,
+        generated=True,
+        notes=notes,
+        reference_field=reference_field,
+    )
 
 
 def split_of(statement: str) -> Split:

@@ -13,10 +13,9 @@ from typing import Final
 
 from mars_env.checks import whole
 from mars_env.errors import ConfigError
-from mars_env.problems.generated import Accept, Draft, Generated, checked_split, first_accepted
+from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
-VERSION: Final = 1
 MOST_YEARS: Final = 20
 DIVISIONS: Final = ("Paper", "Glass", "Timber", "Tools")
 _FIRST: Final = (
@@ -55,14 +54,7 @@ def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5)
         raise ConfigError(f"reports are of 1 to {MOST_YEARS} years, got years={years}")
     name = "reports"
     label = name if years == 5 else f"{name}-{years}years"
-    chosen = checked_split(name, split)
-    return ProblemSet(
-        name,
-        Generated(label, chosen, seed, partial(_make, years)),
-        revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
-        licence="Apache-2.0",
-        generated=True,
-    )
+    return generated_set(name, partial(_make, years), seed=seed, split=split, label=label)
 
 
 def statement(company: str) -> str:
@@ -111,9 +103,7 @@ def _draw(years: int, rng: random.Random) -> Draft:
     ]
     rng.shuffle(documents)
     metadata = {
-        "source": "mars_env generated",
-        "licence": "Apache-2.0",
-        "generated": True,
+        **MADE,
         "company": company,
         "task": "number",
         "documents": documents,

@@ -13,10 +13,8 @@ from itertools import combinations
 
 from mars_env.checks import whole
 from mars_env.errors import ConfigError
-from mars_env.problems.generated import Accept, Draft, Generated, checked_split, first_accepted
+from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
 from mars_env.problems.problem_set import ProblemSet
-
-VERSION = 1
 
 
 def subset_sum_problems(
@@ -60,13 +58,8 @@ def subset_sum_problems(
     name = "subset-sum"
     usual = (count, largest, min_parts, max_parts) == (7, 15, 2, 4)
     label = name if usual else f"{name}-{count}of{largest}-{min_parts}to{max_parts}"
-    chosen = checked_split(name, split)
-    return ProblemSet(
-        name,
-        Generated(label, chosen, seed, partial(_make, count, largest, min_parts, max_parts)),
-        revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
-        licence="Apache-2.0",
-        generated=True,
+    return generated_set(
+        name, partial(_make, count, largest, min_parts, max_parts), seed=seed, split=split, label=label
     )
 
 
@@ -108,9 +101,7 @@ def _draw(count: int, largest: int, parts: int, rng: random.Random) -> Draft:
     numbers = sorted(rng.sample(range(1, largest + 1), count))
     chosen = sorted(rng.sample(numbers, parts))
     metadata = {
-        "source": "mars_env generated",
-        "licence": "Apache-2.0",
-        "generated": True,
+        **MADE,
         "level": parts,
         "answer_check": "subset-sum",
         "numbers": numbers,

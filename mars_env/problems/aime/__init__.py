@@ -14,11 +14,8 @@ from typing import TypeVar, get_args
 from mars_env.errors import ConfigError
 from mars_env.problems.aime import algebra, combinatorics, geometry, number_theory, probability, sequences
 from mars_env.problems.aime.template import TEMPLATES, Question, Template, Topic
-from mars_env.problems.generated import Accept, Draft, Generated, checked_split, first_accepted
+from mars_env.problems.generated import MADE, Accept, Draft, first_accepted, generated_set
 from mars_env.problems.problem_set import ProblemSet
-
-VERSION = 1
-"""Increase this when a change to the templates changes the problems that a seed gives."""
 
 LEVELS = (1, 2, 3, 4, 5)
 
@@ -65,19 +62,18 @@ def aime_problems(
         raise ConfigError(
             f"no template of the aime set fits level={level!r}, topic={topic!r}, template={template!r}"
         )
-    chosen = checked_split("aime", split)
     asked = [
         *(() if level is None else ("level" + "".join(map(str, levels)),)),
         *(() if topic is None else (t.replace(" ", "_") for t in topics)),
         *(() if template is None else names),
     ]
     label = "-".join(["aime", *asked])
-    return ProblemSet(
+    return generated_set(
         "aime",
-        Generated(label, chosen, seed, partial(_make, fitting)),
-        revision=f"version {VERSION}, {label}, split {chosen}, seed {seed}",
-        licence="Apache-2.0",
-        generated=True,
+        partial(_make, fitting),
+        seed=seed,
+        split=split,
+        label=label,
         notes="AIME-style problems made from templates; not the contest's",
     )
 
@@ -108,9 +104,7 @@ def _draw(entry: Template, rng: random.Random) -> Draft | None:
     if question is None or not is_fit(question):
         return None
     metadata = {
-        "source": "mars_env generated",
-        "licence": "Apache-2.0",
-        "generated": True,
+        **MADE,
         "level": entry.level,
         "topic": entry.topic,
         "template": entry.name,
@@ -132,7 +126,6 @@ def is_fit(question: Question) -> bool:
 __all__ = [
     "LEVELS",
     "TEMPLATES",
-    "VERSION",
     "Question",
     "Template",
     "aime_problems",
