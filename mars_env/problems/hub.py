@@ -6,8 +6,9 @@ docs/problems.md says how each repository, revision and column name was checked 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from mars_env.errors import ProblemError
@@ -92,57 +93,26 @@ def integer_of(row: Row, field: str) -> str:
     return str(int(match[1].replace(",", "")))
 
 
-def _id_of(row: Row, index: int) -> str:
-    """The row's own id without a prefix such as ``"aime2025/"``; its index if it has none."""
-    return text_of(row, "id").rpartition("/")[2] if "id" in row else str(index)
-
-
 def _metadata(source: str, licence: str, row: Row, *keys: str) -> dict[str, Any]:
     # Worked solutions are left out: the metadata must not reveal an answer.
     return {"source": source, "licence": licence, **{key: row[key] for key in keys if key in row}}
 
 
-def aime24_problem(row: Row, index: int, split: str) -> Problem:
-    """A row of HuggingFaceH4/aime_2024: id, problem, solution, answer, url, year.
+def integer_problem(
+    row: Row, index: int, split: str, *, name: str, source: str, licence: str, keys: Sequence[str] = ()
+) -> Problem:
+    """A row of AIME 2024 (HuggingFaceH4), AIME 2025 (math-ai) or BeyondAIME: problem and an integer answer.
 
     Example:
-        >>> problem = aime24_problem({"id": 60, "problem": "Find $x$.", "answer": "025"}, 0, "train")
+        >>> row = {"id": "aime2024/60", "problem": "Find $x$.", "answer": "025"}
+        >>> problem = integer_problem(row, 0, "train", name="aime24", source="AIME 2024", licence="unknown")
         >>> problem.id, problem.reference
         ('aime24/60', '25')
     """
-    metadata = _metadata("AIME 2024", AIME24_LICENCE, row, "url", "year")
-    return Problem(
-        f"aime24/{_id_of(row, index)}", text_of(row, "problem"), integer_of(row, "answer"), metadata=metadata
-    )
-
-
-def aime25_problem(row: Row, index: int, split: str) -> Problem:
-    """A row of math-ai/aime25: id, problem, answer.
-
-    Example:
-        >>> aime25_problem({"id": "3", "problem": "Find $x$.", "answer": "117"}, 3, "test").reference
-        '117'
-    """
-    metadata = _metadata("AIME 2025", AIME25_LICENCE, row)
-    return Problem(
-        f"aime25/{_id_of(row, index)}", text_of(row, "problem"), integer_of(row, "answer"), metadata=metadata
-    )
-
-
-def beyondaime_problem(row: Row, index: int, split: str) -> Problem:
-    """A row of ByteDance-Seed/BeyondAIME: problem, answer (an integer).
-
-    Example:
-        >>> beyondaime_problem({"problem": "Find $x$.", "answer": 41472}, 7, "test").id
-        'beyondaime/7'
-    """
-    metadata = _metadata("BeyondAIME", BEYONDAIME_LICENCE, row)
-    return Problem(
-        f"beyondaime/{_id_of(row, index)}",
-        text_of(row, "problem"),
-        integer_of(row, "answer"),
-        metadata=metadata,
-    )
+    number = text_of(row, "id").rpartition("/")[2] if "id" in row else index
+    metadata = _metadata(source, licence, row, *keys)
+    reference = integer_of(row, "answer")
+    return Problem(f"{name}/{number}", text_of(row, "problem"), reference, metadata=metadata)
 
 
 def math500_problem(row: Row, index: int, split: str) -> Problem:
@@ -219,38 +189,40 @@ def _item(row: Row, field: str, key: str) -> Any:
     return value.get(key) if isinstance(value, Mapping) else None
 
 
-AIME24_LICENCE = "not stated (problems (c) MAA)"
-AIME25_LICENCE = "Apache-2.0 (data card; problems (c) MAA)"
-BEYONDAIME_LICENCE = "not verified (see the data card)"
 MATH_LICENCE = "MIT (of MATH; the data card states none)"
 
+
+def _integers(name: str, source: str, licence: str, *keys: str, **where: Any) -> HubSet:
+    convert = partial(integer_problem, name=name, source=source, licence=licence, keys=keys)
+    (default,) = where["splits"]
+    return HubSet(name=name, licence=licence, default=default, convert=convert, **where)
+
+
 HUB_SETS = (
-    HubSet(
-        name="aime24",
+    _integers(
+        "aime24",
+        "AIME 2024",
+        "not stated (problems (c) MAA)",
+        "url",
+        "year",
         repo="HuggingFaceH4/aime_2024",
         revision="2fe88a2f1091d5048c0f36abc874fb997b3dd99a",
-        licence=AIME24_LICENCE,
         splits={"train": 30},
-        default="train",
-        convert=aime24_problem,
     ),
-    HubSet(
-        name="aime25",
+    _integers(
+        "aime25",
+        "AIME 2025",
+        "Apache-2.0 (data card; problems (c) MAA)",
         repo="math-ai/aime25",
         revision="563bb8404243c5f09de6ec262f2db674fe5bce9b",
-        licence=AIME25_LICENCE,
         splits={"test": 30},
-        default="test",
-        convert=aime25_problem,
     ),
-    HubSet(
-        name="beyondaime",
+    _integers(
+        "beyondaime",
+        "BeyondAIME",
+        "not verified (see the data card)",
         repo="ByteDance-Seed/BeyondAIME",
-        revision="main",
-        licence=BEYONDAIME_LICENCE,
         splits={"test": 100},
-        default="test",
-        convert=beyondaime_problem,
     ),
     HubSet(
         name="math500",

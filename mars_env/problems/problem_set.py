@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import chain
 from typing import Any, Protocol, overload, runtime_checkable
 
@@ -94,6 +96,7 @@ def _checked(problems: object) -> tuple[Problem, ...]:
     return listed
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ProblemSet(Sequence[Problem]):
     """An immutable sequence of problems, with its name, revision and licence.
 
@@ -121,55 +124,21 @@ class ProblemSet(Sequence[Problem]):
         ['p2']
     """
 
-    def __init__(
-        self,
-        name: str,
-        problems: Iterable[Problem] | Source,
-        *,
-        revision: str = "",
-        licence: str = "unknown",
-        generated: bool = False,
-        notes: str = "",
-        reference_field: str = "answer",
-    ) -> None:
-        self._name = name
-        self._source: Source = problems if isinstance(problems, Source) else Listed(problems)
-        self._indices: Sequence[int] = range(len(self._source))
-        self._revision = revision
-        self._licence = licence
-        self._generated = generated
-        self._notes = notes
-        self._reference_field = reference_field
+    name: str
+    problems: InitVar[Iterable[Problem] | Source]
+    _: KW_ONLY
+    revision: str = ""
+    licence: str = "unknown"
+    generated: bool = False
+    notes: str = ""
+    reference_field: str = "answer"
+    _source: Source = field(init=False)
+    _indices: Sequence[int] = field(init=False)
 
-    @property
-    def name(self) -> str:
-        """The set's name in reports."""
-        return self._name
-
-    @property
-    def revision(self) -> str:
-        """The pinned revision; for a generated set, its version, seed and split."""
-        return self._revision
-
-    @property
-    def licence(self) -> str:
-        """The licence, as an SPDX identifier if there is one."""
-        return self._licence
-
-    @property
-    def generated(self) -> bool:
-        """Whether a program made the problems."""
-        return self._generated
-
-    @property
-    def notes(self) -> str:
-        """What a reader of results should know about the set."""
-        return self._notes
-
-    @property
-    def reference_field(self) -> str:
-        """Name of the field that references were read from."""
-        return self._reference_field
+    def __post_init__(self, problems: Iterable[Problem] | Source) -> None:
+        source = problems if isinstance(problems, Source) else Listed(problems)
+        object.__setattr__(self, "_source", source)
+        object.__setattr__(self, "_indices", range(len(source)))
 
     @property
     def endless(self) -> bool:
@@ -362,12 +331,9 @@ class ProblemSet(Sequence[Problem]):
             >>> sorted(ProblemSet("mine", [Problem("p1", "What is 1 + 1?", "2")]).manifest())
             ['content_hash', 'generated', 'licence', 'name', 'notes', 'problems', 'revision']
         """
+        about = ("name", "revision", "licence", "generated", "notes")
         return {
-            "name": self.name,
-            "revision": self.revision,
-            "licence": self.licence,
-            "generated": self.generated,
-            "notes": self.notes,
+            **{name: getattr(self, name) for name in about},
             "problems": len(self),
             "content_hash": self.content_hash(),
         }
@@ -389,16 +355,8 @@ class ProblemSet(Sequence[Problem]):
             )
 
     def _view(self, indices: Sequence[int]) -> ProblemSet:
-        view = ProblemSet(
-            self.name,
-            self._source,
-            revision=self.revision,
-            licence=self.licence,
-            generated=self.generated,
-            notes=self.notes,
-            reference_field=self.reference_field,
-        )
-        view._indices = indices
+        view = copy.copy(self)
+        object.__setattr__(view, "_indices", indices)
         return view
 
 
