@@ -124,6 +124,7 @@ def _draw(count: int, rng: random.Random) -> Draft:
         "source": "mars_env generated",
         "licence": "Apache-2.0",
         "generated": True,
+        "integer": True,
         "level": count,
         "start": start,
         "terms": terms,

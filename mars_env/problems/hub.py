@@ -110,7 +110,7 @@ def aime24_problem(row: Row, index: int, split: str) -> Problem:
         >>> problem.id, problem.reference
         ('aime24/60', '25')
     """
-    metadata = _metadata("AIME 2024", AIME24_LICENCE, row, "url", "year")
+    metadata = _metadata("AIME 2024", AIME24_LICENCE, row, "url", "year") | {"integer": True}
     return Problem(
         f"aime24/{_id_of(row, index)}", text_of(row, "problem"), integer_of(row, "answer"), metadata=metadata
     )
@@ -123,7 +123,7 @@ def aime25_problem(row: Row, index: int, split: str) -> Problem:
         >>> aime25_problem({"id": "3", "problem": "Find $x$.", "answer": "117"}, 3, "test").reference
         '117'
     """
-    metadata = _metadata("AIME 2025", AIME25_LICENCE, row)
+    metadata = _metadata("AIME 2025", AIME25_LICENCE, row) | {"integer": True}
     return Problem(
         f"aime25/{_id_of(row, index)}", text_of(row, "problem"), integer_of(row, "answer"), metadata=metadata
     )
@@ -136,7 +136,7 @@ def beyondaime_problem(row: Row, index: int, split: str) -> Problem:
         >>> beyondaime_problem({"problem": "Find $x$.", "answer": 41472}, 7, "test").id
         'beyondaime/7'
     """
-    metadata = _metadata("BeyondAIME", BEYONDAIME_LICENCE, row)
+    metadata = _metadata("BeyondAIME", BEYONDAIME_LICENCE, row) | {"integer": True}
     return Problem(
         f"beyondaime/{_id_of(row, index)}",
         text_of(row, "problem"),

@@ -111,6 +111,7 @@ def _draw(entry: Template, rng: random.Random) -> Draft | None:
         "source": "mars_env generated",
         "licence": "Apache-2.0",
         "generated": True,
+        "integer": True,
         "level": entry.level,
         "topic": entry.topic,
         "template": entry.name,
