@@ -1,8 +1,8 @@
 r"""One rule: an answer is at least as finished as its reference.
 
 Without it, copying the question pays: ``882 - 27`` equals 855, ``2^{100} \bmod 7`` equals 2 and ``2x = 10``
-means ``x = 5``, but none of them is an answer. The rule reads parsed answers. It takes the numbers of an answer
-one by one (members of lists, ends of intervals, right sides), and what each leaves to compute. By reference:
+means ``x = 5``, but none of them is an answer. The rule reads parsed answers. It takes their numbers one by one
+(members of lists, ends of intervals, right sides), and what each leaves to compute. By reference:
 
 - An integer or a decimal leaves nothing. A fraction of two literals and ``3 \cdot 10^8`` may stand for it,
   unless the problem says that its answer is an integer (``"integer": True`` in its metadata).
