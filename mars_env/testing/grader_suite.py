@@ -43,7 +43,7 @@ _OPERATIONS = {
     "logarithm": r"\log_{A} {B}",
 }
 """By words of a question: how a copy combines two of its expressions."""
-_MOST_PARTS = 5
+_MOST_PARTS = 4
 _LONGEST_PART = 200
 
 

@@ -1,8 +1,8 @@
 r"""One rule: an answer is at least as finished as its reference.
 
 Without it, copying the question pays: ``882 - 27`` equals 855, ``2^{100} \bmod 7`` equals 2 and ``2x = 10``
-means ``x = 5``, but none of them is an answer. The rule reads parsed answers. It takes their numbers one by one
-(members of lists, ends of intervals, right sides), and what each leaves to compute. By reference:
+means ``x = 5``, but none of them is an answer. The rule reads parsed answers. It takes their numbers one by
+one (members of lists, ends of intervals, right sides), and what each leaves to compute. By reference:
 
 - An integer or a decimal leaves nothing. A fraction of two literals and ``3 \cdot 10^8`` may stand for it,
   unless the problem says that its answer is an integer (``"integer": True`` in its metadata).
@@ -22,7 +22,7 @@ from itertools import combinations
 
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.measures import letter_unit, measure
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, operators, words
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, operators, words
 from mars_env.grading.math.numeric import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.plain import plain
 from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
@@ -38,6 +38,8 @@ _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "l
     words("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
 )
 """Functions of one kind: a reference that holds one of them allows all."""
+_MOST_TERMS = 8
+"""A sum of more terms is not compared term by term: it is not finished."""
 _COMPARISONS = words("< > <= >= !=")
 
 
@@ -128,7 +130,7 @@ def _is_bare_name(node: Node) -> bool:
 
 def _is_reduced(node: Node) -> bool:
     r"""``3 \bmod 7``, but not ``10 \bmod 7``."""
-    if node.kind != "call" or node.value != "rem" or any(_work(part) for part in node.args):
+    if node.kind != "call" or node.value != "rem" or any(part.kind != "num" for part in node.args):
         return False
     value, modulus = map(_exact, node.args)
     return value is not None and modulus is not None and 0 <= value < modulus
@@ -175,7 +177,7 @@ def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
     if exact is not None and not held:
         allowed = frozenset() if integer and exact.denominator == 1 else frozenset(("/", "scientific"))
         if of == "deg":
-            allowed = _CLOSED  # radians
+            allowed = words("/ product constant")  # radians
     if is_complex(value) and Node("const", value="e") in value.walk():
         allowed |= {"trig"}
     return left <= held | allowed and _sums(answer) <= max(1, _sums(reference))
@@ -192,56 +194,52 @@ def _work(node: Node) -> frozenset[str]:
         return frozenset() if node.name.endswith("_10") else frozenset(("base",))
     if kind in ("sum", "prod"):
         return frozenset(("series", "name")) if free_symbols(node) else frozenset(("series",))
-    inner = frozenset[str]().union(*map(_work, node.args))
-    if "name" in inner or kind in ("num", "relation", "neg", "pm", "mp", "quantity"):
-        return inner
     if _is_scientific(node):
         return frozenset(("scientific",))
+    sides = _factors(node) if kind in ("mul", "div") else (list(node.args), [])
+    works = [[_work(part) for part in side] for side in sides]
+    inner = frozenset[str]().union(*works[0], *works[1])
+    if "name" in inner or kind in ("num", "relation", "neg", "pm", "mp", "quantity"):
+        return inner
     if kind == "add":
         return inner | _work_of_sum(node)
     if kind in ("mul", "div"):
-        return inner | _work_of_product(node)
+        return inner | _work_of_product(works)
     if kind == "ratio":
         return inner | {"/"}
     if kind == "pow":
-        return inner | _work_of_power(node)
+        return inner | _work_of_power(node, works[0][0])
     if kind == "call":
-        return inner | _work_of_call(node)
+        name = _SAME.get(node.name, node.name)
+        return inner | {name} | ({"arithmetic"} if name in ("root", "log") and _is_rational(node) else set())
     return inner | {kind}
 
 
-def _work_of_sum(node: Node) -> frozenset[str]:
+def _work_of_sum(node: Node) -> set[str]:
     if node.value == "mixed":
-        return frozenset("/")
+        return {"/"}
     if _has_units(node):
-        return frozenset()
-    terms = [_bare(term) for term in node.args]
-    alike = any(_is_rational(Node("div", pair)) for pair in combinations(terms, 2))
-    return frozenset(("sum", "arithmetic") if alike else ("sum",))
+        return set()
+    terms = [term.args[0] if term.kind == "quantity" else term for term in node.args]
+    pairs = combinations(terms, 2)
+    alike = len(terms) > _MOST_TERMS or any(_is_rational(Node("div", pair)) for pair in pairs)
+    return {"sum", "arithmetic"} if alike else {"sum"}
 
 
-def _work_of_product(node: Node) -> frozenset[str]:
-    top, bottom = _factors(node)
-    found = {"/"} if bottom else set()
-    if len(top) > 1 or len(bottom) > 1:
+def _work_of_product(sides: list[list[frozenset[str]]]) -> set[str]:
+    found = {"/"} if sides[1] else set()
+    if max(map(len, sides)) > 1:
         found.add("product")
-    if any(sum(not _work(factor) for factor in side) > 1 for side in (top, bottom)):
+    if any(side.count(frozenset()) > 1 for side in sides):  # two literals
         found.add("arithmetic")
-    return frozenset(found)
+    return found
 
 
-def _work_of_power(node: Node) -> frozenset[str]:
-    base, exponent = node.args
-    power = _exact(exponent)
-    found = {"^" if power is not None and power.denominator == 1 else "root"}
-    if _work(base) & {"sum", "product", "root"} or (found == {"root"} and _exact(node) is not None):
-        found.add("arithmetic")
-    return frozenset(found)
-
-
-def _work_of_call(node: Node) -> frozenset[str]:
-    name = _SAME.get(node.name, node.name)
-    return frozenset((name, "arithmetic") if name in ("root", "log") and _is_rational(node) else (name,))
+def _work_of_power(node: Node, base: frozenset[str]) -> set[str]:
+    exponent = _exact(node.args[1])
+    name = "^" if exponent is not None and exponent.denominator == 1 else "root"
+    undone = base & {"sum", "product", "root"} or (name == "root" and _is_rational(node))
+    return {name, "arithmetic"} if undone else {name}
 
 
 def _factors(node: Node) -> tuple[list[Node], list[Node]]:
@@ -261,7 +259,10 @@ def _is_scientific(node: Node) -> bool:
     r"""``3.5 \cdot 10^8``, or ``10^8``."""
     if node.kind == "mul" and node.args[0].kind == "num":
         node = node.args[1]
-    return node.kind == "pow" and node.args[0] == Node("num", value=Fraction(10)) and not _work(node.args[1])
+    if node.kind != "pow" or node.args[0] != number(10):
+        return False
+    exponent = node.args[1].args[0] if node.args[1].kind == "neg" else node.args[1]
+    return exponent.kind == "num"
 
 
 def _has_units(node: Node) -> bool:
@@ -273,10 +274,6 @@ def _has_units(node: Node) -> bool:
     except Unreadable:
         return False
     return len(sizes) == len(node.args)
-
-
-def _bare(term: Node) -> Node:
-    return term.args[0] if term.kind == "quantity" else term
 
 
 def _sums(node: Node) -> int:
