@@ -26,7 +26,6 @@ from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, ope
 from mars_env.grading.math.numeric import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.plain import plain
 from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
-from mars_env.grading.math.tokens import FUNCTIONS
 from mars_env.grading.math.units import Unit, unit
 
 _RATIONAL = words("/ ^ product scientific")
@@ -125,7 +124,7 @@ def _is_bare_name(node: Node) -> bool:
     """``x``, ``f(x)``, ``|x|`` and ``(x, y)``."""
     if node.kind == "group" or (node.kind == "call" and node.value == "abs"):
         return all(map(_is_bare_name, node.args))
-    return node.kind == "sym" or (node.kind == "call" and node.name not in FUNCTIONS | {"det"})
+    return node.kind == "sym" or (node.kind == "call" and not node.name[1:2].isalpha())
 
 
 def _is_reduced(node: Node) -> bool:
