@@ -171,7 +171,7 @@ def gsm8k_problem(row: Row, index: int, split: str) -> Problem:
     if not mark:
         raise BadField("answer", "has no '####' before its final answer")
     reference = integer_of({"answer": final}, "answer")
-    metadata = _metadata("GSM8K", "MIT", row)
+    metadata = _metadata("GSM8K", "MIT", row) | {"integer": True}
     return Problem(f"gsm8k/{split}/{index}", text_of(row, "question"), reference, metadata=metadata)
 
 
@@ -210,7 +210,7 @@ def dapo_problem(row: Row, index: int, split: str) -> Problem:
         f"dapo-math-17k/{text_of(nested, 'extra_info.index')}",
         statement,
         text_of(nested, "reward_model.ground_truth"),
-        metadata=_metadata("DAPO-Math-17k", "Apache-2.0", row),
+        metadata=_metadata("DAPO-Math-17k", "Apache-2.0", row) | {"integer": True},
     )
 
 
