@@ -148,6 +148,7 @@ def _with_values(statement: str) -> list[str]:
     values: dict[str, str] = {}
     for name, value in _SET.findall(statement):
         for known, meaning in values.items():
-            value = re.sub(rf"(?<![\w\\]){known}(?!\w)", lambda _, meaning=meaning: f"({meaning})", value)
-        values[name] = value.strip()
+            value = re.sub(rf"(?<![\w\\]){known}(?!\w)", f"({meaning})".replace("\\", r"\\"), value)
+        if len(value) <= _LONGEST_PART:
+            values[name] = value.strip()
     return list(values.values())
