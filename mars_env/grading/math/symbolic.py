@@ -117,8 +117,9 @@ def judge(
     if bare != answer and bare.strip():
         return _judge(reference, bare, tolerance, ordered, integer)
     if said_twice := _SAID_TWICE.fullmatch(answer[:400]):
-        forms = [_judge(reference, form, tolerance, ordered, integer)[0] for form in said_twice.groups()]
-        return all(forms), "" if all(forms) else why
+        forms = [_judge(reference, form, tolerance, ordered, integer) for form in said_twice.groups()]
+        equal = any(same for same, _ in forms) and all(same or how == UNFINISHED for same, how in forms)
+        return equal, "" if equal else why
     return False, why
 
 
