@@ -114,6 +114,7 @@ def _draw(count: int, rng: random.Random) -> Draft:
     terms = [sign * rng.randint(0, LARGEST_TERM) for sign in signs]
     metadata = {
         **MADE,
+        "integer": True,
         "level": count,
         "start": start,
         "terms": terms,

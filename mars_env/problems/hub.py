@@ -110,7 +110,7 @@ def integer_problem(
         ('aime24/60', '25')
     """
     number = text_of(row, "id").rpartition("/")[2] if "id" in row else index
-    metadata = _metadata(source, licence, row, *keys)
+    metadata = _metadata(source, licence, row, *keys) | {"integer": True}
     reference = integer_of(row, "answer")
     return Problem(f"{name}/{number}", text_of(row, "problem"), reference, metadata=metadata)
 
@@ -141,7 +141,7 @@ def gsm8k_problem(row: Row, index: int, split: str) -> Problem:
     if not mark:
         raise BadField("answer", "has no '####' before its final answer")
     reference = integer_of({"answer": final}, "answer")
-    metadata = _metadata("GSM8K", "MIT", row)
+    metadata = _metadata("GSM8K", "MIT", row) | {"integer": True}
     return Problem(f"gsm8k/{split}/{index}", text_of(row, "question"), reference, metadata=metadata)
 
 
@@ -180,7 +180,7 @@ def dapo_problem(row: Row, index: int, split: str) -> Problem:
         f"dapo-math-17k/{text_of(nested, 'extra_info.index')}",
         statement,
         text_of(nested, "reward_model.ground_truth"),
-        metadata=_metadata("DAPO-Math-17k", "Apache-2.0", row),
+        metadata=_metadata("DAPO-Math-17k", "Apache-2.0", row) | {"integer": True},
     )
 
 

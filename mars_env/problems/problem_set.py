@@ -301,7 +301,8 @@ class ProblemSet(Sequence[Problem]):
     def content_hash(self) -> str:
         """A hash of ids, statements, references, kinds, rubrics, documents and rules for a run's manifest.
 
-        The rules are what the metadata say about how answers are judged: ``ordered`` and ``answer_check``.
+        The rules are what the metadata say about how answers are judged: ``ordered``, ``integer`` and
+        ``answer_check``.
 
         For a set that is generated on demand it covers the revision, the size and the first problems: another
         seed or another version of the generator gives another hash, without making all the problems.
@@ -373,8 +374,10 @@ def _filled(groups: Iterable[list[int]], count: int) -> tuple[list[int], list[li
 
 
 def _rules(metadata: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """How answers are judged: whether order counts, or the check and what it judges by."""
-    keys = ["ordered"] + (["answer_check", "numbers", "target"] if "answer_check" in metadata else [])
+    """How answers are judged: whether order and form count, or the check and what it judges by."""
+    keys = ["ordered", "integer"] + (
+        ["answer_check", "numbers", "target"] if "answer_check" in metadata else []
+    )
     return [(key, metadata[key]) for key in keys if key in metadata]
 
 

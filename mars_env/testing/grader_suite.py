@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
+from collections.abc import Iterable
+from itertools import permutations
 
 from mars_env.sync import run_sync
 from mars_env.text import described
@@ -21,6 +24,27 @@ HOSTILE = (
     "9" * 5000,
     "\ud800",
 )
+
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_ARITHMETIC = re.compile(r"(?<![\w.])\d[\d.]*(?:\s*[-+*/^×÷]\s*\d[\d.]*)+(?![\w.])")
+_SET = re.compile(r"(?<![\w\\])([a-zA-Z])\s*=\s*([-+*/^()\w\s]*[\w)])(?=[,.;$]|\s+and\b)")
+_RELATION = re.compile(r"<=|>=|[=<>≤≥]|\\(?:leq?|geq?|equiv|neq?)(?![A-Za-z])")
+_LITERAL = re.compile(r"(?:\w+\s*=)?\s*[-+]?[\d.,{}\s]*(?:\^\{?\\circ\}?)?|\\?[A-Za-z]+")
+_MODULUS = re.compile(r"(?:divided by|modulo|mod)\s*\$?(\d+)\$?", re.IGNORECASE)
+_ADDED = re.compile(r"\b(?:sums?|add|added|total|plus|altogether)\b", re.IGNORECASE)
+_OPERATIONS = {
+    "differ|subtract|minus|less|fewer|left": "(A) - (B)",
+    "product|multipl|times": r"(A) \cdot (B)",
+    "quotient|divide|ratio|probability|fraction|half|third|average": r"\frac{A}{B}",
+    "power|exponent": "{A}^{B}",
+    "common (?:divisor|factor)": r"\gcd(A, B)",
+    "common multiple": r"\operatorname{lcm}(A, B)",
+    "how many|ways|choose|chosen|committee|subset": r"\binom{A}{B}",
+    "logarithm": r"\log_{A} {B}",
+}
+"""By words of a question: how a copy combines two of its expressions."""
+_MOST_PARTS = 4
+_LONGEST_PART = 200
 
 
 def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> None:
@@ -61,3 +85,70 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
         assert verdict is not Verdict.UNKNOWN, f"the hostile text {text!r:.60} made its own verdict UNKNOWN"
     verdicts = [found.verdict for found in run_sync(many())]
     assert verdicts == [Verdict.WRONG, Verdict.CORRECT] * 32, "64 concurrent verdicts differ from single ones"
+
+
+def check_copies(grader: Grader, problems: Iterable[Problem]) -> None:
+    r"""Check that no copy of a question's own expressions is judged CORRECT.
+
+    Args:
+        grader: The grader.
+        problems: Problems whose answers are numbers, or solutions of equations and inequalities.
+
+    Raises:
+        AssertionError: A copy is judged CORRECT; the message names the problem and the copy.
+
+    Example:
+        >>> from mars_env.grading import grader_for
+        >>> check_copies(grader_for("math"), [Problem("p", "Find the sum of $7!$ and $2^5$.", "5072")])
+    """
+
+    async def grades(problem: Problem, answers: list[str]) -> list[Grade]:
+        return list(await asyncio.gather(*(grader.grade(problem, rf"\boxed{{{one}}}") for one in answers)))
+
+    for problem in problems:
+        answers = [one for one in copies(problem.statement) if one != str(problem.reference)]
+        for answer, found in zip(answers, run_sync(grades(problem, answers)), strict=True):
+            assert found.verdict is not Verdict.CORRECT, (
+                f"the copy {answer!r:.200} of the question of {problem.id!r} is CORRECT"
+            )
+
+
+def copies(statement: str) -> list[str]:
+    r"""Answers that copy a question, without any work.
+
+    They are its formulas, their sides, and its chains of arithmetic, with names replaced by what the question
+    sets them to; these combined by the operations that it names; and all of them with an unevaluated
+    remainder, if it names a modulus. Numbers and names alone are left out.
+
+    Example:
+        >>> copies("Start with a = 7. Then b = a - 9. What is b?")
+        ['(7) - 9']
+        >>> copies("Find the remainder when $2^{10}$ is divided by $7$.")[0]
+        '\\left(2^{10}\\right) \\bmod 7'
+    """
+    formulas = ["".join(found) for found in _FORMULA.findall(statement)]
+    formulas += _ARITHMETIC.findall(_FORMULA.sub(" ", statement))
+    sides = [side.strip(" .,;:") for formula in formulas for side in _RELATION.split(formula)]
+    sides += _with_values(statement)
+    parts = list(dict.fromkeys(side for side in sides if 0 < len(side) <= _LONGEST_PART))
+    written = [*parts, *(formula.strip(" .,;:") for formula in formulas)]
+    if _ADDED.search(statement):
+        written += [" + ".join(rf"\left({part}\right)" for part in some) for some in (parts, parts[:2])]
+    for words, pattern in _OPERATIONS.items():
+        if re.search(words, statement, re.IGNORECASE):
+            pairs = permutations(parts[:_MOST_PARTS], 2)
+            written += [pattern.translate({ord("A"): a, ord("B"): b}) for a, b in pairs]
+    written = [one for one in dict.fromkeys(written) if not _LITERAL.fullmatch(one)]
+    moduli = dict.fromkeys(_MODULUS.findall(statement))
+    return [rf"\left({one}\right) \bmod {modulus}" for one in written for modulus in moduli] + written
+
+
+def _with_values(statement: str) -> list[str]:
+    """What a question sets names to, each with the names before it replaced."""
+    values: dict[str, str] = {}
+    for name, value in _SET.findall(statement):
+        for known, meaning in values.items():
+            value = re.sub(rf"(?<![\w\\]){known}(?!\w)", f"({meaning})".replace("\\", r"\\"), value)
+        if len(value) <= _LONGEST_PART:
+            values[name] = value.strip()
+    return list(values.values())

@@ -19,7 +19,7 @@ def test_problems_are_complete():
         assert problem.reference == str(int(problem.reference)) and 0 <= int(problem.reference) <= 999
         assert problem.metadata["source"] == "mars_env generated"
         assert problem.metadata["licence"] == "Apache-2.0"
-        assert problem.metadata["generated"] is True
+        assert problem.metadata["generated"] is True and problem.metadata["integer"] is True
         template = TEMPLATES[problem.metadata["template"]]
         assert (problem.metadata["level"], problem.metadata["topic"]) == (template.level, template.topic)
         assert set(problem.id) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-/")

@@ -112,6 +112,7 @@ def test_rows_of_the_hub_become_problems(tmp_path, name, suffix):
     for problem in problems:
         assert "Remember" not in problem.statement and "step by step" not in problem.statement
         assert "solution" not in problem.metadata, "worked solutions stay out"
+        assert problem.metadata.get("integer", False) is (name != "math500")
 
 
 def test_dapo_merges_duplicates_and_leaves_contradictions_out(tmp_path):

@@ -21,7 +21,7 @@ from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.integers import read_integer
 from mars_env.grading.math.measures import PERCENT
-from mars_env.grading.math.nodes import OverLimit, Unreadable
+from mars_env.grading.math.nodes import OverLimit, Unreadable, number
 from mars_env.grading.math.notation import read
 from mars_env.grading.math.pool import Limits, Outcome, WorkerPool
 from mars_env.grading.math.tokens import MAX_LENGTH
@@ -39,6 +39,8 @@ _ASKS_FOR_PERCENT = re.compile(
     r"|\bto\s+the\s+nearest\s+(?:(?:whole|integer)\s+|\w+\s+of\s+an?\s+)?percent\b|\b(?:as|in)\s+(?:an?\s+)?percent(?:age)?\b|百分之(?:几|多少)",
     re.IGNORECASE,
 )
+_FLAGS = ("ordered", "integer")
+"""Fields of a problem's metadata that say how its answers are compared."""
 _INLINE_LENGTH = 400
 """Longest answer, in characters, that is read in the caller's own thread."""
 
@@ -58,9 +60,12 @@ class MathGrader:
         limits: What one symbolic verdict may use.
         workers: Worker processes; None means one per CPU. They start when first needed.
 
+    An answer must be as finished as its reference (`mars_env.grading.math.finished`): 2 + 3 is not 5.
+
     A problem with ``"ordered": True`` in its metadata requires a list in the reference's order; without
-    it, order counts in ``(a, b)`` but not in ``a, b``. One with an ``"answer_check"`` has several right
-    answers, and each is accepted (`mars_env.grading.math.checks`).
+    it, order counts in ``(a, b)`` but not in ``a, b``. One with ``"integer": True`` requires an integer that
+    is written as one, not as a fraction. One with an ``"answer_check"`` has several right answers, and each
+    is accepted (`mars_env.grading.math.checks`).
 
     Example:
         >>> problem = Problem("p", "Half of 50?", "25")
@@ -124,7 +129,8 @@ class MathGrader:
         """
         try:
             reference = _reference(problem)
-            _ordered(problem)
+            for name in _FLAGS:
+                _flag(problem, name)
             check = check_of(problem)
         except ProblemError as error:
             return str(error)
@@ -157,7 +163,8 @@ class MathGrader:
     def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, object]:
         """The grade if it needs no worker, otherwise the request for one."""
         try:
-            reference, ordered, check = _reference(problem), _ordered(problem), check_of(problem)
+            reference, check = _reference(problem), check_of(problem)
+            flags = {name: _flag(problem, name) for name in _FLAGS}
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
         answer, how = extract_answer(text, strict=self.strict, statement=problem.statement)
@@ -186,7 +193,9 @@ class MathGrader:
         integer = _integer_reference(reference)
         if integer is not None:
             found = read_integer(answer)
-            equal = found == integer if found is not None else _small_value_is(answer, integer)
+            equal = (
+                found == integer if found is not None else _small_value_is(answer, integer, flags["integer"])
+            )
             perhaps_near = self.tolerance is not None and "." in reference + answer
             if equal or (equal is False and not perhaps_near):
                 seconds = time.perf_counter() - started
@@ -199,7 +208,7 @@ class MathGrader:
             "answer": answer,
             "tolerance": self.tolerance,
         }
-        return request if ordered is None else {**request, "ordered": ordered}
+        return request | {name: flag for name, flag in flags.items() if flag is not None}
 
 
 def _reference(problem: Problem) -> str:
@@ -226,18 +235,16 @@ def _boxed_reference(reference: str) -> str:
     return extract_answer(reference).answer or reference
 
 
-def _ordered(problem: Problem) -> bool | None:
-    """Whether order counts in lists, according to the metadata; None: the reference's form decides.
+def _flag(problem: Problem, name: str) -> bool | None:
+    """A field of the metadata that is true, false, or absent (None).
 
     Raises:
-        ProblemError: It is neither true nor false.
+        ProblemError: It is something else.
     """
-    ordered = problem.metadata.get("ordered")
-    if ordered is not None and not isinstance(ordered, bool):
-        raise ProblemError(
-            f"problem {problem.id!r}: the field 'ordered' must be true or false, not {ordered!r}"
-        )
-    return ordered
+    flag = problem.metadata.get(name)
+    if flag is not None and not isinstance(flag, bool):
+        raise ProblemError(f"problem {problem.id!r}: the field {name!r} must be true or false, not {flag!r}")
+    return flag
 
 
 def _asks_for_percent(statement: str) -> bool:
@@ -251,8 +258,10 @@ def _integer_reference(reference: str) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def _small_value_is(answer: str, integer: int) -> bool | None:
-    """Whether an answer to an integer question is that integer; None if symbols must decide."""
+def _small_value_is(answer: str, integer: int, literally: bool | None) -> bool | None:
+    """Whether an answer to an integer question is that integer, finished; None if symbols must decide."""
+    from mars_env.grading.math.finished import finished  # not before it is needed: mpmath takes a while
+
     if "%" in answer or ("p" in answer.lower() and _SHARE.search(answer)):
         return False  # 2500 % is 25, but it is not the integer 25
     if len(answer) > _INLINE_LENGTH:
@@ -266,7 +275,9 @@ def _small_value_is(answer: str, integer: int) -> bool | None:
         return False
     except (Unreadable, OverLimit, RecursionError):
         return None  # a worker reads more, and allows larger values
-    return None if value is None else value == integer
+    if value is None or value != integer:
+        return None if value is None else False
+    return finished(number(integer), node, integer=bool(literally)) or None
 
 
 def _differs(answer: str) -> str:

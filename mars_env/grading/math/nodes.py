@@ -26,12 +26,12 @@ class Node:
 
     Attributes:
         kind: ``num`` (value: Fraction), ``based`` (value: digits and base, as ``202_7``; its child is its
-            value), ``sym`` and ``const`` (name), ``add``, ``mul``, ``div``, ``pow``, ``neg``, ``pm`` and
-            ``mp`` (a sign that is both), ``call`` (value: name), ``list`` (value: "comma", "and" or "or"),
-            ``set``, ``group`` (value: its two brackets), ``relation`` (value: operators), ``setop``
-            (value: operator), ``builder``, ``ratio``, ``matrix`` (args are ``row``), ``quantity``
-            (value: unit), ``time``, ``mod``, ``text``, ``dots``, ``approx``, ``where`` (an answer and
-            its condition), ``sum`` and ``prod``.
+            value), ``sym`` and ``const`` (name), ``add`` (value: "mixed" for ``2 1/2``), ``mul``, ``div``,
+            ``pow``, ``neg``, ``pm`` and ``mp`` (a sign that is both), ``call`` (value: name), ``list``
+            (value: "comma", "and" or "or"), ``set``, ``group`` (value: its two brackets), ``relation``
+            (value: operators), ``setop`` (value: operator), ``builder``, ``ratio``, ``matrix`` (args are
+            ``row``), ``quantity`` (value: unit), ``time``, ``mod``, ``text``, ``dots``, ``approx``, ``where``
+            (an answer and its condition), ``sum`` and ``prod``.
         args: Children.
         value: Its meaning depends on the kind, as above.
         decimal: Whether a number was written with a decimal point.

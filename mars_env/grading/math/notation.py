@@ -233,7 +233,7 @@ class _Parser(Factors):
             whole = number(integer(before.text))
             power = self.peek().text == "^" and r"\circ" not in (self.peek(1).text, self.peek(2).text)
             if 0 < values[0] < values[1] and not power and node == whole:
-                return self.postfix(Node("add", (whole, Node("div", (top, bottom)))))
+                return self.postfix(Node("add", (whole, Node("div", (top, bottom))), "mixed"))
         self.place = place
         return None
 

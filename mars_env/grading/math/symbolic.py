@@ -17,6 +17,7 @@ from typing import Any
 
 from mars_env.grading.math.compare import same_answer
 from mars_env.grading.math.exact import Undefined
+from mars_env.grading.math.finished import finished
 from mars_env.grading.math.labels import unlabelled, unnamed, without_letter
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, words
 from mars_env.grading.math.notation import read
@@ -30,6 +31,7 @@ logging.getLogger("latex2sympy2_extended").setLevel(logging.CRITICAL)
 
 DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
+UNFINISHED = "the answer leaves something to compute"
 _COMMAS = re.compile(r"\d,\d{3}")
 _ZEROS = re.compile(r"\d,0\d\d")  # "1,024" is a number and nothing else
 _CHOICE = re.compile(r"\(? ?([A-J]) ?\)?[.:]?\Z")
@@ -78,9 +80,14 @@ def _parsed(answer: str) -> Parsed:
 
 
 def judge(
-    reference: str, answer: str, tolerance: float | None = None, ordered: bool | None = None
+    reference: str,
+    answer: str,
+    tolerance: float | None = None,
+    *,
+    ordered: bool | None = None,
+    integer: bool = False,
 ) -> tuple[bool, str]:
-    r"""Whether an answer equals a reference, and if not, why.
+    r"""Whether an answer equals a reference and is as finished as it, and if not, why.
 
     Args:
         reference: The reference answer.
@@ -88,6 +95,7 @@ def judge(
         tolerance: See `same_answer`.
         ordered: Whether order counts in lists; with None the form decides: in ``(a, b)`` it counts, in
             ``a, b`` and ``\{a, b\}`` it does not.
+        integer: See `finished`.
 
     Raises:
         OverLimit: The answer, or a value in it, is larger than the limits allow.
@@ -100,36 +108,41 @@ def judge(
         >>> judge("10, 4, -2", "4, 10, -2")[0], judge("10, 4, -2", "4, 10, -2", ordered=True)[0]
         (True, False)
     """
-    equal, why = _judge(reference, answer, tolerance, ordered)
+    equal, why = _judge(reference, answer, tolerance, ordered, integer)
     if equal:
         return True, ""
     bare = unlabelled(answer) if "=" in reference else unnamed(unlabelled(answer))
     if re.search(r"\d", reference) and not re.search(r"[A-J]\b", _plain(reference)):
         bare = without_letter(bare)
     if bare != answer and bare.strip():
-        return _judge(reference, bare, tolerance, ordered)
+        return _judge(reference, bare, tolerance, ordered, integer)
     if said_twice := _SAID_TWICE.fullmatch(answer[:400]):
-        forms = [_judge(reference, form, tolerance, ordered)[0] for form in said_twice.groups()]
-        return all(forms), "" if all(forms) else why
+        forms = [_judge(reference, form, tolerance, ordered, integer) for form in said_twice.groups()]
+        equal = any(same for same, _ in forms) and all(same or how == UNFINISHED for same, how in forms)
+        return equal, "" if equal else why
     return False, why
 
 
-def _judge(reference: str, answer: str, tolerance: float | None, ordered: bool | None) -> tuple[bool, str]:
+def _judge(
+    reference: str, answer: str, tolerance: float | None, ordered: bool | None, integer: bool
+) -> tuple[bool, str]:
     if len(reference) <= 400 and (offered := _OFFERED.match(_plain(reference))):
         return _judge_offered(offered, answer, tolerance)
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
-    first, second = parse(reference), _parsed(answer)
+    first, second, why = parse(reference), _parsed(answer), DIFFERENT
     for left in first.readings:
         for right in second.readings:
             try:
                 if same_answer(in_order(left, ordered), in_order(right, ordered), tolerance):
-                    return True, ""
+                    if finished(left, right, integer=integer):
+                        return True, ""
+                    why = UNFINISHED
             except (Unreadable, Undefined):
                 continue  # different shapes, or no value: not equal
     if first.readings and second.readings:
-        return False, DIFFERENT
+        return False, why
     if _math_verify_agrees(reference, answer, tolerance):
         return True, ""
     return False, DIFFERENT if second.readings else NOT_READ

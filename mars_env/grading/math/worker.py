@@ -111,7 +111,7 @@ def _answer(
         phase = "answer"
         _send(replies, {"id": request["id"], "phase": phase})
         signal.setitimer(signal.ITIMER_PROF, settings["cpu_seconds"])
-        options = {"ordered": request["ordered"]} if "ordered" in request else {}
+        options = {key: request[key] for key in ("ordered", "integer") if key in request}
         equal, reason = symbolic.judge(
             request["reference"], request["answer"], request["tolerance"], **options
         )

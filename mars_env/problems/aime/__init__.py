@@ -105,6 +105,7 @@ def _draw(entry: Template, rng: random.Random) -> Draft | None:
         return None
     metadata = {
         **MADE,
+        "integer": True,
         "level": entry.level,
         "topic": entry.topic,
         "template": entry.name,

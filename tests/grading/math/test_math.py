@@ -27,8 +27,7 @@ def grader():
 
 IS_25 = r"""
 25 | 025 | \text{25} | $25$ | 25.0 | +25 | 25. | x = 25 | 25^\circ | \$25 | 25 \text{ cm} | \frac{50}{2}
-5^2 | 2\cdot 12+1
-\sqrt{625} | \binom{25}{1} | \log_2 2^{25} | 25 = 25 | \lfloor 25.9 \rfloor
+25 = 25 | x = 5^2 = 25 | 2.5 \cdot 10^1
 """
 IS_NOT_25 = r"""
 The answer is 25 or 26 | \boxed{2500\%} | \boxed{25.3} | \boxed{25} no, \boxed{24} | \boxed{25, 26}
@@ -36,7 +35,8 @@ The answer is 25 or 26 | \boxed{2500\%} | \boxed{25.3} | \boxed{25} no, \boxed{2
 \boxed{25} or \boxed{26} | \boxed{-25} | \boxed{25x} | \boxed{2 5} | \boxed{x<25} | \boxed{25\%}
 \boxed{5^{5^{5^{5^5}}}}
 \boxed{25 \text{ million}} | \boxed{25 | no idea, I am afraid, this is too hard | \boxed{25\ldots}
-\boxed{\approx 25}
+\boxed{\approx 25} | \boxed{5^2} | \boxed{2\cdot 12+1} | \boxed{\sqrt{625}} | \boxed{\binom{25}{1}}
+\boxed{\log_2 2^{25}} | \boxed{\lfloor 25.9 \rfloor} | \boxed{x = 5^2} | \boxed{25 \cdot 1}
 """
 
 

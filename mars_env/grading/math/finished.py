@@ -1,0 +1,294 @@
+r"""One rule: an answer is at least as finished as its reference.
+
+Without it, copying the question pays: ``882 - 27`` equals 855, ``2^{100} \bmod 7`` equals 2 and ``2x = 10``
+means ``x = 5``, but none of them is an answer. The rule reads parsed answers. It takes their numbers one by
+one (members of lists, ends of intervals, right sides), and what each leaves to compute. By reference:
+
+- An integer or a decimal leaves nothing. A fraction of two literals and ``3 \cdot 10^8`` may stand for it,
+  unless the problem says that its answer is an integer (``"integer": True`` in its metadata).
+- Another rational number, as ``\frac{3}{4}``, allows one fraction, powers of literals, and their products.
+- Any other number, as ``2\sqrt{3}``, also allows roots, logarithms, constants, and one sum of unlike terms.
+- Anything else, as ``\bmod``, a binomial, a sum of two fractions or a sum over an index, needs a reference
+  that holds the same.
+- A reference without variables needs an answer without variables: ``2x = 10`` is not ``x = 5``.
+- An expression in variables may be in any form, except for a sum or product over an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import combinations
+
+from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
+from mars_env.grading.math.measures import letter_unit, measure
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, operators, words
+from mars_env.grading.math.numeric import digits_needed, free_symbols, is_complex, value_at
+from mars_env.grading.math.plain import plain
+from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
+from mars_env.grading.math.units import Unit, unit
+
+_RATIONAL = words("/ ^ product scientific")
+_CLOSED = _RATIONAL | words("root log constant sum")
+_CONTAINERS = words("list set group matrix row setop builder mod approx")
+_MULTIPLES = words("add neg mul quantity")
+"""Kinds of nodes that may hold a container: ``2 (1, 2)``, ``\\mathbb{R} - \\{1\\}``."""
+_SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
+    words("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
+)
+"""Functions of one kind: a reference that holds one of them allows all."""
+_MOST_TERMS = 8
+"""A sum of more terms is not compared term by term: it is not finished."""
+_COMPARISONS = words("< > <= >= !=")
+
+
+def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
+    r"""Whether an answer leaves no more to compute than a reference of the same value.
+
+    Args:
+        reference: The parsed reference.
+        answer: The parsed answer, which equals it.
+        integer: Whether an integer must be written as one, so that ``\frac{50}{2}`` is not 25.
+
+    Example:
+        >>> from mars_env.grading.math.notation import read
+        >>> def done(a, b, **how): return finished(read(a), read(b), **how)
+        >>> done("5", "2+3"), done("5", r"\frac{10}{2}"), done("5", r"\frac{10}{2}", integer=True)
+        (False, True, False)
+        >>> done(r"2\sqrt{3}", r"\sqrt{12}"), done(r"5\sqrt{2}", r"\sqrt{8}+\sqrt{18}")
+        (True, False)
+        >>> done("x = 5", "2x = 10"), done("x < 3", "2x + 1 < 7"), done("x < 3", r"(-\infty, 3)")
+        (False, False, True)
+    """
+    rounded = any(part.decimal for part in reference.walk())
+    if reference.kind == "text":
+        reference = plain(reference)
+    elif is_residue(reference):
+        reference = as_family(reference)
+    theirs = [node for ways in _numbers(reference, is_name, rounded=True) for node in ways]
+    joint = _is_joint(answer)
+    return reference == answer or all(
+        any(_suffices(peer, node, integer) for node in ways for peer in _peers(node, theirs, joint))
+        for ways in _numbers(answer, is_label, rounded=rounded)
+    )
+
+
+def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Iterator[tuple[Node, ...]]:
+    """The numbers and expressions that an answer consists of, each in all ways that a chain writes it."""
+    parts: tuple[Node, ...] = ()
+    if node.kind == "relation" and _COMPARISONS & {*operators(node)}:
+        node = plain(node)  # "x < 1 \\cup x > 3"
+    if node.kind == "relation":
+        ways = _values(node, named, rounded=rounded)
+        if len(ways) == 1 and ways[0] is not node:
+            parts = ways
+        elif ways:
+            yield ways
+        else:
+            parts = tuple(side for side in node.args if not _is_bare_name(side))
+    elif node.kind == "where":
+        parts = node.args[:1]
+    elif node.kind == "builder":
+        parts = tuple(part for part in node.args if not _is_bare_name(part))
+    elif (
+        node.kind in _CONTAINERS
+        or _is_reduced(node)
+        or (node.kind in _MULTIPLES and any(part.kind in _CONTAINERS for part in node.walk()))
+    ):
+        parts = node.args
+    elif node.kind not in ("text", "dots"):
+        yield (node,)
+    for part in parts:
+        yield from _numbers(part, named, rounded=rounded)
+
+
+def _values(relation: Node, named: Callable[[Node], bool], *, rounded: bool) -> tuple[Node, ...]:
+    """The values that ``x = 2 + 3 = 5`` gives to a name; the relation itself if it is still to be solved.
+
+    None for a solved inequality or membership: its sides are names and values.
+    """
+    signs, args = operators(relation), relation.args
+    if not set(signs) <= {"=", "~", "=="}:
+        to_solve = any(free_symbols(side) and not _is_bare_name(side) for side in args)
+        return (relation,) if to_solve and _COMPARISONS & {*signs} else ()
+    if "~" in signs and not rounded and signs.index("~") > 0:
+        args = args[: signs.index("~") + 1]
+    last = args[-1].args[-1] if args[-1].kind == "mul" else args[-1]
+    values = tuple(arg for arg in args if not (named(arg) or names_matrix(arg, last)))
+    if len(values) == len(args) and any(map(free_symbols, args)):
+        return (relation,)
+    return values or args[-1:]
+
+
+def _is_bare_name(node: Node) -> bool:
+    """``x``, ``f(x)``, ``|x|`` and ``(x, y)``."""
+    if node.kind == "group" or (node.kind == "call" and node.value == "abs"):
+        return all(map(_is_bare_name, node.args))
+    return node.kind == "sym" or (node.kind == "call" and not node.name[1:2].isalpha())
+
+
+def _is_reduced(node: Node) -> bool:
+    r"""``3 \bmod 7``, but not ``10 \bmod 7``."""
+    if node.kind != "call" or node.value != "rem" or any(part.kind != "num" for part in node.args):
+        return False
+    value, modulus = map(_exact, node.args)
+    return value is not None and modulus is not None and 0 <= value < modulus
+
+
+def _is_joint(answer: Node) -> bool:
+    """Whether several inequalities must hold at once: each should then say something."""
+    conditions = [part for part in answer.args if _COMPARISONS & {*operators(part)}]
+    joint = answer.kind == "list" and answer.value != "or" and len(conditions) > 1
+    return joint or any(part.kind == "setop" and part.value == "cap" for part in answer.walk())
+
+
+def _peers(node: Node, theirs: list[Node], joint: bool) -> list[Node]:
+    """The numbers of the reference that have a number's value; all of them if none has."""
+    value = _exact(node)
+    same = [other for other in theirs if _exact(other) == value]
+    if joint and value is not None:
+        return same
+    return same or theirs or [node]
+
+
+def _exact(node: Node) -> Fraction | None:
+    try:
+        return exact_value(node, WORKER_BITS)
+    except (OverLimit, Undefined):
+        return None
+
+
+def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
+    """Whether one number, of a reference, allows what another leaves to compute."""
+    if answer.kind == "sym":
+        return True
+    try:
+        value, of = measure(reference)
+    except Unreadable:
+        value, of = reference, None
+    if isinstance(of, Unit):
+        answer = letter_unit(answer, of)[0]
+    held, left = _work(reference), _work(answer)
+    if "name" in held:
+        return "series" not in left - held
+    exact = _exact(value)
+    allowed: frozenset[str] = _RATIONAL if exact is not None else _CLOSED
+    if exact is not None and not held:
+        allowed = frozenset() if integer and exact.denominator == 1 else frozenset(("/", "scientific"))
+        if of == "deg":
+            allowed = words("/ product constant")  # radians
+    if is_complex(value) and Node("const", value="e") in value.walk():
+        allowed |= {"trig"}
+    return left <= held | allowed and _sums(answer) <= max(1, _sums(reference))
+
+
+def _work(node: Node) -> frozenset[str]:
+    """The operations that a number leaves to compute: none for a literal with its sign and unit."""
+    kind = node.kind
+    if kind == "sym":
+        return frozenset(("name",))
+    if kind == "const":
+        return frozenset(("constant",)) if node.value in ("pi", "e", "i") else frozenset()
+    if kind == "based":
+        return frozenset() if node.name.endswith("_10") else frozenset(("base",))
+    if kind in ("sum", "prod"):
+        return frozenset(("series", "name")) if free_symbols(node) else frozenset(("series",))
+    if _is_scientific(node):
+        return frozenset(("scientific",))
+    sides = _factors(node) if kind in ("mul", "div") else (list(node.args), [])
+    works = [[_work(part) for part in side] for side in sides]
+    inner = frozenset[str]().union(*works[0], *works[1])
+    if "name" in inner or kind in ("num", "relation", "neg", "pm", "mp", "quantity"):
+        return inner
+    if kind == "add":
+        return inner | _work_of_sum(node)
+    if kind in ("mul", "div"):
+        return inner | _work_of_product(works)
+    if kind == "ratio":
+        return inner | {"/"}
+    if kind == "pow":
+        return inner | _work_of_power(node, works[0][0])
+    if kind == "call":
+        name = _SAME.get(node.name, node.name)
+        return inner | {name} | ({"arithmetic"} if name in ("root", "log") and _is_rational(node) else set())
+    return inner | {kind}
+
+
+def _work_of_sum(node: Node) -> set[str]:
+    if node.value == "mixed":
+        return {"/"}
+    if _has_units(node):
+        return set()
+    terms = [term.args[0] if term.kind == "quantity" else term for term in node.args]
+    pairs = combinations(terms, 2)
+    alike = len(terms) > _MOST_TERMS or any(_is_rational(Node("div", pair)) for pair in pairs)
+    return {"sum", "arithmetic"} if alike else {"sum"}
+
+
+def _work_of_product(sides: list[list[frozenset[str]]]) -> set[str]:
+    found = {"/"} if sides[1] else set()
+    if max(map(len, sides)) > 1:
+        found.add("product")
+    if any(side.count(frozenset()) > 1 for side in sides):  # two literals
+        found.add("arithmetic")
+    return found
+
+
+def _work_of_power(node: Node, base: frozenset[str]) -> set[str]:
+    exponent = _exact(node.args[1])
+    name = "^" if exponent is not None and exponent.denominator == 1 else "root"
+    undone = base & {"sum", "product", "root"} or (name == "root" and _is_rational(node))
+    return {name, "arithmetic"} if undone else {name}
+
+
+def _factors(node: Node) -> tuple[list[Node], list[Node]]:
+    """The factors above and below the line of a product or fraction."""
+    if node.kind not in ("mul", "div", "neg", "quantity") or _is_scientific(node):
+        return [node], []
+    top, bottom = _factors(node.args[0])
+    if node.kind in ("mul", "div"):
+        more, below = _factors(node.args[1])
+        if node.kind == "div":
+            more, below = below, more
+        top, bottom = top + more, bottom + below
+    return top, bottom
+
+
+def _is_scientific(node: Node) -> bool:
+    r"""``3.5 \cdot 10^8``, or ``10^8``."""
+    if node.kind == "mul" and node.args[0].kind == "num":
+        node = node.args[1]
+    if node.kind != "pow" or node.args[0] != number(10):
+        return False
+    exponent = node.args[1].args[0] if node.args[1].kind == "neg" else node.args[1]
+    return exponent.kind == "num"
+
+
+def _has_units(node: Node) -> bool:
+    """``5 hours 30 minutes``: a sum whose terms have different units."""
+    if any(term.kind != "quantity" for term in node.args):
+        return False
+    try:
+        sizes = {of.factor for of in (unit(term.name) for term in node.args) if of is not None}
+    except Unreadable:
+        return False
+    return len(sizes) == len(node.args)
+
+
+def _sums(node: Node) -> int:
+    """How many sums an expression has, other than mixed numbers and compound units."""
+    return sum(part.kind == "add" and part.value != "mixed" and not _has_units(part) for part in node.walk())
+
+
+def _is_rational(node: Node) -> bool:
+    """Whether a number is rational, with a denominator that could be written."""
+    if _exact(node) is not None:
+        return True
+    try:
+        value = value_at(node, {}, digits_needed(node), real=not is_complex(node))[0]
+    except (Undefined, Unreadable, OverLimit):
+        return False
+    if abs(value.imag) > 10.0**-35:
+        return False
+    scaled = Fraction(int(value.real * 10**40), 10**40)
+    return abs(scaled - scaled.limit_denominator(10**6)) < Fraction(1, 10**35)

@@ -1,0 +1,84 @@
+"""No copy of a question is paid for: on every embedded template with numbers as answers, and on real sets."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mars_env.grading.math.grader import MathGrader
+from mars_env.problems import load_problems
+from mars_env.problems.aime import TEMPLATES
+from mars_env.testing import check_copies
+from mars_env.testing.grader_suite import copies
+from mars_env.types import Grade, Problem
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+@pytest.fixture(scope="module")
+def grader():
+    own = MathGrader(workers=1)
+    yield own
+    own.close()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_copies_of_every_embedded_template(grader, part):
+    for name in sorted(TEMPLATES)[part::4]:
+        check_copies(grader, load_problems("aime", n=20, template=name))
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "subset-sum"])
+def test_copies_of_the_other_embedded_sets(grader, name):
+    check_copies(grader, load_problems(name, n=20))
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared sets are not beside this checkout")
+@pytest.mark.parametrize("name", ["aime2024", "aime2025", "beyondaime"])
+def test_copies_of_real_sets(grader, name):
+    rows = map(json.loads, (SHARED / f"{name}.jsonl").read_text().splitlines())
+    integer = {"integer": True}
+    check_copies(
+        grader, [Problem(row["id"], row["problem"], str(row["answer"]), metadata=integer) for row in rows]
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "reference"),
+    [
+        ("Solve $2x=10$.", "x=5"),
+        ("Solve $2x+1<7$.", "x<3"),
+        (r"Simplify $\sqrt{8}+\sqrt{18}$.", r"5\sqrt{2}"),
+        (r"Compute $\frac{1}{2}+\frac{1}{3}$.", r"\frac{5}{6}"),
+        (r"Find $\sum_{k=1}^{n} k$.", r"\frac{n(n+1)}{2}"),
+        ("What is 48/2 + 3?", "27"),
+    ],
+)
+def test_copies_of_typical_questions(grader, statement, reference):
+    assert copies(statement)
+    check_copies(grader, [Problem("p", statement, reference)])
+
+
+@pytest.mark.parametrize(
+    ("statement", "copy"),
+    [
+        ("Work modulo 1000. Start with a = 7. Then b = a - 9, c = b + 2. What is c?", r"((7) - 9) + 2"),
+        (
+            "Find the remainder when $2^{9} + 3^{7}$ is divided by $1000$.",
+            r"\left(2^{9} + 3^{7}\right) \bmod 1000",
+        ),
+        ("What is the product of $7!$ and $2^5$?", r"(7!) \cdot (2^5)"),
+        ("Solve $2x+1 < 7$.", "2x+1 < 7"),
+    ],
+)
+def test_what_copies_are(statement, copy):
+    assert copy in copies(statement)
+
+
+def test_a_grader_that_pays_for_a_copy_fails():
+    class Generous:
+        async def grade(self, problem, text):
+            return Grade.correct()
+
+    with pytest.raises(AssertionError):
+        check_copies(Generous(), [Problem("p", "What is 2 + 2?", "4")])
