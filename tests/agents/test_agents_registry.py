@@ -175,7 +175,7 @@ def test_names_are_resolved_on_first_use():
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = mars_env.agents.Nothing
     code = (
-        "import sys, mars_env.agents as a; a.Solver, a.HTTPModel, a.make_agents; "
+        "import sys, mars_env.agents as a, mars_env.models as m; a.Solver, m.HTTPModel, a.make_agents; "
         "print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
