@@ -64,7 +64,7 @@ EMPTY_BOX = "the last box is empty"
 NEGATED_BOX = "the last box is what the answer is not"
 ASKED_BOX = "the last box is part of a question"
 
-_BOX_TOKEN = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ \t\n]*|\\.|[{}]", re.DOTALL)
+_BOX_TOKEN = re.compile(r"\\{1,2}(?:boxed|fbox)(?![A-Za-z])[ \t\n]*|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"(\\[A-Za-z]+(?:\{[^{}]{0,200}\}){0,2}|[-+]?[\w./]{1,200})")
 _JOIN = re.compile(r"[\s$]*(?:,|\band\b|\bor\b|,\s*and\b|,\s*or\b)[\s$]*\Z", re.IGNORECASE)
 _LAYOUT = re.compile(

@@ -99,7 +99,7 @@ class MathGrader:
         request = self._inline(problem, text, started)
         if isinstance(request, Grade):
             return request
-        return _graded(await self.pool.run(request), started)
+        return graded(await self.pool.run(request), started)
 
     def grade_sync(self, problem: Problem, text: str) -> Grade:
         """Judge one text, from any thread; blocks it."""
@@ -107,7 +107,7 @@ class MathGrader:
         request = self._inline(problem, text, started)
         if isinstance(request, Grade):
             return request
-        return _graded(self.pool.submit(request).result(), started)
+        return graded(self.pool.submit(request).result(), started)
 
     def check_reference(self, problem: Problem) -> str | None:
         r"""Why a problem's reference cannot be used to judge answers; None if it can.
@@ -123,7 +123,7 @@ class MathGrader:
             'the reference is beyond the limits: a power is larger than the limit'
         """
         try:
-            reference = _reference(problem)
+            reference = reference_of(problem)
             _ordered(problem)
             check = check_of(problem)
         except ProblemError as error:
@@ -157,7 +157,7 @@ class MathGrader:
     def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, object]:
         """The grade if it needs no worker, otherwise the request for one."""
         try:
-            reference, ordered, check = _reference(problem), _ordered(problem), check_of(problem)
+            reference, ordered, check = reference_of(problem), _ordered(problem), check_of(problem)
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
         answer, how = extract_answer(text, strict=self.strict, statement=problem.statement)
@@ -202,7 +202,7 @@ class MathGrader:
         return request if ordered is None else {**request, "ordered": ordered}
 
 
-def _reference(problem: Problem) -> str:
+def reference_of(problem: Problem) -> str:
     """The reference's text.
 
     Raises:
@@ -277,11 +277,12 @@ def _differs(answer: str) -> str:
     )
 
 
-def _graded(outcome: Outcome, started: float) -> Grade:
+def graded(outcome: Outcome, started: float, backend: str = "symbolic") -> Grade:
+    """The grade for what a worker says of an answer."""
     seconds = time.perf_counter() - started
     reply = outcome.reply
     if outcome.fault:
-        return Grade.unknown(outcome.fault, seconds=seconds, backend="symbolic")
+        return Grade.unknown(outcome.fault, seconds=seconds, backend=backend)
     phase = reply.get("phase", "answer")
     if "limit" in reply:
         if phase == "reference":
@@ -289,7 +290,7 @@ def _graded(outcome: Outcome, started: float) -> Grade:
                 f"the reference is beyond the limits: {reply['limit']}", seconds=seconds, backend="symbolic"
             )
         reason = f"the answer is beyond the limits of its evaluation: {reply['limit']}"
-        return Grade.wrong(reason, seconds=seconds, backend="symbolic")
+        return Grade.wrong(reason, seconds=seconds, backend=backend)
     if "unfit" in reply:
         return Grade.unknown(
             f"the reference cannot be used: {reply['unfit']}", seconds=seconds, backend="symbolic"
@@ -299,7 +300,7 @@ def _graded(outcome: Outcome, started: float) -> Grade:
             return Grade.unknown(
                 f"the reference could not be read: {reply['error']}", seconds=seconds, backend="symbolic"
             )
-        return Grade.wrong("the answer could not be read", seconds=seconds, backend="symbolic")
+        return Grade.wrong("the answer could not be read", seconds=seconds, backend=backend)
     if reply["equal"]:
-        return Grade.correct(seconds=seconds, backend="symbolic")
-    return Grade.wrong(str(reply["reason"]), seconds=seconds, backend="symbolic")
+        return Grade.correct(seconds=seconds, backend=backend)
+    return Grade.wrong(str(reply["reason"]), seconds=seconds, backend=backend)

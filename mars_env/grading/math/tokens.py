@@ -168,6 +168,9 @@ _REAL_NAMES = re.compile(
     rf"|{_GIVEN}(?:where|for|with)\s*\}}{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*"
     rf"|{_SPACE},{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*)\Z"
 )
+_END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad(?![A-Za-z]))+\Z")
+"""Spaces, commas and semicolons at the end."""
+_ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
 _ENDPOINTS = re.compile(r"([\[\]])([^\[\](){}]{1,200}[,;][^\[\](){}]{1,200})([\[\]])")
 
 
@@ -197,6 +200,8 @@ def tidy(text: str) -> str:
     """
     if len(text) > MAX_LENGTH:
         raise OverLimit(f"the answer is longer than the limit of {MAX_LENGTH} characters")
+    if r"\\" in text and re.search(r"\\\\[A-Za-z]{2}", text) and _ESCAPED_TWICE.fullmatch(text):
+        text = text.replace(r"\\", "\\")
     if text.count("$") == 2:
         text = _PROSE_UNIT.sub(r"$\\text{ \1}", text)
     if "/" in text:
@@ -258,7 +263,7 @@ def tidy(text: str) -> str:
     text = _TICK.sub("", text)
     text = re.sub(r"\\textcolor\s*\{[^{}]*\}", " ", text)
     text = text.replace("**", "") if text.count("**") % 2 == 0 and text.startswith("**") else text
-    text = text.strip().strip('`"').rstrip(";,").rstrip()
+    text = _END.sub("", text.strip().strip('`"'))
     if text.endswith(".") and not text.endswith(("..", "m.")):
         text = text[:-1]
     if "]" in text:

@@ -39,7 +39,7 @@ def test_every_correct_row_is_symmetric_in_shape():
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not beside this checkout")
-def test_cases_that_math_verify_gets_wrong():
+def test_cases_of_math_verify_s_threads():
     for row in json.loads(SHARED.read_text()):
         if row["completion"] == r"$\boxed{2500\%}$":
             continue  # decided by the integer path; see test_math.py
@@ -55,7 +55,6 @@ def test_cases_that_math_verify_gets_wrong():
         "Monday",
         r"\{1,2\}",
         "(B)",
-        r"\int_0^1 x dx",
         "f(x)=x",
         "1011_2",
         r"2\text{ cm}",
@@ -76,16 +75,11 @@ def test_fit_references(reference):
         "10^{10^{10}}",
         "1 2 3 +",
         r"10 \mathrm{ft} x 18 \mathrm{ft}",
+        r"\int_0^1 x dx",
     ],
 )
 def test_unfit_references(reference):
     assert unfit(reference)
-
-
-def test_math_verify_judges_what_our_grammar_does_not_read():
-    assert judge(r"\int_0^1 x\,dx", r"\int_0^1 x dx") == (True, "")
-    assert not judge(r"\int_0^1 x\,dx", r"\int_0^1 x^2\,dx")[0]
-    assert not judge("f(x) = 0", r"\forall x>0, f(x) = 0")[0]
 
 
 def test_values_that_differ_far_behind_the_point():
