@@ -21,9 +21,9 @@ from mars_env.grading.math.shapes import (
     as_family,
     as_interval,
     assigned,
-    clock,
     function_of,
     has_dots,
+    hours,
     in_base,
     integer_names,
     is_label,
@@ -136,19 +136,10 @@ class _Comparison:
 
     def same_time(self, r: Node, a: Node) -> bool:
         if r.kind == a.kind == "time":
-            (hour, minute, half), (hour2, minute2, half2) = clock(r), clock(a)
-            if half and half2:
-                return (int(hour) % 12 + 12 * (half == "p"), minute) == (
-                    int(hour2) % 12 + 12 * (half2 == "p"),
-                    minute2,
-                )
-            if half or half2:
-                later = 12 * ((half or half2) == "p")
-                known = (int(hour if half else hour2) % 12 + later, minute if half else minute2)
-                other = (int(hour2 if half else hour), minute2 if half else minute)
-                return other == known or (other[0] % 12, other[1]) == (known[0] % 12, known[1])
-            return (hour, minute) == (hour2, minute2)
-        return self.same(time_ratio(r), time_ratio(a))
+            if not (r.pair[2] or a.pair[2]):
+                return r.pair == a.pair
+            return r.pair[1] == a.pair[1] and bool(hours(r) & hours(a))
+        return self.same(time_ratio(r, a), time_ratio(a, r))
 
     def same_ratio(self, r: Node, a: Node) -> bool:
         if r.kind == a.kind == "ratio":

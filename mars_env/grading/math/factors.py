@@ -103,7 +103,7 @@ class Factors(Cursor, ABC):
                     node = Node("quantity", (node,), kind)
                     continue
                 exponent = self.exponent()
-                node = Node("pow", (node, exponent))
+                node = self.indexed(node, exponent) if self.accept("_") else Node("pow", (node, exponent))
             elif self.accept(r"\circ"):
                 node = Node("quantity", (node,), "deg")
             elif self.accept("!"):
@@ -126,11 +126,24 @@ class Factors(Cursor, ABC):
         if self.peek().text in ("{", "("):
             return self.primary()
         if self.peek().kind == "num":
-            return self.primary()
+            return _number(self.next().text)  # what follows "_" is no base: "X^2_5" is "X_5^2"
         node = self.argument()
         if self.accept("^"):
             return Node("pow", (node, self.exponent()))
         return node
+
+    def indexed(self, node: Node, exponent: Node) -> Node:
+        """A name with its power written before its index."""
+        if node.kind != "sym" or "_" in node.name:
+            raise Unreadable("an index without a name")
+        index = self.index()
+        if node.name == "C" and (chosen := _chosen(index, exponent)) is not None:
+            return chosen
+        return Node("pow", (Node("sym", value=f"{node.name}_{_flat(index)}"), exponent))
+
+    def index(self) -> Node:
+        """What follows ``_`` after a name."""
+        return _number(self.next().text) if self.peek().kind == "num" else self.argument()
 
     def argument(self) -> Node:
         """A command's argument: a group, or one token (one digit of a number)."""
@@ -243,11 +256,7 @@ class Factors(Cursor, ABC):
             if base.kind != "num":
                 raise Unreadable("a base is not a number")
             return based(token.text, str(base.value))
-        if "." in token.text.rstrip("."):
-            if len(token.text) > 4000:
-                raise OverLimit("a number has more digits than the limit of 4000")
-            return number(Fraction(token.text), decimal=True)
-        return number(integer(token.text.rstrip(".")))
+        return _number(token.text)
 
     def symbol(self, name: str, *, plain: bool) -> Node:
         """A name with its subscripts and primes, applied if it is a function."""
@@ -259,9 +268,11 @@ class Factors(Cursor, ABC):
             return Node("const", value="e")
         while True:
             if self.accept("_"):
-                index = self.primary() if self.peek().kind == "num" else self.argument()
-                if name == "C" and (chosen := self.chosen(index)) is not None:
-                    return chosen
+                index, place = self.index(), self.place
+                if name == "C" and self.accept("^"):
+                    if (chosen := _chosen(index, self.exponent())) is not None:
+                        return chosen
+                    self.place = place
                 name += f"_{_flat(index)}"
             elif self.accept("'"):
                 name += "'"
@@ -280,16 +291,6 @@ class Factors(Cursor, ABC):
             self.next()
             return Node("call", self.arguments(), name)
         return Node("sym", value=name)
-
-    def chosen(self, size: Node) -> Node | None:
-        """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1``."""
-        place, whole = self.place, size.value
-        part = self.exponent() if self.accept("^") else size
-        numbers = part is not size and isinstance(whole, Fraction) and isinstance(part.value, Fraction)
-        if numbers and 0 <= part.value <= whole >= 3:  # type: ignore[operator]
-            return Node("call", (size, part), "binom")
-        self.place = place
-        return None
 
     def defines(self) -> bool:
         """Whether a bracket here belongs to the left side of a definition, ``P(x) = ...``."""
@@ -487,6 +488,21 @@ def with_sign(sign: str, node: Node) -> Node:
     if sign == "+":
         return node
     return Node({"-": "neg", r"\pm": "pm", r"\mp": "mp"}[sign], (node,))
+
+
+def _chosen(size: Node, part: Node) -> Node | None:
+    """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
+    if size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3:  # type: ignore[operator]
+        return Node("call", (size, part), "binom")
+    return None
+
+
+def _number(digits: str) -> Node:
+    if "." not in digits.rstrip("."):
+        return number(integer(digits.rstrip(".")))
+    if len(digits) > 4000:
+        raise OverLimit("a number has more digits than the limit of 4000")
+    return number(Fraction(digits), decimal=True)
 
 
 def _flat(node: Node) -> str:

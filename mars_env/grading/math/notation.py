@@ -58,15 +58,15 @@ _HAN = re.compile(
 """An answer of Chinese words, or of circled numbers, and nothing else."""
 
 _CLOCK = re.compile(
-    r"(?:\\(?:text|mathrm|textrm)\{\s*)?([0-9]{1,2})(?:\\!)*:(?:\\!)*([0-5][0-9])\s*(?:\\[,; ]\s*)?"
-    r"(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
+    r"(?:\\(?:text|mathrm|textrm)\{\s*)?([0-9]{1,2})(?:(?:\\!)*:(?:\\!)*([0-5][0-9])|(?=[^:]*m))\s*"
+    r"(?:\\[,; ]\s*)?(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
     re.IGNORECASE,
 )
 
 
 def _time(match: re.Match[str]) -> Node:
     hour, minute, half = match.groups()
-    return Node("time", value=(str(int(hour)), minute, (half or "").lower()))
+    return Node("time", value=(str(int(hour)), minute or "00", (half or "").lower()))
 
 
 _RELATIONS = {

@@ -2,6 +2,7 @@ r"""Recognises the shape of an answer: a name, a collection, an assignment, a pr
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import pairwise
 
@@ -136,18 +137,21 @@ def _rule(node: Node) -> tuple[Node, frozenset[str]]:
     return rest[0], frozenset(item.args[0].name for item in said if item.args[0].kind == "sym")
 
 
-def clock(node: Node) -> tuple[str, str, str]:
-    """Hour, minute and am or pm of a time."""
-    hour, minute, half = node.pair
-    return hour, minute, half
+def hours(time: Node) -> set[int]:
+    """The hours of the day, from 0 to 23, that a time may mean: ``3:00`` is 3 or 15, and ``15:00`` is 15."""
+    hour, half = int(time.pair[0]), time.pair[2]
+    if not 1 <= hour <= 12:
+        return {hour} if half != "a" else set()
+    return {hour % 12 + later for later, name in ((0, "a"), (12, "p")) if half in ("", name)}
 
 
-def time_ratio(node: Node) -> Node:
-    """A time without am or pm as a ratio, which looks the same."""
+def time_ratio(node: Node, other: Node) -> Node:
+    """A time without am or pm as a ratio, if it looks like one: in lowest terms, or beside a ratio."""
     if node.kind != "time":
         return node
-    hour, minute, half = clock(node)
-    if half:
+    hour, minute, half = node.pair
+    lowest = other.kind == "ratio" or math.gcd(int(hour), int(minute)) == 1
+    if half or minute.startswith("0") or not lowest:
         raise Unreadable("a time cannot be compared with something else")
     return Node("ratio", (number(int(hour)), number(int(minute))))
 
