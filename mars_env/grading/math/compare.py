@@ -199,7 +199,9 @@ class _Comparison:
             if other.kind in ("list", "set") and names_collection(this):
                 return self.same(r, a.args[1]) if this is a else self.same(r.args[1], a)
         if is_mapping(r) and is_mapping(a):
-            return self.same_items(r.args, a.args)
+            return (r.value == "or") == (a.value == "or") and self.same_items(r.args, a.args)
+        if {r.value, a.value} == {"and", "or"} and all(item.kind == "sym" for item in (*r.args, *a.args)):
+            return False  # a statement of logic, not a list of values
         if (is_mapping(r) and plainly_listed(a)) or (is_mapping(a) and plainly_listed(r)):
             if "or" in (r.value, a.value):
                 return False  # "2 or 3" does not say which is p and which is q

@@ -12,7 +12,7 @@ import re
 from fractions import Fraction
 
 from mars_env.grading.math.factors import Factors, with_sign
-from mars_env.grading.math.nodes import Node, Unreadable, number
+from mars_env.grading.math.nodes import Node, Unreadable, number, operators
 from mars_env.grading.math.numerals import integer
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
 
@@ -259,14 +259,25 @@ class _Parser(Factors):
 
 
 def _joined(items: list[Node], joiners: list[str]) -> Node:
-    """Make a list; ``x = 1, y = 2 or x = 2, y = 1`` is a list of two lists."""
-    if "or" in joiners and set(joiners) - {"or"} and all(item.value == ("=",) for item in items):
+    """Make a list; ``x = 1, y = 2 or x = 2, y = 1`` is a list of two lists, as is ``p and q or r``."""
+    if "or" in joiners and set(joiners) - {"or"}:
         groups: list[list[Node]] = [[items[0]]]
         for joiner, item in zip(joiners, items[1:], strict=True):
             if joiner == "or":
                 groups.append([])
             groups[-1].append(item)
-        if all(len(group) > 1 and len({item.args[0] for item in group}) == len(group) for group in groups):
-            return Node("list", tuple(Node("list", tuple(group), "comma") for group in groups), "or")
+        if "and" in joiners or all(map(_assigns_several, groups)):
+            joiner = "and" if "and" in joiners else "comma"
+            return Node(
+                "list", tuple(g[0] if len(g) == 1 else Node("list", tuple(g), joiner) for g in groups), "or"
+            )
     joiner = "or" if "or" in joiners else "and" if "and" in joiners else "comma"
     return Node("list", tuple(items), joiner)
+
+
+def _assigns_several(group: list[Node]) -> bool:
+    """``x = 1, y = 2``."""
+    return (
+        all(operators(item) == ("=",) for item in group)
+        and len({item.args[0] for item in group}) == len(group) > 1
+    )

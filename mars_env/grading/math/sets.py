@@ -136,7 +136,7 @@ def _several(node: Node) -> RealSet:
         if any(intersection(a, b) for k, a in enumerate(regions) for b in regions[:k]):
             raise Unreadable("intervals that overlap, without a word that joins them")
         return union(regions)
-    if {item.kind for item in node.args} != {"relation"} or len(
+    if {item.kind for item in node.args} - {"relation", "list"} or len(
         {variable_of(item) for item in node.args}
     ) != 1:
         raise Unreadable("conditions on several variables")

@@ -171,7 +171,7 @@ def items_of(node: Node) -> tuple[Node, ...]:
 def _spread(item: Node) -> tuple[Node, ...]:
     r"""The values of ``x = \\pm 3`` or ``x \\in \\{1, 2\\}``, otherwise the node itself."""
     if item.kind == "list":
-        return (item,) if is_mapping(item) else items_of(item)
+        return (item,) if item.value == "and" or is_mapping(item) else items_of(item)
     if (
         operators(item) in (("=",), ("in",))
         and item.args[1].kind in ("list", "set")
@@ -222,7 +222,7 @@ def values_in_order(node: Node) -> tuple[Node, ...]:
 
 def assigned(node: Node) -> list[Node] | None:
     """The values of ``x = 1, y = 2``, in the order of the variables' names."""
-    if not is_mapping(node):
+    if not is_mapping(node) or node.value == "or":
         return None
     return [item.args[1] for item in sorted(node.args, key=lambda item: item.args[0].name)]
 
