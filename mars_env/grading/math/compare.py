@@ -43,6 +43,7 @@ from mars_env.grading.math.shapes import (
     without_base,
 )
 from mars_env.grading.math.units import Unit
+from mars_env.grading.math.vectors import same_fonts
 
 MAX_ITEMS = 64
 _AS_WRITTEN = words("to parallel perp cong similar subset subseteq")
@@ -71,6 +72,7 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         (True, False)
     """
     answer = with_constant_of(reference, answer)
+    reference, answer = same_fonts(reference, answer)
     return _Comparison(tolerance).same(time_span(plain(reference)), time_span(plain(answer)))
 
 

@@ -7,8 +7,9 @@ from fractions import Fraction
 
 from mars_env.grading.math.cursor import Cursor
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, substitute, words
-from mars_env.grading.math.numerals import BASE_WORDS, based, integer, repeating
+from mars_env.grading.math.numerals import BASE_WORDS, based, decimal, repeating
 from mars_env.grading.math.tokens import FUNCTIONS, Token
+from mars_env.grading.math.vectors import BOLD, derivative
 
 _CONSTANTS = {
     r"\pi": "pi", r"\infty": "inf", r"\emptyset": "empty", r"\RR": "R", r"\ZZ": "Z", r"\NN": "N", r"\QQ": "Q",
@@ -17,7 +18,7 @@ _CONSTANTS = {
 _GREEK = words(
     r"\alpha \beta \gamma \delta \epsilon \zeta \eta \theta \iota \kappa \lambda \mu \nu \xi \rho \sigma"
     r" \tau \upsilon \phi \chi \psi \omega"
-    r" \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Phi \Psi \Omega \ell \hbar"
+    r" \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Phi \Psi \Omega \ell \hbar \partial"
 )
 _DECORATIONS = words(
     r"\overline \bar \vec \hat \overrightarrow \tilde \widehat \angle \triangle \measuredangle"
@@ -126,7 +127,7 @@ class Factors(Cursor, ABC):
         if self.peek().text in ("{", "("):
             return self.primary()
         if self.peek().kind == "num":
-            return _number(self.next().text)  # what follows "_" is no base: "X^2_5" is "X_5^2"
+            return decimal(self.next().text)  # what follows "_" is no base: "X^2_5" is "X_5^2"
         node = self.argument()
         if self.accept("^"):
             return Node("pow", (node, self.exponent()))
@@ -143,7 +144,7 @@ class Factors(Cursor, ABC):
 
     def index(self) -> Node:
         """What follows ``_`` after a name."""
-        return _number(self.next().text) if self.peek().kind == "num" else self.argument()
+        return decimal(self.next().text) if self.peek().kind == "num" else self.argument()
 
     def argument(self) -> Node:
         """A command's argument: a group, or one token (one digit of a number)."""
@@ -218,7 +219,8 @@ class Factors(Cursor, ABC):
             value = self.mixed(value) or value
             return Node("quantity", (Node("neg", (value,)) if sign else value,), _CURRENCY[text])
         if text == r"\frac":
-            return Node("div", (self.argument(), self.argument()))
+            top, below = self.argument(), self.argument()
+            return derivative(top, below) or Node("div", (top, below))
         if text == r"\binom":
             return Node("call", (self.argument(), self.argument()), "binom")
         if text == r"\sqrt":
@@ -256,7 +258,7 @@ class Factors(Cursor, ABC):
             if base.kind != "num":
                 raise Unreadable("a base is not a number")
             return based(token.text, str(base.value))
-        return _number(token.text)
+        return decimal(token.text)
 
     def symbol(self, name: str, *, plain: bool) -> Node:
         """A name with its subscripts and primes, applied if it is a function."""
@@ -363,7 +365,7 @@ class Factors(Cursor, ABC):
         """A name with a bar, an arrow or the like."""
         inner = self.group() if self.peek().text == "{" else self.primary(plain=True)
         if inner.kind in ("sym", "const"):
-            return Node("sym", value=f"{how} {inner.name}")
+            return Node("sym", value=f"{how} {inner.name.removeprefix(BOLD)}")
         raise Unreadable(f"{how} of something that is not a name")
 
     def function(self, name: str) -> Node:
@@ -497,18 +499,10 @@ def _chosen(size: Node, part: Node) -> Node | None:
     return None
 
 
-def _number(digits: str) -> Node:
-    if "." not in digits.rstrip("."):
-        return number(integer(digits.rstrip(".")))
-    if len(digits) > 4000:
-        raise OverLimit("a number has more digits than the limit of 4000")
-    return number(Fraction(digits), decimal=True)
-
-
 def _flat(node: Node) -> str:
     """A subscript as a text, for a symbol's name."""
     if node.kind == "num":
         return str(node.value)
     if node.kind in ("sym", "const", "text"):
         return node.name
-    return f"{node.kind}({','.join(_flat(child) for child in node.args)})"
+    return f"{node.kind}{node.value or ''}({','.join(_flat(child) for child in node.args)})"

@@ -15,6 +15,7 @@ from mars_env.grading.math.factors import Factors, with_sign
 from mars_env.grading.math.nodes import Node, Unreadable, number, operators
 from mars_env.grading.math.numerals import integer
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
+from mars_env.grading.math.vectors import times
 
 _CONDITION_WORDS = frozenset(
     ("where", "for", "with", "if", "when", "for any", "for all", "for integer", "for some")
@@ -184,7 +185,7 @@ class _Parser(Factors):
                 if operator == r"\bmod":
                     node = Node("call", (node, right), "rem")
                 else:
-                    node = Node("div" if operator == r"\div" else "mul", (node, right))
+                    node = Node("div", (node, right)) if operator == r"\div" else times(node, operator, right)
             elif token.kind == "text" and token.text.lower() not in (*_CONDITION_WORDS, "to"):
                 node = self.unit(node)
             elif self.begins_factor(token):
@@ -201,7 +202,7 @@ class _Parser(Factors):
                         raise Unreadable("two numbers stand side by side")
                 if node.kind == "quantity":
                     raise Unreadable("something follows a unit")
-                node = Node("mul", (node, self.factor()))
+                node = times(node, "", self.factor())
             else:
                 return node
 

@@ -44,6 +44,15 @@ def based(digits: str, base: str) -> Node:
     )
 
 
+def decimal(digits: str) -> Node:
+    """A number, with or without a decimal point."""
+    if "." not in digits.rstrip("."):
+        return number(integer(digits.rstrip(".")))
+    if len(digits) > 4000:
+        raise OverLimit("a number has more digits than the limit of 4000")
+    return number(Fraction(digits), decimal=True)
+
+
 def repeating(text: str) -> Node:
     """A decimal number whose last digits repeat forever."""
     whole, _, rest = text.partition(".")

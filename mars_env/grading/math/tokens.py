@@ -47,6 +47,8 @@ SPACING = words(
     r" \biggr \Biggl \Biggr \mathopen \mathclose \nobreak"
 ) | {"\\ ", "~", "\\\n"}
 _SYMBOL_FONTS = words(r"\mathrm \operatorname \mathbf \mathit \mathsf \boldsymbol \bm")
+_BOLD = words(r"\mathbf \boldsymbol \bm")
+_LETTER = re.compile(r"\{[A-Za-z]\}")
 _ALIASES = {
     r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\sfrac": r"\frac",
     r"\nicefrac": r"\frac", r"\cfrac": r"\frac", r"\dbinom": r"\binom",
@@ -171,6 +173,7 @@ _REAL_NAMES = re.compile(
 _END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad(?![A-Za-z]))+\Z")
 """Spaces, commas and semicolons at the end."""
 _ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
+_SLOPE = re.compile(r"(?<![A-Za-z\\])d([a-z])\s*/\s*d([a-z])(?![A-Za-z])")
 _ENDPOINTS = re.compile(r"([\[\]])([^\[\](){}]{1,200}[,;][^\[\](){}]{1,200})([\[\]])")
 
 
@@ -246,6 +249,8 @@ def tidy(text: str) -> str:
         text = _NATURALS.sub(r"\\mathbb{N}", text)
         text = _BLACKBOARD.sub(r"\\mathbb{\1}", text)
         text = _IN_BRACKETS.sub(r", \1", text)
+    if "/" in text:
+        text = _SLOPE.sub(r"\\frac{d\1}{d\2}", text)
     if r"\dot" in text:
         text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
     if "const" in text:
@@ -321,6 +326,10 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
     place, spaced, brackets = 0, False, 0
     while place < len(text):
         mode = modes[-1] if modes else ""
+        if mode in _BOLD and _LETTER.match(text, place - 1):
+            tokens.append(Token("sym", f"bold {text[place]}", spaced))
+            place, spaced = place + 1, False
+            continue
         if mode and (word := _TEXT_WORD.match(text, place)):
             tokens.extend(_text_word(word.group(), mode, spaced))
             place, spaced = word.end(), False
