@@ -36,10 +36,12 @@ from mars_env.grading.math.shapes import (
     plainly_listed,
     progression,
     renamed,
+    renamings,
     time_ratio,
     value_of,
     values_in_order,
     with_constant_of,
+    with_parameter_of,
     without_base,
 )
 from mars_env.grading.math.units import Unit
@@ -248,7 +250,7 @@ class _Comparison:
 
     def same_group(self, r: Node, a: Node) -> bool:
         if len(r.args) == len(a.args) > 2 or r.value == a.value:
-            return self.same_rows(r, a)
+            return self.same_rows(r, with_parameter_of(r, a))
         return False
 
     def same_rows(self, r: Node, a: Node) -> bool:
@@ -279,14 +281,18 @@ class _Comparison:
             if _declares_arguments(a):
                 return self.same(r, a.args[0])
             whole = said is not None and all(remark.args[1].value == "Z" for remark in a.args[1:])
-            return whole and set(said or ()) <= COUNTERS and self.same(r, a.args[0])
+            return whole and set(said or ()) <= COUNTERS & free_symbols(r) and self.same(r, a.args[0])
         if r.kind != "where" or a.kind != "where":
             return False
         (main, *remarks), (main2, *remarks2) = r.args, a.args
         names, names2 = integer_names(remarks), integer_names(remarks2)
         if names is None or names2 is None:
             return self.same(main, main2) and self.same_items(tuple(remarks), tuple(remarks2))
-        if len(names) != 1 or len(names2) != 1 or remarks[0].args[1:] != remarks2[0].args[1:]:
+        if {remark.args[1] for remark in remarks} != {remark.args[1] for remark in remarks2}:
+            return False
+        if any(self.matches(main, other) for other in renamings(main2, names2, names)):
+            return True
+        if len(names) != 1 or len(names2) != 1:
             return False
         items, items2 = ([value_of(item) for item in items_of(m)] for m in (main, main2))
         if len(items) != len(items2):

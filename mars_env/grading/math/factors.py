@@ -454,9 +454,12 @@ class Factors(Cursor, ABC):
         rows: list[Node] = []
         row: list[Node] = []
         while True:
+            if row and name == "cases" and self.peek().text in ("if", "when", "for", "where"):
+                self.next()
             row.append(self.statement())
-            if name in _ALIGNED and self.peek(1).text == r"\\":
-                self.accept(",", ";")
+            ends = self.peek(1).text in ("&", r"\\") or self.peek(1).kind == "env"
+            if ends and (name == "cases" or name in _ALIGNED):
+                self.accept(",", ";", ".")
             separator = self.next()
             if separator.text == "&":
                 continue

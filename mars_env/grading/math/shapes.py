@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 from mars_env.grading.math.exact import exact_value
 from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
@@ -16,6 +16,8 @@ _LABELLED = words("sin cos tan abs floor ceil det max min gcd lcm")
 """Functions of a name that may be what is asked for."""
 _CONSTANT = re.compile(r"(?:[A-Da-dkK]|alpha|beta|lambda|mu)(?:_\d)?")
 """Usual names of an arbitrary constant."""
+_PARAMETERS = words("k s t u lambda mu")
+"""Names of a parameter that a problem seldom gives."""
 
 
 def has_dots(node: Node) -> bool:
@@ -105,9 +107,29 @@ def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
     """A function's rule with its arguments renamed to match the other's."""
     if len(old) != len(new) or any(name.kind != "sym" for name in (*old, *new)):
         return node
-    for before, after in zip(old, new, strict=True):
+    between = [Node("sym", value=f"argument {k}") for k in range(len(old))]
+    for before, after in (*zip(old, between, strict=True), *zip(between, new, strict=True)):
         node = substitute(node, before, after)
     return node
+
+
+def renamings(node: Node, old: list[str], new: list[str]) -> list[Node]:
+    """The node with its parameters renamed in every order; few parameters only."""
+    if len(old) != len(new) or len(old) > 3:
+        return []
+    names = tuple(Node("sym", value=name) for name in old)
+    return [renamed(node, names, tuple(Node("sym", value=n) for n in order)) for order in permutations(new)]
+
+
+def with_parameter_of(reference: Node, answer: Node) -> Node:
+    """A tuple with the reference's name for its one parameter: ``(3t, 4t)`` for ``(3k, 4k)``."""
+    names = free_symbols(reference), free_symbols(answer)
+    if any(len(found) != 1 or not found <= _PARAMETERS for found in names):
+        return answer
+    if sum(bool(free_symbols(part)) for part in reference.args) < 2:
+        return answer
+    (theirs,), (own,) = names
+    return substitute(answer, Node("sym", value=own), Node("sym", value=theirs))
 
 
 def with_constant_of(reference: Node, answer: Node) -> Node:
