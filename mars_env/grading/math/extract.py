@@ -81,15 +81,45 @@ _NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})[ ]*=[ $]*\Z")
 _EITHER = frozenset(("or", "ou", "oder", "o", "或", "或者"))
 _WIDE_GAP = 60
 _DENIED = re.compile(
-    r"(?:\bnot(?: be| equal(?: to)?)?|n[’']t(?: be| equal(?: to)?)?|\\neq?|≠|\\not ?=|\bnever|\bnicht|\bpas"
+    r"(?:\b(?:can)?not(?: be| equal(?: to)?)?|n[’']t(?: be| equal(?: to)?)?"
+    r"|\b(?:rather|other) than|\binstead of|\\neq?|≠|\\not ?=|\bnever|\bnicht|\bpas"
     r"|\bno es|不是|不等于)[\s$*:(]*(?:\\[(\[,;]\s*)?\Z",
     re.IGNORECASE,
 )
-_DENIALS = ("not", "Not", "n't", "n’t", "\\ne", "≠", "never", "Never", "nicht", "pas", "no es", "不")
+_DENIALS = (
+    "not",
+    "Not",
+    "n't",
+    "n’t",
+    "\\ne",
+    "≠",
+    "never",
+    "Never",
+    "nicht",
+    "pas",
+    "no es",
+    "不",
+    " than",
+    "nstead",
+)
 _REFUSED = re.compile(
-    r"[\s$*)\].\\]{0,12}(?:is|was|would be) (?:wrong|incorrect|not (?:the|our|my|correct|right)\b)",
+    r"[\s$*)\].\\]{0,12}(?:(?:is|was|would be) (?:wrong|incorrect|not (?=the|our|my|correct|right))"
+    r"|(?:isn[’']t|can[’']t be|cannot be) (?=the|our|my|correct|right))",
     re.IGNORECASE,
 )
+_NEGATIVE = re.compile(r"(?:(?:\A|[=$(\[\s{])[-−]|[=$({]\s*[-−]\s*)\Z")
+_OR_ELSE = re.compile(
+    r"[\s$)\\\]]{0,9},?\s{0,9}or\s{1,9}(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*]*\Z|[.!]\s)",
+    re.IGNORECASE,
+)
+"""After a box: another value that may be the answer."""
+_MEANT = re.compile(
+    r"(?:\bI\s+meant(?:\s+to\s+(?:say|write|put|box))?|\bmake\s+(?:that|it)|\b(?:sorry|oops|correction)\b"
+    r"|\b(?:sorry|oops|wait|no|actually)\b[^.\n]{0,40}?\b(?:it|that|this)(?:[’']s|\s+is|\s+should\s+(?:be|have\s+been)))"
+    r"[\s:,.!–—-]{1,9}(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*]*\Z|[.!]\s)",
+    re.IGNORECASE,
+)
+"""After an answer: the value that was meant instead."""
 _ASKED = re.compile(r"[\s$*)\]\\]{0,12}\?(?!\s*(?:yes|indeed|correct|right|oui|ja|sí)\b)", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
 _OPEN_TAG = r"(?:\s[^<>\n]{0,200})?\s*/?>"
@@ -263,10 +293,15 @@ def _boxed(text: str, boxes: list[_Box], unclosed_after: int, *, wide: bool = Fa
             return Extraction(None, NEGATED_BOX)
         if _ASKED.match(text, chain[-1].end):
             return Extraction(None, ASKED_BOX)
-    if len(chain) == 1:
+    if _NEGATIVE.search(text, max(0, chain[0].start - 40), chain[0].start):
+        contents[0] = f"-({contents[0]})" if re.search("[-+,]", contents[0]) else f"-{contents[0]}"
+    if wide and (other := _OR_ELSE.match(text, chain[-1].end)):
+        contents.append(peel(other[1]))
+        joints.append("or")
+    if len(contents) == 1:
         return Extraction(contents[0], "box")
-    if wide:
-        contents = _named(text, chain, contents)
+    if wide and len(chain) > 1:
+        contents[: len(chain)] = _named(text, chain, contents[: len(chain)])
     distinct = list(dict.fromkeys(contents))
     joiner = r" \text{ or } " if "or" in joints and "," not in joints else ", "
     return Extraction(joiner.join(distinct), "box" if len(distinct) == 1 else "boxes")
@@ -307,6 +342,8 @@ def _corrected(text: str, end: int, found: Extraction) -> Extraction:
     later = last_statement(after, Quotations(after), boxed=True)
     if later is not None:
         return Extraction(later.answer, "phrase")
+    if meant := _MEANT.search(after):
+        return Extraction(peel(meant[1]), "phrase")
     return Extraction(None, WITHDRAWN) if _WITHDRAWN.search(after) else found
 
 

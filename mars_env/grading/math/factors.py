@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 
 from mars_env.grading.math.cursor import Cursor
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, substitute, words
-from mars_env.grading.math.numerals import BASE_WORDS, based, decimal, repeating
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, subscript, substitute, words
+from mars_env.grading.math.numerals import BASE_WORDS, based, choices, decimal, repeating
 from mars_env.grading.math.tokens import FUNCTIONS, Token
 from mars_env.grading.math.vectors import BOLD, derivative
 
@@ -138,9 +138,9 @@ class Factors(Cursor, ABC):
         if node.kind != "sym" or "_" in node.name:
             raise Unreadable("an index without a name")
         index = self.index()
-        if node.name == "C" and (chosen := _chosen(index, exponent)) is not None:
+        if node.name == "C" and (chosen := choices(index, exponent)) is not None:
             return chosen
-        return Node("pow", (Node("sym", value=f"{node.name}_{_flat(index)}"), exponent))
+        return Node("pow", (Node("sym", value=f"{node.name}_{subscript(index)}"), exponent))
 
     def index(self) -> Node:
         """What follows ``_`` after a name."""
@@ -272,10 +272,10 @@ class Factors(Cursor, ABC):
             if self.accept("_"):
                 index, place = self.index(), self.place
                 if name == "C" and self.accept("^"):
-                    if (chosen := _chosen(index, self.exponent())) is not None:
+                    if (chosen := choices(index, self.exponent())) is not None:
                         return chosen
                     self.place = place
-                name += f"_{_flat(index)}"
+                name += f"_{subscript(index)}"
             elif self.accept("'"):
                 name += "'"
             else:
@@ -493,19 +493,3 @@ def with_sign(sign: str, node: Node) -> Node:
     if sign == "+":
         return node
     return Node({"-": "neg", r"\pm": "pm", r"\mp": "mp"}[sign], (node,))
-
-
-def _chosen(size: Node, part: Node) -> Node | None:
-    """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
-    if size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3:  # type: ignore[operator]
-        return Node("call", (size, part), "binom")
-    return None
-
-
-def _flat(node: Node) -> str:
-    """A subscript as a text, for a symbol's name."""
-    if node.kind == "num":
-        return str(node.value)
-    if node.kind in ("sym", "const", "text"):
-        return node.name
-    return f"{node.kind}{node.value or ''}({','.join(_flat(child) for child in node.args)})"

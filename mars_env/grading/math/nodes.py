@@ -86,3 +86,12 @@ def substitute(node: Node, old: Node, new: Node) -> Node:
     return Node(
         node.kind, tuple(substitute(child, old, new) for child in node.args), node.value, node.decimal
     )
+
+
+def subscript(node: Node) -> str:
+    """A subscript as a text, for a symbol's name."""
+    if node.kind == "num":
+        return str(node.value)
+    if node.kind in ("sym", "const", "text"):
+        return node.name
+    return f"{node.kind}{node.value or ''}({','.join(subscript(child) for child in node.args)})"

@@ -65,3 +65,10 @@ def repeating(text: str) -> Node:
         int(period), scale * (10 ** len(period) - 1)
     )
     return number(value)
+
+
+def choices(size: Node, part: Node) -> Node | None:
+    """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
+    if size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3:  # type: ignore[operator]
+        return Node("call", (size, part), "binom")
+    return None
