@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from mars_env.grading.math.characters import as_ascii
 from mars_env.grading.math.claims import claim, is_unasked
+from mars_env.grading.math.cues import supposed
 from mars_env.grading.math.endings import (
     bold_sentence,
     clear_ending,
@@ -82,7 +83,7 @@ _EITHER = frozenset(("or", "ou", "oder", "o", "或", "或者"))
 _WIDE_GAP = 60
 _DENIED = re.compile(
     r"(?:\b(?:can)?not(?: be| equal(?: to)?)?|n[’']t(?: be| equal(?: to)?)?"
-    r"|\b(?:rather|other) than|\binstead of|\\neq?|≠|\\not ?=|\bnever|\bnicht|\bpas"
+    r"|\b(?:rather|other) than|\binstead of|\\neq?|≠|\\not ?=|\bnever(?: be)?|\bneither|\bnicht|\bpas"
     r"|\bno es|不是|不等于)[\s$*:(]*(?:\\[(\[,;]\s*)?\Z",
     re.IGNORECASE,
 )
@@ -93,8 +94,8 @@ _DENIALS = (
     "n’t",
     "\\ne",
     "≠",
-    "never",
-    "Never",
+    "ever",
+    "either",
     "nicht",
     "pas",
     "no es",
@@ -107,16 +108,18 @@ _REFUSED = re.compile(
     r"|(?:isn[’']t|can[’']t be|cannot be) (?=the|our|my|correct|right))",
     re.IGNORECASE,
 )
-_NEGATIVE = re.compile(r"(?:(?:\A|[=$(\[\s{])[-−]|[=$({]\s*[-−]\s*)\Z")
+_SIGNED = re.compile(r"(?:(?:\A|[=$(\[\s{])[-−]|[=$({]\s*[-−]\s*|\\pm\s*)\Z")
+_VALUE = r"(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*$)]*\Z|[.!$)]{1,3}\s)"
 _OR_ELSE = re.compile(
-    r"[\s$)\\\]]{0,9},?\s{0,9}or\s{1,9}(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*]*\Z|[.!]\s)",
+    r"[\s$)\\\]]{0,9}(?:,\s{0,9}(?:\$[^$\n]{1,60}\$|\d{1,9})){0,5},?\s{0,9}\(?(?:or\b|\\text\s*\{\s*or\s*\})\s{0,9}(?:maybe|perhaps|possibly|else|even)?\s{0,9}"
+    rf"{_VALUE}",
     re.IGNORECASE,
 )
 """After a box: another value that may be the answer."""
 _MEANT = re.compile(
     r"(?:\bI\s+meant(?:\s+to\s+(?:say|write|put|box))?|\bmake\s+(?:that|it)|\b(?:sorry|oops|correction)\b"
     r"|\b(?:sorry|oops|wait|no|actually)\b[^.\n]{0,40}?\b(?:it|that|this)(?:[’']s|\s+is|\s+should\s+(?:be|have\s+been)))"
-    r"[\s:,.!–—-]{1,9}(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*]*\Z|[.!]\s)",
+    rf"[\s:,.!–—-]{{1,9}}{_VALUE}",
     re.IGNORECASE,
 )
 """After an answer: the value that was meant instead."""
@@ -293,8 +296,9 @@ def _boxed(text: str, boxes: list[_Box], unclosed_after: int, *, wide: bool = Fa
             return Extraction(None, NEGATED_BOX)
         if _ASKED.match(text, chain[-1].end):
             return Extraction(None, ASKED_BOX)
-    if _NEGATIVE.search(text, max(0, chain[0].start - 40), chain[0].start):
-        contents[0] = f"-({contents[0]})" if re.search("[-+,]", contents[0]) else f"-{contents[0]}"
+    if signed := _SIGNED.search(text, max(0, chain[0].start - 40), chain[0].start):
+        sign = r"\pm " if "pm" in signed.group() else "-"
+        contents[0] = f"{sign}({contents[0]})" if re.search("[-+,]", contents[0]) else f"{sign}{contents[0]}"
     if wide and (other := _OR_ELSE.match(text, chain[-1].end)):
         contents.append(peel(other[1]))
         joints.append("or")
@@ -342,7 +346,7 @@ def _corrected(text: str, end: int, found: Extraction) -> Extraction:
     later = last_statement(after, Quotations(after), boxed=True)
     if later is not None:
         return Extraction(later.answer, "phrase")
-    if meant := _MEANT.search(after):
+    if (meant := _MEANT.search(after)) and not supposed(after, meant.start()):
         return Extraction(peel(meant[1]), "phrase")
     return Extraction(None, WITHDRAWN) if _WITHDRAWN.search(after) else found
 

@@ -107,6 +107,8 @@ def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
     """A function's rule with its arguments renamed to match the other's."""
     if len(old) != len(new) or any(name.kind != "sym" for name in (*old, *new)):
         return node
+    if free_symbols(node) & {name.name for name in {*new} - {*old}}:
+        return node  # the name means something else there
     between = [Node("sym", value=f"argument {k}") for k in range(len(old))]
     for before, after in (*zip(old, between, strict=True), *zip(between, new, strict=True)):
         node = substitute(node, before, after)

@@ -142,7 +142,7 @@ def unfit(reference: str) -> str | None:
 
     Example:
         >>> unfit(r"\frac{1}{2}") is None, unfit(r"10 \mathrm{ft} x 18 \mathrm{ft}")
-        (True, 'not even the same text would equal it: something follows a unit')
+        (True, 'it cannot be read: something follows a unit')
     """
     try:
         parsed = parse(reference)

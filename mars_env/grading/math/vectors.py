@@ -7,6 +7,7 @@ from mars_env.grading.math.nodes import Node, Unreadable, number, substitute
 BOLD = "bold "
 """Before the name of a letter in bold."""
 _VECTORS = (BOLD, "vec ", "overrightarrow ", "hat ")
+_OF_MATRICES = (Node("neg", (number(1),)), Node("sym", value="T"))
 _DIFFERENTIALS = (Node("sym", value="d"), Node("sym", value="partial"))
 
 
@@ -15,10 +16,10 @@ def times(left: Node, operator: str, right: Node) -> Node:
 
     Example:
         >>> from mars_env.grading.math.notation import read
-        >>> read(r"\vec b\times\vec a") == read(r"-\vec a\times\vec b"), read("ba") == read("ab")
-        (True, False)
+        >>> read(r"\vec a\cdot\vec b").value, read(r"\vec a\times\vec b").value, read(r"2\vec a").kind
+        ('dot', 'cross', 'mul')
     """
-    if not (_is_vector(left) and _is_vector(right)):
+    if not (_is_vector(right) and _is_vector(left)) and not _are_matrices(left, right):
         return Node("mul", (left, right))
     (scale, left), (scale2, right) = _split(left), _split(right)
     name = {r"\times": "cross", r"\cdot": "dot"}.get(operator, "matmul")
@@ -41,8 +42,18 @@ def _is_vector(node: Node) -> bool:
     return node.kind in ("neg", "add", "mul") and any(map(_is_vector, node.args))
 
 
+def _are_matrices(left: Node, right: Node) -> bool:
+    """``A^{-1} B``: names in capitals, and an inverse or a transpose among them."""
+    return _is_matrix(right) and _is_matrix(left) and any(map(_is_of_matrices, (*right.walk(), *left.walk())))
+
+
+def _is_of_matrices(node: Node) -> bool:
+    return node.value == "matmul" or (node.kind == "pow" and node.args[1] in _OF_MATRICES)
+
+
 def _is_matrix(node: Node) -> bool:
-    return all(not part.name.removeprefix(BOLD)[0].islower() for part in node.walk() if part.kind == "sym")
+    names = [part.name.removeprefix(BOLD) for part in node.walk() if part.kind == "sym"]
+    return bool(names) and all(name[0].isupper() for name in names)
 
 
 def _split(node: Node) -> tuple[Node, Node]:
@@ -52,6 +63,8 @@ def _split(node: Node) -> tuple[Node, Node]:
         return Node("neg", (scale,)), vector
     if node.kind in ("mul", "div"):
         first, second = node.args
+        if _is_matrix(first) and _is_matrix(second):
+            return number(1), node
         if _is_vector(first):
             scale, vector = _split(first)
             return Node(node.kind, (scale, second)), vector

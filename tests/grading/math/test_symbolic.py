@@ -131,3 +131,15 @@ def test_units():
         units.unit("or more")
     with pytest.raises(Unreadable):
         units.unit("less than")
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [
+        ("f(x) = 2x", "f(t) = t + x"),
+        ("f(x,y) = x - y", "f(y,x) = x - y"),
+        (r"2k, k\in\mathbb{Z}", r"n+k, n\in\mathbb{Z}"),
+    ],
+)
+def test_renaming_keeps_other_names(reference, answer):
+    assert not judge(reference, answer)[0]
