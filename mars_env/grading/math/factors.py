@@ -6,7 +6,17 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 
 from mars_env.grading.math.cursor import Cursor
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, subscript, substitute, words
+from mars_env.grading.math.nodes import (
+    Node,
+    OverLimit,
+    Unreadable,
+    number,
+    subscript,
+    substitute,
+    with_index,
+    with_sign,
+    words,
+)
 from mars_env.grading.math.numerals import BASE_WORDS, based, choices, decimal, repeating
 from mars_env.grading.math.tokens import FUNCTIONS, Token
 from mars_env.grading.math.vectors import BOLD, derivative
@@ -429,7 +439,7 @@ class Factors(Cursor, ABC):
         body = self.term()
         if index.name == "i":  # the index hides the imaginary unit
             body = substitute(body, Node("const", value="i"), index)
-        return Node(kind, (index, start.args[1], end, body))
+        return Node(kind, (index, start.args[1], end, with_index(body, index)))
 
     def unaligned(self) -> None:
         """Drop each ``&`` up to the end of this environment."""
@@ -486,10 +496,3 @@ class Factors(Cursor, ABC):
             return Node("list", tuple(lines), "and")
         node = Node("matrix", tuple(rows))
         return Node("call", (node,), "det") if name == "vmatrix" else node
-
-
-def with_sign(sign: str, node: Node) -> Node:
-    """A node with its sign."""
-    if sign == "+":
-        return node
-    return Node({"-": "neg", r"\pm": "pm", r"\mp": "mp"}[sign], (node,))

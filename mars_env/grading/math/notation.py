@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from mars_env.grading.math.factors import Factors, with_sign
-from mars_env.grading.math.nodes import Node, Unreadable, number, operators
+from mars_env.grading.math.factors import Factors
+from mars_env.grading.math.nodes import Node, Unreadable, number, operators, with_sign
 from mars_env.grading.math.numerals import integer
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
 from mars_env.grading.math.vectors import times

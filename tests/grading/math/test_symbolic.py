@@ -143,3 +143,13 @@ def test_units():
 )
 def test_renaming_keeps_other_names(reference, answer):
     assert not judge(reference, answer)[0]
+
+
+def test_sums_of_indexed_names():
+    assert not judge(r"\sum_{k=1}^{n} a_k", "n a_k")[0]
+    assert judge(r"\sum_{k=1}^{3} a_k", r"\sum_{j=1}^{3} a_j")[0]
+    assert unfit(r"\sum_{k=1}^{n} a_{k+1}")
+
+
+def test_one_name_or_two():
+    assert not judge(r"x=1 \text{ or } x=2", r"x=1 \text{ and } y=2")[0]
