@@ -113,7 +113,7 @@ _REFUSED = re.compile(
     r"|(?:isn[’']t|can[’']t be|cannot be) (?=the|our|my|correct|right))",
     re.IGNORECASE,
 )
-_SIGNED = re.compile(r"(?:(?:\A|[=$(\[\s{])[-−]|[=$({]\s*[-−]\s*|\\pm\s*)\Z")
+_SIGNED = re.compile(r"(?:(?:\A|[=$(\[\s{*])[-−]|[=$({]\s*[-−]\s*|\\pm\s*)\Z")
 _VALUE = r"(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*$)]*\Z|[.!$)]{1,3}\s)"
 _OR_ELSE = re.compile(
     r"[\s$)\\\]]{0,9}(?:,\s{0,9}(?:\$[^$\n]{1,60}\$|\d{1,9})){0,5},?\s{0,9}\(?(?:or\b|\\text\s*\{\s*or\s*\})\s{0,9}(?:maybe|perhaps|possibly|else|even)?\s{0,9}"
@@ -131,11 +131,12 @@ _MEANT = re.compile(
 )
 """After an answer: the value that was meant instead."""
 _GOES_ON = re.compile(
-    r"\s?(?:\\(?:sqrt|pi|times|cdot|div|pm)(?![A-Za-z])|[+*]|[-/]\s?(?=[\d(]|\\(?:sqrt|pi))|\^(?!\s*\{?\s*\\circ)|!(?=\s*\$))"
+    r"\s?(?:\\(?:sqrt|pi|times|cdot|div|pm)(?![A-Za-z])|[+*]|[-/]\s?(?=[\d(]|\\(?:sqrt|pi))|\^(?!\s*\{?\s*\\circ)|!(?=\s*\$)"
+    r"|,\s?(?=-?\d[^$\n=&]{0,200}(?:\$|\\\)|\\\])))"
     r"[^$\n=&]{0,200}?(?=\$|\\\)|\\\]|=|\n|\Z)"
 )
 """After a box: the rest of its formula."""
-_INSIDE = re.compile(r"(?:\d|\\sqrt(?:\[[^\[\]]{1,9}\])?\{|[\^_]\{?)\Z")
+_INSIDE = re.compile(r"(?:\d|\\[dtc]?frac\{(?:[^{}]{0,30}\}\{)?|\\sqrt(?:\[[^\[\]]{1,9}\])?\{|[\^_]\{?)\Z")
 """Before a box that is only a part of a value."""
 _ASKED = re.compile(r"[\s$*)\]\\]{0,12}\?(?!\s*(?:yes|indeed|correct|right|oui|ja|sí)\b)", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
@@ -314,7 +315,7 @@ def _boxed(text: str, boxes: list[_Box], unclosed_after: int, *, wide: bool = Fa
             return Extraction(None, INNER_BOX)
         if rest := _GOES_ON.match(text, chain[-1].end):
             contents[-1] = rf"\left({contents[-1]}\right){rest.group()}"
-    if signed := _SIGNED.search(text, max(0, chain[0].start - 40), chain[0].start):
+    if signed := _SIGNED.search(text, max(0, chain[0].start - 4), chain[0].start):
         sign = r"\pm " if "pm" in signed.group() else "-"
         contents[0] = f"{sign}({contents[0]})" if re.search("[-+,]", contents[0]) else f"{sign}{contents[0]}"
     if wide and (other := _OR_ELSE.match(text, chain[-1].end)):

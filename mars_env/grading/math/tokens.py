@@ -170,8 +170,8 @@ _REAL_NAMES = re.compile(
     rf"|{_GIVEN}(?:where|for|with)\s*\}}{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*"
     rf"|{_SPACE},{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*)\Z"
 )
-_END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad(?![A-Za-z]))+\Z")
-"""Spaces, commas and semicolons at the end."""
+_END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad)\Z")
+"""A space, a comma or a semicolon at the end."""
 _ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
 _SLOPE = re.compile(r"(?<![A-Za-z\\])d([a-z])\s*/\s*d([a-z])(?![A-Za-z])")
 _ENDPOINTS = re.compile(r"([\[\]])([^\[\](){}]{1,200}[,;][^\[\](){}]{1,200})([\[\]])")
@@ -268,7 +268,9 @@ def tidy(text: str) -> str:
     text = _TICK.sub("", text)
     text = re.sub(r"\\textcolor\s*\{[^{}]*\}", " ", text)
     text = text.replace("**", "") if text.count("**") % 2 == 0 and text.startswith("**") else text
-    text = _END.sub("", text.strip().strip('`"'))
+    text = text.strip().strip('`"')
+    while end := _END.search(text, max(0, len(text) - 8)):
+        text = text[: end.start()].rstrip()
     if text.endswith(".") and not text.endswith(("..", "m.")):
         text = text[:-1]
     if "]" in text:
