@@ -85,7 +85,6 @@ def faulty(monkeypatch, judge: str) -> None:
     [
         ("bytearray(1 << 31)", "limit", "memory limit"),
         ("judge(r, a, t)", "limit", "recursion limit"),
-        ("5 ** 5 ** 12", "limit", "CPU time limit"),  # C code, deaf to signals' handlers
         ("os.abort()", "limit", "crashed the evaluator twice"),
         ("os.kill(os.getpid(), 9)", "fault", "signal 9"),
         ("time.sleep(60)", "fault", "wall-clock ceiling"),
@@ -98,6 +97,13 @@ def test_what_becomes_of_a_verdict_that_goes_wrong(monkeypatch, judge, key, says
     with WorkerPool(workers=1, limits=Limits(memory_mb=512, wall_seconds=4)) as own:
         outcome = own.submit({**EQUAL, "answer": "bad"}).result()
         assert says in (outcome.fault if key == "fault" else outcome.reply[key])
+        assert own.submit(EQUAL).result().reply["equal"] is True
+
+
+def test_c_code_is_killed_too(monkeypatch):
+    faulty(monkeypatch, "5 ** 5 ** 12")  # deaf to signals' handlers
+    with WorkerPool(workers=1, limits=Limits(cpu_seconds=0.5)) as own:
+        assert "CPU time limit" in own.submit({**EQUAL, "answer": "bad"}).result().reply["limit"]
         assert own.submit(EQUAL).result().reply["equal"] is True
 
 
