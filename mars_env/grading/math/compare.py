@@ -202,10 +202,9 @@ class _Comparison:
                 return other.value == ("(", ")") and self.same_rows(other, Node("group", tuple(values)))
             if other.kind in ("list", "set") and names_collection(this):
                 return self.same(r, a.args[1]) if this is a else self.same(r.args[1], a)
-        if is_mapping(r) != is_mapping(a) and any(
-            operators(item) == ("=",) for item in (a if is_mapping(r) else r).args
-        ):
-            return False
+        other = a if is_mapping(r) else r
+        if is_mapping(r) != is_mapping(a) and {other.kind, *map(operators, other.args)} & {"set", ("=",)}:
+            return False  # values of several names, and of one or of none
         if is_mapping(r) and is_mapping(a):
             return (r.value == "or") == (a.value == "or") and self.same_items(r.args, a.args)
         if {r.value, a.value} == {"and", "or"} and all(item.kind == "sym" for item in (*r.args, *a.args)):

@@ -170,7 +170,7 @@ _REAL_NAMES = re.compile(
     rf"|{_GIVEN}(?:where|for|with)\s*\}}{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*"
     rf"|{_SPACE},{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*)\Z"
 )
-_END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad)\Z")
+_END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad|(?<!\\)\\)\Z")
 """A space, a comma or a semicolon at the end."""
 _ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
 _SLOPE = re.compile(r"(?<![A-Za-z\\])d([a-z])\s*/\s*d([a-z])(?![A-Za-z])")

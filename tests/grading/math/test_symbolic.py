@@ -153,3 +153,8 @@ def test_sums_of_indexed_names():
 
 def test_one_name_or_two():
     assert not judge(r"x=1 \text{ or } x=2", r"x=1 \text{ and } y=2")[0]
+
+
+def test_a_set_is_no_assignment():
+    assert not judge(r"\{1,2\}", "x=1, y=2")[0]
+    assert judge(r"\{1,2\}", "x=1, x=2")[0]
