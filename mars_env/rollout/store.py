@@ -458,7 +458,7 @@ def _read(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any
 def _versions() -> dict[str, str]:
     """Versions of the packages that a run's results may depend on."""
     versions = {"python": platform.python_version()}
-    for package in ("mars-env", "numpy", "math-verify", "sympy", "torch", "transformers", "vllm"):
+    for package in ("mars-env", "numpy", "mpmath", "math-verify", "torch", "transformers", "vllm"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -21,9 +21,9 @@ from mars_env.grading.math.shapes import (
     as_family,
     as_interval,
     assigned,
-    clock,
     function_of,
     has_dots,
+    hours,
     in_base,
     integer_names,
     is_label,
@@ -36,13 +36,16 @@ from mars_env.grading.math.shapes import (
     plainly_listed,
     progression,
     renamed,
+    renamings,
     time_ratio,
     value_of,
     values_in_order,
     with_constant_of,
+    with_parameter_of,
     without_base,
 )
 from mars_env.grading.math.units import Unit
+from mars_env.grading.math.vectors import same_fonts
 
 MAX_ITEMS = 64
 _AS_WRITTEN = words("to parallel perp cong similar subset subseteq")
@@ -71,6 +74,7 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         (True, False)
     """
     answer = with_constant_of(reference, answer)
+    reference, answer = same_fonts(reference, answer)
     return _Comparison(tolerance).same(time_span(plain(reference)), time_span(plain(answer)))
 
 
@@ -136,19 +140,10 @@ class _Comparison:
 
     def same_time(self, r: Node, a: Node) -> bool:
         if r.kind == a.kind == "time":
-            (hour, minute, half), (hour2, minute2, half2) = clock(r), clock(a)
-            if half and half2:
-                return (int(hour) % 12 + 12 * (half == "p"), minute) == (
-                    int(hour2) % 12 + 12 * (half2 == "p"),
-                    minute2,
-                )
-            if half or half2:
-                later = 12 * ((half or half2) == "p")
-                known = (int(hour if half else hour2) % 12 + later, minute if half else minute2)
-                other = (int(hour2 if half else hour), minute2 if half else minute)
-                return other == known or (other[0] % 12, other[1]) == (known[0] % 12, known[1])
-            return (hour, minute) == (hour2, minute2)
-        return self.same(time_ratio(r), time_ratio(a))
+            if not (r.pair[2] or a.pair[2]):
+                return r.pair == a.pair
+            return r.pair[1] == a.pair[1] and bool(hours(r) & hours(a))
+        return self.same(time_ratio(r, a), time_ratio(a, r))
 
     def same_ratio(self, r: Node, a: Node) -> bool:
         if r.kind == a.kind == "ratio":
@@ -207,8 +202,13 @@ class _Comparison:
                 return other.value == ("(", ")") and self.same_rows(other, Node("group", tuple(values)))
             if other.kind in ("list", "set") and names_collection(this):
                 return self.same(r, a.args[1]) if this is a else self.same(r.args[1], a)
+        other = a if is_mapping(r) else r
+        if is_mapping(r) != is_mapping(a) and {other.kind, *map(operators, other.args)} & {"set", ("=",)}:
+            return False  # values of several names, and of one or of none
         if is_mapping(r) and is_mapping(a):
-            return self.same_items(r.args, a.args)
+            return (r.value == "or") == (a.value == "or") and self.same_items(r.args, a.args)
+        if {r.value, a.value} == {"and", "or"} and all(item.kind == "sym" for item in (*r.args, *a.args)):
+            return False  # a statement of logic, not a list of values
         if (is_mapping(r) and plainly_listed(a)) or (is_mapping(a) and plainly_listed(r)):
             if "or" in (r.value, a.value):
                 return False  # "2 or 3" does not say which is p and which is q
@@ -253,7 +253,7 @@ class _Comparison:
 
     def same_group(self, r: Node, a: Node) -> bool:
         if len(r.args) == len(a.args) > 2 or r.value == a.value:
-            return self.same_rows(r, a)
+            return self.same_rows(r, with_parameter_of(r, a))
         return False
 
     def same_rows(self, r: Node, a: Node) -> bool:
@@ -284,14 +284,18 @@ class _Comparison:
             if _declares_arguments(a):
                 return self.same(r, a.args[0])
             whole = said is not None and all(remark.args[1].value == "Z" for remark in a.args[1:])
-            return whole and set(said or ()) <= COUNTERS and self.same(r, a.args[0])
+            return whole and set(said or ()) <= COUNTERS & free_symbols(r) and self.same(r, a.args[0])
         if r.kind != "where" or a.kind != "where":
             return False
         (main, *remarks), (main2, *remarks2) = r.args, a.args
         names, names2 = integer_names(remarks), integer_names(remarks2)
         if names is None or names2 is None:
             return self.same(main, main2) and self.same_items(tuple(remarks), tuple(remarks2))
-        if len(names) != 1 or len(names2) != 1 or remarks[0].args[1:] != remarks2[0].args[1:]:
+        if {remark.args[1] for remark in remarks} != {remark.args[1] for remark in remarks2}:
+            return False
+        if any(self.matches(main, other) for other in renamings(main2, names2, names)):
+            return True
+        if len(names) != 1 or len(names2) != 1:
             return False
         items, items2 = ([value_of(item) for item in items_of(m)] for m in (main, main2))
         if len(items) != len(items2):

@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from mars_env.grading.math.characters import as_ascii
 from mars_env.grading.math.claims import claim, is_unasked
+from mars_env.grading.math.cues import supposed
 from mars_env.grading.math.endings import (
     bold_sentence,
     clear_ending,
@@ -63,8 +64,9 @@ WITHDRAWN = "the answer is withdrawn"
 EMPTY_BOX = "the last box is empty"
 NEGATED_BOX = "the last box is what the answer is not"
 ASKED_BOX = "the last box is part of a question"
+INNER_BOX = "the last box is part of a larger value"
 
-_BOX_TOKEN = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ \t\n]*|\\.|[{}]", re.DOTALL)
+_BOX_TOKEN = re.compile(r"\\{1,2}(?:boxed|fbox)(?![A-Za-z])[ \t\n]*|\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"(\\[A-Za-z]+(?:\{[^{}]{0,200}\}){0,2}|[-+]?[\w./]{1,200})")
 _JOIN = re.compile(r"[\s$]*(?:,|\band\b|\bor\b|,\s*and\b|,\s*or\b)[\s$]*\Z", re.IGNORECASE)
 _LAYOUT = re.compile(
@@ -81,15 +83,61 @@ _NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})[ ]*=[ $]*\Z")
 _EITHER = frozenset(("or", "ou", "oder", "o", "或", "或者"))
 _WIDE_GAP = 60
 _DENIED = re.compile(
-    r"(?:\bnot(?: be| equal(?: to)?)?|n[’']t(?: be| equal(?: to)?)?|\\neq?|≠|\\not ?=|\bnever|\bnicht|\bpas"
+    r"(?:\b(?:can)?not(?: be| equal(?: to)?)?|n[’']t(?: be| equal(?: to)?)?"
+    r"|\b(?:wrong|incorrect) (?:answer|value|result)s?(?: is| was)?"
+    r"|\b(?:rather|other) than|\binstead of|\\neq?|≠|\\not ?=|\bnever(?: be)?|\bneither|\bnicht|\bpas"
     r"|\bno es|不是|不等于)[\s$*:(]*(?:\\[(\[,;]\s*)?\Z",
     re.IGNORECASE,
 )
-_DENIALS = ("not", "Not", "n't", "n’t", "\\ne", "≠", "never", "Never", "nicht", "pas", "no es", "不")
+_DENIALS = (
+    "not",
+    "Not",
+    "n't",
+    "n’t",
+    "\\ne",
+    "≠",
+    "ever",
+    "either",
+    "nicht",
+    "pas",
+    "no es",
+    "不",
+    " than",
+    "nstead",
+    "rong ",
+    "ncorrect ",
+)
 _REFUSED = re.compile(
-    r"[\s$*)\].\\]{0,12}(?:is|was|would be) (?:wrong|incorrect|not (?:the|our|my|correct|right)\b)",
+    r"[\s$*)\].\\]{0,12}(?:(?:is|was|would be) (?:wrong|incorrect|impossible|invalid|too \w+"
+    r"|not (?=the|our|my|correct|right))|fails\b|does(?: not|n[’']t) (?:work|fit|hold|satisfy)"
+    r"|(?:isn[’']t|can[’']t be|cannot be) (?=the|our|my|correct|right))",
     re.IGNORECASE,
 )
+_SIGNED = re.compile(r"(?:(?:\A|[=$(\[\s{*])[-−]|[=$({]\s*[-−]\s*|\\pm\s*)\Z")
+_VALUE = r"(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*$)]*\Z|[.!$)]{1,3}\s)"
+_OR_ELSE = re.compile(
+    r"[\s$)\\\]]{0,9}(?:,\s{0,9}(?:\$[^$\n]{1,60}\$|\d{1,9})){0,5},?\s{0,9}\(?(?:or\b|\\text\s*\{\s*or\s*\})\s{0,9}(?:maybe|perhaps|possibly|else|even)?\s{0,9}"
+    rf"{_VALUE}",
+    re.IGNORECASE,
+)
+"""After a box: another value that may be the answer."""
+_MEANT = re.compile(
+    r"(?:\bI\s+meant?(?:\s+to\s+(?:say|write|put|box))?|\bmake\s+(?:that|it)|\b(?:sorry|oops|correction|actually)\b"
+    r"|\b(?:no|rather)\s?[,:;–—]"
+    r"|\b(?:sorry|oops|wait|no|actually|edit|I\s+was\s+wrong|I\s+made\s+an?\s+(?:error|mistake))\b[.]?[^.\n]{0,40}?"
+    r"\b(?:it|that|this|the\s+(?:\w+\s+)?(?:answer|value|result))(?:[’']s|\s+is|\s+should\s+(?:be|have\s+been)))"
+    rf"[\s:,.!–—-]{{1,9}}{_VALUE}",
+    re.IGNORECASE,
+)
+"""After an answer: the value that was meant instead."""
+_GOES_ON = re.compile(
+    r"\s?(?:\\(?:sqrt|pi|times|cdot|div|pm)(?![A-Za-z])|[+*]|[-/]\s?(?=[\d(]|\\(?:sqrt|pi))|\^(?!\s*\{?\s*\\circ)|!(?=\s*\$)"
+    r"|,\s?(?=-?\d[^$\n=&]{0,200}(?:\$|\\\)|\\\])))"
+    r"[^$\n=&]{0,200}?(?=\$|\\\)|\\\]|=|\n|\Z)"
+)
+"""After a box: the rest of its formula."""
+_INSIDE = re.compile(r"(?:\d|\\[dtc]?frac\{(?:[^{}]{0,30}\}\{)?|\\sqrt(?:\[[^\[\]]{1,9}\])?\{|[\^_]\{?)\Z")
+"""Before a box that is only a part of a value."""
 _ASKED = re.compile(r"[\s$*)\]\\]{0,12}\?(?!\s*(?:yes|indeed|correct|right|oui|ja|sí)\b)", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
 _OPEN_TAG = r"(?:\s[^<>\n]{0,200})?\s*/?>"
@@ -263,10 +311,20 @@ def _boxed(text: str, boxes: list[_Box], unclosed_after: int, *, wide: bool = Fa
             return Extraction(None, NEGATED_BOX)
         if _ASKED.match(text, chain[-1].end):
             return Extraction(None, ASKED_BOX)
-    if len(chain) == 1:
+        if _INSIDE.search(before):
+            return Extraction(None, INNER_BOX)
+        if rest := _GOES_ON.match(text, chain[-1].end):
+            contents[-1] = rf"\left({contents[-1]}\right){rest.group()}"
+    if signed := _SIGNED.search(text, max(0, chain[0].start - 4), chain[0].start):
+        sign = r"\pm " if "pm" in signed.group() else "-"
+        contents[0] = f"{sign}({contents[0]})" if re.search("[-+,]", contents[0]) else f"{sign}{contents[0]}"
+    if wide and (other := _OR_ELSE.match(text, chain[-1].end)):
+        contents.append(peel(other[1]))
+        joints.append("or")
+    if len(contents) == 1:
         return Extraction(contents[0], "box")
-    if wide:
-        contents = _named(text, chain, contents)
+    if wide and len(chain) > 1:
+        contents[: len(chain)] = _named(text, chain, contents[: len(chain)])
     distinct = list(dict.fromkeys(contents))
     joiner = r" \text{ or } " if "or" in joints and "," not in joints else ", "
     return Extraction(joiner.join(distinct), "box" if len(distinct) == 1 else "boxes")
@@ -307,7 +365,15 @@ def _corrected(text: str, end: int, found: Extraction) -> Extraction:
     later = last_statement(after, Quotations(after), boxed=True)
     if later is not None:
         return Extraction(later.answer, "phrase")
+    if meant := _meant(after):
+        return Extraction(meant, "phrase")
     return Extraction(None, WITHDRAWN) if _WITHDRAWN.search(after) else found
+
+
+def _meant(text: str) -> str | None:
+    """The value that a text puts in an answer's place: "sorry, I meant 6"."""
+    meant = _MEANT.search(text)
+    return None if meant is None or supposed(text, meant.start()) else peel(meant[1])
 
 
 def _own_part(text: str) -> str:
@@ -342,7 +408,7 @@ def _unboxed(text: str, statement: str) -> Extraction:
             )
     quoted = Quotations(text)
     if said := last_statement(text, quoted):
-        return Extraction(said.answer, "phrase")
+        return Extraction(_meant(text[-200:]) or said.answer, "phrase")
     if text.endswith(("}", "```")) and (field := _FIELD.search(text, max(0, len(text) - 500))):
         return Extraction(_written(field[1]), "phrase")
     if (bold := _BOLD.search(text, max(0, len(text) - 420))) and bold.start() not in quoted:

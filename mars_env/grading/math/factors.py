@@ -6,9 +6,20 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 
 from mars_env.grading.math.cursor import Cursor
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, substitute, words
-from mars_env.grading.math.numerals import BASE_WORDS, based, integer, repeating
+from mars_env.grading.math.nodes import (
+    Node,
+    OverLimit,
+    Unreadable,
+    number,
+    subscript,
+    substitute,
+    with_index,
+    with_sign,
+    words,
+)
+from mars_env.grading.math.numerals import BASE_WORDS, based, choices, decimal, repeating
 from mars_env.grading.math.tokens import FUNCTIONS, Token
+from mars_env.grading.math.vectors import BOLD, derivative
 
 _CONSTANTS = {
     r"\pi": "pi", r"\infty": "inf", r"\emptyset": "empty", r"\RR": "R", r"\ZZ": "Z", r"\NN": "N", r"\QQ": "Q",
@@ -17,7 +28,7 @@ _CONSTANTS = {
 _GREEK = words(
     r"\alpha \beta \gamma \delta \epsilon \zeta \eta \theta \iota \kappa \lambda \mu \nu \xi \rho \sigma"
     r" \tau \upsilon \phi \chi \psi \omega"
-    r" \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Phi \Psi \Omega \ell \hbar"
+    r" \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Phi \Psi \Omega \ell \hbar \partial"
 )
 _DECORATIONS = words(
     r"\overline \bar \vec \hat \overrightarrow \tilde \widehat \angle \triangle \measuredangle"
@@ -103,7 +114,7 @@ class Factors(Cursor, ABC):
                     node = Node("quantity", (node,), kind)
                     continue
                 exponent = self.exponent()
-                node = Node("pow", (node, exponent))
+                node = self.indexed(node, exponent) if self.accept("_") else Node("pow", (node, exponent))
             elif self.accept(r"\circ"):
                 node = Node("quantity", (node,), "deg")
             elif self.accept("!"):
@@ -126,11 +137,24 @@ class Factors(Cursor, ABC):
         if self.peek().text in ("{", "("):
             return self.primary()
         if self.peek().kind == "num":
-            return self.primary()
+            return decimal(self.next().text)  # what follows "_" is no base: "X^2_5" is "X_5^2"
         node = self.argument()
         if self.accept("^"):
             return Node("pow", (node, self.exponent()))
         return node
+
+    def indexed(self, node: Node, exponent: Node) -> Node:
+        """A name with its power written before its index."""
+        if node.kind != "sym" or "_" in node.name:
+            raise Unreadable("an index without a name")
+        index = self.index()
+        if node.name == "C" and (chosen := choices(index, exponent)) is not None:
+            return chosen
+        return Node("pow", (Node("sym", value=f"{node.name}_{subscript(index)}"), exponent))
+
+    def index(self) -> Node:
+        """What follows ``_`` after a name."""
+        return decimal(self.next().text) if self.peek().kind == "num" else self.argument()
 
     def argument(self) -> Node:
         """A command's argument: a group, or one token (one digit of a number)."""
@@ -205,7 +229,8 @@ class Factors(Cursor, ABC):
             value = self.mixed(value) or value
             return Node("quantity", (Node("neg", (value,)) if sign else value,), _CURRENCY[text])
         if text == r"\frac":
-            return Node("div", (self.argument(), self.argument()))
+            top, below = self.argument(), self.argument()
+            return derivative(top, below) or Node("div", (top, below))
         if text == r"\binom":
             return Node("call", (self.argument(), self.argument()), "binom")
         if text == r"\sqrt":
@@ -243,11 +268,7 @@ class Factors(Cursor, ABC):
             if base.kind != "num":
                 raise Unreadable("a base is not a number")
             return based(token.text, str(base.value))
-        if "." in token.text.rstrip("."):
-            if len(token.text) > 4000:
-                raise OverLimit("a number has more digits than the limit of 4000")
-            return number(Fraction(token.text), decimal=True)
-        return number(integer(token.text.rstrip(".")))
+        return decimal(token.text)
 
     def symbol(self, name: str, *, plain: bool) -> Node:
         """A name with its subscripts and primes, applied if it is a function."""
@@ -259,10 +280,12 @@ class Factors(Cursor, ABC):
             return Node("const", value="e")
         while True:
             if self.accept("_"):
-                index = self.primary() if self.peek().kind == "num" else self.argument()
-                if name == "C" and (chosen := self.chosen(index)) is not None:
-                    return chosen
-                name += f"_{_flat(index)}"
+                index, place = self.index(), self.place
+                if name == "C" and self.accept("^"):
+                    if (chosen := choices(index, self.exponent())) is not None:
+                        return chosen
+                    self.place = place
+                name += f"_{subscript(index)}"
             elif self.accept("'"):
                 name += "'"
             else:
@@ -280,16 +303,6 @@ class Factors(Cursor, ABC):
             self.next()
             return Node("call", self.arguments(), name)
         return Node("sym", value=name)
-
-    def chosen(self, size: Node) -> Node | None:
-        """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1``."""
-        place, whole = self.place, size.value
-        part = self.exponent() if self.accept("^") else size
-        numbers = part is not size and isinstance(whole, Fraction) and isinstance(part.value, Fraction)
-        if numbers and 0 <= part.value <= whole >= 3:  # type: ignore[operator]
-            return Node("call", (size, part), "binom")
-        self.place = place
-        return None
 
     def defines(self) -> bool:
         """Whether a bracket here belongs to the left side of a definition, ``P(x) = ...``."""
@@ -362,7 +375,7 @@ class Factors(Cursor, ABC):
         """A name with a bar, an arrow or the like."""
         inner = self.group() if self.peek().text == "{" else self.primary(plain=True)
         if inner.kind in ("sym", "const"):
-            return Node("sym", value=f"{how} {inner.name}")
+            return Node("sym", value=f"{how} {inner.name.removeprefix(BOLD)}")
         raise Unreadable(f"{how} of something that is not a name")
 
     def function(self, name: str) -> Node:
@@ -426,7 +439,7 @@ class Factors(Cursor, ABC):
         body = self.term()
         if index.name == "i":  # the index hides the imaginary unit
             body = substitute(body, Node("const", value="i"), index)
-        return Node(kind, (index, start.args[1], end, body))
+        return Node(kind, (index, start.args[1], end, with_index(body, index)))
 
     def unaligned(self) -> None:
         """Drop each ``&`` up to the end of this environment."""
@@ -451,9 +464,12 @@ class Factors(Cursor, ABC):
         rows: list[Node] = []
         row: list[Node] = []
         while True:
+            if row and name == "cases" and self.peek().text in ("if", "when", "for", "where"):
+                self.next()
             row.append(self.statement())
-            if name in _ALIGNED and self.peek(1).text == r"\\":
-                self.accept(",", ";")
+            ends = self.peek(1).text in ("&", r"\\") or self.peek(1).kind == "env"
+            if ends and (name == "cases" or name in _ALIGNED):
+                self.accept(",", ";", ".")
             separator = self.next()
             if separator.text == "&":
                 continue
@@ -480,19 +496,3 @@ class Factors(Cursor, ABC):
             return Node("list", tuple(lines), "and")
         node = Node("matrix", tuple(rows))
         return Node("call", (node,), "det") if name == "vmatrix" else node
-
-
-def with_sign(sign: str, node: Node) -> Node:
-    """A node with its sign."""
-    if sign == "+":
-        return node
-    return Node({"-": "neg", r"\pm": "pm", r"\mp": "mp"}[sign], (node,))
-
-
-def _flat(node: Node) -> str:
-    """A subscript as a text, for a symbol's name."""
-    if node.kind == "num":
-        return str(node.value)
-    if node.kind in ("sym", "const", "text"):
-        return node.name
-    return f"{node.kind}({','.join(_flat(child) for child in node.args)})"

@@ -104,7 +104,7 @@ class MathGrader:
         request = self._inline(problem, text, started)
         if isinstance(request, Grade):
             return request
-        return _graded(await self.pool.run(request), started)
+        return graded(await self.pool.run(request), started)
 
     def grade_sync(self, problem: Problem, text: str) -> Grade:
         """Judge one text, from any thread; blocks it."""
@@ -112,7 +112,7 @@ class MathGrader:
         request = self._inline(problem, text, started)
         if isinstance(request, Grade):
             return request
-        return _graded(self.pool.submit(request).result(), started)
+        return graded(self.pool.submit(request).result(), started)
 
     def check_reference(self, problem: Problem) -> str | None:
         r"""Why a problem's reference cannot be used to judge answers; None if it can.
@@ -128,7 +128,7 @@ class MathGrader:
             'the reference is beyond the limits: a power is larger than the limit'
         """
         try:
-            reference = _reference(problem)
+            reference = reference_of(problem)
             for name in _FLAGS:
                 _flag(problem, name)
             check = check_of(problem)
@@ -163,7 +163,7 @@ class MathGrader:
     def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, object]:
         """The grade if it needs no worker, otherwise the request for one."""
         try:
-            reference, check = _reference(problem), check_of(problem)
+            reference, check = reference_of(problem), check_of(problem)
             flags = {name: _flag(problem, name) for name in _FLAGS}
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
@@ -211,7 +211,7 @@ class MathGrader:
         return request | {name: flag for name, flag in flags.items() if flag is not None}
 
 
-def _reference(problem: Problem) -> str:
+def reference_of(problem: Problem) -> str:
     """The reference's text.
 
     Raises:
@@ -288,11 +288,12 @@ def _differs(answer: str) -> str:
     )
 
 
-def _graded(outcome: Outcome, started: float) -> Grade:
+def graded(outcome: Outcome, started: float, backend: str = "symbolic") -> Grade:
+    """The grade for what a worker says of an answer."""
     seconds = time.perf_counter() - started
     reply = outcome.reply
     if outcome.fault:
-        return Grade.unknown(outcome.fault, seconds=seconds, backend="symbolic")
+        return Grade.unknown(outcome.fault, seconds=seconds, backend=backend)
     phase = reply.get("phase", "answer")
     if "limit" in reply:
         if phase == "reference":
@@ -300,7 +301,7 @@ def _graded(outcome: Outcome, started: float) -> Grade:
                 f"the reference is beyond the limits: {reply['limit']}", seconds=seconds, backend="symbolic"
             )
         reason = f"the answer is beyond the limits of its evaluation: {reply['limit']}"
-        return Grade.wrong(reason, seconds=seconds, backend="symbolic")
+        return Grade.wrong(reason, seconds=seconds, backend=backend)
     if "unfit" in reply:
         return Grade.unknown(
             f"the reference cannot be used: {reply['unfit']}", seconds=seconds, backend="symbolic"
@@ -310,7 +311,7 @@ def _graded(outcome: Outcome, started: float) -> Grade:
             return Grade.unknown(
                 f"the reference could not be read: {reply['error']}", seconds=seconds, backend="symbolic"
             )
-        return Grade.wrong("the answer could not be read", seconds=seconds, backend="symbolic")
+        return Grade.wrong("the answer could not be read", seconds=seconds, backend=backend)
     if reply["equal"]:
-        return Grade.correct(seconds=seconds, backend="symbolic")
-    return Grade.wrong(str(reply["reason"]), seconds=seconds, backend="symbolic")
+        return Grade.correct(seconds=seconds, backend=backend)
+    return Grade.wrong(str(reply["reason"]), seconds=seconds, backend=backend)

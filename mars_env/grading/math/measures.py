@@ -20,6 +20,7 @@ PERCENT = frozenset(
     )
 )
 """Words for per cent."""
+_SPANS = ({(("time", 1),)}, {(("calendar", 1),)})
 
 
 def measure(node: Node) -> tuple[Node, Unit | str | None]:
@@ -103,9 +104,10 @@ def _split(node: Node, power: int, values: list[Node], letters: list[str]) -> bo
 def time_span(node: Node) -> Node:
     """``5 hours and 30 minutes`` as a sum; any other list unchanged."""
     if node.kind == "list" and node.value == "and" and all(item.kind == "quantity" for item in node.args):
-        units = [unit(item.name) for item in node.args]
-        factors = [of.factor for of in units if of is not None and of.dimension == (("time", 1),)]
-        if len(factors) == len(units) and factors == sorted(set(factors), reverse=True):
+        units = [of for item in node.args if (of := unit(item.name)) is not None]
+        factors = [of.factor for of in units]
+        spans = len(units) == len(node.args) and {of.dimension for of in units} in _SPANS
+        if spans and factors == sorted(set(factors), reverse=True):
             return Node("add", node.args)
     return node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -86,3 +87,34 @@ def substitute(node: Node, old: Node, new: Node) -> Node:
     return Node(
         node.kind, tuple(substitute(child, old, new) for child in node.args), node.value, node.decimal
     )
+
+
+def with_sign(sign: str, node: Node) -> Node:
+    """A node with its sign."""
+    if sign == "+":
+        return node
+    return Node({"-": "neg", r"\pm": "pm", r"\mp": "mp"}[sign], (node,))
+
+
+def with_index(body: Node, index: Node) -> Node:
+    """The body of a sum, with ``a_k`` as a function of its index ``k``.
+
+    Raises:
+        Unreadable: A name's index contains the sum's, as in ``a_{k+1}``.
+    """
+    for part in [part for part in body.walk() if part.kind == "sym" and "_" in part.name]:
+        name, _, below = part.name.partition("_")
+        if below == index.name:
+            body = substitute(body, part, Node("call", (index,), name))
+        elif re.search(rf"(?<![a-zA-Z]){re.escape(index.name)}(?![a-zA-Z])", below):
+            raise Unreadable("an index inside an index")
+    return body
+
+
+def subscript(node: Node) -> str:
+    """A subscript as a text, for a symbol's name."""
+    if node.kind == "num":
+        return str(node.value)
+    if node.kind in ("sym", "const", "text"):
+        return node.name
+    return f"{node.kind}{node.value or ''}({','.join(subscript(child) for child in node.args)})"

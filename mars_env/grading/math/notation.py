@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from mars_env.grading.math.factors import Factors, with_sign
-from mars_env.grading.math.nodes import Node, Unreadable, number
+from mars_env.grading.math.factors import Factors
+from mars_env.grading.math.nodes import Node, Unreadable, number, operators, with_sign
 from mars_env.grading.math.numerals import integer
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
+from mars_env.grading.math.vectors import times
 
 _CONDITION_WORDS = frozenset(
     ("where", "for", "with", "if", "when", "for any", "for all", "for integer", "for some")
@@ -58,15 +59,15 @@ _HAN = re.compile(
 """An answer of Chinese words, or of circled numbers, and nothing else."""
 
 _CLOCK = re.compile(
-    r"(?:\\(?:text|mathrm|textrm)\{\s*)?([0-9]{1,2})(?:\\!)*:(?:\\!)*([0-5][0-9])\s*(?:\\[,; ]\s*)?"
-    r"(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
+    r"(?:\\(?:text|mathrm|textrm)\{\s*)?([0-9]{1,2})(?:(?:\\!)*:(?:\\!)*([0-5][0-9])|(?=[^:]*m))\s*"
+    r"(?:\\[,; ]\s*)?(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
     re.IGNORECASE,
 )
 
 
 def _time(match: re.Match[str]) -> Node:
     hour, minute, half = match.groups()
-    return Node("time", value=(str(int(hour)), minute, (half or "").lower()))
+    return Node("time", value=(str(int(hour)), minute or "00", (half or "").lower()))
 
 
 _RELATIONS = {
@@ -184,7 +185,7 @@ class _Parser(Factors):
                 if operator == r"\bmod":
                     node = Node("call", (node, right), "rem")
                 else:
-                    node = Node("div" if operator == r"\div" else "mul", (node, right))
+                    node = Node("div", (node, right)) if operator == r"\div" else times(node, operator, right)
             elif token.kind == "text" and token.text.lower() not in (*_CONDITION_WORDS, "to"):
                 node = self.unit(node)
             elif self.begins_factor(token):
@@ -201,7 +202,7 @@ class _Parser(Factors):
                         raise Unreadable("two numbers stand side by side")
                 if node.kind == "quantity":
                     raise Unreadable("something follows a unit")
-                node = Node("mul", (node, self.factor()))
+                node = times(node, "", self.factor())
             else:
                 return node
 
@@ -259,14 +260,25 @@ class _Parser(Factors):
 
 
 def _joined(items: list[Node], joiners: list[str]) -> Node:
-    """Make a list; ``x = 1, y = 2 or x = 2, y = 1`` is a list of two lists."""
-    if "or" in joiners and set(joiners) - {"or"} and all(item.value == ("=",) for item in items):
+    """Make a list; ``x = 1, y = 2 or x = 2, y = 1`` is a list of two lists, as is ``p and q or r``."""
+    if "or" in joiners and set(joiners) - {"or"}:
         groups: list[list[Node]] = [[items[0]]]
         for joiner, item in zip(joiners, items[1:], strict=True):
             if joiner == "or":
                 groups.append([])
             groups[-1].append(item)
-        if all(len(group) > 1 and len({item.args[0] for item in group}) == len(group) for group in groups):
-            return Node("list", tuple(Node("list", tuple(group), "comma") for group in groups), "or")
+        if "and" in joiners or all(map(_assigns_several, groups)):
+            joiner = "and" if "and" in joiners else "comma"
+            return Node(
+                "list", tuple(g[0] if len(g) == 1 else Node("list", tuple(g), joiner) for g in groups), "or"
+            )
     joiner = "or" if "or" in joiners else "and" if "and" in joiners else "comma"
     return Node("list", tuple(items), joiner)
+
+
+def _assigns_several(group: list[Node]) -> bool:
+    """``x = 1, y = 2``."""
+    return (
+        all(operators(item) == ("=",) for item in group)
+        and len({item.args[0] for item in group}) == len(group) > 1
+    )

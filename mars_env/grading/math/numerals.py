@@ -44,6 +44,15 @@ def based(digits: str, base: str) -> Node:
     )
 
 
+def decimal(digits: str) -> Node:
+    """A number, with or without a decimal point."""
+    if "." not in digits.rstrip("."):
+        return number(integer(digits.rstrip(".")))
+    if len(digits) > 4000:
+        raise OverLimit("a number has more digits than the limit of 4000")
+    return number(Fraction(digits), decimal=True)
+
+
 def repeating(text: str) -> Node:
     """A decimal number whose last digits repeat forever."""
     whole, _, rest = text.partition(".")
@@ -56,3 +65,12 @@ def repeating(text: str) -> Node:
         int(period), scale * (10 ** len(period) - 1)
     )
     return number(value)
+
+
+def choices(size: Node, part: Node) -> Node | None:
+    """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
+    if size.kind == "sym" and part.kind in ("num", "sym") and part.value != "T":
+        return Node("call", (size, part), "binom")
+    if size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3:  # type: ignore[operator]
+        return Node("call", (size, part), "binom")
+    return None

@@ -413,12 +413,10 @@ def same_expression(a: Node, b: Node) -> bool:
     digits = digits_needed(a, b)
     if is_complex(a) or is_complex(b):
         return _must(_agreements(a, b, sample_points(names)[:8] if names else [{}], digits, real=False))
-    if (
-        names
-        and names <= COUNTERS
-        and any(c.kind == "call" and c.name in ("floor", "ceil") for n in (a, b) for c in n.walk())
-    ):
-        return _must(_agreements(a, b, whole_points(names, a, b), digits, real=True, enough=8))
+    if names and any(c.kind == "call" and c.name in ("floor", "ceil") for n in (a, b) for c in n.walk()):
+        found = _agreements(a, b, whole_points(names, a, b), digits, real=True, enough=8)
+        if names <= COUNTERS or not found:
+            return _must(found)
     if not names:
         found = _agreements(a, b, [{}], digits, real=True)
         return found > 0 if found is not None else _must(_agreements(a, b, [{}], digits, real=False))

@@ -34,6 +34,8 @@ def plain(node: Node) -> Node:
         return plain(shown)
     if (rewritten := _rewritten(node)) is not None:
         return plain(rewritten)
+    if node.kind in ("list", "set"):
+        node = Node(node.kind, tuple(_point(item) or item for item in node.args), node.value)
     if node.kind == "builder" and parameters(node.args[1:]):
         return Node("where", node.args)
     if node.kind == "relation":
@@ -77,6 +79,8 @@ def _rewritten(node: Node) -> Node | None:
     conditions by "or".
     """
     args = node.args
+    if (point := _point(node)) is not None:
+        return point
     if node.kind == "add" and len(args) == 2 and args[1].kind == "neg" and args[1].args[0].kind == "set":
         return Node("setop", (args[0], args[1].args[0]), "setminus") if args[0].value == "R" else None
     if operators(node) == ("=",) and args[1].kind == "sym" and args[0].kind in EXPRESSIONS:
@@ -94,6 +98,17 @@ def _rewritten(node: Node) -> Node | None:
                 right = Node("relation", (part.args[1], *args[k + 1 :]), ops[k:])
                 return Node("list", (left, right), "or")
     return None
+
+
+def _point(node: Node) -> Node | None:
+    """``P = (1, 2)`` for ``P(1, 2)``; None for anything else."""
+    if node.kind == "mul" and node.args[0].kind == "sym" and node.args[1].value == ("(", ")"):
+        name, place = node.args
+    elif node.kind == "call" and len(node.args) > 1 and not any(part.kind == "sym" for part in node.walk()):
+        name, place = Node("sym", value=node.name), Node("group", node.args, ("(", ")"))
+    else:
+        return None
+    return Node("relation", (name, place), ("=",)) if re.fullmatch(r"[A-Z](?:'|_\d)?", name.name) else None
 
 
 def _is_function(node: Node) -> bool:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from mars_env.grading.math.nodes import Node
 
-COUNTERS = frozenset("kmn")
+COUNTERS = frozenset("kmnKMN")
 """Names that stand for an integer where nothing is said about them."""
 
 

@@ -95,6 +95,7 @@ class WorkerPool:
     Args:
         workers: How many; None means one per CPU.
         limits: What one verdict may use.
+        judge: The module whose functions ``unfit``, ``judge`` and ``warm`` the workers call.
 
     Example:
         >>> with WorkerPool(workers=1) as pool:
@@ -103,17 +104,23 @@ class WorkerPool:
         True
     """
 
-    def __init__(self, workers: int | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        workers: int | None = None,
+        limits: Limits | None = None,
+        judge: str = "mars_env.grading.math.symbolic",
+    ) -> None:
         self.size = workers if workers is not None else _cpus()
         if self.size < 1:
             raise ValueError(f"a pool needs at least one worker, got {workers}")
         self.limits = limits or Limits()
+        self.judge = judge
         self._start()
         _POOLS.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled pool is made again, without its processes."""
-        return WorkerPool, (self.size, self.limits)
+        return WorkerPool, (self.size, self.limits, self.judge)
 
     def __deepcopy__(self, memo: object) -> WorkerPool:
         """Copies share one pool: processes are machinery, not state."""
@@ -146,7 +153,7 @@ class WorkerPool:
                 raise RuntimeError("the pool is closed")
             shared.jobs.put(job)
             if shared.jobs.qsize() > shared.idle and len(shared.threads) < self.size:
-                slot = _Slot(self.limits)
+                slot = _Slot(self.limits, self.judge)
                 shared.slots.append(slot)
                 thread = threading.Thread(
                     target=_work, args=(slot, shared), name="mars-env-grading", daemon=True
@@ -219,8 +226,9 @@ def _work(slot: _Slot, shared: _Shared) -> None:
 class _Slot:
     """One worker process and the conversation with it; used by one thread."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, judge: str) -> None:
         self.limits = limits
+        self.module = judge
         self.process: subprocess.Popen[bytes] | None = None
         self._number = 0
 
@@ -300,6 +308,7 @@ class _Slot:
                 "memory_mb": limits.memory_mb,
                 "recycle_after": limits.recycle_after,
                 "parent": os.getpid(),
+                "judge": self.module,
             },
         )
         greeting = _read(process, time.monotonic() + max(120.0, limits.wall_seconds))

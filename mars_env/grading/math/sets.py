@@ -136,7 +136,7 @@ def _several(node: Node) -> RealSet:
         if any(intersection(a, b) for k, a in enumerate(regions) for b in regions[:k]):
             raise Unreadable("intervals that overlap, without a word that joins them")
         return union(regions)
-    if {item.kind for item in node.args} != {"relation"} or len(
+    if {item.kind for item in node.args} - {"relation", "list"} or len(
         {variable_of(item) for item in node.args}
     ) != 1:
         raise Unreadable("conditions on several variables")
@@ -221,6 +221,8 @@ def _quadratic(a: Any, b: Any, c: Any, op: str) -> RealSet:
     if a < 0:
         a, b, c, op = -a, -b, -c, _FLIP[op]
     below = b * b - 4 * a * c
+    if abs(below) <= b * b * mpmath.mpf(10) ** -BASE_DIGITS:
+        below = below * 0  # a double root, but for rounding
     if below < 0:
         return EVERYTHING if op in (">", ">=", "!=") else []
     roots = [(-b - sqrt(below)) / (2 * a), (-b + sqrt(below)) / (2 * a)]

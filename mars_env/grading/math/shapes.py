@@ -2,8 +2,9 @@ r"""Recognises the shape of an answer: a name, a collection, an assignment, a pr
 
 from __future__ import annotations
 
+import math
 import re
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 from mars_env.grading.math.exact import exact_value
 from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
@@ -15,6 +16,8 @@ _LABELLED = words("sin cos tan abs floor ceil det max min gcd lcm")
 """Functions of a name that may be what is asked for."""
 _CONSTANT = re.compile(r"(?:[A-Da-dkK]|alpha|beta|lambda|mu)(?:_\d)?")
 """Usual names of an arbitrary constant."""
+_PARAMETERS = words("k s t u lambda mu")
+"""Names of a parameter that a problem seldom gives."""
 
 
 def has_dots(node: Node) -> bool:
@@ -104,9 +107,31 @@ def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
     """A function's rule with its arguments renamed to match the other's."""
     if len(old) != len(new) or any(name.kind != "sym" for name in (*old, *new)):
         return node
-    for before, after in zip(old, new, strict=True):
+    if free_symbols(node) & {name.name for name in {*new} - {*old}}:
+        return node  # the name means something else there
+    between = [Node("sym", value=f"argument {k}") for k in range(len(old))]
+    for before, after in (*zip(old, between, strict=True), *zip(between, new, strict=True)):
         node = substitute(node, before, after)
     return node
+
+
+def renamings(node: Node, old: list[str], new: list[str]) -> list[Node]:
+    """The node with its parameters renamed in every order; few parameters only."""
+    if len(old) != len(new) or len(old) > 3:
+        return []
+    names = tuple(Node("sym", value=name) for name in old)
+    return [renamed(node, names, tuple(Node("sym", value=n) for n in order)) for order in permutations(new)]
+
+
+def with_parameter_of(reference: Node, answer: Node) -> Node:
+    """A tuple with the reference's name for its one parameter: ``(3t, 4t)`` for ``(3k, 4k)``."""
+    names = free_symbols(reference), free_symbols(answer)
+    if any(len(found) != 1 or not found <= _PARAMETERS for found in names):
+        return answer
+    if sum(bool(free_symbols(part)) for part in reference.args) < 2:
+        return answer
+    (theirs,), (own,) = names
+    return substitute(answer, Node("sym", value=own), Node("sym", value=theirs))
 
 
 def with_constant_of(reference: Node, answer: Node) -> Node:
@@ -136,18 +161,21 @@ def _rule(node: Node) -> tuple[Node, frozenset[str]]:
     return rest[0], frozenset(item.args[0].name for item in said if item.args[0].kind == "sym")
 
 
-def clock(node: Node) -> tuple[str, str, str]:
-    """Hour, minute and am or pm of a time."""
-    hour, minute, half = node.pair
-    return hour, minute, half
+def hours(time: Node) -> set[int]:
+    """The hours of the day, from 0 to 23, that a time may mean: ``3:00`` is 3 or 15, and ``15:00`` is 15."""
+    hour, half = int(time.pair[0]), time.pair[2]
+    if not 1 <= hour <= 12:
+        return {hour} if half != "a" else set()
+    return {hour % 12 + later for later, name in ((0, "a"), (12, "p")) if half in ("", name)}
 
 
-def time_ratio(node: Node) -> Node:
-    """A time without am or pm as a ratio, which looks the same."""
+def time_ratio(node: Node, other: Node) -> Node:
+    """A time without am or pm as a ratio, if it looks like one: in lowest terms, or beside a ratio."""
     if node.kind != "time":
         return node
-    hour, minute, half = clock(node)
-    if half:
+    hour, minute, half = node.pair
+    lowest = other.kind == "ratio" or math.gcd(int(hour), int(minute)) == 1
+    if half or minute.startswith("0") or not lowest:
         raise Unreadable("a time cannot be compared with something else")
     return Node("ratio", (number(int(hour)), number(int(minute))))
 
@@ -167,7 +195,7 @@ def items_of(node: Node) -> tuple[Node, ...]:
 def _spread(item: Node) -> tuple[Node, ...]:
     r"""The values of ``x = \\pm 3`` or ``x \\in \\{1, 2\\}``, otherwise the node itself."""
     if item.kind == "list":
-        return (item,) if is_mapping(item) else items_of(item)
+        return (item,) if item.value == "and" or is_mapping(item) else items_of(item)
     if (
         operators(item) in (("=",), ("in",))
         and item.args[1].kind in ("list", "set")
@@ -218,7 +246,7 @@ def values_in_order(node: Node) -> tuple[Node, ...]:
 
 def assigned(node: Node) -> list[Node] | None:
     """The values of ``x = 1, y = 2``, in the order of the variables' names."""
-    if not is_mapping(node):
+    if not is_mapping(node) or node.value == "or":
         return None
     return [item.args[1] for item in sorted(node.args, key=lambda item: item.args[0].name)]
 

@@ -1,33 +1,24 @@
 r"""Decides whether an answer equals a reference; runs in a worker process.
 
-1. The library's own reader and comparison (`notation.py`, `compare.py`) decide if they can read both texts.
-2. Otherwise Math-Verify's parser and comparison do. Its "equal" counts only if each of its two parsed
-   expressions contains every number and every name in its text, and the text has no words or dots that
-   Math-Verify would drop.
+Words and the letters of choices are compared as written, everything else as `notation.py` reads it, by the
+rules of `compare.py`. What cannot be read is no answer.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from mars_env.grading.math.compare import same_answer
 from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.finished import finished
 from mars_env.grading.math.labels import unlabelled, unnamed, without_letter
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, words
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number
 from mars_env.grading.math.notation import read
 from mars_env.grading.math.plain import normal_text
 from mars_env.grading.math.shapes import in_order
 from mars_env.grading.math.spelled import date
-from mars_env.grading.math.tokens import tidy
-
-logging.getLogger("math_verify").setLevel(logging.CRITICAL)
-logging.getLogger("latex2sympy2_extended").setLevel(logging.CRITICAL)
 
 DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
@@ -141,11 +132,7 @@ def _judge(
                     why = UNFINISHED
             except (Unreadable, Undefined):
                 continue  # different shapes, or no value: not equal
-    if first.readings and second.readings:
-        return False, why
-    if _math_verify_agrees(reference, answer, tolerance):
-        return True, ""
-    return False, DIFFERENT if second.readings else NOT_READ
+    return False, why if second.readings else NOT_READ
 
 
 def _judge_offered(offered: re.Match[str], answer: str, tolerance: float | None) -> tuple[bool, str]:
@@ -162,12 +149,13 @@ def _judge_offered(offered: re.Match[str], answer: str, tolerance: float | None)
     return judge(value, answer, tolerance)
 
 
+@lru_cache(maxsize=8192)  # many answers are judged against one reference
 def unfit(reference: str) -> str | None:
     r"""Why a reference cannot be used; None if it can.
 
     Example:
         >>> unfit(r"\frac{1}{2}") is None, unfit(r"10 \mathrm{ft} x 18 \mathrm{ft}")
-        (True, 'not even the same text would equal it: something follows a unit')
+        (True, 'it cannot be read: something follows a unit')
     """
     try:
         parsed = parse(reference)
@@ -176,7 +164,7 @@ def unfit(reference: str) -> str | None:
                 _evaluate(reading)
             except Unreadable:
                 continue
-        if not (parsed.readings or _wordy(reference) or _sympy(reference)):
+        if not (parsed.readings or _wordy(reference)):
             return f"it cannot be read: {parsed.problem}"
         if not judge(reference, reference)[0]:
             return f"not even the same text would equal it: {parsed.problem}"
@@ -229,87 +217,8 @@ def _same_words(reference: str, answer: str) -> bool | None:
     return None
 
 
-# -- Math-Verify ------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1024)
-def _sympy(text: str) -> tuple[Any, ...]:
-    """Math-Verify's reading of a text, without the fallbacks that pick a number from it."""
-    import math_verify
-
-    config = (math_verify.LatexExtractionConfig(boxed_match_priority=-1),)
-    cleaned = re.sub(r"(?<!\\)\$", "", text)
-    found = math_verify.parse(
-        f"${cleaned}$", extraction_config=config, parsing_timeout=None, extraction_mode="first_match"
-    )
-    return tuple(item for item in found if not isinstance(item, str))
-
-
-def _math_verify_agrees(reference: str, answer: str, tolerance: float | None) -> bool:
-    if "phantom" in answer or sorted(_words(reference)) != sorted(_words(answer)):
-        return False  # it would read what a phantom hides
-    gold, guess = _sympy(reference), _sympy(answer)
-    if not gold or not guess or not _covers(gold[0], reference) or not _covers(guess[0], answer):
-        return False
-    import math_verify
-
-    return bool(
-        math_verify.verify(
-            list(gold[:1]), list(guess[:1]), float_rounding=12, numeric_precision=40, timeout_seconds=None
-        )
-    )
-
-
-_NOTATION = words(
-    r"""frac dfrac tfrac cfrac sqrt cdot times div left right big Big bigg Bigg quad qquad text textbf
-    textit mathrm mathbf displaystyle le leq ge geq lt gt leqslant geqslant ne neq pm infty pi cup cap
-    in setminus mid lvert rvert begin end limits operatorname log ln sin cos tan exp circ degree boxed
-    fbox"""
-)
-
-
-def _words(text: str) -> Iterator[str]:
-    """Words and commands that Math-Verify may drop; they must be the same on both sides."""
-    cleaned = tidy(text)
-    for match in re.finditer(r"\\([A-Za-z]+)|([A-Za-z]{2,})|(\.\.\.|['?~#@`\"])", cleaned):
-        command, word, dots = match.groups()
-        if dots or word or command not in _NOTATION:
-            yield (dots or word or command).replace("cdots", "ldots").replace("dots", "ldots")
-
-
-def _covers(expression: Any, text: str) -> bool:
-    """Whether every number and letter of a text is in the expression made from it."""
-    import sympy
-
-    held = str(sympy.srepr(expression))
-    digits = set(re.findall(r"\d+", held))
-    cleaned = re.sub(r"\\[A-Za-z]+|[A-Za-z]{2,}", " ", tidy(text))
-    names = (
-        {str(symbol) for symbol in expression.atoms(sympy.Symbol)} if hasattr(expression, "atoms") else set()
-    )
-    letters = set(re.findall(r"[A-Za-z]", cleaned)) - set("eid")
-    if not letters <= set("".join(names)):
-        return False
-    return all(
-        piece in digits
-        for piece in re.findall(r"\d+", cleaned.replace("{,}", ""))
-        if piece not in ("0", "1", "2")
-    )
-
-
-# -- for the worker -----------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=8192)
-def unfit_cached(reference: str) -> str | None:
-    """`unfit` with a cache: many answers are judged against one reference."""
-    return unfit(reference)
-
-
 def warm() -> None:
     """Import and run everything once, so that no verdict pays for the start-up."""
     judge(r"\sqrt{2}", r"\frac{2}{\sqrt{2}}")
     judge("x^2", "x \\cdot x")
-    _sympy(r"\int_0^1 x dx")
     parse.cache_clear()
-    _sympy.cache_clear()

@@ -47,6 +47,8 @@ SPACING = words(
     r" \biggr \Biggl \Biggr \mathopen \mathclose \nobreak"
 ) | {"\\ ", "~", "\\\n"}
 _SYMBOL_FONTS = words(r"\mathrm \operatorname \mathbf \mathit \mathsf \boldsymbol \bm")
+_BOLD = words(r"\mathbf \boldsymbol \bm")
+_LETTER = re.compile(r"\{[A-Za-z]\}")
 _ALIASES = {
     r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\sfrac": r"\frac",
     r"\nicefrac": r"\frac", r"\cfrac": r"\frac", r"\dbinom": r"\binom",
@@ -84,7 +86,7 @@ RAW_UNITS = words(
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     |(?P<repeat>[0-9]*\.[0-9]*\\(?:overline|bar|dot|overset\{\.\})\s*(?:\{[0-9]+\}|[0-9]))
-    |(?P<based>(?!(?:F_\{?1[1-5]|E_\{?1[1-4]|D_\{?1[1-3]|C_\{?1[12]|B_\{?11)|[A-F]_\{?[0-9]{2}\}?\s*[-+=])[0-9]*[A-F][0-9A-F]*_\{?(?:1[1-9]|2[0-9]|3[0-6])\}?(?![0-9]))
+    |(?P<based>(?!(?:F_\{?1[1-5]|E_\{?1[1-4]|D_\{?1[1-3]|C_\{?1[12]|B_\{?11)|[A-F]_\{?[0-9]{2}\}?\s*[-+=^])[0-9]*[A-F][0-9A-F]*_\{?(?:1[1-9]|2[0-9]|3[0-6])\}?(?![0-9]))
     |(?P<science>[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{1,6}(?![0-9A-Za-z]))
     |(?P<grouped>[1-9][0-9]{0,2}
         (?:(?:\{\s*,\s*\}|,\\!|\\[,;:!\ ]|\{\\,\}|~)\s*[0-9]{3}(?![0-9]))+(?:\.[0-9]+)?)
@@ -168,6 +170,10 @@ _REAL_NAMES = re.compile(
     rf"|{_GIVEN}(?:where|for|with)\s*\}}{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*"
     rf"|{_SPACE},{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*)\Z"
 )
+_END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad|(?<!\\)\\)\Z")
+"""A space, a comma or a semicolon at the end."""
+_ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
+_SLOPE = re.compile(r"(?<![A-Za-z\\])d([a-z])\s*/\s*d([a-z])(?![A-Za-z])")
 _ENDPOINTS = re.compile(r"([\[\]])([^\[\](){}]{1,200}[,;][^\[\](){}]{1,200})([\[\]])")
 
 
@@ -197,6 +203,8 @@ def tidy(text: str) -> str:
     """
     if len(text) > MAX_LENGTH:
         raise OverLimit(f"the answer is longer than the limit of {MAX_LENGTH} characters")
+    if r"\\" in text and re.search(r"\\\\[A-Za-z]{2}", text) and _ESCAPED_TWICE.fullmatch(text):
+        text = text.replace(r"\\", "\\")
     if text.count("$") == 2:
         text = _PROSE_UNIT.sub(r"$\\text{ \1}", text)
     if "/" in text:
@@ -241,6 +249,8 @@ def tidy(text: str) -> str:
         text = _NATURALS.sub(r"\\mathbb{N}", text)
         text = _BLACKBOARD.sub(r"\\mathbb{\1}", text)
         text = _IN_BRACKETS.sub(r", \1", text)
+    if "/" in text:
+        text = _SLOPE.sub(r"\\frac{d\1}{d\2}", text)
     if r"\dot" in text:
         text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
     if "const" in text:
@@ -258,7 +268,9 @@ def tidy(text: str) -> str:
     text = _TICK.sub("", text)
     text = re.sub(r"\\textcolor\s*\{[^{}]*\}", " ", text)
     text = text.replace("**", "") if text.count("**") % 2 == 0 and text.startswith("**") else text
-    text = text.strip().strip('`"').rstrip(";,").rstrip()
+    text = text.strip().strip('`"')
+    while end := _END.search(text, max(0, len(text) - 8)):
+        text = text[: end.start()].rstrip()
     if text.endswith(".") and not text.endswith(("..", "m.")):
         text = text[:-1]
     if "]" in text:
@@ -316,6 +328,10 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
     place, spaced, brackets = 0, False, 0
     while place < len(text):
         mode = modes[-1] if modes else ""
+        if mode in _BOLD and _LETTER.match(text, place - 1):
+            tokens.append(Token("sym", f"bold {text[place]}", spaced))
+            place, spaced = place + 1, False
+            continue
         if mode and (word := _TEXT_WORD.match(text, place)):
             tokens.extend(_text_word(word.group(), mode, spaced))
             place, spaced = word.end(), False

@@ -20,7 +20,7 @@ def _table() -> dict[str, tuple[Fraction, str]]:
         "length": {
             "mm millimeter millimetre": "1/1000", "cm centimeter centimetre": "1/100", "dm decimeter": "1/10",
             "m meter metre": "1", "km kilometer kilometre": "1000",
-            "in inch inche": "254/10000", "ft foot feet": "3048/10000", "yd yard": "9144/10000",
+            "in inch": "254/10000", "ft foot feet": "3048/10000", "yd yard": "9144/10000",
             "mi mile": "1609344/1000",
         },
         "mass": {
@@ -30,6 +30,7 @@ def _table() -> dict[str, tuple[Fraction, str]]:
         "time": {
             "s sec second": "1", "min minute": "60", "h hr hour": "3600", "day": "86400", "week": "604800",
         },
+        "calendar": {"month": "1", "year yr": "12", "decade": "120", "century": "1200"},
         "money": {"dollar usd buck": "1", "cent ¢": "1/100"},
         "euro": {"euro eur": "1"},
         "sterling": {"gbp": "1"},
@@ -166,4 +167,9 @@ def _simple(part: str) -> tuple[Fraction, str, int]:
 
 
 def _singular(name: str) -> str:
-    return name[:-1] if len(name) > 3 and name.endswith("s") and not name.endswith("ss") else name
+    """The same form for a word and its plural: ``box`` and ``boxes``, ``penny`` and ``pennies``."""
+    if len(name) > 3 and name.endswith("s") and not name.endswith("ss"):
+        name = name[:-1]
+        if name.endswith(("xe", "che", "she", "sse", "ze")):
+            name = name[:-1]
+    return name[:-2] + "y" if name.endswith("ie") else name

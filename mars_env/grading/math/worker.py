@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import json
 import os
 import resource
@@ -19,6 +20,8 @@ import signal
 import struct
 import sys
 from typing import Any
+
+from mars_env.grading.math.nodes import OverLimit
 
 MAX_REPLY = 3500
 """Replies stay below PIPE_BUF, so that they are written completely or not at all."""
@@ -40,9 +43,8 @@ def main() -> None:
         return
     _die_with_parent(settings["parent"])
     try:
-        from mars_env.grading.math import symbolic
-
-        symbolic.warm()
+        judge = importlib.import_module(settings["judge"])
+        judge.warm()
     except Exception as error:
         _send(replies, {"broken": f"a worker could not start: {type(error).__name__}: {error}"[:LONGEST]})
         return
@@ -53,7 +55,7 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             _die_with_parent(supervisor)
-            _serve(replies, settings, symbolic)
+            _serve(replies, settings, judge)
             os._exit(0)
         status = _wait(child)
         if status is None or (os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0):
@@ -79,7 +81,7 @@ def _wait(child: int) -> int | None:
     return os.waitpid(child, 0)[1]
 
 
-def _serve(replies: int, settings: dict[str, Any], symbolic: Any) -> None:
+def _serve(replies: int, settings: dict[str, Any], judge: Any) -> None:
     """Answer requests until the end of input, or until a fresh child is due."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     memory = int(settings["memory_mb"]) << 20
@@ -92,7 +94,7 @@ def _serve(replies: int, settings: dict[str, Any], symbolic: Any) -> None:
         if request is None:
             os._exit(0)
         signal.setitimer(signal.ITIMER_PROF, settings["cpu_seconds"])
-        reply, spent = _answer(request, replies, settings, symbolic)
+        reply, spent = _answer(request, replies, settings, judge)
         signal.setitimer(signal.ITIMER_PROF, 0)
         _send(replies, {"id": request["id"], **reply})
         if spent or served == settings["recycle_after"]:
@@ -100,29 +102,27 @@ def _serve(replies: int, settings: dict[str, Any], symbolic: Any) -> None:
 
 
 def _answer(
-    request: dict[str, Any], replies: int, settings: dict[str, Any], symbolic: Any
+    request: dict[str, Any], replies: int, settings: dict[str, Any], judge: Any
 ) -> tuple[dict[str, Any], bool]:
     """The reply to one request, and whether this child should be replaced after it."""
     phase = "reference"
     try:
-        problem = symbolic.unfit_cached(request["reference"])
+        problem = judge.unfit(request["reference"])
         if request["op"] == "check" or problem:
             return {"unfit": (problem or "")[:LONGEST]}, False
         phase = "answer"
         _send(replies, {"id": request["id"], "phase": phase})
         signal.setitimer(signal.ITIMER_PROF, settings["cpu_seconds"])
         options = {key: request[key] for key in ("ordered", "integer") if key in request}
-        equal, reason = symbolic.judge(
-            request["reference"], request["answer"], request["tolerance"], **options
-        )
+        equal, reason = judge.judge(request["reference"], request["answer"], request["tolerance"], **options)
         return {"equal": equal, "reason": reason[:LONGEST]}, False
-    except symbolic.OverLimit as limit:
+    except OverLimit as limit:
         return {"limit": str(limit)[:LONGEST], "phase": phase}, False
     except MemoryError:
         return {"limit": "the memory limit was reached", "phase": phase}, True
     except RecursionError:
         return {"limit": "the recursion limit was reached", "phase": phase}, False
-    except Exception as error:  # Math-Verify and SymPy can raise anything on odd input
+    except Exception as error:  # a fault of the judge must not end the worker
         return {"error": f"{type(error).__name__}: {error}"[:LONGEST], "phase": phase}, False
 
 

@@ -168,3 +168,26 @@ def test_hostile_megabytes_take_linear_time(piece):
     started = time.process_time()
     extract_answer(text)
     assert time.process_time() - started < 4
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"$\boxed{5}\sqrt{2}$", r"\left(5\right)\sqrt{2}"),
+        (r"$x = -\boxed{\frac12}$", r"-\frac12"),
+        (r"$x = \pm\boxed{5}$", r"\pm 5"),
+        (r"$\boxed{5}^\circ$", "5"),
+        (r"$\boxed{5}$ or $6$", r"5 \text{ or } 6"),
+        (r"$\boxed{5}$, $6$ or $7$.", r"5 \text{ or } 7"),
+        (r"$\boxed{5}$. I made a mistake. It is 6.", "6"),
+        (r"$\boxed{5}$. You might think I meant 6.", "5"),
+        ("The answer is 5. Sorry, I meant 6.", "6"),
+        (r"$2^{\boxed{5}}$", None),
+        (r"$\sqrt{\boxed{5}}$", None),
+        (r"A common wrong answer is $\boxed{5}$.", None),
+        (r"$\boxed{5}$ does not work.", None),
+        (r"So \\boxed{\\frac{1}{2}}.", r"\\frac{1}{2}"),
+    ],
+)
+def test_what_belongs_to_a_box(text, answer):
+    assert extract_answer(text).answer == answer

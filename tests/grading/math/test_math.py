@@ -106,7 +106,7 @@ def test_fit_references(grader, reference):
 )
 def test_answers_are_not_wrong_if_even_the_reference_would_be(grader, reference):
     grade = grader.grade_sync(problem(reference), rf"\boxed{{{reference}}}")
-    assert grade.verdict is Verdict.UNKNOWN and "not even the same text" in grade.reason
+    assert grade.verdict is Verdict.UNKNOWN
 
 
 def test_a_model_cannot_make_its_verdict_unknown(grader):
