@@ -58,7 +58,7 @@ def _held_objects(suite: Result) -> bool:
 
 
 _SPARE = 1.0
-"""Seconds for which a program may sleep beyond its idle time at first, because the tests compute meanwhile."""
+"""Seconds for which a program may at first sleep beyond its idle time: the tests compute meanwhile."""
 
 
 def _stalled(ran: Result, suite: Result) -> bool:
