@@ -46,7 +46,7 @@ class Box(Protocol):
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
         """Run one job to its end; `channel` becomes its file descriptor 4 if `Backend.channels` is true.
 
-        The channel is closed on this side, so that its other end sees when the program ends.
+        The channel is shut down when the program ends, so that its other end sees this.
         Never raises because of what the program does; a broken sandbox gives a LOST result.
         """
         ...

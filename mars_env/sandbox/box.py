@@ -75,7 +75,8 @@ class LocalBox:
         Args:
             job: What to run.
             limits: What it may use.
-            channel: Passed to the program as file descriptor 4, and closed on this side.
+            channel: Passed to the program as file descriptor 4. When the run ends, so does the conversation,
+                whatever the program has done with the descriptor.
         """
         self.spent, reusable = True, False
         request = memory_file(marshal.dumps(_request(job, limits), 2))
@@ -84,8 +85,6 @@ class LocalBox:
             fds = [request, *files, *([] if channel is None else [channel.fileno()])]
             try:
                 socket.send_fds(self._control, [b"run"], fds)
-                if channel is not None:
-                    channel.close()
                 async with asyncio.timeout(limits.wall + GRACE_SECONDS):
                     line = await self._receive()
             except (OSError, TimeoutError) as error:
@@ -119,6 +118,8 @@ class LocalBox:
             for fd in (request, *files):
                 os.close(fd)
             if channel is not None:
+                with contextlib.suppress(OSError):  # the other end is closed
+                    channel.shutdown(socket.SHUT_RDWR)
                 channel.close()
 
     async def ready(self, seconds: float) -> None:

@@ -68,7 +68,9 @@ print("saw", *seen)
 """
 
 
-async def run_once(backend: Backend, job: Job, limits: Limits) -> Result:
+async def run_once(
+    backend: Backend, job: Job, limits: Limits, channel: socket.socket | None = None
+) -> Result:
     """Run one job with a backend started for it alone; call it on the sandboxes' own event loop.
 
     Raises:
@@ -78,7 +80,7 @@ async def run_once(backend: Backend, job: Job, limits: Limits) -> Result:
     try:
         box = await spawner.box()
         try:
-            return await box.run(job, limits)
+            return await box.run(job, limits, channel)
         finally:
             await box.close()
     finally:

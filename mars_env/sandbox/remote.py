@@ -22,6 +22,16 @@ _TRIALS = 3  # how often a program must fail there, each time while an empty one
 DATA_FILE = "mars_env_data"
 """The file to which a program writes what it would elsewhere write to file descriptor 3."""
 
+PROGRAM_FILE = "mars_env_program.py"
+"""The file that holds a program with arguments or an environment, which a launcher then runs."""
+
+_LAUNCH = """
+import os, runpy, sys
+os.environ.update({2!r})
+sys.argv[1:] = {1!r}
+runpy.run_path({0!r}, run_name="__main__")
+"""
+
 MOST_ANSWER = 20 * 2**20
 """The longest answer that is read, in bytes: 16 MiB of plain text and a little more."""
 
@@ -112,8 +122,12 @@ class RemoteBox:
         """Send one request; if it is lost and the program may be to blame, also say how the program ended."""
         assert job.source_bytes is not None
         files = {**self._modules, **job.files}
+        code = job.source_bytes.decode("utf-8", "replace")
+        if job.arguments or job.environment:  # the protocol has neither
+            files[PROGRAM_FILE] = job.source_bytes
+            code = _LAUNCH.format(PROGRAM_FILE, [*job.arguments], {**job.environment})
         request = {
-            "code": job.source_bytes.decode("utf-8", "replace"),
+            "code": code,
             "language": "python",
             "stdin": job.stdin.decode("utf-8", "replace"),
             "run_timeout": limits.wall,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import textwrap
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -50,9 +51,11 @@ def proves(guarantee: Guarantee | None = None) -> Callable[[Proof], Proof]:
     return register
 
 
-async def execute(backend: Backend, job: Job, limits: Limits = ROOMY) -> Result:
+async def execute(
+    backend: Backend, job: Job, limits: Limits = ROOMY, channel: socket.socket | None = None
+) -> Result:
     """Run one job in a fresh sandbox of the backend."""
-    return await on_service_loop(run_once(backend, job, limits))
+    return await on_service_loop(run_once(backend, job, limits, channel))
 
 
 async def run_python(

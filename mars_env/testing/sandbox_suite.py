@@ -90,6 +90,14 @@ async def tells_exit_codes(backend: Backend) -> None:
 
 
 @proves()
+async def passes_arguments_and_environment(backend: Backend) -> None:
+    source = "import os, sys; print(*sys.argv[1:], os.environ['TOKEN'], __name__)"
+    job = Job(source=source, arguments=("a b", "'{0}'"), environment={"TOKEN": "e"})
+    result = await execute(backend, job)
+    assert result.stdout == b"a b '{0}' e __main__\n", result
+
+
+@proves()
 async def shows_a_traceback_of_the_program_alone(backend: Backend) -> None:
     result = await run_python(backend, "def f():\n    return [][1]\nf()")
     said = result.stderr.decode()
@@ -362,7 +370,7 @@ async def harms_no_process_of_the_host(backend: Backend) -> None:
 @proves(Guarantee.SIGNALS)
 async def cannot_break_its_own_sandbox(backend: Backend) -> None:
     source = """
-        import ctypes, os, signal
+        import ctypes, os, signal, socket, time
         libc = ctypes.CDLL(None)
         parent = os.getppid()
         for number in range(1, 65):
@@ -376,6 +384,11 @@ async def cannot_break_its_own_sandbox(backend: Backend) -> None:
             except OSError: pass
         try: os.kill(-1, signal.SIGKILL)
         except OSError: pass
+        kept = []
+        for name in ("a\\nb", "\\0a\\nb"):
+            try: kept.append(socket.socket(socket.AF_UNIX)); kept[-1].bind(name)
+            except OSError: pass
+        time.sleep(0.5)
         print("still here")
         raise SystemExit(5)
     """

@@ -124,6 +124,16 @@ async def test_grading(address, row):
     )
 
 
+async def test_a_checker_gets_its_arguments(address):
+    checker = "import sys\n_, least, most = (int(open(p).read()) for p in sys.argv[1:])\nexit(most < least)"
+    row = {"mode": "stdin", "checker": checker, "tests": [{"input": "2", "output": "4"}]}
+    problem = code_problem_from_row({"id": "p", "prompt": "At least double it.", **row})
+    grader = CodeGrader(backend=f"remote:{address}")
+    found = [(await grader.grade(problem, f"print({said})")).verdict for said in (5, 3)]
+    await grader.aclose()
+    assert found == [Verdict.CORRECT, Verdict.WRONG]
+
+
 async def test_it_follows_no_redirect(address):
     """The program and the tests go to the address that was named, and nowhere else."""
     seen = []

@@ -21,15 +21,16 @@ _SUITE = "from mars_env.grading.code import suite\nsuite.main()\n"
 async def judge_suite(lease: Lease, task: Task, program: str) -> list[Outcome]:
     """Judge a program by an assert-style suite; without channels, by replaying the conversation."""
     outcomes: list[Outcome] = []
-    idle: float | None = None
+    spares = iter((_SPARE, 2 * task.limits.cpu_seconds + _SPARE, math.inf))
+    spare = next(spares)
     for _ in range(ATTEMPTS):
-        ran, suite = await _converse(lease, task, program, idle)
+        ran, suite = await _converse(lease, task, program, spare)
         outcomes = _suite_outcomes(task, ran, suite)
         if (why := _not_played(suite)) is not None and await _tests_are_to_blame(lease, task, suite):
             return [Outcome(False, False, f"{why}, which needs a sandbox with channels", fault=True)]
         lost = Ended.LOST in (ran.ended, suite.ended)
         if _stalled(ran, suite):
-            idle = math.inf  # it was not the program that slept
+            spare = next(spares, math.inf)  # it was not the program that slept
         elif not (lost or was_killed(ran) or was_killed(suite)):
             break
     if await _beyond_objects(lease, task, outcomes, suite):
@@ -56,8 +57,8 @@ def _held_objects(suite: Result) -> bool:
     return bool(report and report[0] == "ran" and report[1] and report[1][-1][3])
 
 
-_SPARE = 5.0
-"""Seconds for which a program may sleep beyond the tests' limit of computing time."""
+_SPARE = 1.0
+"""Seconds for which a program may at first sleep beyond its idle time: the tests compute meanwhile."""
 
 
 def _stalled(ran: Result, suite: Result) -> bool:
@@ -96,16 +97,14 @@ async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result) -> bool:
     return kind == "unlike" and not any(unordered)
 
 
-async def _converse(
-    lease: Lease, task: Task, program: str, idle: float | None = None
-) -> tuple[Result, Result]:
+async def _converse(lease: Lease, task: Task, program: str, spare: float = math.inf) -> tuple[Result, Result]:
     """Run program and tests at the same time, with a channel between them; returns both results.
 
     Args:
         lease: Runs them.
         task: The tests.
         program: The program.
-        idle: Seconds for which the program may sleep; None allows for the time in which the tests compute.
+        spare: Seconds for which the program may sleep beyond its idle time, because the tests compute.
     """
     reference = task.reference
     prompt, name = reference["prompt"], reference["entry_point"]
@@ -123,11 +122,12 @@ async def _converse(
         "program.py": program.encode("utf-8", "surrogatepass"),
         "case": values.encode((reference["prelude"], list(reference["imports"]))),
     }
-    cpu = task.limits.cpu_seconds
-    # The program sleeps while the tests compute, and the tests while the program does.
-    program_limits = replace(task.limits, idle_seconds=2 * cpu + _SPARE if idle is None else idle)
+    program_limits = replace(task.limits, idle_seconds=task.limits.idle + spare)
     suite_limits = replace(
-        task.limits, cpu_seconds=2 * cpu, idle_seconds=float("inf"), wall_seconds=task.limits.wall + 30
+        task.limits,
+        cpu_seconds=2 * task.limits.cpu_seconds,
+        idle_seconds=math.inf,
+        wall_seconds=task.limits.wall + 30,
     )
     if not lease.backend.channels:
         return await replay(lease, _SUITE, spec, files, (program_limits, suite_limits))
@@ -140,13 +140,10 @@ async def _converse(
     suite_run = asyncio.ensure_future(suite_box.run(suite_job, suite_limits, ours))
     try:
         suite = await suite_run
-        kind, running = _last_kind(suite), not program_run.done()
-        if kind not in ("", "gone", "unasked"):
-            return Result(Ended.EXITED, exit_code=0), suite  # the program's result no longer matters
-        ran = await program_run
-        if kind == "unasked" and running and ran.ended is Ended.WALL:  # it left the channel, then slept
-            ran = replace(ran, ended=Ended.EXITED, exit_code=0)
-        return ran, suite
+        kind = _last_kind(suite)
+        # If the tests ended well, or the program left the conversation, its result does not matter.
+        matters = not kind or (kind in ("gone", "unasked") and program_run.done())
+        return await program_run if matters else Result(Ended.EXITED, exit_code=0), suite
     finally:
         for run in (program_run, suite_run):
             run.cancel()

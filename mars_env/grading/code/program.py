@@ -346,8 +346,10 @@ class Server:
         """Carry out one request."""
         if operation == "global":
             return find(self.namespace, target, False)
-        if operation == "call" and isinstance(target, str):
+        if operation in ("call", "isinstance") and isinstance(target, str):
             target = find(self.namespace, target, False)
+        if operation == "isinstance":
+            return isinstance(arguments[0], target)
         if operation in ("str", "repr"):
             return str(target) if operation == "str" else repr(target)
         return use(operation, target, arguments, keywords)

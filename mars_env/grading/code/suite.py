@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import select
 import sys
 import time
 import types
@@ -98,7 +99,7 @@ class Session:
 
     def __init__(self, patience: float = 0.0) -> None:
         self.patience = patience
-        self.under_way = 0
+        self.under_way = False
         self.remotes: dict[int, Remote] = {}
         self.lent: list[Any] = []
         self.numbers: dict[int, int] = {}
@@ -144,19 +145,35 @@ class Session:
         except Exception as error:
             return values.encode(("raises", *channel.described(error)))
 
-    def exchange(self, packet: bytes) -> None:
-        """Send one request."""
-        try:
-            channel.write(packet)
-        except OSError as error:
-            unasked = self.under_way == 0 and self.patience > 0
-            raise (ProgramUnasked if unasked else ProgramGone)(
-                "the program ended before the request"
-            ) from error
+    def write(self, packet: bytes) -> None:
+        """Send one packet."""
+        channel.write(packet)
 
     def read(self) -> bytes | None:
-        """The answer to it, or None if there will be none."""
+        """The next packet, or None if there will be none."""
         return channel.read()
+
+    def exchange(self, packet: bytes, sent: list[Any]) -> tuple[Any, ...]:
+        """The answer to a request, or to being loaded if that is empty.
+
+        It is under way from the request's first byte to the answer's last; the program is to blame for
+        whatever ends it meanwhile.
+        """
+        outermost = not self.under_way
+        if packet and outermost and self.patience > 0 and is_closed(channel.CHANNEL_FD):
+            raise ProgramUnasked("the program ended before the request")
+        began = time.monotonic()
+        self.under_way = True
+        try:
+            if packet:
+                self.write(packet)
+            return self.receive(sent)
+        except OSError as error:
+            raise ProgramGone("the program ended before it answered") from error
+        finally:
+            if outermost:
+                self.under_way = False
+                self.patience -= time.monotonic() - began
 
     def receive(self, sent: list[Any]) -> tuple[Any, ...]:
         """One answer; sent containers that the program changed are changed here too."""
@@ -172,7 +189,7 @@ class Session:
                 raise ProgramGone("the program sent something that is not an answer")
             if answer[0] != "ask" or len(answer) != 5:
                 return answer
-            self.exchange(self.lent_answer(answer[1:]))
+            self.write(self.lent_answer(answer[1:]))
 
     def request(
         self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
@@ -181,14 +198,7 @@ class Session:
         sent: list[Any] = []
         packet = values.encode((operation, target, list(arguments), keywords), self.keep, containers=sent)
         shown = f"{target}({', '.join(map(short, arguments))})" if operation == "call" else ""
-        self.exchange(packet)
-        began = time.monotonic()
-        self.under_way += 1
-        try:
-            answer = self.receive(sent)
-        finally:
-            self.under_way -= 1
-            self.patience -= time.monotonic() - began
+        answer = self.exchange(packet, sent)
         if answer == ("stop",) and operation == "next":
             raise StopIteration
         if answer[0] == "raised" and len(answer) == 4:
@@ -218,7 +228,7 @@ class Recording(Session):
 
         random.seed(0)  # so that randomised tests make the same requests in each run
 
-    def exchange(self, packet: bytes) -> None:
+    def write(self, packet: bytes) -> None:
         """Check that the request is the one made here in earlier runs."""
         if self.at == len(self.answers):
             end(("ask", packet.decode("latin-1")))
@@ -235,6 +245,13 @@ class Recording(Session):
         answer = super().receive(sent)
         self.unordered = self.unordered or holds_set(answer)
         return answer
+
+
+def is_closed(fd: int) -> bool:
+    """Whether the other end of a socket is closed."""
+    poll = select.poll()
+    poll.register(fd, 0)
+    return bool(poll.poll(0))
 
 
 def holds_set(value: Any) -> bool:
@@ -321,7 +338,7 @@ def run(spec: dict[str, Any], session: Session) -> Any:
             name: value for name, value in namespace.items() if not isinstance(value, types.FunctionType)
         }
     try:
-        answer = session.receive([])
+        answer = session.exchange(b"", [])
     except ProgramGone:
         return "load", ""
     if answer != ("ready",):
@@ -358,6 +375,10 @@ class Function:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call it there."""
         return self._session.request("call", self.__name__, arguments, keywords)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        """Whether an object is of this class of the program."""
+        return self._session.request("isinstance", self.__name__, (value,), {}) is True
 
     def __getattr__(self, name: str) -> Any:
         """A name in a class of the program; in nothing else, as the tests may mean a module of their own."""

@@ -78,7 +78,6 @@ class Server:
         self.config = config
         # Lower descriptor numbers are reserved for programs; all that the server or a box receives is above.
         self.control = _socket.socket(fileno=fcntl.fcntl(config["control"], fcntl.F_DUPFD_CLOEXEC, FIRST_FD))
-        config["null"] = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         for fd in range(3, FIRST_FD):
             os.dup2(0, fd)
         self.children = False
@@ -173,7 +172,6 @@ class Box:
         self.namespaces = config["namespaces"]
         self.workdir = order["workdir"]
         self.main = f"{self.workdir}/main.py"
-        self.null = config["null"]
         self.folders = config["folders"] if self.namespaces else [self.workdir]
         self.confine = config["confine"]
         self.filter = config["seccomp"]
@@ -256,8 +254,6 @@ class Box:
         if pid == 0:
             run_child(self, request, len(fds), failure_w)
         os.close(failure_w)
-        if len(fds) > 4:  # only the program may hold the channel: its other end must see when it ends
-            os.dup2(self.null, 4)
         status, usage, reason = self.supervise(pid, request["limits"], started)
         wall = clock() - started
         self.kill_everything(usage)

@@ -144,7 +144,8 @@ class Watch:
     def charged_sockets(self) -> int:
         """Memory that all sockets in the name space may hold, even those that no process has open."""
         with open("/proc/self/net/unix", "rb") as file:
-            kinds = [line.split()[4] for line in file.read().splitlines()[1:]]
+            rows = [line.split() for line in file.read().splitlines()[1:]]
+        kinds = [row[4] for row in rows if len(row) > 4]  # names of sockets may contain line breaks
         datagrams = kinds.count(b"0002")
         streams = max(0, len(kinds) - datagrams - FREE_SOCKETS)
         return STREAM_BYTES * streams + DATAGRAM_BYTES * datagrams
@@ -257,9 +258,9 @@ def children(pid: int) -> list[int]:
 
 def tasks_asleep(pid: int, state: bytes, threads: int) -> bool:
     """Whether all threads of a process wait for something other than a processor."""
-    if threads == 1:
-        return state in b"ST"
-    for task in os.listdir(f"/proc/{pid}/task"):
-        if read_stat(f"/proc/{pid}/task/{task}")[0] not in b"STZX":
-            return False
-    return True
+    states = [state]
+    if threads > 1:
+        states = [read_stat(f"/proc/{pid}/task/{task}")[0] for task in os.listdir(f"/proc/{pid}/task")]
+    # In the state D it waits for a disk, or for a child that uses its memory.
+    waiting = b"STtZXD" if b"D" in states and children(pid) else b"STtZX"
+    return all(each in waiting for each in states)

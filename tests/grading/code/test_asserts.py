@@ -31,13 +31,13 @@ def judged(code, program, **limits):
 
 @pytest.fixture
 def runs(monkeypatch):
-    """The idle time of each run, which is 1.3 seconds at first."""
+    """What each run may sleep beyond its idle time."""
     monkeypatch.setattr(asserts, "_SPARE", 0.3)
     converse, seen = asserts._converse, []
 
-    async def watched(lease, task, program, idle=None):
-        seen.append(idle)
-        return await converse(lease, task, program, idle)
+    async def watched(lease, task, program, spare):
+        seen.append(spare)
+        return await converse(lease, task, program, spare)
 
     monkeypatch.setattr(asserts, "_converse", watched)
     return seen
@@ -46,7 +46,7 @@ def runs(monkeypatch):
 def test_tests_that_stall_do_not_make_a_program_wrong(runs):
     grade = judged(SLOW, "def f(x): return x", cpu_seconds=0.5)
     assert grade.verdict is Verdict.CORRECT, grade
-    assert runs == [None, float("inf")]
+    assert runs[:2] == [0.3, 1.3]
 
 
 def test_tests_that_stall_do_not_make_a_program_right(runs):
@@ -57,7 +57,7 @@ def test_tests_that_stall_do_not_make_a_program_right(runs):
 def test_tests_that_stall_to_the_end_of_all_time_are_unknown(runs):
     grade = judged(SLOW, "def f(x): return x", cpu_seconds=0.5, wall_seconds=1.0)
     assert (grade.verdict, grade.reason) == (Verdict.UNKNOWN, "the tests made no progress")
-    assert runs == [None, float("inf"), float("inf")]
+    assert runs == [0.3, 1.3, float("inf")]
 
 
 @pytest.mark.parametrize("program", [
@@ -73,10 +73,29 @@ def test_a_program_that_sleeps_or_leaves_is_wrong(runs, program):
     assert grade.verdict is Verdict.WRONG, grade
 
 
-def test_a_program_that_slept_for_long_itself_is_not_run_again(runs, monkeypatch):
-    monkeypatch.setattr(asserts, "_SPARE", 2.0)  # it may sleep for 3 seconds, and 2.5 of them in its calls
-    grade = judged(SLOW, "import time\ndef f(x):\n    time.sleep(2.6)\n    return x", cpu_seconds=0.5)
-    assert grade.verdict is Verdict.WRONG and runs == [None]
+@pytest.mark.parametrize(
+    "program",
+    ["def f(x):\n    time.sleep(2.6)\n    return x", "time.sleep(2.6)\ndef f(x): return x"],
+    ids=["in a call", "before the first"],
+)
+def test_a_program_that_slept_for_long_itself_is_not_run_again(runs, program):
+    # It may sleep for 2.8 seconds, of which 2.5 while the tests wait for it.
+    grade = judged(SLOW, f"import time\n{program}", cpu_seconds=0.5)
+    assert grade.verdict is Verdict.WRONG and runs == [0.3]
+
+
+STOPS = """import os, signal
+from mars_env.grading.code import program, values
+def f(x):
+    program.write(values.encode(("result", 1, [x], {})))
+    os.kill(os.getpid(), signal.SIGSTOP)"""
+"""It answers the first request, then reads nothing more."""
+
+
+def test_a_request_is_under_way_while_it_is_written(runs):
+    code = "assert f([1]) == 1\nassert f(list(range(60000))) == 60000"
+    grade = judged(code, STOPS, cpu_seconds=0.5)
+    assert grade.verdict is Verdict.WRONG and runs == [0.3], grade
 
 
 @pytest.mark.parametrize("ended", Ended)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sandboxes import need_a_sandbox
+from sandboxes import need
 
 from mars_env.grading.code import values
 from mars_env.grading.code.compare import values_match
@@ -58,11 +58,20 @@ ASSERTS = code_problem_from_row(
         ],
     }
 )
+TALK = code_problem_from_row(
+    {
+        "id": "talk",
+        "prompt": "Return the length of a list.",
+        "entry_point": "candidate",
+        "tests": ["assert candidate([1]) == 1", "assert candidate(list(range(60000))) == 60000"],
+    }
+)
+"""The second request is larger than what fits into a socket that the program does not read."""
 LIMITS = Limits(
-    cpu_seconds=1.5, idle_seconds=1.5, wall_seconds=60, memory_bytes=300 << 20, output_bytes=1 << 20
+    cpu_seconds=1.5, idle_seconds=0.7, wall_seconds=60, memory_bytes=300 << 20, output_bytes=1 << 20
 )
 
-PROBLEMS = {"STDIN": STDIN, "CALL": CALL, "CHECK": CHECK, "ASSERTS": ASSERTS}
+PROBLEMS = {"STDIN": STDIN, "CALL": CALL, "CHECK": CHECK, "ASSERTS": ASSERTS, "TALK": TALK}
 
 
 def programs(wanted):
@@ -77,10 +86,10 @@ def programs(wanted):
 HOSTILE, HONEST = list(programs("hostile")), list(programs("honest"))
 
 
-@pytest.fixture(scope="module")
-def grader():
-    need_a_sandbox()
-    grader = CodeGrader(limits=LIMITS)
+@pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
+def grader(request):
+    need(request.param)
+    grader = CodeGrader(backend=request.param, limits=LIMITS)
     yield grader
     asyncio.run(grader.aclose())
 
@@ -91,7 +100,7 @@ def test_there_are_enough_kinds():
 
 
 @pytest.mark.parametrize(("problem", "program"), HOSTILE)
-def test_hostile_programs_are_wrong(grader, problem, program):
+def test_hostile_programs_are_wrong_and_never_unknown(grader, problem, program):
     grade = asyncio.run(grader.grade(problem, program))
     assert grade.verdict is Verdict.WRONG, grade
     assert len(grade.feedback) <= 2100 and len(grade.reason) < 500

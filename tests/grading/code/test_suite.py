@@ -53,6 +53,13 @@ def point(a, b): return Point(a, b)
         ("Stack", "assert f'{Stack()}' == str(Stack()) == '<0 items>'", STACK, "0", "0"),
         ("Stack", "assert str([Stack()]) == '[Stack([])]'", STACK, "Stack({", "Stick({"),
         ("Stack", "s = Stack.of(1, 2)\nassert s.pop() == 2 and Stack.limit == 9", STACK, "= 9", "= 8"),
+        (
+            "Stack",
+            "assert isinstance(Stack.of(), Stack) and not isinstance(9, Stack)",
+            STACK,
+            "made\n",
+            "9\n",
+        ),
         ("size", "assert size(Stack.of(1)) == 1", STACK + "def size(s): return len(s)", "len(s)", "2"),
         ("point", "p = point(1, 2)\nassert p.x == p[0] == 1 and p == (1, 2)", KEPT, '"x y"', '"y x"'),
         (
