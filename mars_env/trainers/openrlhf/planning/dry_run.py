@@ -15,9 +15,7 @@ from mars_env.problems.code_hub import CODE_HUB_SETS
 from mars_env.problems.hub import HUB_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
 from mars_env.trainers.openrlhf.flags import complete, located, refuse, sampling_of
-from mars_env.trainers.openrlhf.planning.costs import describe_costs
-from mars_env.trainers.openrlhf.planning.hours import Work, describe_hours, hours
-from mars_env.trainers.openrlhf.planning.resources import GIB, describe, memory, placement
+from mars_env.trainers.openrlhf.planning.resources import GIB, describe, loading, memory, placement
 from mars_env.trainers.openrlhf.planning.room import require_room_for
 from mars_env.trainers.openrlhf.planning.sizes import architecture_of, require_context
 from mars_env.trainers.openrlhf.policies import arguments_of, plays
@@ -107,12 +105,12 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
     if len(policies) > 1:
         gpus = sum(pool.gpus for pool in placement(args))
         lines += [f"{len(policies)} policies with {gpus} GPUs each: {gpus * len(policies)} in all", ""]
-    fits, work = True, work_of(settings_here, args, known=_same_problems(settings, settings_here))
+    fits = True
     for name, checkpoint in policies:
         require_context(checkpoint, args.data.max_len)
         require_room_for(settings_here, args, checkpoint)
         own = arguments_of(args, name, checkpoint) if name else args
-        placed, own_fits = _placed(own, checkpoint, gpu_gib * GIB, work)
+        placed, own_fits = _placed(own, checkpoint, gpu_gib * GIB)
         lines += [f"{f'Policy {name}: ' if name else ''}{checkpoint}", placed, ""]
         fits = fits and own_fits
     command = ["python", "-m", "mars_env.trainers.openrlhf", *as_flags(settings), *flags]
@@ -167,48 +165,8 @@ def checkpoints(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str
     return [("", args.actor.model_name_or_path)]
 
 
-def work_of(settings: TeamSettings, args: SimpleNamespace, known: bool = True) -> Work:
-    """What an update samples and trains at most.
-
-    Args:
-        settings: The team's.
-        args: OpenRLHF's arguments, parsed.
-        known: Whether the settings' problems are those of the run, and no stand-ins.
-    """
-    problems = len(settings.training_problems()) if known else settings.problems
-    evaluation = None
-    if settings.eval_problems and args.eval.steps > 0:
-        turns = settings.evaluation_game().rules.max_turns
-        rows = settings.eval_problems * args.eval.n_samples_per_prompt * turns
-        evaluation = (rows, turns, sampling_of(settings, args, evaluation=True).max_tokens)
-    return Work(
-        rows=rows_of_update(settings, args),
-        chain=0 if settings.groups_per_update is not None else settings.game().rules.max_turns,
-        sequences=settings.max_num_seqs,
-        updates=None
-        if problems is None
-        else settings.most_updates(problems * args.train.num_episodes, args.rollout.batch_size),
-        evaluation=evaluation,
-        evaluate_every=max(1, args.eval.steps),
-    )
-
-
-def _same_problems(settings: TeamSettings, here: TeamSettings) -> bool:
-    """Whether no stand-in has taken the place of the training problems."""
-    return (settings.problem_set or spec(settings.env).problems) == (
-        here.problem_set or spec(here.env).problems
-    )
-
-
-def rows_of_update(settings: TeamSettings, args: SimpleNamespace) -> int:
-    """The most rows of one update."""
-    if settings.groups_per_update is not None:
-        return settings.groups_per_update * settings.group
-    return int(settings.rows_per_tree() * args.rollout.batch_size)
-
-
-def _placed(args: SimpleNamespace, checkpoint: str, gpu: float, work: Work) -> tuple[str, bool]:
-    """Who shares which GPUs, the memory and the hours it takes, and whether it fits."""
+def _placed(args: SimpleNamespace, checkpoint: str, gpu: float) -> tuple[str, bool]:
+    """Who shares which GPUs, the memory it takes, and whether it fits."""
     try:
         model = architecture_of(checkpoint)
     except ConfigError as unknown:
@@ -216,9 +174,7 @@ def _placed(args: SimpleNamespace, checkpoint: str, gpu: float, work: Work) -> t
         return f"{pools}; no estimate of the memory: {unknown}", True
     pools_memory = memory(args, model, gpu)
     text = f"{model.parameters / 1e9:.2f} billion parameters, " + describe(pools_memory, args, gpu)
-    cache = next(entry.cache_tokens for entry in pools_memory if entry.cache_tokens is not None)
-    told = hours(args, model, cache, work)
-    text = "\n".join([text, *describe_costs(args, model, work.rows), *describe_hours(told, work)])
+    text += f"\n    load     {loading(args, model) / GIB:6.1f} GiB of a node's memory while the weights load"
     return text, all(pool.peak <= gpu for pool in pools_memory)
 
 

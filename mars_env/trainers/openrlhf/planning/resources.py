@@ -9,8 +9,8 @@ formulas, good enough to choose flags, but not to the last gigabyte:
   too, stage 3 the weights too (section 5). ``--ds.adam_offload`` keeps optimiser and gradients on the host
   (ZeRO-Offload, arXiv 2101.06840).
 - Activations: each layer's input, and one layer in full, with gradient checkpointing; all layers in full
-  without (`Architecture.layer_bytes`). Logits are kept in 16 and in 32 bits, with their gradients. A mixture
-  of experts adds what its routers' balancing loss takes (`Architecture.router_bytes`).
+  without (`Architecture.layer_bytes`). Logits are kept in 16 and in 32 bits, with their gradients. What the
+  routers' balancing loss of a mixture of experts takes for a moment is not counted.
 - vLLM takes ``--vllm.gpu_memory_utilization`` of a GPU, whether it needs it or not; the part that its weights
   do not use is the cache of keys and values.
 """
@@ -195,10 +195,7 @@ def activations(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
         else layer * model.layers
     )
     share = args.ds.tensor_parallel_size
-    parts = {"activations": tokens * kept / share, "logits": tokens * model.vocabulary * 12.0 / share}
-    if model.experts:
-        parts["router"] = float(tokens * model.router_bytes(args.ds.packing_samples))
-    return parts
+    return {"activations": tokens * kept / share, "logits": tokens * model.vocabulary * 12.0 / share}
 
 
 def engine(args: SimpleNamespace, model: Architecture, gpu: float) -> tuple[dict[str, float], int]:
@@ -227,6 +224,16 @@ def engine(args: SimpleNamespace, model: Architecture, gpu: float) -> tuple[dict
         )
     parts = {"engine: weights": weights, "engine: work space": work, "engine: cache": cache}
     return parts, int(cache) // model.kv_bytes(parallel)
+
+
+def loading(args: SimpleNamespace, model: Architecture) -> float:
+    """Bytes of a node's memory while the trainer loads.
+
+    Each rank reads the whole checkpoint before it is divided (transformers 5); in a sparse model the experts
+    are stacked into one tensor, which is there beside the parts.
+    """
+    copies = 2 if model.experts else 1
+    return 2.0 * model.parameters * copies * int(args.actor.num_gpus_per_node)
 
 
 def describe(pools: Sequence[PoolMemory], args: SimpleNamespace, gpu: float, gpus_per_node: int = 8) -> str:

@@ -73,36 +73,6 @@ class Architecture:
         embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
         return layers + embeddings + self.hidden
 
-    @property
-    def active_parameters(self) -> int:
-        """The weights that one token is multiplied with: a few experts of each layer, the output layer once.
-
-        Example:
-            >>> round(PRESETS["Qwen/Qwen3-30B-A3B"].active_parameters / 1e9, 1)
-            3.0
-        """
-        idle = self.experts - self.experts_per_token
-        idle_experts = (self.layers - self.dense_layers) * idle * 3 * self.hidden * self.expert_intermediate
-        looked_up = 0 if self.tied else self.vocabulary * self.hidden
-        return self.parameters - (idle_experts if self.experts else 0) - looked_up
-
-    def router_bytes(self, packed: bool) -> int:
-        """Bytes for each token that the routers' balancing loss takes for a moment; 0 for a dense model.
-
-        OpenRLHF 0.11.2 has it computed for every mixture of experts, whatever its weight. transformers 5.15.0
-        (``load_balancing_loss_func``) marks each token's experts in all layers at once, in integers of 64 and
-        in floats of 32 bits, and twice more where there is a mask of padding.
-
-        Args:
-            packed: Rows are packed, so that there is no mask (``--ds.packing_samples``).
-
-        Example:
-            >>> PRESETS["Qwen/Qwen3-30B-A3B"].router_bytes(packed=True)
-            589824
-        """
-        sparse = self.layers - self.dense_layers if self.experts else 0
-        return sparse * self.experts_per_token * self.experts * (12 if packed else 24)
-
     def kv_bytes(self, tensor_parallel: int = 1) -> int:
         """Bytes of one token's keys and values on one of `tensor_parallel` GPUs, in 16 bits.
 

@@ -18,6 +18,7 @@ from mars_env.trainers.openrlhf.planning.resources import (
     actor_states,
     describe,
     engine,
+    loading,
     memory,
     placement,
 )
@@ -36,7 +37,7 @@ BASE = S(
     algo=S(kl=S(init_coef=0.0)),
     ds=S(
         zero_stage=2, adam_offload=False, tensor_parallel_size=1, grad_accum_dtype=None, ring_attn_size=1,
-        attn_implementation="flash_attention_2", enable_sleep=False, packing_samples=False,
+        attn_implementation="flash_attention_2", enable_sleep=False,
     ),
     data=S(max_len=1000),
 )  # fmt: skip
@@ -158,17 +159,10 @@ def test_activations_by_micro_batch():
     assert eager["activations"] == 1000 * (3 * 16 + 304 + 5 * 2 * 1000)
 
 
-def test_routers_take_memory_for_a_moment():
-    """transformers 5.15 marks each token's experts in each layer with 8 and 4 bytes, twice with a mask."""
-    sparse = Architecture(
-        8, 3, 2, 2, 4, 16, vocabulary=10, experts=6, expert_intermediate=5, experts_per_token=2,
-        dense_layers=1,
-    )  # fmt: skip
-    assert "router" not in activations(arguments(), TINY)
-    assert activations(arguments(), sparse)["router"] == 1000 * 2 * 2 * 6 * 24
-    assert activations(arguments(ds__packing_samples=True), sparse)["router"] == 1000 * 2 * 2 * 6 * 12
-    ring = arguments(ds__packing_samples=True, ds__ring_attn_size=4)
-    assert activations(ring, sparse)["router"] == 250 * 2 * 2 * 6 * 12
+def test_experts_are_on_the_host_twice_while_they_load():
+    dense, sparse = PRESETS["Qwen/Qwen3-14B"], PRESETS["Qwen/Qwen3-30B-A3B"]
+    assert loading(arguments(), dense) == 8 * 2 * dense.parameters
+    assert loading(arguments(), sparse) == 8 * 4 * sparse.parameters
 
 
 def test_what_sleeps_is_locked_in_the_host_s_memory():
