@@ -28,10 +28,12 @@ def test_what_is_advised_fits(model, gib, changes, context):
 
 
 def test_nothing_is_advised_that_is_not_needed():
-    args = arguments(**SHARED, train__micro_batch_size=4)
-    assert advise(args, [PRESETS["Qwen/Qwen3-0.6B"]], 80 * GIB) == {"vllm.enable_sleep": True} or not excess(
-        args, PRESETS["Qwen/Qwen3-0.6B"], 80 * GIB
-    )
+    model, gpu = PRESETS["Qwen/Qwen3-8B"], 80 * GIB
+    args = arguments(**SHARED, **TWO, data__max_len=24_576)
+    advice = advise(args, [model], gpu)
+    assert advice
+    for flag in advice:
+        assert excess(applied(args, {name: advice[name] for name in advice if name != flag}), model, gpu)
 
 
 def test_changes_that_cannot_be_used_are_not_advised():
