@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,13 +34,13 @@ def advise(
         The changes; None where no number of GPUs up to 16 times as many is enough.
     """
 
-    def missing(changes: Changes) -> float:
-        changed = applied(args, changes)
+    def missing(more: Changes, changes: Changes) -> float:
+        changed = applied(args, {**more, **changes})
         return sum(excess(changed, model, gpu) for model in models) if valid(changed) else math.inf
 
     for times in (1, 2, 4, 8, 16):
         more = _more_gpus(args, times)
-        steps = _needed(_steps(applied(args, more)), lambda changes, more=more: missing({**more, **changes}))
+        steps = _needed(_steps(applied(args, more)), partial(missing, more))
         if steps is not None:
             return {**more, **_together(steps)}
     return None
@@ -104,10 +104,18 @@ def _more_gpus(args: SimpleNamespace, times: int) -> Changes:
     return {**changes, "vllm.num_engines": args.vllm.num_engines * times}
 
 
+def _one_row(args: SimpleNamespace, ring: int) -> Changes:
+    """The smallest useful dynamic batches: a row of full length, divided among the GPUs of a ring."""
+    if not args.train.dynamic_batch_enable:
+        return {}
+    return {"train.max_tokens_per_gpu": math.ceil(args.data.max_len / (ring * args.ds.tensor_parallel_size))}
+
+
 def _steps(args: SimpleNamespace) -> Iterator[Sequence[Changes]]:
-    """What can be changed, each step with its alternatives: first what is free, then what costs time."""
-    if args.train.dynamic_batch_enable:
-        yield [{"train.max_tokens_per_gpu": args.data.max_len}]
+    """What can be changed, each step with its alternatives: first what costs least."""
+    rings = [args.ds.ring_attn_size * times for times in (1, 2, 4, 8)]
+    smallest = [_one_row(args, ring) for ring in rings]
+    yield [smallest[0]]
     yield [{"train.micro_batch_size": 1, "rollout.micro_batch_size": 1}]
     if args.train.colocate_all and not args.train.async_enable:
         yield [{"vllm.enable_sleep": True}]
@@ -126,7 +134,7 @@ def _steps(args: SimpleNamespace) -> Iterator[Sequence[Changes]]:
     yield [{"ref.offload": True}]
     yield [{"ds.adam_offload": True}]
     gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
-    for size in (2, 4, 8):
-        if size > args.ds.ring_attn_size and gpus % (size * args.ds.tensor_parallel_size) == 0:
-            yield [{"ds.ring_attn_size": size}]
+    for ring, row in zip(rings[1:], smallest[1:], strict=True):
+        if gpus % (ring * args.ds.tensor_parallel_size) == 0:
+            yield [{"ds.ring_attn_size": ring, **row}]
     yield shares

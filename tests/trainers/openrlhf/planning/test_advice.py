@@ -27,6 +27,14 @@ def test_what_is_advised_fits(model, gib, changes, context):
         assert sum(pool.gpus for pool in placement(changed)) == sum(pool.gpus for pool in placement(args))
 
 
+def test_dynamic_batches_hold_one_row():
+    args = arguments(train__dynamic_batch_enable=True, ds__ring_attn_size=2, data__max_len=20_000)
+    model = PRESETS["Qwen/Qwen3-14B"]
+    advice = advise(args, [model], 40 * GIB)
+    assert advice["train.max_tokens_per_gpu"] * advice.get("ds.ring_attn_size", 2) == 20_000
+    assert not excess(applied(args, advice), model, 40 * GIB)
+
+
 def test_nothing_is_advised_that_is_not_needed():
     model, gpu = PRESETS["Qwen/Qwen3-8B"], 80 * GIB
     args = arguments(**SHARED, **TWO, data__max_len=24_576)
