@@ -18,7 +18,6 @@ collect_ignore = [
     f"{_TRAINER}/__main__.py",
     f"{_TRAINER}/workers",
     "tests/engines/openrlhf_shim",
-    "tests/helpers/zero3_rank.py",
 ]
 if find_spec("verifiers") is None:
     collect_ignore.append("mars_env/trainers/verifiers.py")

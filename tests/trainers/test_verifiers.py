@@ -1,8 +1,7 @@
-"""Our environments in verifiers, by its own command and its own classes, against a server on this machine."""
+"""Our environments in verifiers, by its own classes, against a server on this machine."""
 
 import json
-import os
-import subprocess
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ pytest.importorskip("verifiers", reason="verifiers is not installed: pip install
 import verifiers.v1 as vf
 
 from mars_env.trainers.verifiers import (
+    PLUGIN,
     TeamConfig,
     TeamEnv,
     TeamTasksetConfig,
@@ -36,6 +36,7 @@ from mars_env.trainers.verifiers import (
 from mars_env.types import Action, Grade, Problem, Tree, Turn
 
 ENV = "arithmetic-solve-verify-correct"
+PAGE = Path(__file__).parents[2] / "docs" / "verifiers.md"
 
 
 def answers(limit=20):
@@ -47,12 +48,12 @@ def turns_of(tree):
 
 
 def shown(trace):
-    place, reward = trace["info"]["mars_env"], trace["rewards"]["reward"]["score"]
+    place, reward = trace.info["mars_env"], trace.rewards["reward"].score
     return place["turn"], place["agent"], reward, str(place["verdict"])
 
 
 async def played(env, server, tasks):
-    """The episodes of some tasks, as `vf-eval` plays them."""
+    """The episodes of some tasks."""
     client = vf.EvalClientConfig(base_url=server.url, api_key_var="NO_KEY_AT_ALL")
     ctx = vf.ModelContext(client=client, model="tiny", sampling=vf.SamplingConfig())
     async with env.serving():
@@ -60,31 +61,26 @@ async def played(env, server, tasks):
 
 
 @pytest.mark.slow
-def test_its_own_command_plays_an_environment_with_the_same_scores(tmp_path):
+async def test_the_page_s_example_has_the_scores_of_evaluate(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "not-a-real-key")
+    for removed in ("verifiers.v1.cli.eval", "verifiers.v1.configs.cli.eval"):  # by its pull request 2610
+        monkeypatch.setitem(sys.modules, removed, None)
+    page = {}
+    exec(re.search("```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1], page)  # noqa: S102
+    config = TeamConfig(taskset=TeamTasksetConfig(id=PLUGIN, env_id=ENV, seed=5, samples=2))
     with openai_server.Server(answers=answers()) as server:
-        run = subprocess.run(
-            [
-                Path(sys.executable).with_name("vf-eval"), "mars-env-verifiers", "--env.taskset.env-id", ENV,
-                "--env.taskset.seed", "5", "--env.taskset.samples", "2", "-n", "16", "-m", "tiny",
-                "--client.base-url", server.url, "--client.api-key-var", "NO_KEY_AT_ALL",
-                "--no-push", "--no-rich", "-o", tmp_path, "--run.dir", "theirs",
-            ],
-            capture_output=True, text=True, timeout=240, check=False,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )  # fmt: skip
-        assert run.returncode == 0, run.stderr[-2000:]
+        episodes = await page["episodes"](vf.load_environment(config), server.url, "tiny", 16)
         report = mars_env.evaluate(
             ENV, agents=f"{server.url}#tiny", limit=8, samples=2, seed=5, out=tmp_path / "ours"
         )
-    lines = (tmp_path / "theirs" / "traces.jsonl").read_text().splitlines()
-    episodes = {row["traces"][0]["info"]["mars_env"]["tree"]: row for row in map(json.loads, lines)}
+    assert all(episode.ok for episode in episodes)
+    theirs = {episode.traces[0].info["mars_env"]["tree"]: episode.traces for episode in episodes}
     trees = {tree.id: tree for tree in read_run(tmp_path / "ours").trees}
     assert len(trees) == 16
-    assert all(row["ok"] for row in episodes.values())
-    assert {id: [shown(t) for t in row["traces"]] for id, row in episodes.items()} == {
+    assert {id: [shown(trace) for trace in traces] for id, traces in theirs.items()} == {
         id: turns_of(tree) for id, tree in trees.items()
     }
-    scores = [row["traces"][0]["metrics"]["team_score"] for row in episodes.values()]
+    scores = [traces[0].metrics["team_score"] for traces in theirs.values()]
     assert 0 < sum(scores) < 16
     assert sum(scores) / 16 == pytest.approx(report.figures["system_accuracy"].estimate.value)
 
@@ -163,7 +159,7 @@ def test_no_reference_is_in_a_task():
 
 def test_what_makes_no_sense_is_refused():
     env = load_environment(ENV, seed=1)
-    with pytest.raises(ConfigError, match=r"use --env.taskset.samples 2 in place of -r 2"):
+    with pytest.raises(ConfigError, match="samples=2"):
         env.slots(next(iter(env.taskset)), 2)
     assert len(load_environment(ENV).slots(next(iter(env.taskset)), 2)) == 2
     with pytest.raises(ConfigError, match="not of the form"):

@@ -8,7 +8,6 @@ from mars_env.text import visible
 from mars_env.trainers.openrlhf.help import help_text, is_asked
 from mars_env.trainers.openrlhf.launch import launch
 from mars_env.trainers.openrlhf.planning.dry_run import asked, dry_run
-from mars_env.trainers.openrlhf.planning.resources import DoesNotFit
 from mars_env.trainers.openrlhf.settings_file import import_beside, with_file
 
 FITS_NOT = 3
@@ -31,11 +30,8 @@ def main(arguments: Sequence[str]) -> int:
         plan = dry_run(flags, gpu_gib)
         sys.stdout.write(plan.text + "\n")
         return 0 if plan.fits else FITS_NOT
-    except DoesNotFit as error:
-        sys.stderr.write(visible(f"error: {error}\n"))
-        return FITS_NOT
     except MarsError as error:
-        sys.stderr.write(visible(f"error: {error}\n"))
+        sys.stderr.writelines(visible(f"error: {line}\n") for line in str(error).splitlines())
         return 1
 
 

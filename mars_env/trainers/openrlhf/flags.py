@@ -89,11 +89,14 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
         '20'
     """
     given = _values(flags)
-    for flag in given:
-        if flag in REFUSED:
-            raise ConfigError(f"{flag} is refused: {REFUSED[flag]}")
-        if flag in AT_LEAST_ONE and given[flag].lstrip("-").isdecimal() and int(given[flag]) < 1:
-            raise ConfigError(f"{flag} must be at least 1, got {given[flag]}")
+    wrong = [f"{flag} is refused: {REFUSED[flag]}" for flag in given if flag in REFUSED]
+    wrong += [
+        f"{flag} must be at least 1, got {value}"
+        for flag, value in given.items()
+        if flag in AT_LEAST_ONE and value.lstrip("-").isdecimal() and int(value) < 1
+    ]
+    if wrong:
+        raise ConfigError("\n".join(wrong))
     problems = dataset_path(flags, "problems")
     require_plain(problems)
     ours = ["--data.prompt_dataset", str(problems), "--data.input_key", INPUT]
@@ -242,9 +245,13 @@ def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
         args: OpenRLHF's arguments, parsed.
 
     Raises:
-        ConfigError: One sentence says what is wrong and what to do.
+        ConfigError: A line for each says what is wrong and what to do.
     """
-    settings.trained_roles()  # refuses roles that nobody has
+    wrongs = []
+    try:
+        settings.trained_roles()
+    except ConfigError as error:  # there is no such role
+        wrongs.append(str(error))
     correction = args.algo.advantage
     gated = correction.is_correction_gating != "ratio"
     for wrong, sentence in (
@@ -301,9 +308,11 @@ def refuse(settings: TeamSettings, args: SimpleNamespace) -> None:
         ),
     ):
         if wrong:
-            raise ConfigError(sentence)
+            wrongs.append(sentence)
     if settings.overlong is not None and settings.overlong.limit != args.rollout.max_new_tokens:
-        raise ConfigError(
+        wrongs.append(
             f"the limit of --mars.overlong is {settings.overlong.limit} tokens, but completions end at "
             f"--rollout.max_new_tokens {args.rollout.max_new_tokens}: make them equal"
         )
+    if wrongs:
+        raise ConfigError("\n".join(wrongs))

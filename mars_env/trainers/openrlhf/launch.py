@@ -9,13 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
-from mars_env.trainers.openrlhf.flags import complete, dataset_path, located, refuse
-from mars_env.trainers.openrlhf.planning.dry_run import checkpoints
-from mars_env.trainers.openrlhf.planning.resources import placement
-from mars_env.trainers.openrlhf.planning.room import require_room_for
-from mars_env.trainers.openrlhf.planning.sizes import require_context
+from mars_env.trainers.openrlhf.flags import complete, dataset_path, located
+from mars_env.trainers.openrlhf.planning.checks import check_run
 from mars_env.trainers.openrlhf.rollouts.problems import write_ids
-from mars_env.trainers.openrlhf.rollouts.responses import shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
 from mars_env.trainers.openrlhf.versions import require_stack
 
@@ -27,7 +23,7 @@ def launch(argv: Sequence[str]) -> None:
         argv: The flags.
 
     Raises:
-        ConfigError: A flag is refused, here or by OpenRLHF, or a version is not supported.
+        ConfigError: A flag is refused, here or by OpenRLHF (a line for each), or a version is not supported.
         MissingExtra: OpenRLHF is not installed.
     """
     settings, flags = read_flags(argv)
@@ -35,12 +31,7 @@ def launch(argv: Sequence[str]) -> None:
     settings = located(settings)
     flags = complete(settings, flags)
     args = parse(flags)
-    refuse(settings, args)
-    shape_of(args)  # refuses a batch size that does not divide
-    placement(args)  # refuses GPUs that OpenRLHF would refuse, or wait for, after its start
-    for _, checkpoint in checkpoints(settings, args):
-        require_context(checkpoint, args.data.max_len)
-        require_room_for(settings, args, checkpoint)
+    check_run(settings, args)
     write_ids(settings.training_problems(), dataset_path(flags, "problems"))
     if settings.eval_problems:
         write_ids(settings.evaluation_problems(), dataset_path(flags, "evaluation"))

@@ -277,7 +277,7 @@ def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:
     """The team's settings, and the remaining flags, which are OpenRLHF's.
 
     Raises:
-        ConfigError: A flag ``--mars.*`` is unknown, or its value is missing or does not fit.
+        ConfigError: A flag ``--mars.*`` is unknown, or its value is missing or does not fit: a line for each.
 
     Example:
         >>> settings, rest = read_flags(
@@ -287,28 +287,35 @@ def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:
     """
     given: dict[str, Any] = {}
     rest: list[str] = []
+    wrong: list[str] = []
     flags = iter(argv)
     for flag in flags:
         if not flag.startswith(PREFIX):
             rest.append(flag)
             continue
         name, equals, value = flag.removeprefix(PREFIX).partition("=")
-        if name not in TeamSettings.model_fields:
-            known = ", ".join(TeamSettings.model_fields)
-            raise ConfigError(f"there is no flag {PREFIX}{name}; there are: {known}")
         if not equals:
             value = next(flags, "")
-        if not value or value.startswith("--"):
-            raise ConfigError(f"{PREFIX}{name} needs a value")
-        given[name] = value if _is_text(name) else _json(value)
+        if name not in TeamSettings.model_fields:
+            known = ", ".join(TeamSettings.model_fields)
+            wrong.append(f"there is no flag {PREFIX}{name}; there are: {known}")
+        elif not value or value.startswith("--"):
+            wrong.append(f"{PREFIX}{name} needs a value")
+        else:
+            given[name] = value if _is_text(name) else _json(value)
     if "env" not in given:
-        raise ConfigError("say what is played: --mars.env, an environment's id (--help lists all flags)")
+        wrong.append("say what is played: --mars.env, an environment's id (--help lists all flags)")
+        given["env"] = ""
     try:
-        return TeamSettings(**given), rest
+        settings = TeamSettings(**given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{PREFIX}{where}: {first['msg']}") from error
+        wrong += [
+            f"{PREFIX}{'.'.join(map(str, found['loc']))}".rstrip(".") + f": {found['msg']}"
+            for found in error.errors(include_url=False)
+        ]
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return settings, rest
 
 
 def as_flags(settings: TeamSettings) -> list[str]:

@@ -71,6 +71,16 @@ def test_what_would_go_wrong_is_refused_in_one_sentence(changes, sentence):
     assert "\n" not in str(refused.value)
 
 
+def test_every_wrong_flag_has_a_line():
+    wrong = arguments(ds__lora__rank=8, rollout__top_p=0.9, vllm__num_engines=0)
+    with pytest.raises(ConfigError) as refused:
+        refuse(SETTINGS.model_copy(update={"train_roles": ("solver_0",)}), wrong)
+    assert len(str(refused.value).splitlines()) == 4
+    with pytest.raises(ConfigError) as refused:
+        complete(SETTINGS, ["--data.label_key", "a", "--train.batch_size", "0"])
+    assert len(str(refused.value).splitlines()) == 2
+
+
 def test_roles_that_nobody_has_are_refused_before_anything_starts():
     with pytest.raises(ConfigError, match="train_roles names 'solver_0'"):
         refuse(SETTINGS.model_copy(update={"train_roles": ("solver_0",)}), arguments())

@@ -14,14 +14,11 @@ from mars_env.errors import ConfigError
 from mars_env.problems.code_hub import CODE_HUB_SETS
 from mars_env.problems.hub import HUB_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
-from mars_env.trainers.openrlhf.flags import complete, located, refuse, sampling_of
-from mars_env.trainers.openrlhf.planning.costs import describe_costs
-from mars_env.trainers.openrlhf.planning.hours import Work, describe_hours, hours
-from mars_env.trainers.openrlhf.planning.resources import GIB, describe, memory, placement
-from mars_env.trainers.openrlhf.planning.room import require_room_for
-from mars_env.trainers.openrlhf.planning.sizes import architecture_of, require_context
-from mars_env.trainers.openrlhf.policies import arguments_of, plays
-from mars_env.trainers.openrlhf.rollouts.responses import shape_of
+from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
+from mars_env.trainers.openrlhf.planning.advice import advise, as_words
+from mars_env.trainers.openrlhf.planning.checks import check_flags, check_run
+from mars_env.trainers.openrlhf.planning.resources import GIB, describe, excess, loading, memory, placement
+from mars_env.trainers.openrlhf.planning.sizes import Architecture, architecture_of, unchecked
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 from mars_env.trainers.openrlhf.versions import require_openrlhf
 
@@ -91,8 +88,7 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
         gpu_gib: Memory of one GPU.
 
     Raises:
-        ConfigError: A flag is refused, here or by OpenRLHF.
-        DoesNotFit: An engine cannot even hold the weights.
+        ConfigError: A flag is refused, here or by OpenRLHF: a line for each.
         MissingExtra: OpenRLHF's files are not there.
     """
     settings, flags = read_flags(argv)
@@ -100,21 +96,19 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
     full = complete(settings_here, flags)
     args = parse(full)
     require_openrlhf()
-    refuse(settings_here, args)
-    shape_of(args)
+    policies = check_run(settings_here, args)
     lines = [_rollouts(settings_here, args), *_evaluation(settings_here, args), ""]
-    policies = checkpoints(settings_here, args)
     if len(policies) > 1:
         gpus = sum(pool.gpus for pool in placement(args))
         lines += [f"{len(policies)} policies with {gpus} GPUs each: {gpus * len(policies)} in all", ""]
-    fits, work = True, work_of(settings_here, args, known=_same_problems(settings, settings_here))
-    for name, checkpoint in policies:
-        require_context(checkpoint, args.data.max_len)
-        require_room_for(settings_here, args, checkpoint)
-        own = arguments_of(args, name, checkpoint) if name else args
-        placed, own_fits = _placed(own, checkpoint, gpu_gib * GIB, work)
+    models, gpu = [_model(checkpoint) for _, checkpoint in policies], gpu_gib * GIB
+    for (name, checkpoint), model in zip(policies, models, strict=True):
+        placed = _placed(args, checkpoint, model, gpu)
         lines += [f"{f'Policy {name}: ' if name else ''}{checkpoint}", placed, ""]
-        fits = fits and own_fits
+    known = [model for model in models if isinstance(model, Architecture)]
+    fits = not any(excess(args, model, gpu) for model in known)
+    if not fits:
+        lines += _advice(settings_here, args, known, gpu)
     command = ["python", "-m", "mars_env.trainers.openrlhf", *as_flags(settings), *flags]
     lines += [
         "Command:",
@@ -152,74 +146,50 @@ def _evaluation(settings: TeamSettings, args: SimpleNamespace) -> list[str]:
     ]
 
 
-def checkpoints(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, str]]:
-    """Policies and what they start from; one without a name where there is one policy.
-
-    Raises:
-        ConfigError: There is none, or agents and policies do not fit.
-    """
-    if settings.policies:
-        agents = settings.game().rules.possible_agents
-        plays(agents, settings.policies, settings.plays, settings.others)
-        return list(settings.policies.items())
-    if not args.actor.model_name_or_path:
-        raise ConfigError("say what is trained: --actor.model_name_or_path, a checkpoint's path or name")
-    return [("", args.actor.model_name_or_path)]
-
-
-def work_of(settings: TeamSettings, args: SimpleNamespace, known: bool = True) -> Work:
-    """What an update samples and trains at most.
-
-    Args:
-        settings: The team's.
-        args: OpenRLHF's arguments, parsed.
-        known: Whether the settings' problems are those of the run, and no stand-ins.
-    """
-    problems = len(settings.training_problems()) if known else settings.problems
-    evaluation = None
-    if settings.eval_problems and args.eval.steps > 0:
-        turns = settings.evaluation_game().rules.max_turns
-        rows = settings.eval_problems * args.eval.n_samples_per_prompt * turns
-        evaluation = (rows, turns, sampling_of(settings, args, evaluation=True).max_tokens)
-    return Work(
-        rows=rows_of_update(settings, args),
-        chain=0 if settings.groups_per_update is not None else settings.game().rules.max_turns,
-        sequences=settings.max_num_seqs,
-        updates=None
-        if problems is None
-        else settings.most_updates(problems * args.train.num_episodes, args.rollout.batch_size),
-        evaluation=evaluation,
-        evaluate_every=max(1, args.eval.steps),
-    )
-
-
-def _same_problems(settings: TeamSettings, here: TeamSettings) -> bool:
-    """Whether no stand-in has taken the place of the training problems."""
-    return (settings.problem_set or spec(settings.env).problems) == (
-        here.problem_set or spec(here.env).problems
-    )
-
-
-def rows_of_update(settings: TeamSettings, args: SimpleNamespace) -> int:
-    """The most rows of one update."""
-    if settings.groups_per_update is not None:
-        return settings.groups_per_update * settings.group
-    return int(settings.rows_per_tree() * args.rollout.batch_size)
-
-
-def _placed(args: SimpleNamespace, checkpoint: str, gpu: float, work: Work) -> tuple[str, bool]:
-    """Who shares which GPUs, the memory and the hours it takes, and whether it fits."""
-    try:
-        model = architecture_of(checkpoint)
-    except ConfigError as unknown:
+def _placed(args: SimpleNamespace, checkpoint: str, model: Architecture | ConfigError, gpu: float) -> str:
+    """Who shares which GPUs, and the memory it takes."""
+    if isinstance(model, ConfigError):
         pools = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in placement(args))
-        return f"{pools}; no estimate of the memory: {unknown}", True
-    pools_memory = memory(args, model, gpu)
-    text = f"{model.parameters / 1e9:.2f} billion parameters, " + describe(pools_memory, args, gpu)
-    cache = next(entry.cache_tokens for entry in pools_memory if entry.cache_tokens is not None)
-    told = hours(args, model, cache, work)
-    text = "\n".join([text, *describe_costs(args, model, work.rows), *describe_hours(told, work)])
-    return text, all(pool.peak <= gpu for pool in pools_memory)
+        lines = [f"{pools}; no estimate of the memory: {model}"]
+        if (warning := unchecked(checkpoint)) is not None:
+            lines.append(f"WARNING: {warning}")
+        return "\n".join(lines)
+    return (
+        f"{model.parameters / 1e9:.2f} billion parameters, {describe(memory(args, model, gpu), args, gpu)}\n"
+        f"    load     {loading(args, model) / GIB:6.1f} GiB of a node's memory while the weights load"
+    )
+
+
+def _advice(
+    settings: TeamSettings, args: SimpleNamespace, models: Sequence[Architecture], gpu: float
+) -> list[str]:
+    """What to change so that all models fit."""
+
+    def valid(changed: SimpleNamespace) -> bool:
+        try:
+            check_flags(settings, changed)
+        except ConfigError:
+            return False
+        return True
+
+    changes = advise(args, models, gpu, valid)
+    if changes is None:
+        return [
+            "IT DOES NOT FIT, not even into 16 times as many GPUs: take a smaller model or --data.max_len",
+            "",
+        ]
+    return [
+        "IT DOES NOT FIT. With these settings it does:",
+        *(f"    {word}" for word in as_words(changes)),
+        "",
+    ]
+
+
+def _model(checkpoint: str) -> Architecture | ConfigError:
+    try:
+        return architecture_of(checkpoint)
+    except ConfigError as unknown:
+        return unknown
 
 
 def without_downloads(settings: TeamSettings) -> TeamSettings:

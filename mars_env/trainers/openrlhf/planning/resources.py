@@ -9,8 +9,8 @@ formulas, good enough to choose flags, but not to the last gigabyte:
   too, stage 3 the weights too (section 5). ``--ds.adam_offload`` keeps optimiser and gradients on the host
   (ZeRO-Offload, arXiv 2101.06840).
 - Activations: each layer's input, and one layer in full, with gradient checkpointing; all layers in full
-  without (`Architecture.layer_bytes`). Logits are kept in 16 and in 32 bits, with their gradients. A mixture
-  of experts adds what its routers' balancing loss takes (`Architecture.router_bytes`).
+  without (`Architecture.layer_bytes`). Logits are kept in 16 and in 32 bits, with their gradients. What the
+  routers' balancing loss of a mixture of experts takes for a moment is not counted.
 - vLLM takes ``--vllm.gpu_memory_utilization`` of a GPU, whether it needs it or not; the part that its weights
   do not use is the cache of keys and values.
 """
@@ -35,10 +35,6 @@ REDUCE_BUCKET: Final = 500_000_000
 
 LIVE_PARAMETERS: Final = 1_000_000_000
 """Parameters that ZeRO-3 keeps gathered at most: its default, likewise."""
-
-
-class DoesNotFit(ConfigError):
-    """The models do not fit into the GPUs at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,8 @@ class PoolMemory:
         phases: One GPU's memory at each time.
         host: Bytes of the hosts' memory, for all GPUs of the pool together.
         pinned: Bytes of it for each GPU that are locked in memory, so that they are copied faster.
-        cache_tokens: Tokens that fit into the cache of one engine; None without engines.
+        cache_tokens: Tokens that fit into the cache of one engine, below 0 where its weights do not fit;
+            None without engines.
     """
 
     pool: Pool
@@ -95,7 +92,7 @@ def placement(args: SimpleNamespace) -> tuple[Pool, ...]:
     """The GPUs that OpenRLHF asks Ray for, by who shares them.
 
     Raises:
-        ConfigError: OpenRLHF would refuse the numbers only after it has started.
+        ConfigError: OpenRLHF would refuse the numbers only after it has started: a line for each.
 
     Example:
         >>> from types import SimpleNamespace as S
@@ -113,17 +110,24 @@ def placement(args: SimpleNamespace) -> tuple[Pool, ...]:
     has_reference = args.algo.kl.init_coef > 0
     together = args.train.colocate_all and not args.train.async_enable
     shared = args.train.colocate_all or args.train.colocate_actor_ref
+    wrong = []
     if shared and has_reference and _shape(args.actor) != _shape(args.ref):
-        raise ConfigError(
-            "actor and reference share their GPUs, so --ref.num_nodes and --ref.num_gpus_per_node must be "
-            f"the actor's: {args.actor.num_nodes} and {args.actor.num_gpus_per_node}"
+        wrong.append(
+            f"--ref.num_nodes {args.ref.num_nodes} and --ref.num_gpus_per_node {args.ref.num_gpus_per_node}: "
+            f"the reference shares the actor's GPUs: set --ref.num_nodes {args.actor.num_nodes} "
+            f"--ref.num_gpus_per_node {args.actor.num_gpus_per_node}"
         )
     if together and actor != engines:
-        raise ConfigError(
-            f"with --train.colocate_all the actor's {actor} GPUs must be those of the engines: "
+        parallel = args.vllm.tensor_parallel_size
+        parallel = parallel if actor % parallel == 0 else 1
+        wrong.append(
             f"--vllm.num_engines {args.vllm.num_engines} x --vllm.tensor_parallel_size "
-            f"{args.vllm.tensor_parallel_size} = {engines}"
+            f"{args.vllm.tensor_parallel_size} are {engines} GPUs, but with --train.colocate_all they must "
+            f"be the actor's {actor}: set --vllm.num_engines {actor // parallel} "
+            f"--vllm.tensor_parallel_size {parallel}"
         )
+    if wrong:
+        raise ConfigError("\n".join(wrong))
     with_actor = ("actor",) + (("reference",) if has_reference and shared else ())
     if together:
         return (Pool(actor, (*with_actor, "engines")),)
@@ -195,17 +199,13 @@ def activations(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
         else layer * model.layers
     )
     share = args.ds.tensor_parallel_size
-    parts = {"activations": tokens * kept / share, "logits": tokens * model.vocabulary * 12.0 / share}
-    if model.experts:
-        parts["router"] = float(tokens * model.router_bytes(args.ds.packing_samples))
-    return parts
+    return {"activations": tokens * kept / share, "logits": tokens * model.vocabulary * 12.0 / share}
 
 
 def engine(args: SimpleNamespace, model: Architecture, gpu: float) -> tuple[dict[str, float], int]:
     """What vLLM takes of one GPU, by part, and the tokens that an engine's cache holds.
 
-    Raises:
-        DoesNotFit: The weights alone are more than it may take.
+    The tokens are fewer than 0 where the weights alone are more than it may take.
 
     Example:
         >>> from types import SimpleNamespace as S
@@ -219,14 +219,32 @@ def engine(args: SimpleNamespace, model: Architecture, gpu: float) -> tuple[dict
     reserved, weights = args.vllm.gpu_memory_utilization * gpu, 2.0 * model.parameters / parallel
     work = min(CONTEXT, reserved / 8)
     cache = reserved - weights - work
-    if cache <= 0:
-        raise DoesNotFit(
-            f"--vllm.gpu_memory_utilization {args.vllm.gpu_memory_utilization} of {gpu / GIB:.0f} GiB leaves "
-            f"an engine no room for its cache beside {weights / GIB:.1f} GiB of weights: raise it, or "
-            "--vllm.tensor_parallel_size"
-        )
-    parts = {"engine: weights": weights, "engine: work space": work, "engine: cache": cache}
+    parts = {"engine: weights": weights, "engine: work space": work, "engine: cache": max(0.0, cache)}
     return parts, int(cache) // model.kv_bytes(parallel)
+
+
+def excess(args: SimpleNamespace, model: Architecture, gpu: float) -> float:
+    """Bytes that are missing on one GPU of each pool, in all phases together; 0 if everything fits.
+
+    An engine's cache must hold one sequence of ``--data.max_len`` tokens: vLLM does not start with less.
+    """
+    missing = 0.0
+    for entry in memory(args, model, gpu):
+        missing += sum(max(0.0, phase.total - gpu) for phase in entry.phases)
+        if entry.cache_tokens is not None:
+            short = args.data.max_len - entry.cache_tokens
+            missing += max(0, short) * model.kv_bytes(args.vllm.tensor_parallel_size)
+    return missing
+
+
+def loading(args: SimpleNamespace, model: Architecture) -> float:
+    """Bytes of a node's memory while the trainer loads.
+
+    Each rank reads the whole checkpoint before it is divided (transformers 5); in a sparse model the experts
+    are stacked into one tensor, which is there beside the parts.
+    """
+    copies = 2 if model.experts else 1
+    return 2.0 * model.parameters * copies * int(args.actor.num_gpus_per_node)
 
 
 def describe(pools: Sequence[PoolMemory], args: SimpleNamespace, gpu: float, gpus_per_node: int = 8) -> str:
@@ -247,10 +265,11 @@ def describe(pools: Sequence[PoolMemory], args: SimpleNamespace, gpu: float, gpu
             )
             lines.append(f"    {phase.name:<8} {phase.total / GIB:6.1f} GiB  {parts}")
         if entry.cache_tokens is not None:
-            whole = entry.cache_tokens / args.data.max_len
+            tokens = max(0, entry.cache_tokens)
+            verdict = "" if tokens >= args.data.max_len else ": IT DOES NOT FIT, one is the least"
             lines.append(
-                f"    cache    {entry.cache_tokens:,} tokens an engine: {whole:.1f} sequences of "
-                f"{args.data.max_len:,} at once"
+                f"    cache    {tokens:,} tokens an engine: {tokens / args.data.max_len:.1f} sequences of "
+                f"{args.data.max_len:,} at once{verdict}"
             )
         if entry.host:
             lines.append(f"    host     {entry.host / GIB:6.1f} GiB in all")

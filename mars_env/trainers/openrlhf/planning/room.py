@@ -48,9 +48,16 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
         checkpoint: Path or name of the model that is trained.
 
     Raises:
-        ConfigError: A prompt can; the message has the numbers.
+        ConfigError: A prompt can; the message has the numbers. Or a completion fills the context by itself,
+            whatever ``--mars.overflow`` is.
     """
-    reader = cast(Model, _Reader(args.data.max_len, checkpoint))
+    context, limit = args.data.max_len, args.rollout.max_new_tokens
+    if limit and limit >= context:
+        raise ConfigError(
+            f"--rollout.max_new_tokens {limit} leaves no room for a prompt in --data.max_len {context}: "
+            f"set --rollout.max_new_tokens {max(1, context // 2)}"
+        )
+    reader = cast(Model, _Reader(context, checkpoint))
     sampling = sampling_of(settings, args)
     run_sync(_require(settings.game(), settings.training_problems(), settings, sampling, reader))
     if settings.eval_problems:

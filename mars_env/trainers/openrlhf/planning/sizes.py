@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,36 +74,6 @@ class Architecture:
         layers += dense_layers * dense + (self.layers - dense_layers) * sparse
         embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
         return layers + embeddings + self.hidden
-
-    @property
-    def active_parameters(self) -> int:
-        """The weights that one token is multiplied with: a few experts of each layer, the output layer once.
-
-        Example:
-            >>> round(PRESETS["Qwen/Qwen3-30B-A3B"].active_parameters / 1e9, 1)
-            3.0
-        """
-        idle = self.experts - self.experts_per_token
-        idle_experts = (self.layers - self.dense_layers) * idle * 3 * self.hidden * self.expert_intermediate
-        looked_up = 0 if self.tied else self.vocabulary * self.hidden
-        return self.parameters - (idle_experts if self.experts else 0) - looked_up
-
-    def router_bytes(self, packed: bool) -> int:
-        """Bytes for each token that the routers' balancing loss takes for a moment; 0 for a dense model.
-
-        OpenRLHF 0.11.2 has it computed for every mixture of experts, whatever its weight. transformers 5.15.0
-        (``load_balancing_loss_func``) marks each token's experts in all layers at once, in integers of 64 and
-        in floats of 32 bits, and twice more where there is a mask of padding.
-
-        Args:
-            packed: Rows are packed, so that there is no mask (``--ds.packing_samples``).
-
-        Example:
-            >>> PRESETS["Qwen/Qwen3-30B-A3B"].router_bytes(packed=True)
-            589824
-        """
-        sparse = self.layers - self.dense_layers if self.experts else 0
-        return sparse * self.experts_per_token * self.experts * (12 if packed else 24)
 
     def kv_bytes(self, tensor_parallel: int = 1) -> int:
         """Bytes of one token's keys and values on one of `tensor_parallel` GPUs, in 16 bits.
@@ -210,6 +182,45 @@ def require_context(checkpoint: str, max_len: int) -> None:
         raise ConfigError(f"--data.max_len {max_len} is beyond the context of {checkpoint}, {context} tokens")
 
 
+def require_model(checkpoint: str, flag: str) -> None:
+    """Check that a checkpoint is there, as far as this machine can tell; a name on a hub passes.
+
+    Args:
+        checkpoint: Path or name of a model.
+        flag: Where it is given.
+
+    Raises:
+        ConfigError: It is a path to nothing, a folder without a model, or no name that a hub could have.
+
+    Example:
+        >>> require_model("Qwen/Qwen3-8B", "--actor.model_name_or_path")
+        >>> require_model("./base", "--actor.model_name_or_path")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: --actor.model_name_or_path './base' is no folder here: correct its path
+    """
+    path = Path(checkpoint)
+    if path.is_dir():
+        if not (path / "config.json").exists():
+            raise ConfigError(f"{flag} {checkpoint!r} is a folder without a config.json: correct its path")
+    elif not _HUB_NAME.fullmatch(checkpoint) or (path.parent != Path() and path.parent.is_dir()):
+        raise ConfigError(f"{flag} {checkpoint!r} is no folder here: correct its path")
+
+
+def unchecked(checkpoint: str) -> str | None:
+    """What to warn of where only a hub knows whether a model exists; None where this machine knows it.
+
+    Example:
+        >>> unchecked("Qwen/Qwen3-8B")
+        >>> unchecked("Qwen/Qwen3-8b")
+        "without a network nothing says whether the model 'Qwen/Qwen3-8b' exists (known here: Qwen/Qwen3-8B)"
+    """
+    if Path(checkpoint).is_dir() or checkpoint in PRESETS or _cached(checkpoint) is not None:
+        return None
+    known = get_close_matches(checkpoint, PRESETS, n=1)
+    near = f" (known here: {known[0]})" if known else ""
+    return f"without a network nothing says whether the model {checkpoint!r} exists{near}"
+
+
 def architecture_of(model: str) -> Architecture:
     """The architecture of a model by its path or name; nothing is downloaded.
 
@@ -260,6 +271,8 @@ def _cached(model: str) -> Path | None:
         return None
     return Path(found) if isinstance(found, str) else None
 
+
+_HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 FAMILIES: Final = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe")
 

@@ -33,9 +33,11 @@ class BatchShape:
     def __post_init__(self) -> None:
         for name, micro in (("rollout", self.rollout_micro), ("train", self.train_micro)):
             if self.batch % (micro * self.ranks):
+                unit = math.lcm(self.rollout_micro, self.train_micro) * self.ranks
                 raise ConfigError(
                     f"--train.batch_size {self.batch} must be a multiple of --{name}.micro_batch_size "
-                    f"{micro} times the {self.ranks} data-parallel ranks"
+                    f"{micro} times the {self.ranks} data-parallel ranks: set --train.batch_size "
+                    f"{max(1, self.batch // unit) * unit}"
                 )
 
     def padded(self, rows: int) -> int:

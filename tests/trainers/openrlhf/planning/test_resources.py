@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from types import SimpleNamespace as S
-
 import pytest
+from openrlhf_arguments import arguments
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.planning.resources import (
@@ -18,41 +16,14 @@ from mars_env.trainers.openrlhf.planning.resources import (
     actor_states,
     describe,
     engine,
+    excess,
+    loading,
     memory,
     placement,
 )
 from mars_env.trainers.openrlhf.planning.sizes import PRESETS, Architecture
 
 TINY = Architecture(8, 3, 2, 2, 4, 16, vocabulary=10)
-BASE = S(
-    actor=S(num_nodes=1, num_gpus_per_node=8, gradient_checkpointing_enable=True),
-    ref=S(num_nodes=1, num_gpus_per_node=8, offload=False),
-    vllm=S(num_engines=8, tensor_parallel_size=1, gpu_memory_utilization=0.5, enable_sleep=False),
-    train=S(
-        colocate_all=False, colocate_actor_ref=False, async_enable=False, dynamic_batch_enable=False,
-        micro_batch_size=1, max_tokens_per_gpu=16192, enable_ema=False,
-    ),
-    rollout=S(micro_batch_size=2),
-    algo=S(kl=S(init_coef=0.0)),
-    ds=S(
-        zero_stage=2, adam_offload=False, tensor_parallel_size=1, grad_accum_dtype=None, ring_attn_size=1,
-        attn_implementation="flash_attention_2", enable_sleep=False, packing_samples=False,
-    ),
-    data=S(max_len=1000),
-)  # fmt: skip
-
-
-def arguments(**changes):
-    """The base with some fields replaced: ``ds__zero_stage=3``."""
-    args = deepcopy(BASE)
-    for name, value in changes.items():
-        *path, last = name.split("__")
-        place = args
-        for step in path:
-            place = getattr(place, step)
-        assert hasattr(place, last)
-        setattr(place, last, value)
-    return args
 
 
 @pytest.mark.parametrize(
@@ -92,11 +63,11 @@ def test_placement_is_that_of_openrlhf(changes, pools):
         ({"vllm__num_engines": None}, "rollouts need engines"),
         (
             {"train__colocate_all": True, "vllm__num_engines": 4},
-            "actor's 8 GPUs must be those of the engines",
+            "must be the actor's 8: set --vllm.num_engines 8 --vllm.tensor_parallel_size 1",
         ),
         (
             {"train__colocate_actor_ref": True, "algo__kl__init_coef": 0.1, "ref__num_nodes": 2},
-            "must be the actor's: 1 and 8",
+            "set --ref.num_nodes 1 --ref.num_gpus_per_node 8",
         ),
     ],
 )
@@ -158,17 +129,10 @@ def test_activations_by_micro_batch():
     assert eager["activations"] == 1000 * (3 * 16 + 304 + 5 * 2 * 1000)
 
 
-def test_routers_take_memory_for_a_moment():
-    """transformers 5.15 marks each token's experts in each layer with 8 and 4 bytes, twice with a mask."""
-    sparse = Architecture(
-        8, 3, 2, 2, 4, 16, vocabulary=10, experts=6, expert_intermediate=5, experts_per_token=2,
-        dense_layers=1,
-    )  # fmt: skip
-    assert "router" not in activations(arguments(), TINY)
-    assert activations(arguments(), sparse)["router"] == 1000 * 2 * 2 * 6 * 24
-    assert activations(arguments(ds__packing_samples=True), sparse)["router"] == 1000 * 2 * 2 * 6 * 12
-    ring = arguments(ds__packing_samples=True, ds__ring_attn_size=4)
-    assert activations(ring, sparse)["router"] == 250 * 2 * 2 * 6 * 12
+def test_experts_are_on_the_host_twice_while_they_load():
+    dense, sparse = PRESETS["Qwen/Qwen3-14B"], PRESETS["Qwen/Qwen3-30B-A3B"]
+    assert loading(arguments(), dense) == 8 * 2 * dense.parameters
+    assert loading(arguments(), sparse) == 8 * 4 * sparse.parameters
 
 
 def test_what_sleeps_is_locked_in_the_host_s_memory():
@@ -196,8 +160,17 @@ def test_an_engine_takes_its_share_and_no_more():
     assert sum(parts.values()) == 40 * GIB
     assert parts["engine: weights"] == 2 * 8_190_735_360
     assert tokens == (40 * GIB - 2 * 8_190_735_360 - CONTEXT) // 147_456
-    with pytest.raises(ConfigError, match=r"no room for its cache beside 15\.3 GiB"):
-        engine(arguments(vllm__gpu_memory_utilization=0.2), PRESETS["Qwen/Qwen3-8B"], 80 * GIB)
+    parts, tokens = engine(arguments(vllm__gpu_memory_utilization=0.2), PRESETS["Qwen/Qwen3-8B"], 80 * GIB)
+    assert parts["engine: cache"] == 0
+    assert tokens < 0
+
+
+def test_a_cache_has_to_hold_one_sequence():
+    model, context = PRESETS["Qwen/Qwen3-8B"], 40_960
+    args = arguments(data__max_len=context, vllm__gpu_memory_utilization=0.25)
+    _, tokens = engine(args, model, 80 * GIB)
+    assert 0 < tokens < context
+    assert excess(args, model, 80 * GIB) >= (context - tokens) * model.kv_bytes()
 
 
 def test_engines_that_sleep_make_room_for_training():

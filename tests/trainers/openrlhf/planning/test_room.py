@@ -28,6 +28,13 @@ def test_a_context_that_is_too_small_in_training_is_refused():
     require_room_for(unchecked, arguments(200), "no/checkpoint")
 
 
+def test_a_completion_that_fills_the_context():
+    unchecked = SETTINGS.model_copy(update={"overflow": "unknown"})
+    for limit in (200, 300):
+        with pytest.raises(ConfigError, match=r"set --rollout\.max_new_tokens 100"):
+            require_room_for(unchecked, arguments(200, limit), "no/checkpoint")
+
+
 def test_a_context_that_is_too_small_in_evaluation_alone_is_refused(tmp_path):
     path = tmp_path / "long.jsonl"
     path.write_text('{"id": "a", "problem": "' + "one " * 5000 + '", "answer": "1"}\n')

@@ -1,0 +1,66 @@
+"""All checks of a run, together."""
+
+from types import SimpleNamespace as S
+
+import pytest
+from openrlhf_arguments import arguments
+
+from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.planning.advice import applied
+from mars_env.trainers.openrlhf.planning.checks import check_run
+from mars_env.trainers.openrlhf.planning.sizes import require_model
+from mars_env.trainers.openrlhf.settings import TeamSettings
+
+SETTINGS = TeamSettings(env="arithmetic-solve", problems=5)
+
+
+def run(model="Qwen/Qwen3-8B", **changes):
+    """OpenRLHF's arguments, as far as all checks read them."""
+    args = arguments()
+    args.actor.model_name_or_path = model
+    args.ds.lora = S(rank=0)
+    args.algo.kl.use_loss = False
+    args.algo.advantage = S(
+        estimator="reinforce", is_correction_level="token", is_correction_mode="clip",
+        is_correction_gating="ratio", is_correction_threshold=[0.0, 5.0],
+    )  # fmt: skip
+    vars(args.rollout).update(top_p=1.0, temperature=1.0, max_new_tokens=64)
+    vars(args.train).update(async_queue_size=1, batch_size=64)
+    return applied(args, {name.replace("__", "."): value for name, value in changes.items()})
+
+
+def test_a_run_that_is_right():
+    assert check_run(SETTINGS, run()) == [("", "Qwen/Qwen3-8B")]
+
+
+def test_all_that_is_wrong_is_reported_together(tmp_path):
+    wrong = run(
+        str(tmp_path / "nothing"), train__batch_size=63, train__colocate_all=True, vllm__num_engines=2,
+        algo__kl__init_coef=0.1, ref__num_gpus_per_node=2, rollout__max_new_tokens=2000,
+    )  # fmt: skip
+    with pytest.raises(ConfigError) as refused:
+        check_run(SETTINGS, wrong)
+    lines = str(refused.value).splitlines()
+    named = ("--algo.kl.use_loss", "--train.batch_size", "--ref.num_nodes", "--vllm.num_engines",
+             "--actor.model_name_or_path", "--rollout.max_new_tokens")  # fmt: skip
+    assert [[flag in line for line in lines].count(True) for flag in named] == [1] * len(named)
+    assert len(lines) == len(named)
+
+
+@pytest.mark.parametrize(
+    "name", ["runs/a/b", "/no/where", "./base", "../base", "Qwen//Qwen3-8B", "Qwen/Qwen3 8B", "made/base", ""]
+)
+def test_a_model_that_cannot_be_there(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "made").mkdir()
+    with pytest.raises(ConfigError):
+        require_model(name, "--actor.model_name_or_path")
+
+
+def test_a_folder_without_a_model(tmp_path):
+    with pytest.raises(ConfigError):
+        require_model(str(tmp_path), "--actor.model_name_or_path")
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    require_model(str(tmp_path), "--actor.model_name_or_path")
+    require_model("somebody/something-3.5", "--actor.model_name_or_path")
+    require_model("gpt2", "--actor.model_name_or_path")
