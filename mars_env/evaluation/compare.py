@@ -16,9 +16,9 @@ from rich.text import Text
 from mars_env.errors import ConfigError
 from mars_env.evaluation.metrics import Metric, estimates, measure, telling
 from mars_env.evaluation.problems import require_same_problems
-from mars_env.evaluation.report import console_text, interval, markdown_table, number, shown, table
+from mars_env.evaluation.report import console_text, interval, markdown_table, number, shown
 from mars_env.evaluation.statistics import Estimate, difference
-from mars_env.evaluation.tables import html_table, latex_table
+from mars_env.evaluation.tables import html_table, latex_table, table
 from mars_env.evaluation.trees import AnswerOf, by_problem
 from mars_env.text import one_line
 from mars_env.types import Tree

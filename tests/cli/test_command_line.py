@@ -134,6 +134,13 @@ def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call, monkeypatc
     assert json.loads(printed)["names"] == ["one", "two"]
 
 
+def test_equal_token_tables_keep_their_names_in_a_pipe(call, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    team = ["--agents", "scripted:4", "--limit", 2, "--baselines"]
+    printed, status = call("evaluate", "arithmetic-solve-verify-correct", *team)
+    assert (status, "Oracle, any sample right" in printed, "…" in printed) == (0, True, False)
+
+
 def test_a_run_grows_moves_and_changes_its_concurrency(call):
     arguments = ["evaluate", "arithmetic-solve", "--agents", "scripted:4", "--out", "run", "--json"]
     call(*arguments, "--limit", 2)
