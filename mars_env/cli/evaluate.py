@@ -12,7 +12,18 @@ import typer
 from mars_env import evaluation
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.api import playing, prepare
-from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, own_metrics, pairs, prices, settings
+from mars_env.cli.options import (
+    FIELDS_HELP,
+    SPLIT_HELP,
+    Grader,
+    Rewards,
+    TeamReward,
+    loaded,
+    own_metrics,
+    pairs,
+    prices,
+    settings,
+)
 from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
@@ -63,8 +74,9 @@ def evaluate(  # public edge: one parameter is one option of the command
         list[str] | None,
         typer.Option(help="Of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable."),
     ] = None,
-    reward: Annotated[list[str] | None, typer.Option(help="role=my_module:my_reward; repeatable.")] = None,
-    grader: Annotated[str | None, typer.Option(help="my_module:my_grader.")] = None,
+    reward: Rewards = None,
+    team_reward: TeamReward = None,
+    grader: Grader = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the most that agents take.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
@@ -83,6 +95,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     env_spec = replace(
         spec(env_id, **settings(set_ or [])),
         rewards=pairs(reward or [], "--reward"),
+        team_reward=team_reward,
         grader=grader,
         turn_timeout=turn_timeout,
     )

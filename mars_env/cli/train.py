@@ -12,7 +12,16 @@ from pydantic import BaseModel, ValidationError
 
 from mars_env.api import make
 from mars_env.cli.config import REST
-from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, pairs, settings
+from mars_env.cli.options import (
+    FIELDS_HELP,
+    SPLIT_HELP,
+    Grader,
+    Rewards,
+    TeamReward,
+    loaded,
+    pairs,
+    settings,
+)
 from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.envs.rules import Rules
@@ -78,9 +87,9 @@ def train(  # public edge: one parameter is one option of the command
             "segment_tokens=4096, train.dmmpt_threshold=0.99, train.tis_cap=2."
         ),
     ] = None,
-    reward: Annotated[list[str] | None, typer.Option(help="role=my_module:my_reward; repeatable.")] = None,
-    team_reward: Annotated[str | None, typer.Option(help="my_module:my_team_reward.")] = None,
-    grader: Annotated[str | None, typer.Option(help="my_module:my_grader.")] = None,
+    reward: Rewards = None,
+    team_reward: TeamReward = None,
+    grader: Grader = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Setting of the rules, name=value, e.g. nodes=8.")
     ] = None,

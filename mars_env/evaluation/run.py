@@ -239,7 +239,7 @@ async def run(
         generated=plan.problems.generated,
         style="AIME-style" if plan.problems.name == "aime" else "",
         seed=plan.seed,
-        rewards=plan.config.get("rewards"),
+        rewards=_named_rewards(plan.config),
         made_by=_made_by(),
     )
     told = (
@@ -288,6 +288,12 @@ def _priced(trees: Sequence[Tree], prices: Prices | None) -> tuple[Prices | None
     except ConfigError as error:
         return None, [f"The cost is not known: {error}"]
     return prices, []
+
+
+def _named_rewards(config: Mapping[str, Any]) -> dict[str, str]:
+    """The reward functions that replaced those of the rules, by role, and that of the whole team."""
+    team = {"the team": config["team_reward"]} if "team_reward" in config else {}
+    return {**config.get("rewards", {}), **team}
 
 
 def _refuse_baselines(game: Game) -> None:

@@ -141,6 +141,15 @@ def test_equal_token_tables_keep_their_names_in_a_pipe(call, monkeypatch):
     assert (status, "Oracle, any sample right" in printed, "…" in printed) == (0, True, False)
 
 
+def test_an_evaluation_takes_a_team_reward_and_reports_its_name(call):
+    name = "mars_env.envs:team_outcome"
+    team = ["--agents", "scripted:4", "--limit", 1, "--team-reward", name, "--out", "run"]
+    assert call("evaluate", "arithmetic-solve-verify-correct", *team)[1] == 0
+    report = json.loads(Path("run/report.json").read_text("utf-8"))
+    assert report["rewards"] == {"the team": name}
+    assert report["figures"]["reward:verifier"]["estimate"]["value"] == 0.0  # its own would be 1
+
+
 def test_a_run_grows_moves_and_changes_its_concurrency(call):
     arguments = ["evaluate", "arithmetic-solve", "--agents", "scripted:4", "--out", "run", "--json"]
     call(*arguments, "--limit", 2)

@@ -9,7 +9,7 @@ import pytest
 
 import mars_env
 from mars_env.agents import RoleAgent
-from mars_env.envs import UnicodeText, register_rules
+from mars_env.envs import UnicodeText, register_rules, team_outcome
 from mars_env.errors import ConfigError, ModelError
 from mars_env.testing import check_grader, check_rules
 from mars_env.testing.agent_suite import check_agent
@@ -197,6 +197,13 @@ def test_rewards_that_fit_nothing(rewards, words):
     with pytest.raises(ConfigError, match=words):
         register_rules("first-mistake", Game, rewards=rewards)
         mars_env.make("arithmetic-first-mistake")
+
+
+def test_rules_bring_a_team_reward_of_their_own():
+    with pytest.raises(ConfigError):
+        register_rules("first-mistake", Game, team_reward=lambda tree, problem: {})
+    register_rules("first-mistake", Game, rewards={"buyer": paid}, team_reward=team_outcome)
+    assert mars_env.make("arithmetic-first-mistake").game.team_reward is team_outcome
 
 
 def player(name, model):
