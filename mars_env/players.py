@@ -44,7 +44,7 @@ class FunctionAgent:
             raise ConfigError(f"a function is expected, got {function!r}")
         self.function = function
         self.policy = policy or getattr(function, "__name__", type(function).__name__)
-        self._seeded = _takes_seed(function)
+        self._seeded = takes(function, "seed")
 
     def __repr__(self) -> str:
         return f"FunctionAgent({self.policy!r})"
@@ -168,8 +168,14 @@ def lacking(value: object) -> str:
     return shown(value)
 
 
-def _takes_seed(function: Callable[..., Any]) -> bool:
+def takes(function: Callable[..., Any], parameter: str) -> bool:
+    """Whether a function has a parameter of this name.
+
+    Example:
+        >>> takes(lambda observation, seed: "4", "seed"), takes(len, "seed")
+        (True, False)
+    """
     try:
-        return "seed" in inspect.signature(function).parameters
+        return parameter in inspect.signature(function).parameters
     except (TypeError, ValueError):  # builtins have no signature
         return False

@@ -17,6 +17,7 @@ from mars_env.loggers import read_jsonl
 REWARDS = '''
 """A random model solves nothing."""
 from mars_env.agents.roles import RoleAgent
+from mars_env.envs import Solve, register_rules
 from mars_env.types import Sampling
 
 
@@ -24,9 +25,33 @@ def digits(turn, path, problem):
     return sum(letter.isdigit() for letter in turn.text) / 6
 
 
-def team(model):
-    prompt = "{{ problem[:20] }}|"
-    return {"solver": RoleAgent(model, sampling=Sampling(max_tokens=6), prompt=prompt, thinking=None)}
+def team(model, sampling):
+    return {"solver": Short(model, sampling=sampling, thinking=None)}
+
+
+def deaf(model):
+    return {"solver": Short(model, sampling=Sampling(max_tokens=6), thinking=None)}
+
+
+class Short(RoleAgent):
+    role, template = "guesser", "{{ problem[:20] }}|"
+
+
+class Guess(Solve):
+    def __init__(self):
+        super().__init__(possible_agents=("guesser_0",))
+
+    def current_agent(self, state):
+        return super().current_agent(state) and "guesser_0"
+
+
+class Named(Guess):
+    roles_from = "tiny_rewards:ROLES"
+
+
+ROLES = {"guesser": Short}
+register_rules("guess", Guess)
+register_rules("named-guess", Named)
 '''
 COMMON = [
     *["--reward", "solver=tiny_rewards:digits", "--max-tokens", "6"],
@@ -116,6 +141,23 @@ def test_one_model_plays_all_agents(folder, arguments):
     rows = read_jsonl(folder / "run/metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2]
     assert all(row["pipeline/oldest"] <= ("pipeline.max_staleness=1" in arguments) for row in rows)
+
+
+@pytest.mark.parametrize("given", [["--max-tokens", 6], ["--option", "sampling.temperature=0.9"]])
+def test_a_team_that_ignores_the_sampling_is_rejected(folder, given):
+    alone = ["arithmetic-solve", "--model", "one", "--out", "run", "--option", "steps=1", *given]
+    with pytest.raises(ConfigError, match=r"sampling\.(max_tokens|temperature)"):
+        called(*alone, "--team", "tiny_rewards:deaf")
+    assert not (folder / "run").exists()
+
+
+def test_the_rules_name_the_agents_that_models_become(folder):
+    guess = ["--model", "one", "--out", "run", "--reward", "guesser=tiny_rewards:digits", "--max-tokens", 6]
+    small = ["--option", "steps=1", "--option", "problems_per_step=2"]
+    called("tiny_rewards:arithmetic-named-guess", *guess, *small)
+    assert read_jsonl(folder / "run/metrics.jsonl")[0]["role/guesser/turns"] > 0
+    with pytest.raises(ConfigError, match=r"roles_from.*--team"):
+        called("tiny_rewards:arithmetic-guess", *guess, *small)
 
 
 def test_adapters_on_one_model_are_a_team_of_their_own(folder):
