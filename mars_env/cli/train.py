@@ -268,9 +268,8 @@ def team_of(
         function = partial(function, sampling=run_settings.sampling)
     elif ignored := _own(told, "sampling"):
         raise ConfigError(
-            f"the agents of --team {name} ignore sampling.{', sampling.'.join(ignored)}, because the function "
-            "has no parameter sampling: let it take (model, sampling) and give that to its agents, or set it "
-            "there and leave it out here"
+            f"--team {name} has no parameter sampling, so its agents ignore "
+            f"sampling.{', sampling.'.join(ignored)}: let it take (model, sampling) and give that to its agents, or set it there and leave it out here"
         )
     refuse_misfit(function, ("model",), f"--team {name}")
     return members_of(rules, function)
