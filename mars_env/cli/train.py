@@ -269,8 +269,8 @@ def team_of(
     elif ignored := _own(told, "sampling"):
         raise ConfigError(
             f"--team {name} has no parameter sampling, so its agents ignore "
-            f"sampling.{', sampling.'.join(ignored)}: let it take (model, sampling) and give that to its agents, "
-            "or set it there and leave it out here"
+            f"sampling.{', sampling.'.join(ignored)}: let it take (model, sampling) and give that to its "
+            "agents, or set it there and leave it out here"
         )
     refuse_misfit(function, ("model",), f"--team {name}")
     return members_of(rules, function)

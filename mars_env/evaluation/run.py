@@ -36,7 +36,7 @@ from mars_env.files import write_whole
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
-from mars_env.rollout.engine import Journal
+from mars_env.rollout.engine import Journal, OnTurns
 from mars_env.seeds import derive_seed
 from mars_env.text import logger, shown
 from mars_env.types import Agent, Problem, Sampling, Tree
@@ -75,6 +75,7 @@ class Here:
         game: What is played.
         agents: Who plays.
         plain: The same agents, where `agents` are wrapped to watch them.
+        on_turns: Called with the turns of every expansion.
 
     Raises:
         ConfigError: An agent has help in training.
@@ -83,6 +84,7 @@ class Here:
     game: Game
     agents: Mapping[str, Agent]
     plain: Mapping[str, Agent] = field(default_factory=dict)
+    on_turns: OnTurns | None = None
 
     def __post_init__(self) -> None:
         refuse_training_agents(self.agents, "an evaluation")
@@ -98,7 +100,13 @@ class Here:
     ) -> AsyncGenerator[Tree]:
         """Yields each tree as soon as it is finished."""
         return play_all(
-            change(self.game), self.agents, jobs, seed=seed, concurrency=concurrency, journal=journal
+            change(self.game),
+            self.agents,
+            jobs,
+            seed=seed,
+            concurrency=concurrency,
+            journal=journal,
+            on_turns=self.on_turns,
         )
 
     def limit_of(self, agent: str) -> int | None:
@@ -110,7 +118,7 @@ class Here:
         """The same, with another limit on the completions of an agent that has one."""
         changed: Any = copy.copy(self.plain.get(agent, self.agents[agent]))
         changed.sampling = replace(changed.sampling, max_tokens=limit, overflow="unknown")
-        return Here(self.game, {**self.agents, agent: changed})
+        return Here(self.game, {**self.agents, agent: changed}, on_turns=self.on_turns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -195,6 +196,16 @@ def test_faults_of_one_kind_are_told_once_and_progress_in_lines():
         "and 239 more like: tree p/0#0 is discarded: no model 0",
     ]
     assert lines[2].startswith("0/3 episodes, 0 turns/s")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_run_that_fails_before_its_first_turn_shows_no_progress(terminal):
+    told, monitor = io.StringIO(), Monitor(total=3)
+    screen = Screen(file=told, width=80, force_terminal=terminal)
+    with pytest.raises(ConfigError), shown_progress(monitor, screen, every=0.001):
+        time.sleep(0.01)
+        raise ConfigError("a wrong setting")
+    assert "episodes" not in told.getvalue()
 
 
 def test_fields_and_streams_stand_for_files(tmp_path):
