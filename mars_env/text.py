@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import difflib
 import logging
+import sysconfig
 import traceback
 import unicodedata
 from collections.abc import Iterable
+from pathlib import Path
 
 MOST_OF_A_MESSAGE = 1_000
 """How many characters an error message may have: a foreign id or title can be longer than any screen."""
@@ -88,6 +90,44 @@ def described(error: BaseException) -> str:
         words = ""
     name = type(error).__name__
     return f"{name}: {words}" if words else name
+
+
+def raised(error: BaseException) -> str:
+    """An exception of a user's function: `described`, and the line of the user's code that it came from.
+
+    Example:
+        >>> def reward(turn):
+        ...     return turn.info["nope"]
+        >>> try:
+        ...     reward(None)
+        ... except AttributeError as error:
+        ...     print(raised(error).startswith("AttributeError: 'NoneType' object has no attribute 'info' ("))
+        True
+    """
+    where = users_line(error)
+    return f"{described(error)} ({where})" if where else described(error)
+
+
+def users_line(error: BaseException) -> str:
+    """File, number and text of the last line of a user's code that an exception passed; empty if of none."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_users(each.filename)]
+    if not frames:
+        return ""
+    line = f": {one_line(frames[-1].line)}" if frames[-1].line else ""
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}{line}"
+
+
+def _is_users(file: str) -> bool:
+    """Whether code is neither of this package nor of Python or an installed package."""
+    return not file.startswith(("<frozen ", "<string>")) and not any(
+        map(Path(file).is_relative_to, _INSTALLED)
+    )
+
+
+_INSTALLED = {
+    Path(__file__).parent,
+    *map(Path, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib", "scripts"))),
+}
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from mars_env.agents.registry import roles_of
 from mars_env.api import make
+from mars_env.checks import refuse_misfit
 from mars_env.cli.config import REST
 from mars_env.cli.options import (
     FIELDS_HELP,
@@ -26,7 +27,6 @@ from mars_env.cli.options import (
 )
 from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
-from mars_env.envs.rewards import refuse_misfit
 from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve

@@ -18,7 +18,8 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mars_env.envs.rewards import PAPER_REWARDS, refuse_misfit
+from mars_env.checks import refuse_misfit
+from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.envs.specs import EnvSpec, RulesSpec
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet

@@ -234,7 +234,7 @@ def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, .
 
 def _reasons(reasons: Mapping[str, int]) -> str:
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{n} x {one_line(reason)}" for reason, n in ranked[:SHOWN_REASONS]]
+    shown = [f"{n} x {one_line(reason, 200)}" for reason, n in ranked[:SHOWN_REASONS]]
     if len(ranked) > SHOWN_REASONS:
         shown.append(f"{len(ranked) - SHOWN_REASONS} more reasons")
     return "; ".join(shown)

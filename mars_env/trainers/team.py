@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
-from mars_env.envs.rewards import refuse_misfit
+from mars_env.checks import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
 from mars_env.rollout.segments import SegmentedModel

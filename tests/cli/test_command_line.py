@@ -94,6 +94,37 @@ def test_modules_of_the_working_folder_can_be_named(tmp_path):
     assert json.loads(done.stdout)["counts"]["episodes"] == 1
 
 
+RULES = """
+from mars_env.envs import Solve, register_rules
+
+
+class Broken(Solve):
+    def observe(self, state, agent):
+        return state.nope
+
+
+def needs_more(observation, history):
+    return "4"
+
+
+register_rules("broken", Broken)
+"""
+
+
+def test_rules_that_raise_are_shown_with_their_line(call, tmp_path):
+    (tmp_path / "broken_rules.py").write_text(RULES)
+    printed, status = call("evaluate", "broken_rules:arithmetic-broken", "--agents", "scripted:4")
+    assert status == 1 and "(broken_rules.py, line 7: return state.nope)" in " ".join(printed.split())
+    assert "Traceback" not in printed and "episodes" not in printed
+
+
+def test_an_agent_function_with_other_parameters_is_rejected(call, tmp_path):
+    (tmp_path / "broken_rules.py").write_text(RULES)
+    printed, status = call("evaluate", "arithmetic-solve", "--agents", "broken_rules:needs_more")
+    assert status == 2 and "needs_more must be a function of (observation)" in " ".join(printed.split())
+    assert "Traceback" not in printed
+
+
 def test_an_interrupt_at_the_first_moment_prints_no_traceback():
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, "envs"],
