@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -22,16 +23,17 @@ _LATEX = str.maketrans(
         "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     }
 )  # fmt: skip
+_MINUS = re.compile(r"(?<!\w)-(?=\d)")
 
 
 def latex_text(text: str) -> str:
-    r"""A text that LaTeX prints as it is.
+    r"""A text that LaTeX prints as it is, with a minus before numbers.
 
     Example:
-        >>> print(latex_text("50% of a_b"))
-        50\% of a\_b
+        >>> print(latex_text("50% of a_b: -2.4 pass-2"))
+        50\% of a\_b: $-$2.4 pass-2
     """
-    return one_line(text, 400).translate(_LATEX)
+    return _MINUS.sub("$-$", one_line(text, 400).translate(_LATEX))
 
 
 def latex_table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:

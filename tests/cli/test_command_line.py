@@ -166,6 +166,16 @@ def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call, monkeypatc
     assert json.loads(printed)["names"] == ["one", "two"]
 
 
+def test_a_comparison_is_a_latex_table(call):
+    for n in (1, 2):
+        text = "\\boxed{5}" if n == 1 else "no"
+        mars_env.evaluate("arithmetic-solve", agents=lambda o, text=text: text, limit=2, out=f"{n}")
+    printed, status = call("compare", 1, 2, "--latex")
+    assert status == 0 and printed.count(r"\begin{table}") == printed.count(r"\end{table}") == 1
+    assert "$-$" in printed
+    assert call("compare", 1, 2, "--latex", "--json")[1] == 2
+
+
 def test_equal_token_tables_keep_their_names_in_a_pipe(call, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     team = ["--agents", "scripted:4", "--limit", 2, "--baselines"]

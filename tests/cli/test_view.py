@@ -1,6 +1,7 @@
 """`mars-env view`: a stored run as a page, with the prompts that its rules give, and advantages."""
 
 import html
+import sys
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from command_line import run_cli, said
 from shown_run import shown_run
 
 import mars_env
+from mars_env.cli import runs
 from mars_env.cli.stored import stored_report
 from mars_env.errors import StoreError
 from mars_env.evaluation import Report
@@ -45,6 +47,16 @@ def test_without_a_report_one_is_made_of_the_trees(played, tmp_path):
     assert "arithmetic (generated): 2 problems x 1 samples, seed 3" in (tmp_path / "page.html").read_text(
         "utf-8"
     )
+
+
+def test_pages_without_the_extra_name_it(played, monkeypatch, capsys):
+    page = played / "report.html"
+    runs.view(played)
+    assert "mars-env[viewer]" not in page.read_text("utf-8") + capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "latex2mathml", None)
+    runs.view(played)
+    assert "mars-env[viewer]" in html.unescape(page.read_text("utf-8"))
+    assert capsys.readouterr().err.count("mars-env[viewer]") == 1
 
 
 def stored(folder):
