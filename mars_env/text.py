@@ -130,15 +130,37 @@ _INSTALLED = {
 }
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, in the singular or the plural.
+
+    Example:
+        >>> counted(1, "problem"), counted(1_200, "row")
+        ('1 problem', '1,200 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def suggestion(name: object, known: Iterable[str]) -> str:
     """A hint at the known name that a wrong one was probably meant to be; empty if none is close.
 
     Example:
         >>> suggestion("solvr_0", ["solver_0", "verifier_0"]), suggestion("x", ["solver_0"])
         ("; did you mean 'solver_0'?", '')
+        >>> suggestion("train.lr", ["train", "train.learning_rate"])
+        "; did you mean 'train.learning_rate'?"
     """
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7) if isinstance(name, str) else []
+    if not isinstance(name, str):
+        return ""
+    names = list(known)
+    close = [each for each in names if _initials(each) == name and len(name) > 1]
+    close += difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _initials(name: str) -> str:
+    """A dotted name, its last part shortened to the initials of its words."""
+    group, dot, last = name.rpartition(".")
+    return group + dot + "".join(word[:1] for word in last.split("_"))
 
 
 def unfit(error: ValueError, known: Iterable[str] = ()) -> str:

@@ -34,6 +34,7 @@ from mars_env.loggers import TensorBoardLogger
 from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
 from mars_env.sync import run_sync
+from mars_env.text import counted
 from mars_env.types import Tree
 
 
@@ -50,10 +51,10 @@ def evaluate(  # public edge: one parameter is one option of the command
     ] = None,
     fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
     split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
-    n: Annotated[int, typer.Option(help="Samples of each problem.")] = 1,
-    limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.")] = None,
+    n: Annotated[int, typer.Option("--n", "--samples", help="Samples of each problem.", min=1)] = 1,
+    limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
-    concurrency: Annotated[int, typer.Option(help="Episodes played at the same time.")] = 64,
+    concurrency: Annotated[int, typer.Option(help="Episodes played at the same time.", min=1)] = 64,
     turn_timeout: Annotated[
         float | None, typer.Option(help="Seconds that an agent may take for a turn.")
     ] = None,
@@ -116,8 +117,9 @@ def evaluate(  # public edge: one parameter is one option of the command
         most = estimate(plan, prepared.game, prepared.make_agents())
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
         apart = "; the baselines take about twice that again" if baselines else ""
-        say(f"{len(plan.problems)} problems x {n} samples: {most.episodes:,} episodes, "
-                   f"at most {most.calls:,} calls of the agents and {tokens}{apart}")  # fmt: skip
+        played = f"{counted(len(plan.problems), 'problem')} x {counted(n, 'sample')}"
+        calls = f"{counted(most.calls, 'call')} of the agents"
+        say(f"{played}: {counted(most.episodes, 'episode')}, at most {calls} and {tokens}{apart}")
         return
     with Trace(trace) if trace else nullcontext() as traced:
         wanted = {job.tree_id for job in plan.jobs}

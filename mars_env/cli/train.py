@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -33,7 +33,7 @@ from mars_env.lazy import resolve
 from mars_env.players import assign_agents, takes
 from mars_env.problems.registry import held_out_by_default
 from mars_env.sync import run_sync
-from mars_env.text import unfit
+from mars_env.text import shown, suggestion, unfit
 from mars_env.types import Agent, role_of
 
 if TYPE_CHECKING:
@@ -207,6 +207,8 @@ def assigned_checkpoints(
     known = {*names, *map(role_of, names)}
     named: dict[str, tuple[str, str]] = {}
     for one in given:
+        _refuse_misspelt(one, known)
+    for one in given:
         who, equals, path = one.partition("=")
         parts = who.split(",")
         if not equals or not known.issuperset(parts):
@@ -227,6 +229,17 @@ def assigned_checkpoints(
             f"got {len(given)}"
         )
     return {name: (name, given[i % len(given)]) for i, name in enumerate(names)}
+
+
+def _refuse_misspelt(given: str, known: Collection[str]) -> None:
+    """Refuse a checkpoint such as ``solvr=path``, unless there is a folder of this name."""
+    who, equals, _ = given.partition("=")
+    strange = next((name for name in who.split(",") if name not in known), who)
+    if equals and all(name.isidentifier() for name in who.split(",")) and not Path(given).exists():
+        raise ConfigError(
+            f"--model {shown(given)}: there is no agent {shown(strange)}; the agents and roles are "
+            f"{', '.join(sorted(known))}{suggestion(strange, known)}"
+        )
 
 
 def loaded_models(assigned: Mapping[str, tuple[str, str]], lora: int | None, seed: int) -> dict[str, HFModel]:

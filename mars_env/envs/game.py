@@ -261,7 +261,8 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         named |= found.rewards.keys()  # where settings choose the roles, it may have rewards of others
     if unknown := sorted(named - roles):
         raise ConfigError(
-            f"rewards are given for {unknown}, but the roles of {env_spec.rules!r} are {sorted(roles)}"
+            f"rewards are given for {', '.join(unknown)}, but the roles of {env_spec.rules!r} are "
+            f"{', '.join(sorted(roles))}"
             f"{suggestion(unknown[0], roles)}"
         )
     grader = _part(env_spec.grader)

@@ -20,7 +20,7 @@ from mars_env.evaluation.provenance import Provenance
 from mars_env.evaluation.statistics import Estimate
 from mars_env.evaluation.tables import ConsoleTable, html_table, latex_table, table
 from mars_env.evaluation.trees import AnswerOf, by_problem
-from mars_env.text import one_line
+from mars_env.text import counted, one_line
 from mars_env.types import Tree
 
 REPORT = "report.json"
@@ -90,9 +90,9 @@ class Report(BaseModel):
     def headline(self) -> str:
         """One line: set, problems, samples and seed, and the main figures."""
         low, high = self.samples
-        samples = f"{low}" if low == high else f"{low} to {high}"
+        samples = f"{'' if low == high else f'{low} to '}{counted(high, 'sample')}"
         seed = "" if self.seed is None else f", seed {self.seed}"
-        what = f"{self.set_name}: {self.counts.problems} problems x {samples} samples{seed}"
+        what = f"{self.set_name}: {counted(self.counts.problems, 'problem')} x {samples}{seed}"
         return "; ".join([what, *self._main_figures()])
 
     def _main_figures(self) -> list[str]:

@@ -38,7 +38,7 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
 from mars_env.rollout.engine import Journal, OnTurns
 from mars_env.seeds import derive_seed
-from mars_env.text import logger, shown
+from mars_env.text import counted, logger, shown
 from mars_env.types import Agent, Problem, Sampling, Tree
 
 log = logger(__name__)
@@ -231,8 +231,8 @@ async def run(
     """
     if bare := [problem.id for problem in plan.problems if not game.can_grade(problem)]:
         raise ConfigError(
-            f"{len(bare)} problems have no reference, such as {shown(bare[0])}, so no answer can be graded: "
-            "give a grader that needs none, or let the team answer them with mars_env.solve"
+            f"{counted(len(bare), 'problem')} without a reference, such as {shown(bare[0])}, cannot be "
+            "graded: give a grader that needs none, or let the team answer them with mars_env.solve"
         )
     if game.visibility is not None:
         game.visibility.refuse_unfit(plan.problems)
@@ -316,7 +316,7 @@ def _refuse_baselines(game: Game) -> None:
             "'refinement' at the same tokens"
         )
     if SOLVER not in game.rules.possible_agents:
-        names = sorted(game.rules.possible_agents)
+        names = ", ".join(game.rules.possible_agents)
         raise ConfigError(f"baselines need a Solver to play alone; the agents are {names}")
 
 

@@ -56,8 +56,19 @@ def test_the_version_help_and_completion_are_there(call):
 def test_wrong_names_of_commands_options_and_roles_come_with_a_suggestion(call):
     assert "did you mean 'evaluate'" in " ".join(call("evalute")[0].split())
     assert "--concurrency" in call("evaluate", "arithmetic-solve", "--conurrency", 3)[0]
+    misspelt = call("train", "arithmetic-solve", "--model", "solvr=miniature", "--out", "run")
+    assert misspelt[1] == 2 and "did you mean 'solver'" in " ".join(misspelt[0].split())
     wrong = ["evaluate", "arithmetic-solve", "--agents", "solvr=scripted:4"]
     assert "did you mean 'solver'" in " ".join(call(*wrong)[0].split())
+
+
+def test_numbers_below_one_are_rejected_by_the_name_of_their_option(call):
+    solve = ["evaluate", "arithmetic-solve", "--agents", "scripted:4"]
+    for option in ("--n", "--limit", "--concurrency"):
+        printed, status = call(*solve, option, 0)
+        assert status == 2 and option in printed
+    printed, status = call(*solve, "--limit", 1, "--samples", 4)  # as in Python
+    assert status == 0 and "1 problem x 4 samples" in printed
 
 
 def test_a_file_gives_options_and_the_command_line_goes_first(call, tmp_path):

@@ -11,6 +11,7 @@ from tiny_team import tiny
 from typer.testing import CliRunner
 
 from mars_env.cli import app
+from mars_env.cli.train import assigned_checkpoints
 from mars_env.errors import ConfigError, StoreError
 from mars_env.loggers import read_jsonl
 
@@ -176,6 +177,19 @@ def test_settings_come_from_a_file_and_single_ones_from_options(folder):
     search("--model", "one", "--config", "run.toml", "--option", "train.epochs=2", "--out", "run")
     rows = read_jsonl(folder / "run/metrics.jsonl")
     assert [row["step"] for row in rows] == [1] and rows[0]["policy/policy/updates"] == 2
+
+
+def test_the_short_name_of_a_setting_is_understood(folder):
+    (folder / "run.toml").write_text("[train]\nlr = 4\n")
+    for given in (["--option", "train.lr=4"], ["--config", "run.toml"]):
+        assert "did you mean 'train.learning_rate'" in refused("--model", "one", "--out", "run", *given)
+
+
+def test_a_folder_with_an_equals_sign_is_a_checkpoint(folder):
+    (folder / "lr=3").mkdir()
+    assert assigned_checkpoints(["lr=3"], ["solver_0"], apart=False) == {"solver_0": ("policy", "lr=3")}
+    with pytest.raises(ConfigError):
+        assigned_checkpoints(["one", "solvr=two"], ["solver_0", "solver_1"], apart=False)
 
 
 def test_a_team_of_another_size_is_refused_in_one_sentence(folder):

@@ -189,8 +189,8 @@ def test_a_class_is_no_object_and_an_object_no_class():
             {"buyer": lambda turn, path: 1.0},
             "the reward of 'buyer' must be a function of .turn, path, problem.",
         ),
-        ({"byer": paid}, "rewards are given for .'byer'.*did you mean 'buyer'"),
-        ({"buyer_0": paid}, "rewards are given for .'buyer_0'.*did you mean 'buyer'"),
+        ({"byer": paid}, "rewards are given for byer, .* are buyer, solver; did you mean 'buyer'"),
+        ({"buyer_0": paid}, "rewards are given for buyer_0, .*did you mean 'buyer'"),
     ],
 )
 def test_rewards_that_fit_nothing(rewards, words):
