@@ -234,8 +234,9 @@ def assigned_checkpoints(
 def _refuse_misspelt(given: str, known: Collection[str]) -> None:
     """Refuse a checkpoint such as ``solvr=path``, unless there is a folder of this name."""
     who, equals, _ = given.partition("=")
-    strange = next((name for name in who.split(",") if name not in known), who)
-    if equals and all(name.isidentifier() for name in who.split(",")) and not Path(given).exists():
+    names = who.split(",")
+    strange = next((name for name in names if name not in known), None)
+    if equals and strange and all(map(str.isidentifier, names)) and not Path(given).exists():
         raise ConfigError(
             f"--model {shown(given)}: there is no agent {shown(strange)}; the agents and roles are "
             f"{', '.join(sorted(known))}{suggestion(strange, known)}"
