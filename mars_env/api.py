@@ -308,7 +308,8 @@ async def playing(
             monitor.measure_models(agents)
             if isinstance(pool := getattr(prepared.game.grader, "pool", None), Measured):
                 monitor.measure("grading", pool)
-            yield Here(prepared.game, monitor.watch(agents), plain=agents)
+            watched = monitor.watch(agents)
+            yield Here(prepared.game, watched, plain=agents, on_turns=monitor.record_turns)
         else:
             yield Here(prepared.game, agents)
         return

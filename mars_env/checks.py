@@ -7,9 +7,10 @@ Callers add where it happened, and raise an error of their own type.
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -105,6 +106,37 @@ def whole(value: object, name: str, least: int = 1) -> int:
     if type(value) is not bool and isinstance(value, Integral) and int(value) >= least:
         return int(value)
     raise ConfigError(f"{name} must be a whole number and at least {least}, got {shown(value)}")
+
+
+def refuse_misfit(function: Callable[..., Any], parameters: Sequence[str], what: str) -> None:
+    """Refuse a user's function that cannot be called as it will be, before anything is played.
+
+    Args:
+        function: The user's function.
+        parameters: What it will be called with, by position.
+        what: What it is, for the message.
+
+    Raises:
+        ConfigError: It is not a function, or takes other arguments.
+
+    Example:
+        >>> refuse_misfit(lambda turn, path: 1.0, ("turn", "path", "problem"), "the reward of 'solver'")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: the reward of 'solver' must be a function of (turn, path, problem), but takes (turn, path)
+    """  # noqa: E501
+    asked = f"{what} must be a function of ({', '.join(parameters)})"
+    if not callable(function):
+        raise ConfigError(f"{asked}, not {shown(function)}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        raise ConfigError(
+            f"{asked}, but takes {signature.replace(return_annotation=signature.empty)}"
+        ) from None
 
 
 def token_ids(values: object) -> tuple[int, ...]:

@@ -119,7 +119,7 @@ def jsonl_rows(
         if not line.strip():
             continue
         try:
-            row = json.loads(line.decode("utf-8-sig"))
+            row = json.loads(line.decode("utf-8-sig").rstrip())  # else an early end is one of the next line
         except UnicodeDecodeError as cause:
             raise error(f"{place}: not UTF-8 text ({cause.reason} at byte {cause.start})") from cause
         except json.JSONDecodeError as cause:

@@ -45,6 +45,8 @@ class Logger(Protocol):
 class ConsoleLogger:
     """One line a step: rewards by role, what was kept, loss, entropy, gradient norm.
 
+    Several policies have a line each.
+
     Example:
         >>> logger = ConsoleLogger(Console(width=60, force_terminal=False, color_system=None))
         >>> logger.log(3, {"role/solver/reward": 0.5, "policy/mars/loss": 0.01, "policy/mars/lr": 1e-6})
@@ -62,12 +64,14 @@ class ConsoleLogger:
             self.console.print(f"continuing after step {step}", highlight=False)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Print the line."""
-        parts = [f"step {step}"]
+        """Print the line, or lines."""
+        parts, policies = [f"step {step}"], dict[str, str]()
         for name, value in values.items():
-            _, _, rest = name.partition("/")
+            kind, _, rest = name.partition("/")
             owner, _, what = rest.rpartition("/")
-            if what in self.SHOWN:
+            if what in self.SHOWN and kind == "policy":
+                policies[owner] = f"{policies.get(owner, owner)} {what.replace('_', ' ')} {value:.3f}"
+            elif what in self.SHOWN:
                 parts.append(f"{owner} {what.replace('_', ' ')} {value:.3f}")
             elif what == "interrupted" and value:
                 parts.append(f"{owner} {value:.0f} turns CUT OFF by the context or a filter")
@@ -75,11 +79,15 @@ class ConsoleLogger:
                 parts.append(f"{owner} {value:.0f} of them by a prompt that filled the context alone")
             elif what == "reward_faults" and value:
                 parts.append(f"{owner} {value:.0f} turns WITHOUT A REWARD because it failed")
+        apart = [f"  {line}" for line in policies.values()] if len(policies) > 1 else []
+        if not apart:
+            parts += policies.values()
         if "advantages/kept" in values:
             parts.append(f"kept {values['advantages/kept']:.0f} of {values['advantages/turns']:.0f} turns")
         if "seconds/waited" in values:
             parts.append(f"{values['seconds/waited']:.1f} + {values['seconds/update']:.1f} s")
-        self.console.print("  ".join(parts), highlight=False, markup=False, soft_wrap=True)
+        text = "\n".join(["  ".join(parts), *apart])
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         """Do nothing: every line has been printed."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from mars_env.checks import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
 from mars_env.sync import maybe_await
@@ -32,6 +34,9 @@ class FunctionAgent:
         function: The function.
         policy: Its name in stored turns; by default the function's.
 
+    Raises:
+        ConfigError: It is no function of an observation.
+
     Example:
         >>> from mars_env.sync import run_sync
         >>> agent = FunctionAgent(lambda observation: observation["problem"].upper())
@@ -44,7 +49,9 @@ class FunctionAgent:
             raise ConfigError(f"a function is expected, got {function!r}")
         self.function = function
         self.policy = policy or getattr(function, "__name__", type(function).__name__)
-        self._seeded = _takes_seed(function)
+        self._seeded = takes(function, "seed")
+        known = partial(function, seed=0) if self._seeded else function
+        refuse_misfit(known, ("observation",), f"the agent {self.policy}")
 
     def __repr__(self) -> str:
         return f"FunctionAgent({self.policy!r})"
@@ -168,8 +175,14 @@ def lacking(value: object) -> str:
     return shown(value)
 
 
-def _takes_seed(function: Callable[..., Any]) -> bool:
+def takes(function: Callable[..., Any], parameter: str) -> bool:
+    """Whether a function has a parameter of this name.
+
+    Example:
+        >>> takes(lambda observation, seed: "4", "seed"), takes(len, "seed")
+        (True, False)
+    """
     try:
-        return "seed" in inspect.signature(function).parameters
+        return parameter in inspect.signature(function).parameters
     except (TypeError, ValueError):  # builtins have no signature
         return False

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import difflib
 import logging
+import sysconfig
 import traceback
 import unicodedata
 from collections.abc import Iterable
+from pathlib import Path
 
 MOST_OF_A_MESSAGE = 1_000
 """How many characters an error message may have: a foreign id or title can be longer than any screen."""
@@ -90,15 +92,75 @@ def described(error: BaseException) -> str:
     return f"{name}: {words}" if words else name
 
 
+def raised(error: BaseException) -> str:
+    """An exception of a user's function: `described`, and the line of the user's code that it came from.
+
+    Example:
+        >>> def reward(turn):
+        ...     return turn.info["nope"]
+        >>> try:
+        ...     reward(None)
+        ... except AttributeError as error:
+        ...     print(raised(error).startswith("AttributeError: 'NoneType' object has no attribute 'info' ("))
+        True
+    """
+    where = users_line(error)
+    return f"{described(error)} ({where})" if where else described(error)
+
+
+def users_line(error: BaseException) -> str:
+    """File, number and text of the last line of a user's code that an exception passed; empty if of none."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_users(each.filename)]
+    if not frames:
+        return ""
+    line = f": {one_line(frames[-1].line)}" if frames[-1].line else ""
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}{line}"
+
+
+def _is_users(file: str) -> bool:
+    """Whether code is neither of this package nor of Python or an installed package."""
+    return not file.startswith(("<frozen ", "<string>")) and not any(
+        map(Path(file).is_relative_to, _INSTALLED)
+    )
+
+
+_INSTALLED = {
+    Path(__file__).parent,
+    *map(Path, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib", "scripts"))),
+}
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in the singular or the plural.
+
+    Example:
+        >>> counted(1, "problem"), counted(1_200, "row")
+        ('1 problem', '1,200 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def suggestion(name: object, known: Iterable[str]) -> str:
     """A hint at the known name that a wrong one was probably meant to be; empty if none is close.
 
     Example:
         >>> suggestion("solvr_0", ["solver_0", "verifier_0"]), suggestion("x", ["solver_0"])
         ("; did you mean 'solver_0'?", '')
+        >>> suggestion("train.lr", ["train", "train.learning_rate"])
+        "; did you mean 'train.learning_rate'?"
     """
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7) if isinstance(name, str) else []
+    if not isinstance(name, str):
+        return ""
+    names = list(known)
+    close = [each for each in names if _initials(each) == name and len(name) > 1]
+    close += difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _initials(name: str) -> str:
+    """A dotted name, its last part shortened to the initials of its words."""
+    group, dot, last = name.rpartition(".")
+    return group + dot + "".join(word[:1] for word in last.split("_"))
 
 
 def unfit(error: ValueError, known: Iterable[str] = ()) -> str:

@@ -245,7 +245,8 @@ def role_agent(
     if role not in roles:
         raise ConfigError(
             f"there is no built-in prompt for the role {role!r} (there is for {', '.join(roles)}): "
-            "give an agent instead of a model"
+            "give an agent instead of a model, or name a RoleAgent for it in roles_from of the rules; "
+            "`mars-env train` takes agents by --team"
         )
     place = int(agent.removeprefix(f"{role}_")) if agent != role else 0
     made = roles[role]

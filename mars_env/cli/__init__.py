@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from mars_env.errors import MarsError
 from mars_env.lazy import resolve
-from mars_env.text import suggestion
+from mars_env.text import raised, suggestion, users_line
 
 _COMMANDS = {
     "envs": ("mars_env.cli.problems:envs", "List the environment ids."),
@@ -141,6 +141,7 @@ def _commands(
 def main() -> None:
     """Run the command line; a `MarsError` is one sentence and exit status 2, not a traceback.
 
+    So is an error of a user's function, such as a method of rules, with the line that raised it and status 1.
     Modules of the working folder can be named (``my_module:my_reward``); installed ones go before them.
     """
     signal.signal(signal.SIGTERM, _terminated)
@@ -159,6 +160,13 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        if not users_line(error):  # the library's fault: its traceback is needed
+            raise
+        from mars_env.cli.screen import Screen
+
+        Screen(stderr=True).print(f"mars-env: {raised(error)}", style="red")
+        sys.exit(1)
 
 
 def _terminated(*_: object) -> None:

@@ -11,7 +11,18 @@ import typer
 
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.api import playing, prepare
-from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, own_metrics, pairs, prices, settings
+from mars_env.cli.options import (
+    FIELDS_HELP,
+    SPLIT_HELP,
+    Grader,
+    Rewards,
+    TeamReward,
+    loaded,
+    own_metrics,
+    pairs,
+    prices,
+    settings,
+)
 from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
@@ -22,6 +33,7 @@ from mars_env.loggers import TensorBoardLogger
 from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
 from mars_env.sync import run_sync
+from mars_env.text import counted
 from mars_env.types import Tree
 from mars_env.viewer import write_page
 
@@ -39,10 +51,10 @@ def evaluate(  # public edge: one parameter is one option of the command
     ] = None,
     fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
     split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
-    n: Annotated[int, typer.Option(help="Samples of each problem.")] = 1,
-    limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.")] = None,
+    n: Annotated[int, typer.Option("--n", "--samples", help="Samples of each problem.", min=1)] = 1,
+    limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
-    concurrency: Annotated[int, typer.Option(help="Episodes played at the same time.")] = 64,
+    concurrency: Annotated[int, typer.Option(help="Episodes played at the same time.", min=1)] = 64,
     turn_timeout: Annotated[
         float | None, typer.Option(help="Seconds that an agent may take for a turn.")
     ] = None,
@@ -63,8 +75,9 @@ def evaluate(  # public edge: one parameter is one option of the command
         list[str] | None,
         typer.Option(help="Of a million tokens: READ,SAMPLED or POLICY=READ,SAMPLED; repeatable."),
     ] = None,
-    reward: Annotated[list[str] | None, typer.Option(help="role=my_module:my_reward; repeatable.")] = None,
-    grader: Annotated[str | None, typer.Option(help="my_module:my_grader.")] = None,
+    reward: Rewards = None,
+    team_reward: TeamReward = None,
+    grader: Grader = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the most that agents take.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
@@ -83,6 +96,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     env_spec = replace(
         spec(env_id, **settings(set_ or [])),
         rewards=pairs(reward or [], "--reward"),
+        team_reward=team_reward,
         grader=grader,
         turn_timeout=turn_timeout,
     )
@@ -103,8 +117,9 @@ def evaluate(  # public edge: one parameter is one option of the command
         most = estimate(plan, prepared.game, prepared.make_agents())
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
         apart = "; the baselines take about twice that again" if baselines else ""
-        say(f"{len(plan.problems)} problems x {n} samples: {most.episodes:,} episodes, "
-                   f"at most {most.calls:,} calls of the agents and {tokens}{apart}")  # fmt: skip
+        played = f"{counted(len(plan.problems), 'problem')} x {counted(n, 'sample')}"
+        calls = f"{counted(most.calls, 'call')} of the agents"
+        say(f"{played}: {counted(most.episodes, 'episode')}, at most {calls} and {tokens}{apart}")
         return
     with Trace(trace) if trace else nullcontext() as traced:
         wanted = {job.tree_id for job in plan.jobs}

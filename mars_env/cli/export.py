@@ -23,6 +23,7 @@ from mars_env.models.requests import is_messages
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import Run, groups_of, read_run
 from mars_env.rollout.exports import PromptOf, dpo_rows, sft_rows, turn_rows, write_jsonl, write_parquet
+from mars_env.text import counted
 from mars_env.types import Message, Observation, Turn
 
 _CUTS = re.compile(r'\b(top_p|top_k|min_p)[\\"=: ]{1,6}(\d*\.?\d+)')
@@ -124,7 +125,7 @@ def export(  # public edge: one parameter is one option of the command
                 least=least,
             )
             number = write_jsonl(rows, target)
-    say(f"wrote {number} rows to {out}", err=str(out) == STREAM)
+    say(f"wrote {counted(number, 'row')} to {out}", err=str(out) == STREAM)
 
 
 def cut_distribution(config: Mapping[str, Any]) -> str:

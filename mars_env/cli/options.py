@@ -8,8 +8,9 @@ import math
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+import typer
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -34,6 +35,12 @@ FIELDS = ("id", "problem", "answer")
 FIELDS_HELP = (
     "The file's fields, where they differ: id=NAME,problem=NAME,answer=NAME; id= numbers the problems."
 )
+
+Rewards = Annotated[list[str] | None, typer.Option("--reward", help="role=my_module:my_reward; repeatable.")]
+TeamReward = Annotated[
+    str | None, typer.Option("--team-reward", help="my_module:my_team_reward, a function of a whole tree.")
+]
+Grader = Annotated[str | None, typer.Option("--grader", help="my_module:my_grader.")]
 
 
 def progress_bar() -> Progress:

@@ -12,6 +12,7 @@ from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, print_json_lin
 from mars_env.cli.screen import Screen, say
 from mars_env.envs import list_envs
 from mars_env.problems.written import written_rows
+from mars_env.text import counted
 
 
 def envs() -> None:
@@ -36,7 +37,7 @@ def problems(
         for row in written_rows(shown):
             print_json_line(row)
         return
-    size = "endless" if found.endless else f"{len(found)} problems"
+    size = "endless" if found.endless else counted(len(found), "problem")
     kind = "generated" if found.generated else "collected"
     table = Table("id", "problem", title=f"{found.name}: {size}, {kind}, {found.licence}", show_lines=True)
     for problem in shown:

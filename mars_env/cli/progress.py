@@ -6,9 +6,10 @@ import logging
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.console import Group, RenderableType
 from rich.live import Live
 
 from mars_env.cli.screen import Screen
@@ -81,13 +82,23 @@ def shown_progress(monitor: Monitor, screen: Screen, *, every: float = EVERY) ->
     merged, before = MergedLog(screen), retries.level
     library.addHandler(merged)
     retries.setLevel(logging.INFO)
+    over = threading.Event()
+
+    def ready() -> bool:
+        """A run that fails before its first turn, by a wrong setting say, shows no progress."""
+        return monitor.begun or over.is_set()
+
+    def view() -> RenderableType:
+        return monitor.__rich__() if ready() else Group()
+
     try:
-        if screen.is_terminal:
-            with Live(get_renderable=monitor.__rich__, console=screen, refresh_per_second=2):
-                yield
-        else:
-            with _lines(monitor, screen, every):
-                yield
+        with (
+            Live(get_renderable=view, console=screen, refresh_per_second=2)
+            if screen.is_terminal
+            else _lines(monitor, screen, every, ready)
+        ):
+            yield
+            over.set()
     finally:
         library.removeHandler(merged)
         retries.setLevel(before)
@@ -95,21 +106,25 @@ def shown_progress(monitor: Monitor, screen: Screen, *, every: float = EVERY) ->
 
 
 @contextmanager
-def _lines(monitor: Monitor, screen: Screen, every: float) -> Iterator[None]:
+def _lines(monitor: Monitor, screen: Screen, every: float, ready: Callable[[], bool]) -> Iterator[None]:
     ended = threading.Event()
 
     def tell() -> None:
-        while not ended.wait(every):
+        if ready():
             screen.print(line(monitor), soft_wrap=True)
 
-    thread = threading.Thread(target=tell, name="mars-env-progress", daemon=True)
+    def tell_often() -> None:
+        while not ended.wait(every):
+            tell()
+
+    thread = threading.Thread(target=tell_often, name="mars-env-progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
-        screen.print(line(monitor), soft_wrap=True)
+        tell()
 
 
 def line(monitor: Monitor) -> str:

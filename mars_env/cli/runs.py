@@ -16,6 +16,7 @@ from mars_env.cli.stored import stored_game, stored_report
 from mars_env.errors import ConfigError
 from mars_env.rollout import Run, groups_of, read_run
 from mars_env.viewer import write_page
+from mars_env.viewer.page import plain_note
 from mars_env.viewer.turns import Prompts
 
 
@@ -23,11 +24,16 @@ def compare(
     run_a: Annotated[Path, typer.Argument(help="Directory of a run.")],
     run_b: Annotated[Path, typer.Argument(help="Directory of another run of the same problems.")],
     json_output: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="The comparison as a LaTeX table.")] = False,
 ) -> None:
     """Paired differences between two runs, B minus A, with 95% intervals."""
+    if json_output and latex:
+        raise ConfigError("--json and --latex are two forms of one comparison: give one of them")
     found = api.compare(run_a, run_b)
     if json_output:
         say_json(found.json_text())
+    elif latex:
+        say(found.latex().rstrip())
     else:
         Screen().print(found)
 
@@ -58,6 +64,8 @@ def view(  # public edge: one parameter is one option of the command
         notes=[MADE_AGAIN] if prompts else [],
         advantages=_advantages(stored, advantage) if advantage else None,
     )
+    for note in plain_note():
+        say(f"mars-env: {note}", err=True)
     say(f"wrote {page}")
 
 

@@ -8,22 +8,23 @@ from typing import Annotated, Literal
 import typer
 from yarl import URL
 
+from mars_env.agents.registry import roles_of
 from mars_env.api import made_game
 from mars_env.cli.config import REST
 from mars_env.cli.options import settings
 from mars_env.cli.screen import say
 from mars_env.cli.train import (
+    TEAM_HELP,
     assigned_checkpoints,
     loaded_models,
-    members_of,
     merged_settings,
     overridden,
     settings_for,
+    team_of,
 )
 from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
-from mars_env.lazy import resolve
 from mars_env.models.secrets import api_key
 from mars_env.serving.openai_server import LOOPBACK
 from mars_env.sync import run_sync
@@ -48,7 +49,7 @@ def sample(  # public edge: one parameter is one option of the command
     ] = None,
     team: Annotated[
         str | None,
-        typer.Option(help="my_module:my_team, a function of a model that gives agents by role."),
+        typer.Option(help=TEAM_HELP),
     ] = None,
     max_tokens: Annotated[
         int | None, typer.Option(help="Limit of one completion: sampling.max_tokens.", min=1)
@@ -108,7 +109,8 @@ def sample(  # public edge: one parameter is one option of the command
         run_settings,
         rules.possible_agents,
         models,
-        agent=None if team is None else members_of(rules, resolve(team)),
+        agent=team_of(team, rules, run_settings, told),
+        roles=roles_of(rules),
     ).agents
     if key and (host := URL(url).host) and URL(url).scheme == "http" and host not in LOOPBACK:
         say(f"mars-env: the key goes to {host} unencrypted: use https:// or a private network", err=True)

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic import BaseModel, ValidationError
 
+from mars_env.agents.registry import roles_of
 from mars_env.api import make
+from mars_env.checks import refuse_misfit
 from mars_env.cli.config import REST
-from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, pairs, settings
+from mars_env.cli.options import (
+    FIELDS_HELP,
+    SPLIT_HELP,
+    Grader,
+    Rewards,
+    TeamReward,
+    loaded,
+    pairs,
+    settings,
+)
 from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
-from mars_env.players import assign_agents
+from mars_env.players import assign_agents, takes
 from mars_env.problems.registry import held_out_by_default
 from mars_env.sync import run_sync
-from mars_env.text import unfit
+from mars_env.text import shown, suggestion, unfit
 from mars_env.types import Agent, role_of
 
 if TYPE_CHECKING:
     from mars_env.models.hf import HFModel
     from mars_env.trainers import RunSettings
+
+TEAM_HELP = "my_module:my_team, a function of (model) or (model, sampling) that gives agents by role."
 
 
 def train(  # public edge: one parameter is one option of the command
@@ -66,7 +80,7 @@ def train(  # public edge: one parameter is one option of the command
     ] = None,
     team: Annotated[
         str | None,
-        typer.Option(help="my_module:my_team, a function of a model that gives agents by role."),
+        typer.Option(help=TEAM_HELP),
     ] = None,
     problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
     fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
@@ -78,9 +92,9 @@ def train(  # public edge: one parameter is one option of the command
             "segment_tokens=4096, train.dmmpt_threshold=0.99, train.tis_cap=2."
         ),
     ] = None,
-    reward: Annotated[list[str] | None, typer.Option(help="role=my_module:my_reward; repeatable.")] = None,
-    team_reward: Annotated[str | None, typer.Option(help="my_module:my_team_reward.")] = None,
-    grader: Annotated[str | None, typer.Option(help="my_module:my_grader.")] = None,
+    reward: Rewards = None,
+    team_reward: TeamReward = None,
+    grader: Grader = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Setting of the rules, name=value, e.g. nodes=8.")
     ] = None,
@@ -132,7 +146,8 @@ def train(  # public edge: one parameter is one option of the command
         run_settings,
         env.possible_agents,
         loaded_models(assigned, lora, run_settings.seed),
-        agent=None if team is None else members_of(env.game.rules, resolve(team)),
+        agent=team_of(team, env.game.rules, run_settings, told),
+        roles=roles_of(env.game.rules),
     )
     out.mkdir(parents=True, exist_ok=True)
     loggers: list[Logger] = [ConsoleLogger(), JsonlLogger(out / "metrics.jsonl")]
@@ -192,6 +207,8 @@ def assigned_checkpoints(
     known = {*names, *map(role_of, names)}
     named: dict[str, tuple[str, str]] = {}
     for one in given:
+        _refuse_misspelt(one, known)
+    for one in given:
         who, equals, path = one.partition("=")
         parts = who.split(",")
         if not equals or not known.issuperset(parts):
@@ -214,6 +231,18 @@ def assigned_checkpoints(
     return {name: (name, given[i % len(given)]) for i, name in enumerate(names)}
 
 
+def _refuse_misspelt(given: str, known: Collection[str]) -> None:
+    """Refuse a checkpoint such as ``solvr=path``, unless there is a folder of this name."""
+    who, equals, _ = given.partition("=")
+    names = who.split(",")
+    strange = next((name for name in names if name not in known), None)
+    if equals and strange and all(map(str.isidentifier, names)) and not Path(given).exists():
+        raise ConfigError(
+            f"--model {shown(given)}: there is no agent {shown(strange)}; the agents and roles are "
+            f"{', '.join(sorted(known))}{suggestion(strange, known)}"
+        )
+
+
 def loaded_models(assigned: Mapping[str, tuple[str, str]], lora: int | None, seed: int) -> dict[str, HFModel]:
     """The model of each agent: checkpoints, or adapters on one."""
     from mars_env.models.hf import HFModel
@@ -230,6 +259,35 @@ def loaded_models(assigned: Mapping[str, tuple[str, str]], lora: int | None, see
         adapters = add_adapters(base.module, list(paths), LoRASettings(rank=lora, alpha=2 * lora), seed=seed)
         loaded = {name: HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()}
     return {agent: loaded[policy] for agent, (policy, _) in assigned.items()}
+
+
+def team_of(
+    name: str | None, rules: Rules[Any], run_settings: RunSettings, told: Mapping[str, Any]
+) -> Callable[[str, Any], Agent] | None:
+    """What makes the agents of --team; None without it. A parameter ``sampling`` gets the run's.
+
+    Args:
+        name: The value of --team.
+        rules: Of the game.
+        run_settings: Their `sampling` is what the agents are asked to use.
+        told: The settings that the user gave.
+
+    Raises:
+        ConfigError: There is no such function of a model, or it ignores the sampling that the user gave.
+    """
+    if name is None:
+        return None
+    function = resolve(name)
+    if takes(function, "sampling"):
+        function = partial(function, sampling=run_settings.sampling)
+    elif ignored := _own(told, "sampling"):
+        raise ConfigError(
+            f"--team {name} has no parameter sampling, so its agents ignore "
+            f"sampling.{', sampling.'.join(ignored)}: let it take (model, sampling) and give that to its "
+            "agents, or set it there and leave it out here"
+        )
+    refuse_misfit(function, ("model",), f"--team {name}")
+    return members_of(rules, function)
 
 
 def members_of(rules: Rules[Any], make_members: Callable[[Any], Any]) -> Callable[[str, Any], Agent]:

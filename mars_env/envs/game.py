@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from mars_env.checks import finite
+from mars_env.checks import finite, refuse_misfit
 from mars_env.envs.growers import Linear, MakeGrower
 from mars_env.envs.registry import rules_spec
 from mars_env.envs.rewards import (
@@ -19,7 +19,6 @@ from mars_env.envs.rewards import (
     REWARD_FAULTS,
     checked_team_rewards,
     outcome,
-    refuse_misfit,
 )
 from mars_env.envs.rules import PosesProblems, Rules, unfit_rules
 from mars_env.envs.selection import Choice, candidates
@@ -29,7 +28,7 @@ from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import resolve
 from mars_env.sync import awaitable, only_own_cancellation
-from mars_env.text import described, shown, suggestion
+from mars_env.text import raised, shown, suggestion
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
 
@@ -153,7 +152,7 @@ class Game:
             with only_own_cancellation():
                 reward = await self._answer(function(turn, path, problem))
         except Exception as error:  # a user's reward may raise anything; it must not end the run
-            return None, f"the reward raised {described(error)}"
+            return None, f"the reward raised {raised(error)}"
         try:
             return None if reward is None else finite(reward), ""
         except ValueError as error:
@@ -174,7 +173,7 @@ class Game:
             with only_own_cancellation():
                 rewards, faults = checked_team_rewards(await self._answer(self.team_reward(tree)), tree)
         except Exception as error:  # a user's reward may raise anything; it must not end the run
-            why = f"the team reward failed: {described(error)}"
+            why = f"the team reward failed: {raised(error)}"
             rewards, faults = {t.id: None for t in tree.turns}, {t.id: why for t in tree.turns}
         rewards.update({turn.id: None for turn in tree.turns if turn.action.interrupted})
         return (replace(tree, info={**tree.info, REWARD_FAULTS: faults}) if faults else tree), rewards
@@ -202,7 +201,7 @@ class Game:
         except Exception as error:  # a user's grader may raise anything; it must not end the run
             if limit.expired():
                 return Grade.unknown(f"the grader did not answer within {self.grading_timeout:g} s")
-            return Grade.unknown(f"the grader raised {described(error)}")
+            return Grade.unknown(f"the grader raised {raised(error)}")
         if not isinstance(grade, Grade):
             return Grade.unknown(f"the grader returned {type(grade).__name__} where a Grade was asked for")
         return grade
@@ -240,7 +239,9 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         told = {"kind": kind} if "kind" in found.parameters else {}
         rules = found.make(**told, **env_spec.settings)
     except TypeError as error:
-        raise ConfigError(f"these settings do not fit the rules {env_spec.rules!r}: {error}") from error
+        raise ConfigError(
+            f"these settings do not fit the rules {env_spec.rules!r}: {raised(error)}"
+        ) from error
     if why := unfit_rules(rules):
         raise ConfigError(f"what is registered as {env_spec.rules!r} makes none: {why}")
     given: Any = env_spec.rewards
@@ -260,7 +261,8 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         named |= found.rewards.keys()  # where settings choose the roles, it may have rewards of others
     if unknown := sorted(named - roles):
         raise ConfigError(
-            f"rewards are given for {unknown}, but the roles of {env_spec.rules!r} are {sorted(roles)}"
+            f"rewards are given for {', '.join(unknown)}, but the roles of {env_spec.rules!r} are "
+            f"{', '.join(sorted(roles))}"
             f"{suggestion(unknown[0], roles)}"
         )
     grader = _part(env_spec.grader)

@@ -200,7 +200,7 @@ def levels(sizes: Sequence[int]) -> MakeGrower:
         ConfigError: There is no size, or one below 1.
     """
     if not sizes or min(sizes) < 1:
-        raise ConfigError(f"levels need at least one turn each, got {list(sizes)}")
+        raise ConfigError(f"levels need at least one turn each, got {', '.join(map(str, sizes)) or 'none'}")
     return partial(Levels, sizes=sizes)
 
 

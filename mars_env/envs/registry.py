@@ -18,13 +18,14 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mars_env.envs.rewards import PAPER_REWARDS, refuse_misfit
+from mars_env.checks import refuse_misfit
+from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.envs.specs import EnvSpec, RulesSpec
 from mars_env.errors import ConfigError
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import WITH_DOCUMENTS, Loader, list_problem_sets, register_problem_set
 from mars_env.text import shown, suggestion
-from mars_env.types import Reward
+from mars_env.types import Reward, TeamReward
 
 if TYPE_CHECKING:
     from mars_env.envs.growers import MakeGrower
@@ -50,11 +51,12 @@ _IDS: dict[str, tuple[str, str]] = {}
 """Registered whole ids: their problem set and their rules."""
 
 
-def register_rules(
+def register_rules(  # public edge: friendly keywords, each with a default
     name: str,
     make: Callable[..., Rules[Any]],
     *,
     rewards: Mapping[str, Reward] = PAPER_REWARDS,
+    team_reward: TeamReward | None = None,
     grower: MakeGrower | None = None,
     training: Mapping[str, Any] | None = None,
     visibility: Callable[[Rules[Any], str], Visibility | None] | None = None,
@@ -68,6 +70,7 @@ def register_rules(
         name: Of the rules.
         make: Settings (keyword arguments of `mars_env.make`) in, rules out.
         rewards: Step rewards by role, unless the user gives others.
+        team_reward: Rewards that need the whole tree, unless the user gives others.
         grower: What grows a tree in play and evaluation; None for one that plays an episode.
         training: Settings that `mars-env train` takes unless told otherwise.
         visibility: What agents and searches may see of judgements, given the rules and the kind of the
@@ -91,7 +94,11 @@ def register_rules(
     for role, reward in rewards.items():
         if not isinstance(reward, str):
             refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {shown(role)}")
-    _RULES[name] = RulesSpec(make, rewards, grower, training or {}, visibility, recipe=recipe)
+    if team_reward is not None:
+        refuse_misfit(team_reward, ("tree",), "the team reward")
+    _RULES[name] = RulesSpec(
+        make, rewards, grower, training or {}, visibility, recipe=recipe, team_reward=team_reward
+    )
 
 
 def register(

@@ -5,14 +5,11 @@ Grading a stored run again therefore recomputes them, without playing again.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from mars_env.checks import finite
-from mars_env.errors import ConfigError
 from mars_env.text import shown
 from mars_env.types import Problem, Reward, Tree, Turn, Verdict
 
@@ -87,37 +84,6 @@ def team_outcome(tree: Tree) -> Mapping[str, float | None]:
             current = by_id[current.parent_id] if current.parent_id is not None else None
         rewards[turn.id] = current.grade.score if current is not None and current.grade else None
     return rewards
-
-
-def refuse_misfit(reward: Callable[..., Any], parameters: Sequence[str], what: str) -> None:
-    """Refuse a reward that cannot be called as it will be, before anything is played.
-
-    Args:
-        reward: The user's function.
-        parameters: What it will be called with, by position.
-        what: What it is, for the message.
-
-    Raises:
-        ConfigError: It is not a function, or takes other arguments.
-
-    Example:
-        >>> refuse_misfit(lambda turn, path: 1.0, ("turn", "path", "problem"), "the reward of 'solver'")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: the reward of 'solver' must be a function of (turn, path, problem), but takes (turn, path)
-    """  # noqa: E501
-    asked = f"{what} must be a function of ({', '.join(parameters)})"
-    if not callable(reward):
-        raise ConfigError(f"{asked}, not {shown(reward)}")
-    try:
-        signature = inspect.signature(reward)
-    except (TypeError, ValueError):  # some functions written in C do not tell
-        return
-    try:
-        signature.bind(*parameters)
-    except TypeError:
-        raise ConfigError(
-            f"{asked}, but takes {signature.replace(return_annotation=signature.empty)}"
-        ) from None
 
 
 def checked_team_rewards(given: object, tree: Tree) -> tuple[dict[str, float | None], dict[str, str]]:

@@ -137,7 +137,7 @@ class Visibility:
         bare = [problem.id for problem in problems if not public_tests(problem)]
         if not bare:
             return
-        none = f"{len(bare)} problems have none, such as {shown(bare[0])}"
+        none = f"problems without any are given ({len(bare)}, such as {shown(bare[0])})"
         if not self.searched:
             raise ConfigError(
                 f"agents are to read the results of public tests, and {none}: leave out public_feedback, or "

@@ -26,6 +26,7 @@ from mars_env.evaluation.trees import (
     sampled_tokens,
     vote_samples,
 )
+from mars_env.text import counted
 from mars_env.types import Tree, Turn
 
 
@@ -195,7 +196,7 @@ def majority(
             f"a majority vote at the System's {budget:.0f} tokens a problem takes {k} samples with a known "
             f"grade, but for {short} of {len(first)} problems the pool has fewer; draw more samples"
         )
-    detail = f"{k} votes" + (f" by {voted_by}" if voted_by else "") + left_out(short)
+    detail = counted(k, "vote") + (f" by {voted_by}" if voted_by else "") + left_out(short)
     return baseline_of(name, detail, system, accuracy, k * a_sample)
 
 
@@ -240,7 +241,7 @@ def refinement(
             accuracy[problem] = sum(judged) / len(judged)
     if not accuracy:
         raise ConfigError("no refinement has a known grade")
-    return baseline_of(name, f"{turns} turns", system, accuracy, cost, short=cost < 0.99 * budget)
+    return baseline_of(name, counted(turns, "turn"), system, accuracy, cost, short=cost < 0.99 * budget)
 
 
 def _chain(tree: Tree) -> list[Turn]:

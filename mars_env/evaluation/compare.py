@@ -16,11 +16,11 @@ from rich.text import Text
 from mars_env.errors import ConfigError
 from mars_env.evaluation.metrics import Metric, estimates, measure, telling
 from mars_env.evaluation.problems import require_same_problems
-from mars_env.evaluation.report import console_text, interval, markdown_table, number, shown, table
+from mars_env.evaluation.report import console_text, interval, markdown_table, number, shown
 from mars_env.evaluation.statistics import Estimate, difference
-from mars_env.evaluation.tables import html_table, latex_table
+from mars_env.evaluation.tables import html_table, latex_table, table
 from mars_env.evaluation.trees import AnswerOf, by_problem
-from mars_env.text import one_line
+from mars_env.text import counted, one_line
 from mars_env.types import Tree
 
 WIDE = 120
@@ -86,7 +86,7 @@ class Comparison(BaseModel):
     @property
     def headline(self) -> str:
         """One line: which runs, how many problems."""
-        return f"{self.names[1]} against {self.names[0]}, {self.problems} problems"
+        return f"{self.names[1]} against {self.names[0]}, {counted(self.problems, 'problem')}"
 
     @property
     def left_out(self) -> str:

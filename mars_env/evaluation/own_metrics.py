@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.statistics import Scale
-from mars_env.text import described, logger, shown
+from mars_env.text import logger, raised, shown
 from mars_env.types import Tree
 
 log = logger(__name__)
@@ -92,7 +92,7 @@ def own_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
             try:
                 value = _checked(metric, metric.of(tree))
             except Exception as error:  # a user's function may raise anything; the run must not be lost
-                log.warning("metric %s left tree %s out: %s", metric.name, tree.id, described(error))
+                log.warning("metric %s left tree %s out: %s", metric.name, tree.id, raised(error))
                 continue
             if value is not None:
                 found.setdefault(metric.name, []).append(value)

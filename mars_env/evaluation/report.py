@@ -7,12 +7,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
-from rich import box
 from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
 from mars_env.evaluation.baselines import Baseline
@@ -21,9 +18,9 @@ from mars_env.evaluation.counts import Counts, count
 from mars_env.evaluation.metrics import estimates, measure, telling
 from mars_env.evaluation.provenance import Provenance
 from mars_env.evaluation.statistics import Estimate
-from mars_env.evaluation.tables import html_table, latex_table
+from mars_env.evaluation.tables import ConsoleTable, html_table, latex_table, table
 from mars_env.evaluation.trees import AnswerOf, by_problem
-from mars_env.text import one_line
+from mars_env.text import counted, one_line
 from mars_env.types import Tree
 
 REPORT = "report.json"
@@ -93,9 +90,9 @@ class Report(BaseModel):
     def headline(self) -> str:
         """One line: set, problems, samples and seed, and the main figures."""
         low, high = self.samples
-        samples = f"{low}" if low == high else f"{low} to {high}"
+        samples = f"{'' if low == high else f'{low} to '}{counted(high, 'sample')}"
         seed = "" if self.seed is None else f", seed {self.seed}"
-        what = f"{self.set_name}: {self.counts.problems} problems x {samples} samples{seed}"
+        what = f"{self.set_name}: {counted(self.counts.problems, 'problem')} x {samples}{seed}"
         return "; ".join([what, *self._main_figures()])
 
     def _main_figures(self) -> list[str]:
@@ -237,7 +234,7 @@ def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, .
 
 def _reasons(reasons: Mapping[str, int]) -> str:
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{n} x {one_line(reason)}" for reason, n in ranked[:SHOWN_REASONS]]
+    shown = [f"{n} x {one_line(reason, 200)}" for reason, n in ranked[:SHOWN_REASONS]]
     if len(ranked) > SHOWN_REASONS:
         shown.append(f"{len(ranked) - SHOWN_REASONS} more reasons")
     return "; ".join(shown)
@@ -357,31 +354,6 @@ def baseline_rows(report: Report) -> list[tuple[str, str, str, str, str]]:
 BASELINE_HEADS = ("At the System's tokens", "Size", "Accuracy", "Tokens a problem", "System minus it")
 
 
-def table(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    align: Literal["left", "right"] = "right",
-) -> Table:
-    """A console table of plain texts: none of them is read as markup.
-
-    Example:
-        >>> table(["a", "b"], [["[red]", "1"]]).row_count
-        1
-    """
-    result = Table(box=box.SIMPLE_HEAD)
-    for i, head in enumerate(heads):
-        # On a narrow console names wrap and numbers stay whole.
-        result.add_column(
-            Text(one_line(head, 200)),
-            justify="left" if i == 0 else align,
-            no_wrap=i > 0 and align == "right",
-            overflow="fold" if i == 0 else "ellipsis",
-        )
-    for row in rows:
-        result.add_row(*(Text(one_line(cell, 200)) for cell in row))
-    return result
-
-
 FIGURE_HEADS = ("", "Value", "95% interval", "Problems")
 
 
@@ -399,7 +371,7 @@ def figure_rows(report: Report) -> list[tuple[str, str, str, str]]:
 
 
 def _rich(report: Report) -> Group:
-    parts: list[Table | Text] = [
+    parts: list[ConsoleTable | Text] = [
         Text(one_line(report.title, 200), style="bold"),
         Text(one_line(report.headline, 500)),
     ]

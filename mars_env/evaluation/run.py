@@ -36,9 +36,9 @@ from mars_env.files import write_whole
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, Run, Store, play_all, read_run
-from mars_env.rollout.engine import Journal
+from mars_env.rollout.engine import Journal, OnTurns
 from mars_env.seeds import derive_seed
-from mars_env.text import logger, shown
+from mars_env.text import counted, logger, shown
 from mars_env.types import Agent, Problem, Sampling, Tree
 
 log = logger(__name__)
@@ -75,6 +75,7 @@ class Here:
         game: What is played.
         agents: Who plays.
         plain: The same agents, where `agents` are wrapped to watch them.
+        on_turns: Called with the turns of every expansion.
 
     Raises:
         ConfigError: An agent has help in training.
@@ -83,6 +84,7 @@ class Here:
     game: Game
     agents: Mapping[str, Agent]
     plain: Mapping[str, Agent] = field(default_factory=dict)
+    on_turns: OnTurns | None = None
 
     def __post_init__(self) -> None:
         refuse_training_agents(self.agents, "an evaluation")
@@ -98,7 +100,13 @@ class Here:
     ) -> AsyncGenerator[Tree]:
         """Yields each tree as soon as it is finished."""
         return play_all(
-            change(self.game), self.agents, jobs, seed=seed, concurrency=concurrency, journal=journal
+            change(self.game),
+            self.agents,
+            jobs,
+            seed=seed,
+            concurrency=concurrency,
+            journal=journal,
+            on_turns=self.on_turns,
         )
 
     def limit_of(self, agent: str) -> int | None:
@@ -110,7 +118,7 @@ class Here:
         """The same, with another limit on the completions of an agent that has one."""
         changed: Any = copy.copy(self.plain.get(agent, self.agents[agent]))
         changed.sampling = replace(changed.sampling, max_tokens=limit, overflow="unknown")
-        return Here(self.game, {**self.agents, agent: changed})
+        return Here(self.game, {**self.agents, agent: changed}, on_turns=self.on_turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +231,8 @@ async def run(
     """
     if bare := [problem.id for problem in plan.problems if not game.can_grade(problem)]:
         raise ConfigError(
-            f"{len(bare)} problems have no reference, such as {shown(bare[0])}, so no answer can be graded: "
-            "give a grader that needs none, or let the team answer them with mars_env.solve"
+            f"{counted(len(bare), 'problem')} without a reference, such as {shown(bare[0])}, cannot be "
+            "graded: give a grader that needs none, or let the team answer them with mars_env.solve"
         )
     if game.visibility is not None:
         game.visibility.refuse_unfit(plan.problems)
@@ -239,7 +247,7 @@ async def run(
         generated=plan.problems.generated,
         style="AIME-style" if plan.problems.name == "aime" else "",
         seed=plan.seed,
-        rewards=plan.config.get("rewards"),
+        rewards=_named_rewards(plan.config),
         made_by=_made_by(),
     )
     told = (
@@ -290,6 +298,12 @@ def _priced(trees: Sequence[Tree], prices: Prices | None) -> tuple[Prices | None
     return prices, []
 
 
+def _named_rewards(config: Mapping[str, Any]) -> dict[str, str]:
+    """The reward functions that replaced those of the rules, by role, and that of the whole team."""
+    team = {"the team": config["team_reward"]} if "team_reward" in config else {}
+    return {**config.get("rewards", {}), **team}
+
+
 def _refuse_baselines(game: Game) -> None:
     """Refuse a game that one agent alone cannot be set against.
 
@@ -302,7 +316,7 @@ def _refuse_baselines(game: Game) -> None:
             "'refinement' at the same tokens"
         )
     if SOLVER not in game.rules.possible_agents:
-        names = sorted(game.rules.possible_agents)
+        names = ", ".join(game.rules.possible_agents)
         raise ConfigError(f"baselines need a Solver to play alone; the agents are {names}")
 
 

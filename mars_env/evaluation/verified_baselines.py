@@ -26,6 +26,7 @@ from mars_env.evaluation.baselines import (
 from mars_env.evaluation.statistics import pass_at_k
 from mars_env.evaluation.trees import AnswerOf, first_attempts, is_right, sampled_tokens
 from mars_env.seeds import derive_seed
+from mars_env.text import counted
 from mars_env.types import Tree
 
 SUBSETS = 2000
@@ -98,7 +99,7 @@ def weighted_vote(
             f"a weighted vote at the System's tokens takes {k} verified attempts, but for {short} of "
             f"{len(attempts)} problems the pool has fewer; draw more samples"
         )
-    detail = f"{k} votes" + (f" by {voted_by}" if voted_by else "") + left_out(short)
+    detail = counted(k, "vote") + (f" by {voted_by}" if voted_by else "") + left_out(short)
     return baseline_of(name, detail, system, accuracy, k * tokens)
 
 
@@ -166,7 +167,7 @@ def oracle(
     }
     if not accuracy:
         raise ConfigError(f"pass@{k} needs {k} samples with a known grade: draw more")
-    detail = f"{k} samples" + left_out(len(samples) - len(accuracy))
+    detail = counted(k, "sample") + left_out(len(samples) - len(accuracy))
     return baseline_of(name, detail, system, accuracy, k * a_sample)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 
 from mars_env.errors import ConfigError, ProblemError
-from mars_env.text import shown
+from mars_env.text import counted, shown
 from mars_env.types import Problem
 
 ENDLESS = 10**9
@@ -169,7 +169,7 @@ class ProblemSet(Sequence[Problem]):
             return False
 
     def __repr__(self) -> str:
-        size = "endless" if self.endless else f"{len(self)} problems"
+        size = "endless" if self.endless else counted(len(self), "problem")
         return f"ProblemSet({self.name!r}, {size}, revision={self.revision!r}, licence={self.licence!r})"
 
     def by_id(self, problem_id: str) -> Problem:

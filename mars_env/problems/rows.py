@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from mars_env.errors import ProblemError
 from mars_env.problems.problem_set import Listed
-from mars_env.text import described
+from mars_env.text import counted, described
 from mars_env.types import Problem
 
 Row = Mapping[str, Any]
@@ -49,9 +49,9 @@ class Kept:
         told = []
         if self.duplicates:
             told.append(f"{self.duplicates} duplicate rows merged")
-            told.append(f"{self.contradictions} problems with contradictory answers left out")
+            told.append(f"{counted(self.contradictions, 'problem')} with contradictory answers left out")
         if self.untestable:
-            told.append(f"{self.untestable} rows without tests that can be used left out")
+            told.append(f"{counted(self.untestable, 'row')} without tests that can be used left out")
         return ", ".join(told)
 
 

@@ -150,10 +150,11 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
     seed: int,
     concurrency: int = 64,
     journal: Journal | None = None,
+    on_turns: OnTurns | None = None,
 ) -> AsyncGenerator[Tree]:
     """Play many trees, at most `concurrency` at the same time; yields each as soon as it is finished.
 
-    Closing the iterator early cancels whatever is under way.
+    `on_turns` is that of `play`. Closing the iterator early cancels whatever is under way.
 
     Raises:
         MarsError: The machinery around the agents failed (the store cannot be written, a game's rules
@@ -165,7 +166,7 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
 
     async def work() -> None:
         for job in queue:
-            finished.put_nowait(await play(game, agents, job, seed=seed, journal=journal))
+            finished.put_nowait(await play(game, agents, job, seed=seed, journal=journal, on_turns=on_turns))
 
     workers = [asyncio.create_task(work()) for _ in range(concurrency)]
     all_done = asyncio.gather(*workers)

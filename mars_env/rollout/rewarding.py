@@ -11,7 +11,7 @@ from typing import Any
 from mars_env.checks import finite
 from mars_env.errors import StoreError
 from mars_env.rollout.store import Run, Store, read_run
-from mars_env.text import described
+from mars_env.text import raised
 from mars_env.types import Grader, Reward, Tree, Turn
 
 Rewards = Mapping[str, float | None]
@@ -75,7 +75,7 @@ async def reward_run(path: str | Path, reward: Reward) -> int:
                 value = await value if inspect.isawaitable(value) else value
                 given[tree.id, turn.id] = None if value is None else finite(value)
             except Exception as error:  # a user's function may raise anything
-                raise StoreError(f"the reward of turn {turn.id} of {tree.id}: {described(error)}") from error
+                raise StoreError(f"the reward of turn {turn.id} of {tree.id}: {raised(error)}") from error
     return _write(path, run, given, {})
 
 

@@ -85,7 +85,8 @@ class Search:
 
     def __init__(self, settings: SearchSettings, agents: Sequence[str], seed: int) -> None:
         if not agents or len(set(agents)) != len(agents):
-            raise ConfigError(f"a search needs at least one agent and no name twice, got {list(agents)}")
+            names = ", ".join(agents) or "none"
+            raise ConfigError(f"a search needs at least one agent and no name twice, got {names}")
         self.settings = settings
         self.agents = tuple(agents)
         self.seed = index(seed)  # NumPy's integers are no JSON

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import permutations
 
 from mars_env.sync import run_sync
-from mars_env.text import described
+from mars_env.text import raised
 from mars_env.types import Grade, Grader, Problem, Verdict
 
 HOSTILE = (
@@ -69,7 +69,7 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
         except AssertionError:
             raise
         except Exception as error:
-            raise AssertionError(f"grade() raises on the text {text!r:.60}: {described(error)}") from error
+            raise AssertionError(f"grade() raises on the text {text!r:.60}: {raised(error)}") from error
         assert isinstance(found, Grade), f"a grader gives a Grade, not {found!r:.100}"
         return found
 

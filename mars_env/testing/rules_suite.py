@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mars_env.envs.rules import Rules, unfit_rules
-from mars_env.text import described
+from mars_env.text import raised
 from mars_env.types import Action, Completion, Grade, Problem
 
 DEFAULT_TEXTS = (
@@ -133,7 +133,7 @@ def _applied(rules: Rules[Any], state: Any, action: Action, grade: Grade | None)
         return rules.apply(state, action, grade)
     except Exception as error:
         kind = "None: a question without a reference has no grade" if grade is None else grade.verdict.value
-        raise AssertionError(f"apply() fails on the grade {kind}: {described(error)}") from error
+        raise AssertionError(f"apply() fails on the grade {kind}: {raised(error)}") from error
 
 
 def _check_blind(rules: Rules[Any], state: Any, blind: Any) -> None:

@@ -32,7 +32,7 @@ from mars_env.rollout.groups import step_jobs
 from mars_env.rollout.pipeline import pipeline
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import maybe_await
-from mars_env.text import shown
+from mars_env.text import logger, shown
 from mars_env.trainers.batches import require_trainable
 from mars_env.trainers.checkpoints import require_steps
 from mars_env.trainers.config import require_limit, require_roles
@@ -46,6 +46,8 @@ from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.team import Refresh, Team
 from mars_env.trainers.update_log import UpdateLog
 from mars_env.types import Sampling, TrainingAgent, role_of
+
+log = logger(__name__)
 
 Batches = Callable[[int], AsyncGenerator[UpdateBatch]]
 """Makes the batches of all further updates, from the number of updates done before."""
@@ -223,6 +225,7 @@ async def rollouts(
     policies, trained = team.policies, _Ledger.of(directory, done)
     own = _trained(team, settings)
     lost = LostTrees(lambda turn: turn.agent in own, settings.problems_per_step)
+    unseen = {role_of(name) for name in own}.difference(settings.train.batch_roles)
     batches = pipeline(
         game,
         team.agents,
@@ -241,6 +244,7 @@ async def rollouts(
             _refuse_unrewarded(game, batch, team, settings)
             if batch.version == done:
                 _refuse_faulty(batch, team, settings)
+            unseen -= _warn_of_lone_rewards(batch, unseen)
             # Before its checkpoint; without a checkpoint the line is removed again.
             trained.note(batch, lost.ids)
             yield batch
@@ -383,6 +387,21 @@ def _refuse_unrewarded(game: Game, batch: UpdateBatch, team: Team, settings: Run
                 f"the role {turn.role!r} is trained, but nothing rewards it: give it a reward "
                 f"(rewards={{{turn.role!r}: ...}}), or leave it out of train_roles"
             )
+
+
+def _warn_of_lone_rewards(batch: UpdateBatch, roles: Collection[str]) -> set[str]:
+    """Warn of roles whose turns have nothing to compare in their groups; the roles that have acted."""
+    acted = {turn.role for group in batch.groups for turn in group.turns}.intersection(roles)
+    rewarded = [[turn.role for turn in group.turns if turn.reward is not None] for group in batch.groups]
+    compared = {role for group in rewarded if len(group) > 1 for role in group}
+    for role in sorted(acted - compared):
+        log.warning(
+            "nothing of the role %r was trained in update %d: none of its groups has two turns with a reward "
+            "to compare. A team reward may leave turns without a reward that no other turn continues: raise "
+            "rollouts.branches, give %r a reward, or leave it out of train_roles",
+            *(role, batch.version + 1, role),
+        )
+    return acted
 
 
 @dataclass(frozen=True, slots=True)

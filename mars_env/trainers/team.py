@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from mars_env.agents.registry import as_agent
-from mars_env.envs.rewards import refuse_misfit
+from mars_env.agents.roles import ROLES, RoleAgent
+from mars_env.checks import refuse_misfit
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
 from mars_env.rollout.segments import SegmentedModel
@@ -87,6 +88,7 @@ def make_team(
     models: Sequence[HFModel] | Mapping[str, HFModel],
     *,
     agent: Callable[[str, Playing], Agent] | None = None,
+    roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> Team:
     """A team from models in this process; each is trained on the turns of the agents that use it.
 
@@ -97,6 +99,8 @@ def make_team(
             weights, or the adapters of one base (`mars_env.trainers.lora`). Policies have the models' names.
         agent: Makes an agent from its name and model, for agents with their own prompts; by default that of
             the role (`mars_env.agents.as_agent`).
+        roles: The agents that models become, by role; those of some rules are
+            `mars_env.agents.registry.roles_of`.
 
     Raises:
         ConfigError: The models do not fit the agents, or a setting does not allow training.
@@ -109,7 +113,7 @@ def make_team(
             f"each model needs a name of its own, got {', '.join(m.name for m in playing.values())}"
         )
     sampled = {name: _segmented(model, settings) for name, model in trained.items()}
-    make = agent or (lambda name, model: as_agent(model, name, sampling=sampling))
+    make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles))
     if agent is not None:
         refuse_misfit(agent, ("name", "model"), "agent=")
     agents = {name: make(name, sampled[model.name]) for name, model in playing.items()}

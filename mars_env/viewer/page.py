@@ -17,6 +17,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -128,7 +129,7 @@ def render_page(  # public edge: friendly keywords, each with a default
         most, prompts, advantages or {}, limited(FORMULA_CHARACTERS), limited_colours(PROGRAM_CHARACTERS)
     )
     views = [_tree(tree, number, how, max_turns) for number, tree in enumerate(chosen)]
-    lines = list(notes)
+    lines = [*notes, *plain_note()]
     if len(chosen) < len(trees):
         lines.append(
             f"This page shows the first {len(chosen)} of {len(trees)} trees ({held} turns); the "
@@ -150,6 +151,13 @@ def render_page(  # public edge: friendly keywords, each with a default
         script=script,
         script_hash=digest,
     )
+
+
+def plain_note() -> list[str]:
+    """A note on what pages show as plain text without the extra ``viewer``; none where it is installed."""
+    plain = {"latex2mathml": "Formulas", "pygments": "Programs"}
+    lacking = [what for package, what in plain.items() if find_spec(package) is None]
+    return [f"{' and '.join(lacking)} stay plain text: pip install 'mars-env[viewer]'"] if lacking else []
 
 
 _KINDS = {

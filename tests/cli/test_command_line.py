@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -55,8 +56,19 @@ def test_the_version_help_and_completion_are_there(call):
 def test_wrong_names_of_commands_options_and_roles_come_with_a_suggestion(call):
     assert "did you mean 'evaluate'" in " ".join(call("evalute")[0].split())
     assert "--concurrency" in call("evaluate", "arithmetic-solve", "--conurrency", 3)[0]
+    misspelt = call("train", "arithmetic-solve", "--model", "solvr=miniature", "--out", "run")
+    assert misspelt[1] == 2 and "did you mean 'solver'" in " ".join(misspelt[0].split())
     wrong = ["evaluate", "arithmetic-solve", "--agents", "solvr=scripted:4"]
     assert "did you mean 'solver'" in " ".join(call(*wrong)[0].split())
+
+
+def test_numbers_below_one_are_rejected_by_the_name_of_their_option(call):
+    solve = ["evaluate", "arithmetic-solve", "--agents", "scripted:4"]
+    for option in ("--n", "--limit", "--concurrency"):
+        printed, status = call(*solve, option, 0)
+        assert status == 2 and option in printed
+    printed, status = call(*solve, "--limit", 1, "--samples", 4)  # as in Python
+    assert status == 0 and "1 problem x 4 samples" in printed
 
 
 def test_a_file_gives_options_and_the_command_line_goes_first(call, tmp_path):
@@ -91,6 +103,37 @@ def test_modules_of_the_working_folder_can_be_named(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["counts"]["episodes"] == 1
+
+
+RULES = """
+from mars_env.envs import Solve, register_rules
+
+
+class Broken(Solve):
+    def observe(self, state, agent):
+        return state.nope
+
+
+def needs_more(observation, history):
+    return "4"
+
+
+register_rules("broken", Broken)
+"""
+
+
+def test_rules_that_raise_are_shown_with_their_line(call, tmp_path):
+    (tmp_path / "broken_rules.py").write_text(RULES)
+    printed, status = call("evaluate", "broken_rules:arithmetic-broken", "--agents", "scripted:4")
+    assert status == 1 and "(broken_rules.py, line 7: return state.nope)" in " ".join(printed.split())
+    assert "Traceback" not in printed and "episodes" not in printed
+
+
+def test_an_agent_function_with_other_parameters_is_rejected(call, tmp_path):
+    (tmp_path / "broken_rules.py").write_text(RULES)
+    printed, status = call("evaluate", "arithmetic-solve", "--agents", "broken_rules:needs_more")
+    assert status == 2 and "needs_more must be a function of (observation)" in " ".join(printed.split())
+    assert "Traceback" not in printed
 
 
 def test_an_interrupt_at_the_first_moment_prints_no_traceback():
@@ -132,6 +175,32 @@ def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call, monkeypatc
     assert accuracy.count("[") <= 1  # the interval of the difference alone
     printed, _ = call("compare", "one", "two", "--json")
     assert json.loads(printed)["names"] == ["one", "two"]
+
+
+def test_a_comparison_is_a_latex_table(call):
+    for n in (1, 2):
+        text = "\\boxed{5}" if n == 1 else "no"
+        mars_env.evaluate("arithmetic-solve", agents=lambda o, text=text: text, limit=2, out=f"{n}")
+    printed, status = call("compare", 1, 2, "--latex")
+    assert status == 0 and printed.count(r"\begin{table}") == printed.count(r"\end{table}") == 1
+    assert "$-$" in printed
+    assert call("compare", 1, 2, "--latex", "--json")[1] == 2
+
+
+def test_equal_token_tables_keep_their_names_in_a_pipe(call, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    team = ["--agents", "scripted:4", "--limit", 2, "--baselines"]
+    printed, status = call("evaluate", "arithmetic-solve-verify-correct", *team)
+    assert (status, "Oracle, any sample right" in printed, "…" in printed) == (0, True, False)
+
+
+def test_an_evaluation_takes_a_team_reward_and_reports_its_name(call):
+    name = "mars_env.envs:team_outcome"
+    team = ["--agents", "scripted:4", "--limit", 1, "--team-reward", name, "--out", "run"]
+    assert call("evaluate", "arithmetic-solve-verify-correct", *team)[1] == 0
+    report = json.loads(Path("run/report.json").read_text("utf-8"))
+    assert report["rewards"] == {"the team": name}
+    assert report["figures"]["reward:verifier"]["estimate"]["value"] == 0.0  # its own would be 1
 
 
 def test_a_run_grows_moves_and_changes_its_concurrency(call):
@@ -179,6 +248,16 @@ def test_faults_of_one_kind_are_told_once_and_progress_in_lines():
         "and 239 more like: tree p/0#0 is discarded: no model 0",
     ]
     assert lines[2].startswith("0/3 episodes, 0 turns/s")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_run_that_fails_before_its_first_turn_shows_no_progress(terminal):
+    told, monitor = io.StringIO(), Monitor(total=3)
+    screen = Screen(file=told, width=80, force_terminal=terminal)
+    with pytest.raises(ConfigError), shown_progress(monitor, screen, every=0.001):
+        time.sleep(0.01)
+        raise ConfigError("a wrong setting")
+    assert "episodes" not in told.getvalue()
 
 
 def test_fields_and_streams_stand_for_files(tmp_path):

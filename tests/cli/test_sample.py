@@ -26,12 +26,11 @@ TEAM = '''
 import asyncio
 
 from mars_env.agents.roles import RoleAgent
-from mars_env.types import Sampling
 
 
-def team(model):
+def team(model, sampling):
     prompt = "{{ problem[:20] }}|"
-    return {"solver": RoleAgent(model, sampling=Sampling(max_tokens=6), prompt=prompt, thinking=None)}
+    return {"solver": RoleAgent(model, sampling=sampling, prompt=prompt, thinking=None)}
 
 
 class Slow(RoleAgent):
@@ -39,8 +38,8 @@ class Slow(RoleAgent):
         await asyncio.sleep(600)
 
 
-def slow(model):
-    return {"solver": Slow(model, sampling=Sampling(max_tokens=6), prompt="|", thinking=None)}
+def slow(model, sampling):
+    return {"solver": Slow(model, sampling=sampling, prompt="|", thinking=None)}
 '''
 SETTINGS = RunSettings(
     steps=2,

@@ -11,12 +11,14 @@ from tiny_team import tiny
 from typer.testing import CliRunner
 
 from mars_env.cli import app
+from mars_env.cli.train import assigned_checkpoints
 from mars_env.errors import ConfigError, StoreError
 from mars_env.loggers import read_jsonl
 
 REWARDS = '''
 """A random model solves nothing."""
 from mars_env.agents.roles import RoleAgent
+from mars_env.envs import Solve, register_rules
 from mars_env.types import Sampling
 
 
@@ -24,9 +26,33 @@ def digits(turn, path, problem):
     return sum(letter.isdigit() for letter in turn.text) / 6
 
 
-def team(model):
-    prompt = "{{ problem[:20] }}|"
-    return {"solver": RoleAgent(model, sampling=Sampling(max_tokens=6), prompt=prompt, thinking=None)}
+def team(model, sampling):
+    return {"solver": Short(model, sampling=sampling, thinking=None)}
+
+
+def deaf(model):
+    return {"solver": Short(model, sampling=Sampling(max_tokens=6), thinking=None)}
+
+
+class Short(RoleAgent):
+    role, template = "guesser", "{{ problem[:20] }}|"
+
+
+class Guess(Solve):
+    def __init__(self):
+        super().__init__(possible_agents=("guesser_0",))
+
+    def current_agent(self, state):
+        return super().current_agent(state) and "guesser_0"
+
+
+class Named(Guess):
+    roles_from = "tiny_rewards:ROLES"
+
+
+ROLES = {"guesser": Short}
+register_rules("guess", Guess)
+register_rules("named-guess", Named)
 '''
 COMMON = [
     *["--reward", "solver=tiny_rewards:digits", "--max-tokens", "6"],
@@ -118,6 +144,23 @@ def test_one_model_plays_all_agents(folder, arguments):
     assert all(row["pipeline/oldest"] <= ("pipeline.max_staleness=1" in arguments) for row in rows)
 
 
+@pytest.mark.parametrize("given", [["--max-tokens", 6], ["--option", "sampling.temperature=0.9"]])
+def test_a_team_that_ignores_the_sampling_is_rejected(folder, given):
+    alone = ["arithmetic-solve", "--model", "one", "--out", "run", "--option", "steps=1", *given]
+    with pytest.raises(ConfigError, match=r"sampling\.(max_tokens|temperature)"):
+        called(*alone, "--team", "tiny_rewards:deaf")
+    assert not (folder / "run").exists()
+
+
+def test_the_rules_name_the_agents_that_models_become(folder):
+    guess = ["--model", "one", "--out", "run", "--reward", "guesser=tiny_rewards:digits", "--max-tokens", 6]
+    small = ["--option", "steps=1", "--option", "problems_per_step=2"]
+    called("tiny_rewards:arithmetic-named-guess", *guess, *small)
+    assert read_jsonl(folder / "run/metrics.jsonl")[0]["role/guesser/turns"] > 0
+    with pytest.raises(ConfigError, match=r"roles_from.*--team"):
+        called("tiny_rewards:arithmetic-guess", *guess, *small)
+
+
 def test_adapters_on_one_model_are_a_team_of_their_own(folder):
     pytest.importorskip("peft", reason="adapters need the extra lora")
     search("--model", "one", "--agents", 2, "--lora", 2, "--out", "run")
@@ -134,6 +177,19 @@ def test_settings_come_from_a_file_and_single_ones_from_options(folder):
     search("--model", "one", "--config", "run.toml", "--option", "train.epochs=2", "--out", "run")
     rows = read_jsonl(folder / "run/metrics.jsonl")
     assert [row["step"] for row in rows] == [1] and rows[0]["policy/policy/updates"] == 2
+
+
+def test_the_short_name_of_a_setting_is_understood(folder):
+    (folder / "run.toml").write_text("[train]\nlr = 4\n")
+    for given in (["--option", "train.lr=4"], ["--config", "run.toml"]):
+        assert "did you mean 'train.learning_rate'" in refused("--model", "one", "--out", "run", *given)
+
+
+def test_a_folder_with_an_equals_sign_is_a_checkpoint(folder):
+    (folder / "lr=3").mkdir()
+    assert assigned_checkpoints(["lr=3"], ["solver_0"], apart=False) == {"solver_0": ("policy", "lr=3")}
+    with pytest.raises(ConfigError):
+        assigned_checkpoints(["one", "solvr=two"], ["solver_0", "solver_1"], apart=False)
 
 
 def test_a_team_of_another_size_is_refused_in_one_sentence(folder):

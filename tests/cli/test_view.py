@@ -1,6 +1,7 @@
 """`mars-env view`: a stored run as a page, with the prompts that its rules give, and advantages."""
 
 import html
+import sys
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from command_line import run_cli, said
 from shown_run import shown_run
 
 import mars_env
+from mars_env.cli import runs
 from mars_env.cli.stored import stored_report
 from mars_env.errors import StoreError
 from mars_env.evaluation import Report
@@ -31,9 +33,7 @@ def played(tmp_path):
 def test_a_stored_run_is_shown_with_its_report_and_its_prompts(played):
     assert "wrote" in run_cli("view", played)
     page = html.unescape((played / "report.html").read_text(encoding="utf-8"))
-    assert (
-        "<h1>run</h1>" in page and "arithmetic (generated): 2 problems x 1 samples, seed 3; System " in page
-    )
+    assert "<h1>run</h1>" in page and "arithmetic (generated): 2 problems x 1 sample, seed 3; System " in page
     assert page.count("<summary>Prompt, ") == 6 and page.count("<summary>Thinking, 5 characters") == 2
     assert "in the words of the library's own agents" in page
     assert read_run(played).trees[0].problem.statement in page
@@ -42,9 +42,19 @@ def test_a_stored_run_is_shown_with_its_report_and_its_prompts(played):
 def test_without_a_report_one_is_made_of_the_trees(played, tmp_path):
     (played / "report.json").write_text("{}")  # of another version, say
     run_cli("view", played, "--out", tmp_path / "page.html")
-    assert "arithmetic (generated): 2 problems x 1 samples, seed 3" in (tmp_path / "page.html").read_text(
+    assert "arithmetic (generated): 2 problems x 1 sample, seed 3" in (tmp_path / "page.html").read_text(
         "utf-8"
     )
+
+
+def test_pages_without_the_extra_name_it(played, monkeypatch, capsys):
+    page = played / "report.html"
+    runs.view(played)
+    assert "mars-env[viewer]" not in page.read_text("utf-8") + capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "latex2mathml", None)
+    runs.view(played)
+    assert "mars-env[viewer]" in html.unescape(page.read_text("utf-8"))
+    assert capsys.readouterr().err.count("mars-env[viewer]") == 1
 
 
 def stored(folder):

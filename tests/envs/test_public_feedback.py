@@ -190,7 +190,7 @@ def test_what_has_no_public_tests_is_refused():
             "tests": [{**test, "public": False} for test in DOUBLE.reference["tests"]],
         },
     )
-    with pytest.raises(ConfigError, match="1 problems have none, such as 'bare'"):
+    with pytest.raises(ConfigError, match=r"\(1, such as 'bare'\)"):
         mars_env.make(ID, problems=[DOUBLE, bare], public_feedback=True)
     with pytest.raises(ConfigError, match="do not fit"):
         mars_env.make(ID, public_feedback=True, rounds="many")

@@ -12,6 +12,7 @@ from mars_env.evaluation.counts import Counts
 from mars_env.evaluation.provenance import Provenance
 from mars_env.evaluation.report import (
     Report,
+    baseline_rows,
     build_report,
     console_text,
     count_rows,
@@ -19,9 +20,9 @@ from mars_env.evaluation.report import (
     markdown_table,
     number,
     origin_rows,
-    table,
 )
 from mars_env.evaluation.statistics import Estimate
+from mars_env.evaluation.tables import table
 
 
 @pytest.fixture
@@ -84,6 +85,14 @@ def test_many_reasons_are_cut_short(episode):
 def test_an_empty_run_is_reported_as_such():
     report = build_report([], title="t", problem_set="none", generated=False)
     assert "0 problems x 0 samples" in console_text(report)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_narrow_consoles_keep_names_and_intervals(report, width):
+    name, size, *numbers = baseline_rows(report)[1]
+    lines = console_text(report, width).splitlines()
+    assert all(any(cell in line for line in lines) for cell in (name, size, *numbers))
+    assert max(map(len, lines)) <= width
 
 
 def test_markup_in_names_is_plain_text():

@@ -6,8 +6,10 @@ import pytest
 
 import mars_env
 from mars_env.agents import Corrector, Solver, Verifier
+from mars_env.api import playing, prepare
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models import ScriptedModel
+from mars_env.rollout.monitor import Monitor
 from mars_env.types import Grade, Problem, Sampling
 
 PROBLEMS = [Problem(f"p{i}", f"Question {i}", "1") for i in range(8)]
@@ -208,3 +210,13 @@ def test_what_graders_sample_is_told_to_be_in_no_cost():
     searched = mars_env.evaluate("arithmetic-tree-search", **settings, nodes=1, oracle=True)
     assert searched.figures["judging_tokens"].estimate.value == 700  # there they are the search's
     assert not any("Models that graded" in note for note in searched.notes)
+
+
+async def test_a_watched_evaluation_counts_turns_as_they_are_graded():
+    monitor, spec = Monitor(), mars_env.spec("arithmetic-solve-verify-correct")
+    prepared = prepare(spec, team([1]), PROBLEMS, samples=1, seed=0, concurrency=1, baselines=False)
+    async with playing(prepared, monitor=monitor) as play:
+        trees = play(prepared.plan.jobs, seed=0, concurrency=1, journal=None, change=lambda game: game)
+        turns = [turn async for tree in trees for turn in tree.turns]
+    solved = [turn.grade.score for turn in turns if turn.role == "solver"]
+    assert monitor.figures()["correct/solver"] == sum(solved) / 8

@@ -30,7 +30,7 @@ def test_rows_of_a_file_become_a_report(tmp_path, monkeypatch, capsys):
     run(monkeypatch, EXAMPLE, rows, *flags, "--max-tokens", 4, "--out", tmp_path / "run")
     printed = capsys.readouterr().out
     assert "gsm8k" in printed
-    assert "2 problems x 1 samples" in printed
+    assert "2 problems x 1 sample," in printed
     trees = read_run(tmp_path / "run").trees
     assert max(len(tree.turns) for tree in trees) <= 4
     turns = [turn for tree in trees for turn in tree.turns]

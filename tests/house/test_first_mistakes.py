@@ -9,7 +9,7 @@ import pytest
 
 import mars_env
 from mars_env.agents import RoleAgent
-from mars_env.envs import UnicodeText, register_rules
+from mars_env.envs import UnicodeText, register_rules, team_outcome
 from mars_env.errors import ConfigError, ModelError
 from mars_env.testing import check_grader, check_rules
 from mars_env.testing.agent_suite import check_agent
@@ -189,14 +189,21 @@ def test_a_class_is_no_object_and_an_object_no_class():
             {"buyer": lambda turn, path: 1.0},
             "the reward of 'buyer' must be a function of .turn, path, problem.",
         ),
-        ({"byer": paid}, "rewards are given for .'byer'.*did you mean 'buyer'"),
-        ({"buyer_0": paid}, "rewards are given for .'buyer_0'.*did you mean 'buyer'"),
+        ({"byer": paid}, "rewards are given for byer, .* are buyer, solver; did you mean 'buyer'"),
+        ({"buyer_0": paid}, "rewards are given for buyer_0, .*did you mean 'buyer'"),
     ],
 )
 def test_rewards_that_fit_nothing(rewards, words):
     with pytest.raises(ConfigError, match=words):
         register_rules("first-mistake", Game, rewards=rewards)
         mars_env.make("arithmetic-first-mistake")
+
+
+def test_rules_bring_a_team_reward_of_their_own():
+    with pytest.raises(ConfigError):
+        register_rules("first-mistake", Game, team_reward=lambda tree, problem: {})
+    register_rules("first-mistake", Game, rewards={"buyer": paid}, team_reward=team_outcome)
+    assert mars_env.make("arithmetic-first-mistake").game.team_reward is team_outcome
 
 
 def player(name, model):

@@ -1,12 +1,15 @@
 """Hostile text made visible."""
 
+import json
 import unicodedata
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
-from mars_env.text import one_line, visible
+from mars_env.text import described, one_line, raised, visible
 
 ANY = st.text(st.characters(exclude_categories=[]))
 
@@ -40,3 +43,21 @@ def test_a_sentence_of_an_error_is_bounded_and_says_at_its_end_what_to_do():
         and said.startswith("there is no problem 'xxx")
         and said.endswith(": choose another")
     )
+
+
+def broken(text):
+    return json.loads(text)
+
+
+def test_the_last_line_of_a_user_is_shown():
+    with pytest.raises(ValueError) as caught:
+        broken("{")
+    said = raised(caught.value)
+    line = broken.__code__.co_firstlineno + 1
+    assert said.startswith(described(caught.value))
+    assert said.endswith(f"({Path(__file__).name}, line {line}: return json.loads(text))")
+
+
+def test_an_error_that_passed_no_line_of_a_user_is_described():
+    error = KeyError("x")
+    assert raised(error) == described(error)

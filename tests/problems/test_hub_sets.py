@@ -117,7 +117,7 @@ def test_rows_of_the_hub_become_problems(tmp_path, name, suffix):
 
 def test_dapo_merges_duplicates_and_leaves_contradictions_out(tmp_path):
     problems = load_problems("dapo-math-17k", source=write(tmp_path / "d.jsonl", ROWS["dapo-math-17k"]))
-    assert problems.notes == "3 duplicate rows merged, 1 problems with contradictory answers left out"
+    assert problems.notes == "3 duplicate rows merged, 1 problem with contradictory answers left out"
     assert [p.statement for p in problems] == ["Find $x$.", "Find $y$."]
 
 

@@ -117,7 +117,8 @@ def test_duplicate_ids_are_refused_with_both_lines(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"id": "a"', "line 1: not JSON"),
+        (b'{"id": "a"', "line 1: not JSON .* at column 11"),
+        (b'{"id": "a"\n{}\n', "line 1: not JSON .* at column 11"),
         (b"\n\n[1, 2]\n", "line 3: a row must be a JSON object, not list"),
         (b'{"id": "\xff"}\n', "line 1: not UTF-8 text"),
         (b"[" * 100_000, "line 1: "),

@@ -85,6 +85,28 @@ async def test_figures_are_those_of_the_trees():
     assert 0 <= figures["idle_share"] < 0.9
 
 
+async def test_graded_turns_of_unfinished_trees_count():
+    monitor, seen = Monitor(1), []
+    assert not monitor.begun
+
+    def verifier(observation):
+        seen.append((monitor.figures(), monitor.begun))
+        return "Correctness: Wrong"
+
+    team = {"solver": lambda observation: "0", "verifier": verifier, "corrector": lambda observation: "14"}
+    agents = monitor.watch(assign_agents(GAME.rules, team))
+    [tree] = [
+        tree
+        async for tree in play_all(GAME, agents, [Job(PROBLEMS[7])], seed=0, on_turns=monitor.record_turns)
+    ]
+    assert seen[0][0]["correct/solver"] == seen[0][0]["trees/finished"] == 0 and seen[0][1]
+    before = monitor.figures()
+    monitor.record_tree(tree)  # counts each turn once
+    after = monitor.figures()
+    assert all(after[name] == before[name] for name in before if name.startswith(("correct/", "accepted/")))
+    assert after["correct/corrector"] == 1 and after["trees/finished"] == 1
+
+
 async def test_watching_changes_nothing():
     def timeless(trees):
         return [replace(t, turns=tuple(replace(turn, seconds=0.0) for turn in t.turns)) for t in trees]

@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,13 +104,15 @@ async def test_a_step_reward_that_fails_is_none_with_its_reason(tmp_path, name):
     trees = await run(replace(GAME, rewards={"solver": reward}), tmp_path / "run")
     for tree in trees:
         (turn,) = tree.turns
-        assert turn.reward is None and turn.info[REWARD_FAULT] == why
+        fault = turn.info[REWARD_FAULT]
+        assert turn.reward is None and fault.startswith(why)
+        assert ("raised" in why) == (f" ({Path(__file__).name}, line " in fault)
         assert turn.grade is not None and not tree.fault  # the turn is kept, its grade stands
     assert read_run(tmp_path / "run").trees == tuple(trees)
     report = build_report(trees, title="t", problem_set="p", generated=False)
-    assert report.counts.reward_faults == {"solver": {why: 4}}
+    assert report.counts.reward_faults == {"solver": {fault: 4}}
     assert "solver 4 of 4" in console_text(report)
-    assert f"Rewards missing because the reward failed, solver: 4 x {why}" in report.notes
+    assert f"Rewards missing because the reward failed, solver: 4 x {fault}" in report.notes
     json.loads(report.json_text(), parse_constant=pytest.fail)
 
 

@@ -351,5 +351,5 @@ except openai.APIConnectionError:
 
 
 def test_a_question_without_reference_is_no_evaluation():
-    with pytest.raises(ConfigError, match="1 problems have no reference"):
+    with pytest.raises(ConfigError, match="1 problem without a reference"):
         mars_env.evaluate("arithmetic-solve", agents=GOOD, problems=[mars_env.Problem("q", "2 + 2?")])

@@ -74,6 +74,23 @@ class Run:
         return torch.cat([p.detach().flatten() for p in self.trained.module.parameters()])
 
 
+def continued(tree):
+    """A team reward that a Solver has only where a Verifier has read it."""
+    read = {turn.parent_id for turn in tree.turns}
+    solvers = (turn for turn in tree.turns if turn.role == "solver")
+    return {turn.id: float(turn.id == "0") if turn.id in read else None for turn in solvers}
+
+
+@pytest.mark.parametrize("branches", [1, 2])
+async def test_roles_without_two_rewards_to_compare_are_named(branches, caplog):
+    run = Run(shared=True)
+    run.game = replace(run.game, team_reward=continued)
+    settings = {**COMMON, "steps": 2, "rollouts": GroupedSettings(group=4, branches=branches)}
+    await run.train(RunSettings(**settings))
+    warned = [record for record in caplog.records if record.name == "mars_env.trainers.loop"]
+    assert ["'solver'" in record.getMessage() for record in warned] == [True] * (branches == 1)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 async def test_a_bound_of_0_is_each_step_played_to_its_end_and_then_trained(shared):
     plain, bound = Run(shared=True), Run(shared=shared)

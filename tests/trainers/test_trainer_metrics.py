@@ -70,6 +70,16 @@ def test_console_prints_one_line_a_step():
         assert part in stream.getvalue()
 
 
+def test_several_policies_have_a_line_each():
+    figures = dict.fromkeys(ConsoleLogger.SHOWN, 0.5)
+    policies = {f"{role}_0": figures for role in ("solver", "verifier", "corrector")}
+    stream = io.StringIO()
+    ConsoleLogger(Console(file=stream, width=200)).log(1, StepMetrics(1, policies=policies).flat())
+    lines = stream.getvalue().splitlines()
+    assert [line.split()[0] for line in lines] == ["step", *policies]
+    assert max(map(len, lines)) < 100
+
+
 def test_prompts_that_fill_the_context_are_counted_apart_from_those_that_leave_little_room():
     def turn(i, role, completion):
         action = Action(completion.text, (completion,))

@@ -2,7 +2,8 @@
 
     monitor = Monitor(total=len(jobs))
     async with reporting(monitor, logger=TensorBoardLogger("logs"), port=9400):
-        async for tree in play_all(game, monitor.watch(agents), jobs, seed=0):
+        agents = monitor.watch(agents)
+        async for tree in play_all(game, agents, jobs, seed=0, on_turns=monitor.record_turns):
             monitor.record_tree(tree)
 
 It observes from outside: agents as they act, and trees as they are finished. The engine does not know of it,

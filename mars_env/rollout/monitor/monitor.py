@@ -62,6 +62,7 @@ class Monitor:
         self._turns = self._tokens = self._now = 0
         self._rates: deque[tuple[int, int, int]] = deque(maxlen=WINDOW)  # second, turns, tokens
         self._idle, self._idle_since = 0.0, self._began
+        self._known: defaultdict[str, set[str]] = defaultdict(set)  # turns of unfinished trees, counted
         self._unknown: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
         self._judged: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])  # said Correct, said anything
@@ -107,18 +108,31 @@ class Monitor:
             self._free[name] += free * (now - self._sampled)
         self._sampled = now
 
-    def record_tree(self, tree: Tree) -> None:
-        """Count a tree that is finished or discarded."""
-        self._trees += 1
-        if tree.fault:
-            self._faults[_kind_of(tree.fault)] += 1
-        for turn in tree.turns:
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been played, or is being played."""
+        return bool(self._now or self._turns or self._trees)
+
+    def record_turns(self, turns: Sequence[Turn]) -> None:
+        """Count the grades and verdicts of turns, each once; those of unfinished trees count, too."""
+        for turn in turns:
+            if turn.id in self._known[turn.tree_id]:
+                continue
+            self._known[turn.tree_id].add(turn.id)
             if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
                 self._unknown[_short(turn.grade.reason)] += 1
             elif turn.grade is not None:
                 _add(self._correct[turn.role], turn.grade.verdict is Verdict.CORRECT)
             if "verdict" in turn.info and not turn.action.interrupted:
                 _add(self._judged[turn.role], turn.info["verdict"] == "Correct")
+
+    def record_tree(self, tree: Tree) -> None:
+        """Count a tree that is finished or discarded, and its turns that are not counted yet."""
+        self._trees += 1
+        if tree.fault:
+            self._faults[_kind_of(tree.fault)] += 1
+        self.record_turns(tree.turns)
+        self._known.pop(tree.id, None)
         if self._trace is not None:
             self._trace.tree_ended(tree.id, tree.fault)
 
@@ -126,6 +140,7 @@ class Monitor:
         """Count the turns of one expansion that another process has played."""
         if not turns:
             return
+        self.record_turns(turns)
         self._count(len(turns), sum(_tokens(turn.action) for turn in turns))
         if self._trace is not None:
             now, first = time.perf_counter(), turns[0]
@@ -144,7 +159,7 @@ class Monitor:
 
         ``trees/...`` (finished, faulty, total), ``turns/...`` (finished, per_second, in_flight),
         ``in_flight/<agent>``, ``tokens/per_second``, ``accepted/<role>`` (share of its verdicts that say
-        Correct), ``correct/<role>`` (share of its turns with a known grade), ``unknown/<reason>`` and
+        Correct), ``correct/<role>`` (share of its graded turns so far), ``unknown/<reason>`` and
         ``fault/<error>`` (counts), ``seconds/elapsed``, ``seconds/left`` and ``idle_share`` (the part of
         the time in which no agent acted). For what is measured: ``queue/<name>`` (requests that wait
         for a place), ``busy/<name>`` (places in use), ``idle/<name>`` (share of the places unused so far).

@@ -27,6 +27,7 @@ from mars_env.grading import check_reference
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.problems.registry import held_out_by_default
 from mars_env.rollout.pipeline import PipelineSettings
+from mars_env.text import suggestion
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, require_roles
 from mars_env.types import role_of
 
@@ -298,7 +299,8 @@ def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:
             value = next(flags, "")
         if name not in TeamSettings.model_fields:
             known = ", ".join(TeamSettings.model_fields)
-            wrong.append(f"there is no flag {PREFIX}{name}; there are: {known}")
+            hint = suggestion(PREFIX + name, [PREFIX + field for field in TeamSettings.model_fields])
+            wrong.append(f"there is no flag {PREFIX}{name}; there are: {known}{hint}")
         elif not value or value.startswith("--"):
             wrong.append(f"{PREFIX}{name} needs a value")
         else:

@@ -38,6 +38,7 @@ def test_names_are_given_with_commas_and_values_with_an_equals_sign():
     ("flags", "sentence"),
     [
         (["--mars.nothing", "1"], "there is no flag --mars.nothing"),
+        (["--mars.groop", "1"], "did you mean '--mars.group'"),
         (["--mars.env"], "--mars.env needs a value"),
         (["--mars.env", "--mars.group", "4"], "--mars.env needs a value"),
         (["--mars.group", "4"], "say what is played: --mars.env"),
