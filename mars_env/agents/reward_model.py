@@ -19,6 +19,7 @@ from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.grading.thinking import after_thinking
 from mars_env.lazy import resolve
 from mars_env.seeds import derive_seed
+from mars_env.sync import together
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class GenerativeJudge:
         Raises:
             ModelError: The model could not answer.
         """
-        each = await asyncio.gather(*(self._rate(statement, text, seed) for text in texts))
+        each = await together(self._rate(statement, text, seed) for text in texts)
         return Ratings(tuple(score for score, _ in each), sum(tokens for _, tokens in each))
 
     async def _rate(self, statement: str, text: str, seed: int) -> tuple[float | None, int]:
