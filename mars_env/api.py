@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -16,7 +17,7 @@ from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game, make_game
 from mars_env.envs.growers import MakeGrower
 from mars_env.envs.gymnasium_view import GymnasiumView, as_gymnasium
-from mars_env.envs.registry import rules_spec, spec
+from mars_env.envs.registry import refuse_unknown, rules_spec, spec
 from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
@@ -110,6 +111,7 @@ def make(
         ('solver_0', ['problem'])
     """
     env_spec = _spec(env_id, settings, rewards, team_reward, grader, grower)
+    refuse_unknown(env_spec.rules, settings, keywords_of(make))
     return make_env(env_spec, problems, render_mode=render_mode)
 
 
@@ -172,6 +174,8 @@ def make_gymnasium(
         >>> sorted(env.reset(seed=0)[0])
         ['problem']
     """
+    known = keywords_of(make) | keywords_of(make_gymnasium)
+    refuse_unknown(_as_spec(env_id).rules, options.keys() - known, known)
     env = make(env_id, **options)
     return as_gymnasium(env, learner=learner or env.possible_agents[0], partners=partners or {})
 
@@ -240,6 +244,7 @@ def evaluate(  # public edge: friendly keywords, each with a default
     if on_tree is not None and not callable(on_tree):
         raise ConfigError(f"on_tree is a function of a tree, not {shown(on_tree)}")
     env_spec = _spec(env_id, settings, rewards, team_reward, grader, turn_timeout=turn_timeout)
+    refuse_unknown(env_spec.rules, settings, keywords_of(evaluate))
     prepared = prepare(
         env_spec,
         agents,
@@ -384,7 +389,7 @@ def _spec(
     turn_timeout: float | None = None,
 ) -> EnvSpec:
     """The keywords of `make` and `evaluate` as one value; they replace those of a spec."""
-    env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
+    env_spec = _as_spec(env_id)
     given = {
         "rewards": rewards,
         "team_reward": team_reward,
@@ -394,6 +399,21 @@ def _spec(
     }
     told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return replace(env_spec, settings={**env_spec.settings, **settings}, **told)
+
+
+def _as_spec(env_id: str | EnvSpec) -> EnvSpec:
+    return env_id if isinstance(env_id, EnvSpec) else spec(env_id)
+
+
+def keywords_of(function: Callable[..., Any]) -> frozenset[str]:
+    """Names of the arguments that a function takes by keyword alone.
+
+    Example:
+        >>> sorted(keywords_of(make_gymnasium))
+        ['learner', 'partners']
+    """
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
 
 
 def described_spec(env_spec: EnvSpec, agents: str | Mapping[str, Agent]) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mars_env.agents.registry import make_agents, places, roles_of
-from mars_env.api import Team, as_problem_set, described_spec, made_game
+from mars_env.api import Team, as_problem_set, described_spec, keywords_of, made_game
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
-from mars_env.envs.registry import rules_names, rules_spec, spec
+from mars_env.envs.registry import refuse_unknown, rules_names, rules_spec, spec
 from mars_env.envs.rules import PosesProblems
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import EXAMPLES
@@ -129,6 +129,7 @@ class Answerer:
         **settings: Any,
     ) -> None:
         env_spec = _spec(env_id)
+        refuse_unknown(env_spec.rules, settings, keywords_of(Answerer))
         if kind is None:  # of questions, open ones are played like those of mathematics
             code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
             kind = "code" if code else "math"
@@ -271,6 +272,7 @@ def solve(  # public edge: friendly keywords, each with a default
     """
     if tests and kind is None:
         kind = "code"
+    refuse_unknown(_spec(env_id).rules, settings, keywords_of(solve))
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings)
     problem = question(statement, kind=answerer.kind, tests=tests)
     if out is None:
