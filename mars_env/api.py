@@ -205,7 +205,7 @@ def evaluate(  # public edge: friendly keywords, each with a default
     Args:
         env_id: As for `make`.
         agents: An agent, a model or a function for all places, a mapping of these by agent or role, a list
-            with one for each place (a tree search gets as many places as the list is long), or a
+            with one for each place (a tree search gets as many places as are listed or named), or a
             specification as on the command line (see `mars_env.agents.make_agents`).
         problems: As for `make`.
         limit: Number of problems, from the first; by default all of a real set, 100 of a generated one.
@@ -349,12 +349,12 @@ def prepare(
         elsewhere: Whether other processes play.
         **repeats: ``samples``, ``seed``, ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
     """
-    from mars_env.agents.registry import make_agents, places, roles_of
+    from mars_env.agents.registry import make_agents, roles_of, team_size
     from mars_env.evaluation.run import Plan, limited
 
-    team_size, listed = rules_spec(env_spec.rules).team_size, places(agents)
-    if team_size is not None and listed:
-        env_spec = replace(env_spec, settings={team_size: len(listed), **env_spec.settings})
+    number, size = rules_spec(env_spec.rules).team_size, team_size(agents)
+    if number is not None and size:
+        env_spec = replace(env_spec, settings={number: size, **env_spec.settings})
     env = make_env(env_spec, problems)
     team: Callable[[], Mapping[str, Agent]] = partial(
         make_agents, agents, env.possible_agents, roles=roles_of(env.game.rules)

@@ -27,7 +27,8 @@ ENTRY_POINTS = "mars_env.agents"
 _Parsers = Mapping[str, Callable[[str], Any]]
 
 _NAMED = re.compile(r"[A-Za-z_]\w*=")
-_NEXT_PLACE = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
+_NEXT_ROLE = re.compile(r",(?=[A-Za-z_]\w*=)")
+_NEXT_AGENT = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 
 _OBJECT = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _FORMS = "http://host:8000/v1#model, hf:path, vllm:path, scripted:text or my_module:object"
@@ -76,9 +77,11 @@ def make_agents(
       of them (a class, or a function with no parameters but ``role``);
     - a name that a package declares in the entry-point group ``mars_env.agents``.
 
-    A text gives one for the whole team, one for each role: ``solver=...,verifier=...``, or one for each
-    place, in their order: ``http://a/v1#m,http://b/v1#n``. Options follow a question mark:
-    ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
+    One text names one agent, for the whole team. A team is named by role, ``solver=...,verifier=...``, or by
+    place, ``coder_0=...,coder_1=...``: a comma separates agents where a name and ``=`` follow it, and
+    belongs to the text elsewhere.
+
+    Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
     ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`) and ``thinking``
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``); servers and
     checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
@@ -102,11 +105,10 @@ def make_agents(
         ['Solver', 'Verifier']
     """
     names = list(possible_agents)
-    listed = places(spec)
-    if listed is not None:
-        if len(listed) != len(names):
-            raise ConfigError(f"{len(listed)} agents are given for {len(names)} places: {', '.join(names)}")
-        spec = dict(zip(names, listed, strict=True))
+    if isinstance(spec, list | tuple):
+        if len(spec) != len(names):
+            raise ConfigError(f"{len(spec)} agents are given for {len(names)} places: {', '.join(names)}")
+        spec = dict(zip(names, spec, strict=True))
     told = _by_role(spec) if isinstance(spec, str) else spec
     given: Mapping[str, Any] = (
         by_name(told, names) if isinstance(told, Mapping) else dict.fromkeys(names, told)
@@ -126,21 +128,21 @@ def make_agents(
     return agents
 
 
-def places(spec: object) -> Sequence[Any] | None:
-    """The parts of a specification that gives one agent for each place; None for one of another form.
+def team_size(spec: object) -> int | None:
+    """How many places are listed or named in a team's specification; None if it does not say.
 
     Example:
-        >>> places("http://a/v1#m,http://b/v1#n")
-        ['http://a/v1#m', 'http://b/v1#n']
-        >>> places("scripted:one, two"), places("solver=scripted:a,verifier=scripted:b")
+        >>> team_size(["scripted:a", "scripted:b"]), team_size("coder_0=scripted:a,coder_1=scripted:b")
+        (2, 2)
+        >>> team_size("scripted:one, two"), team_size("solver=scripted:a,verifier=scripted:b")
         (None, None)
     """
     if isinstance(spec, list | tuple):
-        return spec
-    if not isinstance(spec, str) or _NAMED.match(spec):
+        return len(spec)
+    named = _by_role(spec) if isinstance(spec, str) else spec
+    if not isinstance(named, Mapping):
         return None
-    parts = [part.strip() for part in _NEXT_PLACE.split(spec)]
-    return parts if len(parts) > 1 else None
+    return sum(isinstance(name, str) and role_of(name) != name for name in named) or None
 
 
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
@@ -274,7 +276,7 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
     if not _NAMED.match(spec):
         return spec.strip()
     given: dict[str, str] = {}
-    for part in re.split(r",(?=[A-Za-z_]\w*=)", spec):
+    for part in _NEXT_ROLE.split(spec):
         name, _, value = part.partition("=")
         if name in given:
             raise ConfigError(f"{name!r} is given twice in {spec!r}")
@@ -284,6 +286,13 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
 
 def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
     kind, colon, rest = spec.partition(":")
+    if colon and kind == "scripted":
+        return _Loaded(ScriptedModel([rest]), sampling)
+    if _NEXT_AGENT.search(spec):
+        raise ConfigError(
+            f"one text names one agent, and {shown(spec)} seems to name several: name the places, such as "
+            "coder_0=...,coder_1=..., or give a list of texts"
+        )
     if kind in ("http", "https"):
         target, options = _options(spec, _HTTP)
         own, thinking = _own(sampling, options)
@@ -300,8 +309,6 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
         target, options = _options(rest, _VLLM)
         own, thinking = _own(sampling, options)
         return _Loaded(VLLMModel(target, **options), own, thinking)
-    if colon and kind == "scripted":
-        return _Loaded(ScriptedModel([rest]), sampling)
     target, options = _options(spec, {})
     value, shared = _made(_find(target), role)
     return _Loaded(value, *_own(sampling, options), shared)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from mars_env.agents.registry import make_agents, places, roles_of
+from mars_env.agents.registry import make_agents, roles_of, team_size
 from mars_env.api import Team, as_problem_set, described_spec, keywords_of, made_game
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
@@ -133,9 +133,9 @@ class Answerer:
         if kind is None:  # of questions, open ones are played like those of mathematics
             code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
             kind = "code" if code else "math"
-        listed, size = places(agents), rules_spec(env_spec.rules).team_size
-        if size is not None and listed:
-            settings = {size: len(listed), **settings}
+        number, size = rules_spec(env_spec.rules).team_size, team_size(agents)
+        if number is not None and size:
+            settings = {number: size, **settings}
         limit = env_spec.turn_timeout if turn_timeout is None else turn_timeout
         env_spec = replace(
             env_spec, settings={**env_spec.settings, **settings}, turn_timeout=limit, grader=None
