@@ -306,6 +306,19 @@ def read_run(path: str | Path) -> Run:
     return Run(manifest, tuple(trees), problems)
 
 
+def tree_from_rows(
+    path: Path, row: Mapping[str, Any], turns: Sequence[Mapping[str, Any]], problem: Problem
+) -> Tree:
+    """The tree of its last row in ``trees.jsonl`` and its rows in ``turns.jsonl``.
+
+    Raises:
+        StoreError: A row cannot be read, or they do not make a tree.
+    """
+    found: dict[str, Turn] = {}
+    add_turns(found, [_read(path / TURNS, each, turn_from_row) for each in turns])
+    return _tree(path / TREES, _read(path / TREES, row, check_tree_row), {problem.id: problem}, found)
+
+
 def _tree(
     path: Path, row: Mapping[str, Any], problems: Mapping[str, Problem], turns: Mapping[str, Turn]
 ) -> Tree:

@@ -20,8 +20,9 @@ from mars_env.envs.visibility import EXAMPLES
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models.preflight import preflight
 from mars_env.problems.code import code_problem_from_row
-from mars_env.rollout import Job, Store, play, read_run
+from mars_env.rollout import Job, Store, play
 from mars_env.rollout.engine import Journal
+from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
 from mars_env.text import described, shown
@@ -201,18 +202,14 @@ class Answerer:
         tree = await play(
             self.game, self.agents, job, seed=seed, width=self._width, journal=journal, on_turns=told
         )
-        return self._solution(tree)
+        return self.solution(tree)
 
-    def stored(self, out: str | Path, tree_id: str) -> Solution:
-        """The solution of a tree that a run has finished.
+    def solution(self, tree: Tree) -> Solution:
+        """The solution that a finished tree holds.
 
         Raises:
-            StoreError: The run cannot be read.
             ModelError: The tree has no answer; says why.
         """
-        return self._solution(next(tree for tree in read_run(out).trees if tree.id == tree_id))
-
-    def _solution(self, tree: Tree) -> Solution:
         if tree.fault:
             raise ModelError(f"the team could not answer: {tree.fault}")
         if tree.final is None:
@@ -279,7 +276,7 @@ def solve(  # public edge: friendly keywords, each with a default
         return run_sync(_solved(answerer, problem, seed, None, on_turn))
     with Store(out, {**answerer.config, "seed": seed, "question": problem.id}, [problem]) as store:
         if (tree_id := Job(problem).tree_id) in store.finished:
-            return answerer.stored(out, tree_id)
+            return answerer.solution(TreeIndex(out).tree(tree_id, problem))
         return run_sync(_solved(answerer, problem, seed, store, on_turn))
 
 
