@@ -6,8 +6,9 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -15,6 +16,7 @@ from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
+from mars_env.identity import identity_of, lasting
 from mars_env.lazy import resolve
 from mars_env.models.scripted import ScriptedModel
 from mars_env.players import FunctionAgent, Player, by_name, lacking
@@ -31,6 +33,9 @@ _NEXT_ROLE = re.compile(r",(?=[A-Za-z_]\w*=)")
 _NEXT_AGENT = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 
 _OBJECT = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_MODELS = ("http", "https", "hf", "vllm", "scripted", "classifier")
+"""What a specification of a model begins with."""
+
 _FORMS = "http://host:8000/v1#model, hf:path, vllm:path, scripted:text or my_module:object"
 
 _SWITCH = {
@@ -159,6 +164,53 @@ def make_model(spec: str) -> tuple[Any, Sampling | None]:
     return loaded.value, loaded.sampling
 
 
+def team_identity(
+    agents: str | Mapping[str, Agent],
+    possible_agents: Sequence[str],
+    roles: Mapping[str, type[RoleAgent]] = ROLES,
+) -> dict[str, Any]:
+    """What identifies the agents of a team, by name; those that a text names are not made for it.
+
+    Raises:
+        ConfigError: The text leaves a place out, or names one that does not exist.
+
+    Example:
+        >>> told = team_identity("scripted:4", ["solver_0"])["solver_0"]
+        >>> told["agent"], told["role"]
+        ('scripted:4', 'mars_env.agents.roles.Solver')
+    """
+    if not isinstance(agents, str):
+        return {name: identity_of(agent) for name, agent in agents.items()}
+    told = _by_role(agents)
+    given = by_name(told, possible_agents) if isinstance(told, Mapping) else None
+    found: dict[str, Any] = {}
+    for name in possible_agents:
+        found[name] = {"agent": named_identity(agents.strip() if given is None else given[name])}
+        if (role := roles.get(role_of(name))) is not None:
+            found[name] |= {
+                "role": identity_of(role),
+                "system": role.system_at(_place(name)),
+                "prompt": role.template,
+            }
+    return found
+
+
+def named_identity(part: Any) -> Any:
+    """What identifies a part of a run, or the object that a text ``module:object`` names.
+
+    Example:
+        >>> named_identity("mars_env.envs.rewards:outcome?top_k=5")
+        {'text': 'mars_env.envs.rewards:outcome?top_k=5', 'object': 'mars_env.envs.rewards.outcome'}
+    """
+    if not isinstance(part, str):
+        return identity_of(part)
+    target = part.partition("?")[0]
+    if target.partition(":")[0] not in _MODELS and (":" in target or target in _declared().names):
+        with suppress(ConfigError):  # whoever makes it says what is wrong with it
+            return {"text": part, "object": identity_of(_find(target))}
+    return lasting(part)
+
+
 def as_agent(
     value: Player | Model | str,
     agent: str = "solver_0",
@@ -249,9 +301,14 @@ def role_agent(
             f"there is no built-in prompt for the role {role!r} (there is for {', '.join(roles)}): "
             "give an agent instead of a model"
         )
-    place = int(agent.removeprefix(f"{role}_")) if agent != role else 0
     made = roles[role]
-    return made(model, sampling=sampling, thinking=thinking, system=made.system_at(place))
+    return made(model, sampling=sampling, thinking=thinking, system=made.system_at(_place(agent)))
+
+
+def _place(agent: str) -> int:
+    """The number of a place among those of its role."""
+    role = role_of(agent)
+    return int(agent.removeprefix(f"{role}_")) if agent != role else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +409,7 @@ def _own(sampling: Sampling | None, options: dict[str, Any]) -> tuple[Sampling |
 def _find(target: str) -> Any:
     """The object that ``module:object``, or the name of an entry point, stands for."""
     if ":" not in target:
-        found = entry_points(group=ENTRY_POINTS)
+        found = _declared()
         if target not in found.names:
             names = ", ".join(sorted(found.names)) or "none"
             raise ConfigError(f"no agents are called {target!r} (installed: {names}); give {_FORMS}")
@@ -369,6 +426,10 @@ def _find(target: str) -> Any:
             raise ConfigError(f"the module {module!r} has no {attribute!r}")
         value = getattr(value, part)
     return value
+
+
+def _declared() -> EntryPoints:
+    return entry_points(group=ENTRY_POINTS)
 
 
 def _made(value: Any, role: str) -> tuple[Any, bool]:

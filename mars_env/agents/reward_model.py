@@ -72,6 +72,16 @@ class GenerativeJudge:
     def __repr__(self) -> str:
         return f"GenerativeJudge({getattr(self.model, 'name', self.model)!r}, samples={self.samples})"
 
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: its model, and how that is asked."""
+        return {
+            "model": self.model,
+            "samples": self.samples,
+            "sampling": self.sampling,
+            "prompt": JUDGE_QUESTION if self._prompt is _question else self._prompt,
+            "system": self._system,
+        }
+
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
         """The mean score of each text; None where no judgement of it could be read. Thinking is not read.
 
@@ -164,6 +174,10 @@ class HFRewardModel:
 
     def __repr__(self) -> str:
         return f"HFRewardModel({self.path!r})"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: the checkpoint as it was given, and where texts are cut."""
+        return {"path": self.path, "max_tokens": self._max_tokens}
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
         """The rating of each text; the same whatever the seed.

@@ -170,6 +170,16 @@ agent (Scaffolded.agent)
     def __repr__(self) -> str:
         return f"Scaffolded({self.agent!r})"
 
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: the agent and what it is shown."""
+        return {
+            "agent": self.agent,
+            "scaffold": self.scaffold,
+            "rubric": self._rubric,
+            "train_on": self._train_on,
+            "show": self._show,
+        }
+
     @property
     def policy(self) -> str:
         """The agent's."""

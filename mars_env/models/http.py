@@ -34,7 +34,7 @@ from mars_env.models.openai_dialect import (
     told_error,
 )
 from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat
-from mars_env.models.secrets import Secrets, api_key
+from mars_env.models.secrets import Secrets, api_key, secret_digest
 from mars_env.models.wire import Answer, AnswerTooLong
 from mars_env.seeds import derive_seed
 from mars_env.sync import together
@@ -177,6 +177,7 @@ class HTTPModel:
         if clash := sorted({*_OWN, limit_field} & {*more}):
             raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
         self.bent = tuple(bending(more))
+        self._extra_body = {name: secret_digest(value) for name, value in more.items()}
         neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
         self._head = json.dumps({"model": model, **neutral, **more})[:-1]
         loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
@@ -194,6 +195,22 @@ class HTTPModel:
 
     def __repr__(self) -> str:  # never the key, the headers or the body
         return f"HTTPModel({self.name!r}, {self.endpoints})"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: the model's name and how it is asked; not where, how often or with which key.
+
+        Of `extra_body`, whose values may be secrets, there are digests.
+        """
+        return {
+            "model": self.model_name,
+            "version": self.version,
+            "api": self._api,
+            "exact": self.exact,
+            "processed": self.processed,
+            "samples_per_call": self._samples_per_call,
+            "limit_field": self._limit_field,
+            "extra_body": self._extra_body,
+        }
 
     async def __aenter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from mars_env.agents.registry import make_agents, roles_of, team_size
+from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
 from mars_env.api import Team, as_problem_set, described_spec, keywords_of, made_game
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
@@ -153,7 +153,8 @@ class Answerer:
             agents, self.game.rules.possible_agents, roles=roles_of(self.game.rules)
         )
         told = agents if isinstance(agents, str) else self.agents
-        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, told)}
+        identities = team_identity(told, self.game.rules.possible_agents, roles_of(self.game.rules))
+        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, told, identities)}
         self._width = width
         if self.game.visibility is not None:
             self.game.visibility.refuse_unfit([question("?")] if kind == "math" else [])
