@@ -19,7 +19,7 @@ from mars_env.envs.registry import refuse_unknown, rules_spec, spec
 from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
-from mars_env.identity import identity_of, without_credentials
+from mars_env.identity import identity_of
 from mars_env.players import Player, refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.problems import load_problems as _load_problems
@@ -437,7 +437,7 @@ def described_spec(
     return {
         "settings": {name: _described(value) for name, value in env_spec.settings.items()},
         **told,
-        "agents": without_credentials(policies) if isinstance(policies, str) else policies,
+        "agents": policies,
         "identity": {
             "agents": dict(identities),
             "settings": {
@@ -457,7 +457,7 @@ def described_spec(
 def _described(setting: Any) -> str:
     """A setting as a stored run records it: models and agents by name, the same in every process."""
     if setting is None or isinstance(setting, str | int | float | Mapping | Sequence):
-        return without_credentials(str(setting))
+        return str(setting)
     names = (getattr(setting, name, None) for name in ("policy", "name", "__name__"))
     return next((name for name in names if isinstance(name, str) and name), type(setting).__name__)
 

@@ -155,12 +155,13 @@ def _bases(cls: type, until: str) -> list[type]:
 
 def _code(code: CodeType, doc: str | None = None) -> list[Any]:
     constants: list[Any] = []
-    for each in code.co_consts:
+    begins = code.co_consts[:1] in ((doc,), (None,))  # with the docstring, or where it would be
+    for each in code.co_consts[begins:]:
         if isinstance(each, CodeType):
             constants.append(_code(each))
         elif isinstance(each, frozenset):
             constants.append(sorted(map(repr, each)))
-        elif each is None or each != doc:
+        else:
             constants.append(repr(each))
     return [code.co_code.hex(), constants, code.co_names, code.co_varnames, code.co_freevars, code.co_flags]
 

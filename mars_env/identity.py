@@ -17,7 +17,6 @@ from mars_env.digests import Digest, full_name, state_of
 from mars_env.errors import ConfigError
 from mars_env.text import shown
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
 _ADDRESS = re.compile(r"https?://[^#,\s]*(?=#)")
 _TRANSPORT = re.compile(r"(?<=[?&])(concurrency|attempts|timeout|api_key_env)=[^&,]*&?")
 
@@ -100,16 +99,6 @@ def without(identity: Any, *names: str) -> Any:
     if not isinstance(identity, Mapping):
         return identity
     return {name: without(value, *names) for name, value in identity.items() if name not in names}
-
-
-def without_credentials(text: str) -> str:
-    """A text without the names and passwords in its addresses.
-
-    Example:
-        >>> without_credentials("http://me:sk-1@host/v1#model")
-        'http://host/v1#model'
-    """
-    return _CREDENTIALS.sub("", text)
 
 
 def lasting(text: str) -> str:
