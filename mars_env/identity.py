@@ -89,18 +89,6 @@ def changes(earlier: Any, now: Any, at: str = "") -> list[str]:
     return ["{}: {} then, {} now".format(at, *_around(repr(earlier), repr(now)))]
 
 
-def without(identity: Any, *names: str) -> Any:
-    """An identity without some names, at any depth.
-
-    Example:
-        >>> without({"model": {"name": "m", "version": 3}}, "version")
-        {'model': {'name': 'm'}}
-    """
-    if not isinstance(identity, Mapping):
-        return identity
-    return {name: without(value, *names) for name, value in identity.items() if name not in names}
-
-
 def lasting(text: str) -> str:
     """The part of an agent's specification that may not change: all but where and how it is reached.
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from mars_env.envs import Game
-from mars_env.identity import identity_of, without
+from mars_env.identity import identity_of
 from mars_env.trainers.local import Policy
 from mars_env.types import Agent, TrainingAgent
 
 _HEAD = 64
 """Values of each parameter that a fingerprint reads."""
+
+_OF_MODELS = ("context", "template_options", "model")
 
 
 def described_game(game: Game) -> dict[str, Any]:
@@ -34,16 +36,35 @@ def described_game(game: Game) -> dict[str, Any]:
     )
 
 
-def described_team(agents: Mapping[str, Agent]) -> dict[str, Any]:
-    """What identifies the agents of a run that trains; the versions of their weights change in it.
+def described_team(agents: Mapping[str, Agent], trained: Collection[str]) -> dict[str, Any]:
+    """What identifies the agents of a run that trains.
+
+    Args:
+        agents: By name.
+        trained: Policies whose weights the run has itself. Of the models that sample them only the context
+            and the options of the chat template count: a continued run may have another engine.
 
     Example:
         >>> from mars_env.players import FunctionAgent
-        >>> told = described_team({"solver_0": FunctionAgent(lambda observation: "4", policy="mine")})
+        >>> told = described_team({"solver_0": FunctionAgent(lambda observation: "4", policy="mine")}, ())
         >>> told["solver_0"]["policy"]
         'mine'
     """
-    return {name: without(identity_of(agent), "version") for name, agent in agents.items()}
+    identities = {name: identity_of(agent) for name, agent in agents.items()}
+    return {
+        name: _asked(each) if agents[name].policy in trained else each for name, each in identities.items()
+    }
+
+
+def _asked(identity: Any, at: str = "") -> Any:
+    """An identity without what its models are, at any depth."""
+    if not isinstance(identity, Mapping):
+        return identity
+    if at.lstrip("_") == "model":
+        identity = {
+            name: identity[name] for name in _OF_MODELS if not isinstance(identity.get(name, ""), str)
+        }
+    return {name: _asked(value, name) for name, value in identity.items()}
 
 
 def described_length(agents: Mapping[str, Agent], steps: int) -> dict[str, int]:

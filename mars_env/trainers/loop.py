@@ -108,7 +108,7 @@ async def train(
         run={
             **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
             "agents": {name: agent.policy for name, agent in team.agents.items()},
-            "team": described_team(team.agents),
+            "team": described_team(team.agents, team.policies),
             "max_turns": game.rules.max_turns,
             "problems": problems.content_hash(),
             **described_game(game),

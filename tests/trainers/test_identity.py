@@ -48,15 +48,22 @@ def test_parts_of_a_game_are_told_by_name_and_settings_that_are_not_the_default(
     assert search["rules"]["possible_agents"] == ["solver_0", "solver_1"]
 
 
-def test_a_team_counts_without_the_versions_of_its_weights():
-    class Versioned(ScriptedModel):
-        version = 1
+def test_of_the_models_of_trained_policies_only_counts_how_they_read_messages():
+    class Engine(ScriptedModel):
+        options = None
 
         def identity(self):
-            return {**super().identity(), "version": self.version}
+            return {**super().identity(), "template_options": self.options}
 
-    model = Versioned(["4"])
-    before = described_team({"solver_0": Solver(model)})
-    model.version = 2
-    assert before == described_team({"solver_0": Solver(model)})
-    assert before != described_team({"solver_0": Solver(model, system="Be brief.")})
+    def told(trained, **options):
+        return described_team(
+            {"solver_0": Solver(options.pop("model", ScriptedModel(["4"])), **options)}, trained
+        )
+
+    other = Engine(["5"])
+    assert told(["scripted"])["solver_0"]["model"] == {}
+    assert told([]) != told([], model=other)
+    assert told(["scripted"]) != told(["scripted"], system="Be brief.")
+    before = told(["scripted"], model=other)
+    other.options = {"enable_thinking": False}
+    assert before != told(["scripted"], model=other)

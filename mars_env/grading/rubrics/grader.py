@@ -19,7 +19,7 @@ from mars_env.grading.rubrics.checks import CHECKS, Check
 from mars_env.grading.rubrics.judging import SYSTEM, question, read_verdict
 from mars_env.grading.rubrics.rubric import Criterion, Rubric
 from mars_env.grading.thinking import after_thinking
-from mars_env.identity import changed_fields, without
+from mars_env.identity import changed_fields
 from mars_env.seeds import derive_seed
 from mars_env.sync import Gate
 from mars_env.text import described
@@ -123,7 +123,9 @@ class RubricGrader:
 
     def identity(self) -> dict[str, Any]:
         """What identifies it: what judges are asked, and all fields but the time limit of a request."""
-        return {"system": SYSTEM, **without(changed_fields(self), "timeout")}
+        settings = changed_fields(self)
+        settings.pop("timeout", None)
+        return {"system": SYSTEM, **settings}
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -297,7 +297,7 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
             "spell": chosen.model_dump(mode="json"),
             "clusters": clusters.content_hash(),
             "agents": {name: agent.policy for name, agent in team.agents.items()},
-            "team": described_team(team.agents),
+            "team": described_team(team.agents, team.policies),
             **described_game(game),
             **described_length(team.agents, settings.steps),
             "frozen": fingerprints(team.policies),
