@@ -1,4 +1,4 @@
-"""What identifies a run: its parts as plain data. docs/stored-runs.md states the rules for users."""
+"""What identifies a run: its parts as plain data. docs/rollouts.md states the rules for users."""
 
 from __future__ import annotations
 

@@ -222,8 +222,8 @@ def test_where_and_how_often_a_model_is_asked_does_not_count(tmp_path):
 
 
 def test_agents_that_a_text_names_count_without_their_address(tmp_path, monkeypatch):
-    def config(agents):
-        plan = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False}
+    def config(agents, elsewhere=False):
+        plan = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False, "elsewhere": elsewhere}
         return prepare(EnvSpec("arithmetic", "solve"), agents, limit=1, **plan).plan.identity
 
     one = config("http://a:1/v1#m?top_k=5&concurrency=3")
@@ -236,6 +236,8 @@ def test_agents_that_a_text_names_count_without_their_address(tmp_path, monkeypa
         config(f"{name}:solver")["identity"]["agents"]["solver_0"] for name in ("told_a", "told_b")
     )
     assert first["agent"]["object"]["code"] != second["agent"]["object"]["code"]
+    for agents in ("http://a:1/v1#m", "told_a:solver", "scripted:4", Solver(ScriptedModel(["4"]))):
+        assert config(agents) == config(agents, elsewhere=True)
 
 
 def write_module(path, text):
