@@ -77,8 +77,8 @@ async def train(
         problems: Training problems.
         settings: Everything else: `MARSRL`, `MARS2`, or your own.
         directory: For checkpoints of all policies. The same call continues from the newest one; a call with
-            another game, other agents or problems, or another reference is refused. Trees that were under way when the
-            run stopped are played again, by the policy of the checkpoint.
+            another game, other agents or problems, or another reference is refused. Trees that were under way
+            when the run stopped are played again, by the policy of the checkpoint.
         checkpoint_every: Updates between two checkpoints; the last update always gets one.
         loggers: Get the figures of every update.
 
