@@ -53,8 +53,7 @@ class Digest:
         named = [[name, value] for name, each in constants if (value := self._value(each)) is not None]
         if not found and not named:
             return ""
-        text = json.dumps([found, named], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return digest_of([found, named])
 
     def _value(self, value: Any) -> Any:
         """What counts of a value; None for what may change while it is used."""
@@ -106,6 +105,16 @@ class Digest:
         kept = [(name, value) for name, value in sorted(referred.items(), key=_first) if name not in state]
         own += [[name, found] for name, value in kept if (found := self._value(value)) is not None]
         return own or None
+
+
+def digest_of(value: object) -> str:
+    """A digest of plain data, which may be secret: equal for equal values, and without a way back.
+
+    Example:
+        >>> digest_of({"effort": "low"}) == digest_of({"effort": "high"})
+        False
+    """
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def full_name(part: Any) -> str:

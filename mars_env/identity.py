@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeGuard
 
 from pydantic import BaseModel
 
-from mars_env.digests import Digest, full_name, state_of
+from mars_env.digests import Digest, digest_of, full_name, is_ours, state_of
 from mars_env.errors import ConfigError
 from mars_env.text import shown
 
@@ -35,7 +35,7 @@ def identity_of(part: Any) -> Any:
     - Plain data: itself.
     - A part with a method `identity`: its class and what that gives.
     - A dataclass or a pydantic model: its class and the fields that differ from their defaults; fields that
-      are left out of its repr are left out here.
+      are left out of its repr are left out here. Of strings there are digests, since they may be secrets.
     - A function or a class: its name and a digest of its code, with the constants that it closes over or
       names.
     - Any other object: its class, the parts in its attributes, and a digest of the code of its class and of
@@ -68,7 +68,7 @@ def changed_fields(part: Any) -> dict[str, Any]:
         known = {name: each.get_default(call_default_factory=True) for name, each in declared if each.repr}
     else:
         known = {each.name: _default(each) for each in fields(part) if each.repr}
-    found = {name: getattr(part, name) for name in known}
+    found = {name: getattr(part, name, None) for name in known}
     return {name: value for name, value in found.items() if _differ(value, known[name])}
 
 
@@ -132,7 +132,8 @@ def _plain(part: Any, inside: tuple[int, ...]) -> Any:
         return {**found, **({"code": code} if code else {}), **plain(given)}
     constants: list[Any] = []
     if _is_part(part):
-        found |= plain(changed_fields(part))
+        given = changed_fields(part)
+        found |= plain(given if is_ours(type(part)) else _hidden(given))
     else:
         state = state_of(type(part))
         for name, value in sorted(getattr(part, "__dict__", {}).items()):
@@ -142,6 +143,15 @@ def _plain(part: Any, inside: tuple[int, ...]) -> Any:
                 constants.append([name, value])
     code = digest.of_code(type(part), constants=constants)
     return {**found, "code": code} if code else found
+
+
+def _hidden(value: Any) -> Any:
+    """A value with digests for strings: those of a user's part may be secrets."""
+    if isinstance(value, str):
+        return f"digest {digest_of(value)}" if value else value
+    if isinstance(value, Mapping):
+        return {name: _hidden(each) for name, each in value.items()}
+    return [_hidden(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _declares(part: Any) -> TypeGuard[Identified]:

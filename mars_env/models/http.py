@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
+from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.models.encoding import require_fit
 from mars_env.models.endpoint import Endpoint, Endpoints
@@ -34,7 +35,7 @@ from mars_env.models.openai_dialect import (
     told_error,
 )
 from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat
-from mars_env.models.secrets import Secrets, api_key, secret_digest
+from mars_env.models.secrets import Secrets, api_key
 from mars_env.models.wire import Answer, AnswerTooLong
 from mars_env.seeds import derive_seed
 from mars_env.sync import together
@@ -177,7 +178,7 @@ class HTTPModel:
         if clash := sorted({*_OWN, limit_field} & {*more}):
             raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
         self.bent = tuple(bending(more))
-        self._extra_body = {name: secret_digest(value) for name, value in more.items()}
+        self._extra_body = {name: digest_of(value) for name, value in more.items()}
         neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
         self._head = json.dumps({"model": model, **neutral, **more})[:-1]
         loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ModelError
 from mars_env.files import write_whole
 from mars_env.models.requests import check_request, is_messages, is_token_ids, prompt_text
-from mars_env.models.secrets import secret_digest
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
 
@@ -168,7 +168,7 @@ class ReplayModel:
     def __init__(self, records: Iterable[Record], *, name: str = "replay") -> None:
         self.name = name
         records = list(records)
-        self._digest = secret_digest([asdict(record) for record in records])
+        self._digest = digest_of([asdict(record) for record in records])
         self._answers: dict[str, list[tuple[Completion, ...]]] = {}
         for record in records:
             key = _request_key(record.prompt, record.n, record.sampling)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -95,16 +94,6 @@ def api_key(variable: str | None, what: str = "the API key") -> str:
     if not key:
         raise ConfigError(f"the environment variable {variable} with {what} is not set; export it first")
     return key
-
-
-def secret_digest(value: object) -> str:
-    """A digest of plain data that may be secret: equal for equal values, and without a way back.
-
-    Example:
-        >>> secret_digest({"effort": "low"}) == secret_digest({"effort": "high"})
-        False
-    """
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _forms(word: str) -> list[str]:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from mars_env.checks import logprobs as checked_logprobs
+from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.models.context import finish_reason, room_for, without_room
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.models.requests import check_request
-from mars_env.models.secrets import secret_digest
 from mars_env.models.vllm_engines import Engine, Generated, Job, OfflineEngine, StreamingEngine, load_vllm
 from mars_env.models.vllm_experts import EXTENSION
 from mars_env.seeds import derive_seed
@@ -127,7 +127,7 @@ class VLLMModel:
             "dtype": self._dtype,
             "context": self.context,
             "template_options": self._template_options,
-            "options": {name: secret_digest(value) for name, value in self._options.items()},
+            "options": {name: digest_of(value) for name, value in self._options.items()},
         }
 
     def __enter__(self) -> Self:

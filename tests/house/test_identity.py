@@ -78,7 +78,9 @@ def test_fields_count_that_differ_from_their_defaults_and_are_shown():
         key: str = field(default="", repr=False)
         inner: object = None
 
-    told = identity_of(Settings(2, "sk-1", Settings(3)))
+    told = identity_of(Settings(2, "sk-1", Settings(3, inner=["sk-2"])))
+    assert "sk-" not in json.dumps(told)
+    assert told != identity_of(Settings(2, "sk-1", Settings(3, inner=["sk-3"])))
     assert (told["rounds"], told["inner"]["rounds"]) == (2, 3)
     assert "key" not in told and identity_of(Settings()).keys() == {"class", "code"}
     loop = Settings()
