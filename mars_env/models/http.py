@@ -198,20 +198,10 @@ class HTTPModel:
         return f"HTTPModel({self.name!r}, {self.endpoints})"
 
     def identity(self) -> dict[str, Any]:
-        """What identifies it: the model's name and how it is asked; not where, how often or with which key.
-
-        Of `extra_body`, whose values may be secrets, there are digests.
-        """
-        return {
-            "model": self.model_name,
-            "version": self.version,
-            "api": self._api,
-            "exact": self.exact,
-            "processed": self.processed,
-            "samples_per_call": self._samples_per_call,
-            "limit_field": self._limit_field,
-            "extra_body": self._extra_body,
-        }
+        """What identifies it: what is asked for, with digests of `extra_body`; not where, or with which key."""
+        names = ("model_name", "version", "exact", "processed")
+        given = ("_api", "_samples_per_call", "_limit_field", "_extra_body")
+        return {name.lstrip("_"): getattr(self, name) for name in (*names, *given)}
 
     async def __aenter__(self) -> Self:
         return self

@@ -88,7 +88,7 @@ def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
         ['seed: 0 then, 1 now']
     """
     left_out = {*GROWING, *(TOLD if "identity" in earlier else ("identity", "fields"))}
-    differing = changes(*(_compared(config, left_out) for config in (earlier, now)))
+    differing = changes(_compared(earlier, left_out), _compared(now, left_out))
     return [each.removeprefix("identity.") for each in differing]
 
 

@@ -26,14 +26,8 @@ def described_game(game: Game) -> dict[str, Any]:
         >>> told["rules"]["schedule"]["rounds"], told["grader"]["class"], told["rewards"]["solver"]
         (3, 'mars_env.grading.math.grader.MathGrader', 'mars_env.envs.rewards.outcome')
     """
-    return identity_of(
-        {
-            "rules": game.rules,
-            "grader": game.grader,
-            "rewards": game.rewards,
-            "team_reward": game.team_reward,
-        }
-    )
+    names = ("rules", "grader", "rewards", "team_reward")
+    return {name: identity_of(getattr(game, name)) for name in names}
 
 
 def described_team(agents: Mapping[str, Agent], trained: Collection[str]) -> dict[str, Any]:
