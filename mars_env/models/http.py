@@ -198,7 +198,7 @@ class HTTPModel:
         return f"HTTPModel({self.name!r}, {self.endpoints})"
 
     def identity(self) -> dict[str, Any]:
-        """What identifies it: what is asked for, with digests of `extra_body`; not where, or with which key."""
+        """What identifies it: what is asked for, with digests of `extra_body`; not where or by which key."""
         names = ("model_name", "version", "exact", "processed")
         given = ("_api", "_samples_per_call", "_limit_field", "_extra_body")
         return {name.lstrip("_"): getattr(self, name) for name in (*names, *given)}
