@@ -199,9 +199,15 @@ class HTTPModel:
 
     def identity(self) -> dict[str, Any]:
         """What identifies it: what is asked for, with digests of `extra_body`; not where or by which key."""
-        names = ("model_name", "version", "exact", "processed")
-        given = ("_api", "_samples_per_call", "_limit_field", "_extra_body")
-        return {name.lstrip("_"): getattr(self, name) for name in (*names, *given)}
+        form = {"api": self._api, "exact": self.exact, "processed": self.processed}
+        sent = {"samples_per_call": self._samples_per_call, "limit_field": self._limit_field}
+        return {
+            "model": self.model_name,
+            "version": self.version,
+            **form,
+            **sent,
+            "extra_body": self._extra_body,
+        }
 
     async def __aenter__(self) -> Self:
         return self
