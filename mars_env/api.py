@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel
 
 from mars_env.envs.aec import MarsEnv
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game, make_game
 from mars_env.envs.growers import MakeGrower
 from mars_env.envs.gymnasium_view import GymnasiumView, as_gymnasium
-from mars_env.envs.registry import rules_spec, spec
+from mars_env.envs.registry import refuse_unknown, rules_spec, spec
 from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
+from mars_env.identity import identity_of
 from mars_env.players import Player, refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.problems import load_problems as _load_problems
 from mars_env.rollout import read_run
 from mars_env.sync import run_sync
 from mars_env.text import logger, shown
-from mars_env.types import Agent, Grader, Model, Problem, Reward, Sampling, TeamReward, Tree
+from mars_env.types import Agent, Grader, Model, Problem, Reward, TeamReward, Tree
 
 if TYPE_CHECKING:
     from mars_env.distributed import Placement
@@ -110,6 +110,7 @@ def make(
         ('solver_0', ['problem'])
     """
     env_spec = _spec(env_id, settings, rewards, team_reward, grader, grower)
+    refuse_unknown(env_spec.rules, settings, keywords_of(make))
     return make_env(env_spec, problems, render_mode=render_mode)
 
 
@@ -172,6 +173,8 @@ def make_gymnasium(
         >>> sorted(env.reset(seed=0)[0])
         ['problem']
     """
+    known = keywords_of(make) | keywords_of(make_gymnasium)
+    refuse_unknown(_as_spec(env_id).rules, options.keys() - known, known)
     env = make(env_id, **options)
     return as_gymnasium(env, learner=learner or env.possible_agents[0], partners=partners or {})
 
@@ -201,7 +204,7 @@ def evaluate(  # public edge: friendly keywords, each with a default
     Args:
         env_id: As for `make`.
         agents: An agent, a model or a function for all places, a mapping of these by agent or role, a list
-            with one for each place (a tree search gets as many places as the list is long), or a
+            with one for each place (a tree search gets as many places as are listed or named), or a
             specification as on the command line (see `mars_env.agents.make_agents`).
         problems: As for `make`.
         limit: Number of problems, from the first; by default all of a real set, 100 of a generated one.
@@ -240,6 +243,7 @@ def evaluate(  # public edge: friendly keywords, each with a default
     if on_tree is not None and not callable(on_tree):
         raise ConfigError(f"on_tree is a function of a tree, not {shown(on_tree)}")
     env_spec = _spec(env_id, settings, rewards, team_reward, grader, turn_timeout=turn_timeout)
+    refuse_unknown(env_spec.rules, settings, keywords_of(evaluate))
     prepared = prepare(
         env_spec,
         agents,
@@ -345,12 +349,12 @@ def prepare(
         elsewhere: Whether other processes play.
         **repeats: ``samples``, ``seed``, ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
     """
-    from mars_env.agents.registry import make_agents, places, roles_of
+    from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
     from mars_env.evaluation.run import Plan, limited
 
-    team_size, listed = rules_spec(env_spec.rules).team_size, places(agents)
-    if team_size is not None and listed:
-        env_spec = replace(env_spec, settings={team_size: len(listed), **env_spec.settings})
+    number, size = rules_spec(env_spec.rules).team_size, team_size(agents)
+    if number is not None and size:
+        env_spec = replace(env_spec, settings={number: size, **env_spec.settings})
     env = make_env(env_spec, problems)
     team: Callable[[], Mapping[str, Agent]] = partial(
         make_agents, agents, env.possible_agents, roles=roles_of(env.game.rules)
@@ -361,7 +365,8 @@ def prepare(
     else:
         told = players = team()
         team = team if elsewhere else lambda: players
-    config = described_spec(env_spec, told)
+    identities = team_identity(told, env.possible_agents, roles_of(env.game.rules))
+    config = described_spec(env_spec, told, identities)
     plan = Plan(title=str(env), problems=limited(env.problems, limit), config=config, **repeats)
     return Prepared(plan, env.game, partial(made_game, env_spec, env.problems[0].kind), team)
 
@@ -385,7 +390,7 @@ def _spec(
     turn_timeout: float | None = None,
 ) -> EnvSpec:
     """The keywords of `make` and `evaluate` as one value; they replace those of a spec."""
-    env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
+    env_spec = _as_spec(env_id)
     given = {
         "rewards": rewards,
         "team_reward": team_reward,
@@ -397,25 +402,56 @@ def _spec(
     return replace(env_spec, settings={**env_spec.settings, **settings}, **told)
 
 
-def described_spec(env_spec: EnvSpec, agents: str | Mapping[str, Agent]) -> dict[str, Any]:
+def _as_spec(env_id: str | EnvSpec) -> EnvSpec:
+    return env_id if isinstance(env_id, EnvSpec) else spec(env_id)
+
+
+def keywords_of(function: Callable[..., Any]) -> frozenset[str]:
+    """Names of the arguments that a function takes by keyword alone.
+
+    Example:
+        >>> sorted(keywords_of(make_gymnasium))
+        ['learner', 'partners']
+    """
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
+
+
+def described_spec(
+    env_spec: EnvSpec, agents: str | Mapping[str, Agent], identities: Mapping[str, Any]
+) -> dict[str, Any]:
     """What a stored run records of its game, besides its id, and of its team, the same in every process.
 
     Args:
         env_spec: What is played.
         agents: The agents by name, or their specification.
+        identities: What identifies the agents, by name.
     """
+    from mars_env.agents.registry import named_identity
+
+    found = rules_spec(env_spec.rules)
     parts = {"team_reward": env_spec.team_reward, "grader": env_spec.grader}
-    team = {} if isinstance(agents, str) else agents
-    given = {"settings": env_spec.settings, "rewards": env_spec.rewards, "parts": parts, "agents": team}
-    inside = {f"{kind}.{name}": _fields(of) for kind, each in given.items() for name, of in each.items()}
     told: dict[str, Any] = {name: _described(part) for name, part in parts.items() if part is not None}
     if env_spec.rewards:
         told["rewards"] = {role: _described(reward) for role, reward in env_spec.rewards.items()}
+    policies = agents if isinstance(agents, str) else {name: agent.policy for name, agent in agents.items()}
     return {
         "settings": {name: _described(value) for name, value in env_spec.settings.items()},
         **told,
-        "agents": agents if isinstance(agents, str) else {name: a.policy for name, a in agents.items()},
-        "fields": {name: each for name, each in inside.items() if each},
+        "agents": policies,
+        "identity": {
+            "agents": dict(identities),
+            "settings": {
+                name: named_identity(value) if name in found.parts else identity_of(value)
+                for name, value in env_spec.settings.items()
+            },
+            "rules": identity_of(found.make),
+            "rewards": identity_of(dict(found.rewards))
+            | {role: named_identity(reward) for role, reward in env_spec.rewards.items()},
+            "team_reward": named_identity(env_spec.team_reward or found.team_reward),
+            "grader": named_identity(env_spec.grader or found.grader),
+            "grower": identity_of(env_spec.grower or found.grower),
+        },
     }
 
 
@@ -425,28 +461,6 @@ def _described(setting: Any) -> str:
         return str(setting)
     names = (getattr(setting, name, None) for name in ("policy", "name", "__name__"))
     return next((name for name in names if isinstance(name, str) and name), type(setting).__name__)
-
-
-def _fields(part: Any) -> dict[str, Any]:
-    """An object's fields that differ from their defaults, as plain data; of an agent, its sampling's."""
-    sampling = getattr(part, "sampling", None)
-    part = sampling if isinstance(sampling, Sampling) else part
-    defaults: dict[str, Any] = {}
-    if isinstance(part, BaseModel):
-        defaults = {name: field.default for name, field in type(part).model_fields.items()}
-    elif is_dataclass(part) and not isinstance(part, type):
-        defaults = {field.name: field.default for field in fields(part) if field.repr}
-    values = {name: _plain(getattr(part, name)) for name in defaults}
-    return {name: value for name, value in values.items() if value != _plain(defaults[name])}
-
-
-def _plain(value: Any) -> Any:
-    """A field's value as plain data: mappings and sequences item by item, all else as `_described`."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(item) for item in value]
-    return _described(value)
 
 
 def compare(run_a: str | Path, run_b: str | Path) -> Comparison:

@@ -56,6 +56,10 @@ class FunctionAgent:
     def __repr__(self) -> str:
         return f"FunctionAgent({self.policy!r})"
 
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: its policy and its function."""
+        return {"policy": self.policy, "function": self.function}
+
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Call the function n times.
 

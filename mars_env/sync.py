@@ -23,7 +23,6 @@ does not wake it: its handler would run when the coroutine ends, perhaps never."
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_owner = 0
 _here = threading.local()
 """``_here.runs`` is set in the threads whose event loops this module runs."""
 
@@ -44,15 +43,15 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         >>> run_sync(double(21))
         42
     """
-    global _loop, _owner
+    global _loop
     if getattr(_here, "runs", False):
         return _run_apart(coroutine)
     with _lock:
-        if _loop is None or _owner != os.getpid():
-            _loop, _owner = asyncio.new_event_loop(), os.getpid()
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
             thread = threading.Thread(target=_serve, args=(_loop,), name="mars-env-sync", daemon=True)
             thread.start()
-            atexit.register(_end, _loop, thread, _owner)
+            atexit.register(_end, _loop, thread)
         loop = _loop
     ended = threading.Event()
 
@@ -96,15 +95,23 @@ def _run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
     return outcome.result()
 
 
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, owner: int) -> None:
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     """At interpreter exit: stop the loop and close what async objects hold in it, such as connections."""
-    if owner != os.getpid():
-        return  # a forked child: the thread is its parent's
     loop.call_soon_threadsafe(loop.stop)
     thread.join(_PATIENCE)
     if not thread.is_alive():
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def _after_fork() -> None:
+    """In a forked child: the loop's thread is its parent's, and another thread may have held the lock."""
+    global _lock, _loop
+    _lock, _loop = threading.Lock(), None
+    atexit.unregister(_end)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 async def maybe_await(value: T | Awaitable[T]) -> T:
@@ -187,8 +194,8 @@ class Gate:
         return self._by_loop[loop]
 
 
-async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of coroutines that run at the same time, in their order.
+async def together(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """The results of awaitables that run at the same time, in their order.
 
     If one fails, or this is cancelled, the others are cancelled and have ended when the error is raised.
 
@@ -197,14 +204,14 @@ async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         >>> run_sync(together(double(x) for x in (1, 2)))
         [2, 4]
     """
-    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    tasks = [asyncio.ensure_future(each) for each in awaitables]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
         await end_tasks(tasks)
 
 
-async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """Cancel the tasks that are still running, and wait until they have ended; what they raise is dropped.
 
     Example:

@@ -29,7 +29,7 @@ def team(model: Model, names: Sequence[str], sampling: Sampling | None = None) -
 
 
 def simplest() -> Agent:
-    """The first agent on a vLLM server, for ``mars-env evaluate --agents roles:simplest,...``.
+    """The first agent on a vLLM server, for ``mars-env evaluate --agents coder_0=roles:simplest,...``.
 
     The environment variables SERVER and MODEL name the server (``http://127.0.0.1:8000/v1``) and its model.
     """

@@ -6,8 +6,9 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -15,6 +16,7 @@ from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
+from mars_env.identity import identity_of, lasting
 from mars_env.lazy import resolve
 from mars_env.models.scripted import ScriptedModel
 from mars_env.players import FunctionAgent, Player, by_name, lacking
@@ -27,9 +29,13 @@ ENTRY_POINTS = "mars_env.agents"
 _Parsers = Mapping[str, Callable[[str], Any]]
 
 _NAMED = re.compile(r"[A-Za-z_]\w*=")
-_NEXT_PLACE = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
+_NEXT_ROLE = re.compile(r",(?=[A-Za-z_]\w*=)")
+_NEXT_AGENT = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 
 _OBJECT = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_MODELS = ("http", "https", "hf", "vllm", "scripted", "classifier")
+"""What a specification of a model begins with."""
+
 _FORMS = "http://host:8000/v1#model, hf:path, vllm:path, scripted:text or my_module:object"
 
 _SWITCH = {
@@ -76,9 +82,11 @@ def make_agents(
       of them (a class, or a function with no parameters but ``role``);
     - a name that a package declares in the entry-point group ``mars_env.agents``.
 
-    A text gives one for the whole team, one for each role: ``solver=...,verifier=...``, or one for each
-    place, in their order: ``http://a/v1#m,http://b/v1#n``. Options follow a question mark:
-    ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
+    One text names one agent, for the whole team. A team is named by role, ``solver=...,verifier=...``, or by
+    place, ``coder_0=...,coder_1=...``: a comma separates agents where a name and ``=`` follow it, and
+    belongs to the text elsewhere.
+
+    Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
     ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`) and ``thinking``
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``); servers and
     checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
@@ -102,11 +110,10 @@ def make_agents(
         ['Solver', 'Verifier']
     """
     names = list(possible_agents)
-    listed = places(spec)
-    if listed is not None:
-        if len(listed) != len(names):
-            raise ConfigError(f"{len(listed)} agents are given for {len(names)} places: {', '.join(names)}")
-        spec = dict(zip(names, listed, strict=True))
+    if isinstance(spec, list | tuple):
+        if len(spec) != len(names):
+            raise ConfigError(f"{len(spec)} agents are given for {len(names)} places: {', '.join(names)}")
+        spec = dict(zip(names, spec, strict=True))
     told = _by_role(spec) if isinstance(spec, str) else spec
     given: Mapping[str, Any] = (
         by_name(told, names) if isinstance(told, Mapping) else dict.fromkeys(names, told)
@@ -126,21 +133,21 @@ def make_agents(
     return agents
 
 
-def places(spec: object) -> Sequence[Any] | None:
-    """The parts of a specification that gives one agent for each place; None for one of another form.
+def team_size(spec: object) -> int | None:
+    """How many places are listed or named in a team's specification; None if it does not say.
 
     Example:
-        >>> places("http://a/v1#m,http://b/v1#n")
-        ['http://a/v1#m', 'http://b/v1#n']
-        >>> places("scripted:one, two"), places("solver=scripted:a,verifier=scripted:b")
+        >>> team_size(["scripted:a", "scripted:b"]), team_size("coder_0=scripted:a,coder_1=scripted:b")
+        (2, 2)
+        >>> team_size("scripted:one, two"), team_size("solver=scripted:a,verifier=scripted:b")
         (None, None)
     """
     if isinstance(spec, list | tuple):
-        return spec
-    if not isinstance(spec, str) or _NAMED.match(spec):
+        return len(spec)
+    named = _by_role(spec) if isinstance(spec, str) else spec
+    if not isinstance(named, Mapping):
         return None
-    parts = [part.strip() for part in _NEXT_PLACE.split(spec)]
-    return parts if len(parts) > 1 else None
+    return sum(isinstance(name, str) and role_of(name) != name for name in named) or None
 
 
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
@@ -155,6 +162,53 @@ def make_model(spec: str) -> tuple[Any, Sampling | None]:
     """
     loaded = _load(spec, "judge", None)
     return loaded.value, loaded.sampling
+
+
+def team_identity(
+    agents: str | Mapping[str, Agent],
+    possible_agents: Sequence[str],
+    roles: Mapping[str, type[RoleAgent]] = ROLES,
+) -> dict[str, Any]:
+    """What identifies the agents of a team, by name; those that a text names are not made for it.
+
+    Raises:
+        ConfigError: The text leaves a place out, or names one that does not exist.
+
+    Example:
+        >>> told = team_identity("scripted:4", ["solver_0"])["solver_0"]
+        >>> told["agent"], told["role"]
+        ('scripted:4', 'mars_env.agents.roles.Solver')
+    """
+    if not isinstance(agents, str):
+        return {name: identity_of(agent) for name, agent in agents.items()}
+    told = _by_role(agents)
+    given = by_name(told, possible_agents) if isinstance(told, Mapping) else None
+    found: dict[str, Any] = {}
+    for name in possible_agents:
+        found[name] = {"agent": named_identity(agents.strip() if given is None else given[name])}
+        if (role := roles.get(role_of(name))) is not None:
+            found[name] |= {
+                "role": identity_of(role),
+                "system": role.system_at(_place(name)),
+                "prompt": role.template,
+            }
+    return found
+
+
+def named_identity(part: Any) -> Any:
+    """What identifies a part of a run, or the object that a text ``module:object`` names.
+
+    Example:
+        >>> named_identity("mars_env.envs.rewards:outcome?top_k=5")
+        {'text': 'mars_env.envs.rewards:outcome?top_k=5', 'object': 'mars_env.envs.rewards.outcome'}
+    """
+    if not isinstance(part, str):
+        return identity_of(part)
+    target = part.partition("?")[0]
+    if target.partition(":")[0] not in _MODELS and (":" in target or target in _declared().names):
+        with suppress(ConfigError):  # whoever makes it says what is wrong with it
+            return {"text": part, "object": identity_of(_find(target))}
+    return lasting(part)
 
 
 def as_agent(
@@ -248,9 +302,14 @@ def role_agent(
             "give an agent instead of a model, or name a RoleAgent for it in roles_from of the rules; "
             "`mars-env train` takes agents by --team"
         )
-    place = int(agent.removeprefix(f"{role}_")) if agent != role else 0
     made = roles[role]
-    return made(model, sampling=sampling, thinking=thinking, system=made.system_at(place))
+    return made(model, sampling=sampling, thinking=thinking, system=made.system_at(_place(agent)))
+
+
+def _place(agent: str) -> int:
+    """The number of a place among those of its role."""
+    role = role_of(agent)
+    return int(agent.removeprefix(f"{role}_")) if agent != role else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +334,7 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
     if not _NAMED.match(spec):
         return spec.strip()
     given: dict[str, str] = {}
-    for part in re.split(r",(?=[A-Za-z_]\w*=)", spec):
+    for part in _NEXT_ROLE.split(spec):
         name, _, value = part.partition("=")
         if name in given:
             raise ConfigError(f"{name!r} is given twice in {spec!r}")
@@ -285,6 +344,13 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
 
 def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
     kind, colon, rest = spec.partition(":")
+    if colon and kind == "scripted":
+        return _Loaded(ScriptedModel([rest]), sampling)
+    if _NEXT_AGENT.search(spec):
+        raise ConfigError(
+            f"one text names one agent, and {shown(spec)} seems to name several: name the places, such as "
+            "coder_0=...,coder_1=..., or give a list of texts"
+        )
     if kind in ("http", "https"):
         target, options = _options(spec, _HTTP)
         own, thinking = _own(sampling, options)
@@ -301,8 +367,6 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
         target, options = _options(rest, _VLLM)
         own, thinking = _own(sampling, options)
         return _Loaded(VLLMModel(target, **options), own, thinking)
-    if colon and kind == "scripted":
-        return _Loaded(ScriptedModel([rest]), sampling)
     target, options = _options(spec, {})
     value, shared = _made(_find(target), role)
     return _Loaded(value, *_own(sampling, options), shared)
@@ -346,7 +410,7 @@ def _own(sampling: Sampling | None, options: dict[str, Any]) -> tuple[Sampling |
 def _find(target: str) -> Any:
     """The object that ``module:object``, or the name of an entry point, stands for."""
     if ":" not in target:
-        found = entry_points(group=ENTRY_POINTS)
+        found = _declared()
         if target not in found.names:
             names = ", ".join(sorted(found.names)) or "none"
             raise ConfigError(f"no agents are called {target!r} (installed: {names}); give {_FORMS}")
@@ -363,6 +427,10 @@ def _find(target: str) -> Any:
             raise ConfigError(f"the module {module!r} has no {attribute!r}")
         value = getattr(value, part)
     return value
+
+
+def _declared() -> EntryPoints:
+    return entry_points(group=ENTRY_POINTS)
 
 
 def _made(value: Any, role: str) -> tuple[Any, bool]:

@@ -19,6 +19,7 @@ from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.grading.thinking import after_thinking
 from mars_env.lazy import resolve
 from mars_env.seeds import derive_seed
+from mars_env.sync import together
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
 
 if TYPE_CHECKING:
@@ -71,13 +72,23 @@ class GenerativeJudge:
     def __repr__(self) -> str:
         return f"GenerativeJudge({getattr(self.model, 'name', self.model)!r}, samples={self.samples})"
 
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: its model, and how that is asked."""
+        return {
+            "model": self.model,
+            "samples": self.samples,
+            "sampling": self.sampling,
+            "prompt": JUDGE_QUESTION if self._prompt is _question else self._prompt,
+            "system": self._system,
+        }
+
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
         """The mean score of each text; None where no judgement of it could be read. Thinking is not read.
 
         Raises:
             ModelError: The model could not answer.
         """
-        each = await asyncio.gather(*(self._rate(statement, text, seed) for text in texts))
+        each = await together(self._rate(statement, text, seed) for text in texts)
         return Ratings(tuple(score for score, _ in each), sum(tokens for _, tokens in each))
 
     async def _rate(self, statement: str, text: str, seed: int) -> tuple[float | None, int]:
@@ -163,6 +174,10 @@ class HFRewardModel:
 
     def __repr__(self) -> str:
         return f"HFRewardModel({self.path!r})"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: the checkpoint as it was given, and where texts are cut."""
+        return {"path": self.path, "max_tokens": self._max_tokens}
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
         """The rating of each text; the same whatever the seed.

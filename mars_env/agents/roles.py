@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -69,6 +69,7 @@ class RoleAgent:
         self.sampling = sampling or Sampling()
         self.thinking = thinking
         self._system = self.system if system is None else system
+        self._prompt = self.template if prompt is None else prompt
         self._make = prompt if callable(prompt) else self._chat
         self._template = _compile(prompt if isinstance(prompt, str) else self.template)
 
@@ -89,6 +90,17 @@ class RoleAgent:
         """
         approaches = ("", *cls.approaches)
         return f"{cls.system} {approaches[place % len(approaches)]}".strip()
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: its model, and how the model is asked and read."""
+        return {
+            "policy": self.policy,
+            "system": self._system,
+            "prompt": self._prompt,
+            "sampling": self.sampling,
+            "thinking": self.thinking,
+            "model": self.model,
+        }
 
     def prompt(self, observation: Observation) -> Prompt:
         """The prompt of a turn."""

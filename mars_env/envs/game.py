@@ -13,7 +13,7 @@ from typing import Any
 
 from mars_env.checks import finite, refuse_misfit
 from mars_env.envs.growers import Linear, MakeGrower
-from mars_env.envs.registry import rules_spec
+from mars_env.envs.registry import refuse_unknown, rules_spec
 from mars_env.envs.rewards import (
     PAPER_REWARDS,
     REWARD_FAULTS,
@@ -229,12 +229,7 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
     if env_spec.module:
         importlib.import_module(env_spec.module)
     found = rules_spec(env_spec.rules)
-    if unknown := sorted(env_spec.settings.keys() - found.parameters) if not found.open_ended else []:
-        raise ConfigError(
-            f"the rules {env_spec.rules!r} have no setting {shown(unknown[0])}; they have "
-            f"{', '.join(sorted(found.parameters - {'kind'})) or 'none'}"
-            f"{suggestion(unknown[0], found.parameters)}"
-        )
+    refuse_unknown(env_spec.rules, env_spec.settings)
     try:
         told = {"kind": kind} if "kind" in found.parameters else {}
         rules = found.make(**told, **env_spec.settings)

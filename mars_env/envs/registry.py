@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -87,13 +88,7 @@ def register_rules(  # public edge: friendly keywords, each with a default
         raise ConfigError(
             f"rules are registered by their class, or a function that makes them, not {shown(make)}"
         )
-    if not isinstance(rewards, Mapping):
-        raise ConfigError(
-            f"rewards are given by role, rewards={{'judge': my_reward}}, not as {shown(rewards)}"
-        )
-    for role, reward in rewards.items():
-        if not isinstance(reward, str):
-            refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {shown(role)}")
+    _refuse_misfits(rewards)
     if team_reward is not None:
         refuse_misfit(team_reward, ("tree",), "the team reward")
     _RULES[name] = RulesSpec(
@@ -101,12 +96,22 @@ def register_rules(  # public edge: friendly keywords, each with a default
     )
 
 
+def _refuse_misfits(rewards: Mapping[str, Reward]) -> None:
+    if not isinstance(rewards, Mapping):
+        raise ConfigError(
+            f"rewards are given by role, rewards={{'judge': my_reward}}, not as {shown(rewards)}"
+        )
+    for role, reward in rewards.items():
+        if not isinstance(reward, str):
+            refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {shown(role)}")
+
+
 def register(
     env_id: str,
     *,
     problems: str | ProblemSet | Loader,
     rules: str | Callable[..., Rules[Any]],
-    rewards: Mapping[str, Reward] = PAPER_REWARDS,
+    rewards: Mapping[str, Reward] | None = None,
     grower: MakeGrower | None = None,
 ) -> None:
     """Register an environment under your own id, here, with PettingZoo and with Gymnasium.
@@ -118,11 +123,12 @@ def register(
         env_id: The id, e.g. ``"riddles-debate"``.
         problems: Name of a set, a set, or a loader of one.
         rules: Name of rules, or a function of settings that makes them.
-        rewards: Step rewards by role.
-        grower: What grows a tree in play and evaluation; None for one that plays an episode.
+        rewards: Step rewards by role; they replace those of named rules.
+        grower: What grows a tree in play and evaluation; None for that of named rules, or for one that plays
+            an episode.
 
     Raises:
-        ConfigError: A name is malformed or taken.
+        ConfigError: A name is malformed or taken, or a reward is no function of (turn, path, problem).
 
     Example:
         >>> from mars_env.envs.solve import Solve
@@ -147,7 +153,13 @@ def register(
         register_problem_set(env_id, problems)
         problems = env_id
     if not isinstance(rules, str):
-        register_rules(env_id, rules, rewards=rewards, grower=grower)
+        register_rules(env_id, rules, rewards=PAPER_REWARDS if rewards is None else rewards, grower=grower)
+        rules = env_id
+    elif rewards is not None or grower is not None:
+        named = rules_spec(rules)
+        _refuse_misfits(rewards or {})
+        merged = {**named.rewards, **(rewards or {})}
+        _RULES[env_id] = replace(named, rewards=merged, grower=grower or named.grower)
         rules = env_id
     _IDS[env_id] = (problems, rules)
     if "pettingzoo" in sys.modules:  # otherwise all ids are registered once it is imported
@@ -207,6 +219,32 @@ def rules_spec(name: str) -> RulesSpec:
     found = _declared("mars_env.rules")[name].load()
     _RULES[name] = found if isinstance(found, RulesSpec) else RulesSpec(found)
     return _RULES[name]
+
+
+def refuse_unknown(rules: str, settings: Iterable[str], arguments: Collection[str] = ()) -> None:
+    """Reject settings that rules do not have.
+
+    Args:
+        rules: Their name.
+        settings: Names of the settings.
+        arguments: Those of the function that takes the settings as keywords: one of them may be meant.
+
+    Raises:
+        ConfigError: There is no such setting; suggests the closest setting or argument.
+
+    Example:
+        >>> refuse_unknown("solve", ["sample"], ["samples", "seed"])
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: the rules 'solve' have no setting 'sample'; they have revisions; \
+did you mean 'samples'?
+    """
+    found = rules_spec(rules)
+    known = found.parameters - {"kind"}
+    if not found.open_ended and (unknown := sorted({*settings} - found.parameters)):
+        raise ConfigError(
+            f"the rules {rules!r} have no setting {shown(unknown[0])}; they have "
+            f"{', '.join(sorted(known)) or 'none'}{suggestion(unknown[0], {*known, *arguments})}"
+        )
 
 
 def spec(env_id: str, **settings: Any) -> EnvSpec:

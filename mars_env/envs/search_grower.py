@@ -9,7 +9,13 @@ from typing import Any
 from mars_env.envs.growers import Expansion, Node, child_ids
 from mars_env.envs.rules import Rules
 from mars_env.envs.specs import RulesSpec
-from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearch, search_visibility, tree_search
+from mars_env.envs.tree_search import (
+    SEARCH_REWARDS,
+    TreeSearch,
+    TreeSearchSettings,
+    search_visibility,
+    tree_search,
+)
 from mars_env.envs.visibility import search_result
 from mars_env.errors import ConfigError
 from mars_env.search import Search
@@ -91,6 +97,7 @@ RULES = {
         parts={"verifier": "agent", "reward_model": "reward model", "search_grader": "grader"},
         team_size="agents",
         recipe="MARS2",
+        more=TreeSearchSettings,
     )
 }
 """The rules by their name, for the registry."""

@@ -279,7 +279,10 @@ def solve_verify_correct(
 
 RULES = {
     "solve-verify-correct": RulesSpec(
-        solve_verify_correct, training={"schedule": "training"}, visibility=public_feedback_visibility
+        solve_verify_correct,
+        training={"schedule": "training"},
+        visibility=public_feedback_visibility,
+        more=Schedule,
     )
 }
 """The rules by their name, for the registry."""

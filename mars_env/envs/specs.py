@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import BaseModel
+
 from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.types import Grader, Reward, TeamReward
 
@@ -79,6 +81,7 @@ class RulesSpec:
         team_reward: Rewards that need the whole tree, unless the user gives others.
         trained_by: The function that trains these rules where `mars_env.trainers.train` does not, as
             ``"module:attribute"``.
+        more: The model whose fields `make` takes by ``**settings``; None where it checks them itself.
     """
 
     make: Callable[..., Rules[Any]]
@@ -92,16 +95,18 @@ class RulesSpec:
     grader: Callable[[], Grader] | None = None
     team_reward: TeamReward | None = None
     trained_by: str = ""
+    more: type[BaseModel] | None = None
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Names of the settings that `make` declares."""
-        return frozenset(p.name for p in self._signature if p.kind is not p.VAR_KEYWORD)
+        """Names of the settings that are known before `make` is called."""
+        declared = frozenset(p.name for p in self._signature if p.kind is not p.VAR_KEYWORD)
+        return declared if self.more is None else declared | self.more.model_fields.keys()
 
     @property
     def open_ended(self) -> bool:
-        """Whether `make` takes settings that it does not declare (``**settings``), and checks them itself."""
-        return any(p.kind is p.VAR_KEYWORD for p in self._signature)
+        """Whether `make` takes settings that are not known before, and checks them itself."""
+        return self.more is None and any(p.kind is p.VAR_KEYWORD for p in self._signature)
 
     @property
     def _signature(self) -> Iterable[inspect.Parameter]:

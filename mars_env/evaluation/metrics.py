@@ -38,6 +38,7 @@ import numpy as np
 
 from mars_env.evaluation.own_metrics import own_values, registered_metrics
 from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, optional, pass_at_k
+from mars_env.evaluation.titles import NAMED_TITLES, TITLES
 from mars_env.evaluation.trees import (
     AnswerOf,
     agents_of,
@@ -109,53 +110,14 @@ class _Sums:
             self.add(name, problem, sum(values) / len(values))
 
 
-_TITLES: dict[str, tuple[str, Scale]] = {
-    "solver_accuracy": ("Solver accuracy, avg@n", "rate"),
-    "system_accuracy": ("System accuracy, avg@n", "rate"),
-    "gain": ("System minus Solver, paired", "difference"),
-    "search_pass@n": ("Search Pass@N, any node", "rate"),
-    "node_accuracy": ("Nodes right", "rate"),
-    "verifier_precision": ("Verifier precision (errors)", "rate"),
-    "verifier_recall": ("Verifier recall (errors)", "rate"),
-    "acceptance_precision": ("Verifier precision (acceptance)", "rate"),
-    "acceptance_recall": ("Verifier recall (acceptance)", "rate"),
-    "verifier_accuracy": ("Verifier accuracy", "rate"),
-    "malformed": ("Verdicts malformed", "rate"),
-    "fix_rate": ("Corrector fix rate (wrong to right)", "rate"),
-    "break_rate": ("Corrector break rate (right to wrong)", "rate"),
-    "rounds": ("Verifications an episode", "amount"),
-    "nodes": ("Nodes a tree", "amount"),
-    "depth": ("Depth of a tree", "amount"),
-    "calls": ("Model calls an episode", "amount"),
-    "solver_tokens": ("Tokens a first attempt", "amount"),
-    "tokens": ("Tokens an episode", "amount"),
-    "judging_tokens": ("of these, for judging", "amount"),
-    "prompt_tokens": ("Prompt tokens an episode", "amount"),
-}
-
-_NAMED_TITLES: dict[str, tuple[str, Scale]] = {
-    "share": ("Share of nodes, {}", "rate"),
-    "right": ("Nodes right, {}", "rate"),
-    "answers": ("Share of final answers, {}", "rate"),
-    "accuracy": ("Turns right, {}", "rate"),
-    "reward": ("Mean reward, {}", "value"),
-}
-"""Of an agent or a role, whose name stands after a colon in the metric's name."""
-
-
-def is_taken(name: str) -> bool:
-    """Whether a metric of the library has this name."""
-    return name in _TITLES
-
-
 def _title(name: str) -> tuple[str, Scale]:
-    if name in _TITLES:
-        return _TITLES[name]
+    if name in TITLES:
+        return TITLES[name]
     if (own := registered_metrics().get(name)) is not None:
         return own.title, own.scale
     kind, mark, agent = name.partition(":")
     if mark:
-        title, scale = _NAMED_TITLES[kind]
+        title, scale = NAMED_TITLES[kind]
         return title.replace("{}", one_line(agent, 60)), scale
     who, _, kind = name.partition("_")
     return f"{who.capitalize()} {kind}", "rate"
@@ -237,7 +199,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
         sums.average("prompt_tokens", problem, [sum(map(prompt_tokens, x.turns)) for x in finished])
     _at_k(sums, "solver", solvers, answer_of is not None)
     _at_k(sums, "system", systems, answer_of is not None)
-    order = [*_TITLES, *(name for name in sums.pairs if name not in _TITLES)]
+    order = [*TITLES, *(name for name in sums.pairs if name not in TITLES)]
     for name in ("rounds", "judging_tokens"):
         if not any(x for x, _ in sums.pairs[name].values()):
             order.remove(name)  # no agent verifies in this game

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.statistics import Scale
+from mars_env.evaluation.titles import TITLES
 from mars_env.text import logger, raised, shown
 from mars_env.types import Tree
 
@@ -61,11 +62,9 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         4.0
         >>> remove_metric("answer_length")
     """
-    from mars_env.evaluation.metrics import is_taken
-
     if not name.isidentifier():
         raise ConfigError(f"a metric's name is one word, such as answer_length, not {shown(name)}")
-    if is_taken(name):
+    if name in TITLES:
         raise ConfigError(f"{name!r} is a metric of the library: choose another name")
     if not callable(of):
         raise ConfigError(f"the metric {name!r} needs a function of a tree, not {shown(of)}")

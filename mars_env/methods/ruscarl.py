@@ -5,7 +5,6 @@ Source: RuscaRL (arXiv 2508.16949). docs/ruscarl.md says what the method is for 
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import Criterion, Rubric
 from mars_env.models.requests import is_messages
 from mars_env.seeds import derive_seed
+from mars_env.sync import together
 from mars_env.types import Action, Message, Observation, Prompt, Sampling, TrainingAsk
 
 Show = Callable[[Prompt, Sequence[Criterion]], Prompt]
@@ -170,6 +170,16 @@ agent (Scaffolded.agent)
     def __repr__(self) -> str:
         return f"Scaffolded({self.agent!r})"
 
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: the agent and what it is shown."""
+        return {
+            "agent": self.agent,
+            "scaffold": self.scaffold,
+            "rubric": self._rubric,
+            "train_on": self._train_on,
+            "show": self._show,
+        }
+
     @property
     def policy(self) -> str:
         """The agent's."""
@@ -219,7 +229,7 @@ agent (Scaffolded.agent)
             [action] = await self.agent.ask(self._show(plain, shown) if shown else plain, 1, own)
             return self._trained_on(plain, action) if shown and self._train_on == "plain" else action
 
-        return await asyncio.gather(*map(one, range(n)))
+        return await together(map(one, range(n)))
 
     def _trained_on(self, plain: Prompt, action: Action) -> Action:
         ids = tuple(self.model.encode(plain))

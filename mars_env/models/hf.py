@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mars_env.digests import full_name
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.models.batching import Ticket, engine_lock, submit
 from mars_env.models.context import finish_reason, room_for, without_room
@@ -72,6 +73,7 @@ class HFModel:
         if max_batch_rows < 1 or max_batch_tokens < 1 or (context is not None and context < 1):
             raise ConfigError("max_batch_rows, max_batch_tokens and context must be at least 1")
         self.module, self.tokenizer = _load(model, device, dtype) if isinstance(model, str | Path) else model
+        self._checkpoint = str(model) if isinstance(model, str | Path) else full_name(type(self.module))
         self.name = name or (Path(model).name if isinstance(model, str | Path) else "hf")
         _require_cache(self.module, self.name)
         self.version = version
@@ -87,6 +89,17 @@ class HFModel:
 
     def __repr__(self) -> str:
         return f"HFModel({self.name!r}, version={self.version})"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: the checkpoint as it was given, its context, and how messages are rendered."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "checkpoint": self._checkpoint,
+            "dtype": str(self.module.dtype),
+            "context": self.context,
+            "template_options": self._template_options,
+        }
 
     @property
     def device(self) -> torch.device:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
+from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.models.encoding import require_fit
 from mars_env.models.endpoint import Endpoint, Endpoints
@@ -177,6 +178,7 @@ class HTTPModel:
         if clash := sorted({*_OWN, limit_field} & {*more}):
             raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
         self.bent = tuple(bending(more))
+        self._extra_body = {name: digest_of(value) for name, value in more.items()}
         neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
         self._head = json.dumps({"model": model, **neutral, **more})[:-1]
         loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
@@ -194,6 +196,18 @@ class HTTPModel:
 
     def __repr__(self) -> str:  # never the key, the headers or the body
         return f"HTTPModel({self.name!r}, {self.endpoints})"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: what is asked for, with digests of `extra_body`; not where or by which key."""
+        form = {"api": self._api, "exact": self.exact, "processed": self.processed}
+        sent = {"samples_per_call": self._samples_per_call, "limit_field": self._limit_field}
+        return {
+            "model": self.model_name,
+            "version": self.version,
+            **form,
+            **sent,
+            "extra_body": self._extra_body,
+        }
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ModelError
 from mars_env.files import write_whole
 from mars_env.models.requests import check_request, is_messages, is_token_ids, prompt_text
@@ -61,6 +62,10 @@ class ScriptedModel:
 
     def __repr__(self) -> str:
         return f"ScriptedModel(name={self.name!r})"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: its script."""
+        return {"name": self.name, "script": self._script, "ids": self._ids}
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The artificial token ids of a prompt."""
@@ -128,6 +133,10 @@ class RecordingModel:
         self.name = getattr(model, "name", "recorded")
         self._model = model
 
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: the model that is recorded."""
+        return {"model": self._model}
+
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of the model that is recorded.
 
@@ -158,10 +167,16 @@ class ReplayModel:
 
     def __init__(self, records: Iterable[Record], *, name: str = "replay") -> None:
         self.name = name
+        records = list(records)
+        self._digest = digest_of([asdict(record) for record in records])
         self._answers: dict[str, list[tuple[Completion, ...]]] = {}
         for record in records:
             key = _request_key(record.prompt, record.n, record.sampling)
             self._answers.setdefault(key, []).append(record.completions)
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: its recording."""
+        return {"name": self.name, "records": self._digest}
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """The recorded completions of this request.

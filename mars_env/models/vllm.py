@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from mars_env.checks import logprobs as checked_logprobs
+from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.models.context import finish_reason, room_for, without_room
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
@@ -25,6 +26,12 @@ from mars_env.types import Completion, Prompt, Sampling
 
 SHARED_MEMORY = Path("/dev/shm")
 """Where weights pass from the trainer to the engine's processes, if there is room."""
+
+_HARDWARE = {
+    *("gpu_memory_utilization", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
+    *("max_num_seqs", "max_num_batched_tokens", "cpu_offload_gb", "swap_space", "download_dir", "hf_token"),
+}
+"""Engine arguments that change speed, memory and places, not what is sampled."""
 
 
 class VLLMModel:
@@ -96,6 +103,8 @@ class VLLMModel:
             settings["worker_extension_cls"] = EXTENSION
         if clash := {*settings} & {*(options or ())}:
             raise ConfigError(f"options may not set {', '.join(sorted(clash))}: VLLMModel sets it itself")
+        self._checkpoint, self._dtype = str(model), settings["dtype"]
+        self._options = {name: value for name, value in (options or {}).items() if name not in _HARDWARE}
         settings = defaults | settings | dict(options or {})
         kind = StreamingEngine if engine == "async" else OfflineEngine
         self._engine: Engine = kind(settings, version)
@@ -105,6 +114,21 @@ class VLLMModel:
 
     def __repr__(self) -> str:
         return f"VLLMModel({self.name!r}, version={self.version})"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: the checkpoint as it was given, its context, and how messages are rendered.
+
+        Of `options`, whose values may be secrets, there are digests; those of the hardware are left out.
+        """
+        return {
+            "name": self.name,
+            "version": self.version,
+            "checkpoint": self._checkpoint,
+            "dtype": self._dtype,
+            "context": self.context,
+            "template_options": self._template_options,
+            "options": {name: digest_of(value) for name, value in self._options.items()},
+        }
 
     def __enter__(self) -> Self:
         return self
@@ -295,11 +319,15 @@ class VLLMAdapter:
     """
 
     def __init__(self, base: VLLMModel, path: str | Path, name: str, version: int) -> None:
-        self.base, self.name = base, name
+        self.base, self.name, self._path = base, name, str(path)
         self._adapter = self._load(path, version)
 
     def __repr__(self) -> str:
         return f"VLLMAdapter({self.name!r}, version={self.version})"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: the adapter as it was given, and its base."""
+        return {"name": self.name, "version": self.version, "adapter": self._path, "base": self.base}
 
     @property
     def version(self) -> int:

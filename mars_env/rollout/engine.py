@@ -21,7 +21,7 @@ from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
 from mars_env.seeds import derive_seed
-from mars_env.sync import awaitable, end_tasks, only_own_cancellation
+from mars_env.sync import awaitable, end_tasks, only_own_cancellation, together
 from mars_env.text import described, logger, shown
 from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
 
@@ -320,7 +320,7 @@ class _Player:
             judge(game, problem, tree_id, expansion, i, Act(action, agent.policy, seconds), path)
             for i, action in enumerate(actions)
         ]
-        nodes = [await judging[0]] if n == 1 else list(await asyncio.gather(*judging))
+        nodes = [await judging[0]] if n == 1 else await together(judging)
         if self._journal is not None:
             self._journal.write_turns([node.turn for node in nodes if node.turn is not None])
         return nodes

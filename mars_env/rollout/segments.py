@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.rollout.slots import Slots
@@ -80,6 +81,10 @@ class SegmentedModel:
 
     def __repr__(self) -> str:
         return f"SegmentedModel({self.model!r}, {self._segment})"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: its model, the length of its segments, and the context."""
+        return {"model": self.model, "segment_tokens": self._segment, "context": self.context}
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt, segment by segment.

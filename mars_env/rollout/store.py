@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import platform
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -27,6 +26,7 @@ from typing import IO, Any, TypeVar
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
 from mars_env.files import open_regular, write_whole
+from mars_env.identity import changes, lasting
 from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
 from mars_env.rollout.records import (
     check_plain,
@@ -71,11 +71,8 @@ class Run:
 GROWING = ("samples", "problems", "problems_hash")
 """What a continued run may have more of, or less: the trees that both have are the same."""
 
-LATER = ("fields",)
-"""What runs of earlier versions did not record: it is compared where the earlier run has it."""
-
-_ADDRESS = re.compile(r"https?://[^#,\s]*(?=#)")
-_TRANSPORT = re.compile(r"(?<=[?&])(concurrency|attempts|timeout|api_key_env)=[^&,]*&?")
+TOLD = ("agents", "settings", "rewards", "team_reward", "grader", "fields")
+"""What a reader sees of a run. It is compared where an earlier version has stored no ``identity``."""
 
 
 def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -90,19 +87,15 @@ def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
         >>> differences(one, {**one, "seed": 1})
         ['seed: 0 then, 1 now']
     """
-    compared = {*earlier, *now} - {*GROWING} - {key for key in LATER if key not in earlier}
-    return [
-        f"{key}: {earlier.get(key)!r} then, {now.get(key)!r} now"
-        for key in sorted(compared)
-        if _lasting(key, earlier.get(key)) != _lasting(key, now.get(key))
-    ]
+    left_out = {*GROWING, *(TOLD if "identity" in earlier else ("identity", "fields"))}
+    differing = changes(_compared(earlier, left_out), _compared(now, left_out))
+    return [each.removeprefix("identity.") for each in differing]
 
 
-def _lasting(key: str, value: Any) -> Any:
-    """The part of a setting that may not change: of agents, all but where and how they are reached."""
-    if key != "agents" or not isinstance(value, str):
-        return value
-    return _TRANSPORT.sub("", _ADDRESS.sub("", value)).replace("?,", ",").rstrip("?&")
+def _compared(config: Mapping[str, Any], left_out: Collection[str]) -> dict[str, Any]:
+    found = {name: value for name, value in config.items() if name not in left_out}
+    agents = found.get("agents")
+    return {**found, "agents": lasting(agents)} if isinstance(agents, str) else found
 
 
 class Store:
@@ -304,6 +297,19 @@ def read_run(path: str | Path) -> Run:
     order = {problem: i for i, problem in enumerate(problems)}
     trees.sort(key=lambda tree: (order[tree.problem.id], int(tree.id.rpartition("#")[2])))
     return Run(manifest, tuple(trees), problems)
+
+
+def tree_from_rows(
+    path: Path, row: Mapping[str, Any], turns: Sequence[Mapping[str, Any]], problem: Problem
+) -> Tree:
+    """The tree of its last row in ``trees.jsonl`` and its rows in ``turns.jsonl``.
+
+    Raises:
+        StoreError: A row cannot be read, or they do not make a tree.
+    """
+    found: dict[str, Turn] = {}
+    add_turns(found, [_read(path / TURNS, each, turn_from_row) for each in turns])
+    return _tree(path / TREES, _read(path / TREES, row, check_tree_row), {problem.id: problem}, found)
 
 
 def _tree(

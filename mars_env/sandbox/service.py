@@ -17,15 +17,23 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_owner = 0
+
+
+def _after_fork() -> None:
+    """In a forked child: the loop's thread is its parent's, and another thread may have held the lock."""
+    global _lock, _loop
+    _lock, _loop = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def service_loop() -> asyncio.AbstractEventLoop:
     """This process's loop, started at the first call; a forked child gets a new one."""
-    global _loop, _owner
+    global _loop
     with _lock:
-        if _loop is None or _owner != os.getpid():
-            _loop, _owner = asyncio.new_event_loop(), os.getpid()
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
             # Sandboxes die with the thread that started them, so this thread lives as long as the process.
             threading.Thread(target=_loop.run_forever, name="mars-env-sandbox", daemon=True).start()
         return _loop

@@ -9,19 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from mars_env.agents.registry import make_agents, places, roles_of
-from mars_env.api import Team, as_problem_set, described_spec, made_game
+from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
+from mars_env.api import Team, as_problem_set, described_spec, keywords_of, made_game
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
-from mars_env.envs.registry import rules_names, rules_spec, spec
+from mars_env.envs.registry import refuse_unknown, rules_names, rules_spec, spec
 from mars_env.envs.rules import PosesProblems
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import EXAMPLES
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models.preflight import preflight
 from mars_env.problems.code import code_problem_from_row
-from mars_env.rollout import Job, Store, play, read_run
+from mars_env.rollout import Job, Store, play
 from mars_env.rollout.engine import Journal
+from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
 from mars_env.text import described, shown
@@ -129,12 +130,13 @@ class Answerer:
         **settings: Any,
     ) -> None:
         env_spec = _spec(env_id)
+        refuse_unknown(env_spec.rules, settings, keywords_of(Answerer))
         if kind is None:  # of questions, open ones are played like those of mathematics
             code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
             kind = "code" if code else "math"
-        listed, size = places(agents), rules_spec(env_spec.rules).team_size
-        if size is not None and listed:
-            settings = {size: len(listed), **settings}
+        number, size = rules_spec(env_spec.rules).team_size, team_size(agents)
+        if number is not None and size:
+            settings = {number: size, **settings}
         limit = env_spec.turn_timeout if turn_timeout is None else turn_timeout
         env_spec = replace(
             env_spec, settings={**env_spec.settings, **settings}, turn_timeout=limit, grader=None
@@ -151,7 +153,8 @@ class Answerer:
             agents, self.game.rules.possible_agents, roles=roles_of(self.game.rules)
         )
         told = agents if isinstance(agents, str) else self.agents
-        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, told)}
+        identities = team_identity(told, self.game.rules.possible_agents, roles_of(self.game.rules))
+        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, told, identities)}
         self._width = width
         if self.game.visibility is not None:
             self.game.visibility.refuse_unfit([question("?")] if kind == "math" else [])
@@ -200,18 +203,14 @@ class Answerer:
         tree = await play(
             self.game, self.agents, job, seed=seed, width=self._width, journal=journal, on_turns=told
         )
-        return self._solution(tree)
+        return self.solution(tree)
 
-    def stored(self, out: str | Path, tree_id: str) -> Solution:
-        """The solution of a tree that a run has finished.
+    def solution(self, tree: Tree) -> Solution:
+        """The solution that a finished tree holds.
 
         Raises:
-            StoreError: The run cannot be read.
             ModelError: The tree has no answer; says why.
         """
-        return self._solution(next(tree for tree in read_run(out).trees if tree.id == tree_id))
-
-    def _solution(self, tree: Tree) -> Solution:
         if tree.fault:
             raise ModelError(f"the team could not answer: {tree.fault}")
         if tree.final is None:
@@ -271,13 +270,14 @@ def solve(  # public edge: friendly keywords, each with a default
     """
     if tests and kind is None:
         kind = "code"
+    refuse_unknown(_spec(env_id).rules, settings, keywords_of(solve))
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings)
     problem = question(statement, kind=answerer.kind, tests=tests)
     if out is None:
         return run_sync(_solved(answerer, problem, seed, None, on_turn))
     with Store(out, {**answerer.config, "seed": seed, "question": problem.id}, [problem]) as store:
         if (tree_id := Job(problem).tree_id) in store.finished:
-            return answerer.stored(out, tree_id)
+            return answerer.solution(TreeIndex(out).tree(tree_id, problem))
         return run_sync(_solved(answerer, problem, seed, store, on_turn))
 
 

@@ -21,6 +21,7 @@ from mars_env.rollout.engine import add_turns
 from mars_env.rollout.monitor import Monitor, prometheus_text
 from mars_env.rollout.slots import Slots
 from mars_env.rollout.store import stored_problems
+from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
 from mars_env.serving.openai_server import (
     LOOPBACK,
@@ -105,6 +106,7 @@ class TeamServer:
         self._known = set() if self._out is None else set(stored_problems(self._out))
         config = {**answerer.config, "served": True, "seed": seed}
         self._store = None if self._out is None else Store(self._out, config, [])
+        self._index = None if self._out is None else TreeIndex(self._out)
         self._journal = None if self._store is None else _Journal(self._store)
         self._finished: Set[str] = set() if self._journal is None else self._journal.finished
         self._runner: web.AppRunner | None = None
@@ -249,8 +251,9 @@ class TeamServer:
         tree_id = f"{problem.id}#{index}"
         lock = self._locks.setdefault(tree_id, asyncio.Lock())
         async with lock:
-            if self._out is not None and tree_id in self._finished:
-                return await asyncio.to_thread(self._answerer.stored, self._out, tree_id)
+            if self._index is not None and tree_id in self._finished:
+                tree = await asyncio.to_thread(self._index.tree, tree_id, problem)
+                return self._answerer.solution(tree)
             return await self._play(problem, index, wanted.seed, on_turn)
 
     def _next_sample(self, problem: Problem) -> int:

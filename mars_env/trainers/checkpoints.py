@@ -23,6 +23,7 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 from mars_env.errors import ConfigError, StoreError
+from mars_env.identity import changes
 from mars_env.text import logger
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ NEWER = (
     "run.rewards",
     "run.team_reward",
     "run.frozen",
+    "run.team",
     "run.steps",
 )
 """Settings that checkpoints of before do not have: compared where a checkpoint has them."""
@@ -139,10 +141,10 @@ def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[s
         raise StoreError(f"checkpoint {path} has the format {state['format']}, this version reads {FORMAT}")
     stored, given = state["settings"], json.loads(json.dumps(dict(settings)))  # tuples become lists
     named = stored.keys() | (given.keys() - set(NEWER))
-    differing = [name for name in named if stored.get(name) != given.get(name)]
+    differing = changes({name: stored.get(name) for name in named}, {name: given.get(name) for name in named})
     if differing:
         raise StoreError(
-            f"checkpoint {path} was made with other settings ({', '.join(sorted(differing))}): "
+            f"checkpoint {path} was made with other settings ({'; '.join(differing)}): "
             "give the same ones, or another directory for a new run"
         )
     if state["policies"].keys() != policies.keys():

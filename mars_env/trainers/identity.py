@@ -3,40 +3,62 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from functools import partial
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
 from mars_env.envs import Game
+from mars_env.identity import identity_of
 from mars_env.trainers.local import Policy
 from mars_env.types import Agent, TrainingAgent
 
 _HEAD = 64
 """Values of each parameter that a fingerprint reads."""
 
+_OF_MODELS = ("context", "template_options", "model")
+
 
 def described_game(game: Game) -> dict[str, Any]:
-    """The parts of a game by name, and the settings of its rules that are not the default.
-
-    A setting that is added to rules later does not change what is described with its default.
+    """What identifies the parts of a game.
 
     Example:
         >>> import mars_env
         >>> told = described_game(mars_env.make("arithmetic-solve-verify-correct", rounds=3).game)
-        >>> told["rules"]
-        {'mars_env.envs.solve_verify_correct.SolveVerifyCorrect': {'schedule': {'rounds': 3}}}
-        >>> told["grader"], told["rewards"]["solver"]
-        ('mars_env.grading.math.grader.MathGrader', 'mars_env.envs.rewards.outcome')
+        >>> told["rules"]["schedule"]["rounds"], told["grader"]["class"], told["rewards"]["solver"]
+        (3, 'mars_env.grading.math.grader.MathGrader', 'mars_env.envs.rewards.outcome')
     """
+    names = ("rules", "grader", "rewards", "team_reward")
+    return {name: identity_of(getattr(game, name)) for name in names}
+
+
+def described_team(agents: Mapping[str, Agent], trained: Collection[str]) -> dict[str, Any]:
+    """What identifies the agents of a run that trains.
+
+    Args:
+        agents: By name.
+        trained: Policies whose weights the run has itself. Of the models that sample them only the context
+            and the options of the chat template count: a continued run may have another engine.
+
+    Example:
+        >>> from mars_env.players import FunctionAgent
+        >>> told = described_team({"solver_0": FunctionAgent(lambda observation: "4", policy="mine")}, ())
+        >>> told["solver_0"]["policy"]
+        'mine'
+    """
+    identities = {name: identity_of(agent) for name, agent in agents.items()}
     return {
-        "rules": {_name(game.rules): _changed(game.rules)},
-        "grader": _name(game.grader),
-        "rewards": {role: _name(reward) for role, reward in game.rewards.items()},
-        "team_reward": None if game.team_reward is None else _name(game.team_reward),
+        name: _asked(each) if agents[name].policy in trained else each for name, each in identities.items()
     }
+
+
+def _asked(identity: Any, at: str = "") -> Any:
+    """An identity without what its models are, at any depth."""
+    if not isinstance(identity, Mapping):
+        return identity
+    if at.lstrip("_") == "model":
+        identity = {
+            name: identity[name] for name in _OF_MODELS if not isinstance(identity.get(name, ""), str)
+        }
+    return {name: _asked(value, name) for name, value in identity.items()}
 
 
 def described_length(agents: Mapping[str, Agent], steps: int) -> dict[str, int]:
@@ -67,34 +89,3 @@ def _fingerprint(model: Any) -> str:
         head = parameter.detach().flatten()[:_HEAD].float().cpu()
         digest.update(f"{name} {tuple(parameter.shape)} {head.tolist()}".encode())
     return digest.hexdigest()
-
-
-def _name(part: Any) -> str:
-    """The full name of a function, or of an object's class."""
-    while isinstance(part, partial):
-        part = part.func
-    named = part if hasattr(part, "__qualname__") else type(part)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-def _changed(settings: Any) -> Any:
-    """Settings as plain data, without those that have their default; other objects by name."""
-    if isinstance(settings, BaseModel):
-        declared = type(settings).model_fields.items()
-        known = {name: each.get_default(call_default_factory=True) for name, each in declared}
-    elif is_dataclass(settings):
-        known = {each.name: _default(each) for each in fields(settings)}
-    elif settings is None or isinstance(settings, str | int | float):
-        return settings
-    elif isinstance(settings, Mapping):
-        return {str(name): _changed(value) for name, value in settings.items()}
-    elif isinstance(settings, list | tuple):
-        return [_changed(value) for value in settings]
-    else:
-        return _name(settings)
-    found = {name: getattr(settings, name) for name in known}
-    return {name: _changed(value) for name, value in found.items() if value != known[name]}
-
-
-def _default(field: Any) -> Any:
-    return field.default_factory() if field.default_factory is not MISSING else field.default

@@ -37,7 +37,7 @@ from mars_env.trainers.batches import require_trainable
 from mars_env.trainers.checkpoints import require_steps
 from mars_env.trainers.config import require_limit, require_roles
 from mars_env.trainers.estimators import teaches_nothing
-from mars_env.trainers.identity import described_game, described_length, fingerprints
+from mars_env.trainers.identity import described_game, described_length, described_team, fingerprints
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.lost_trees import LostTrees
@@ -79,8 +79,8 @@ async def train(
         problems: Training problems.
         settings: Everything else: `MARSRL`, `MARS2`, or your own.
         directory: For checkpoints of all policies. The same call continues from the newest one; a call with
-            another game, other problems or another reference is refused. Trees that were under way when the
-            run stopped are played again, by the policy of the checkpoint.
+            another game, other agents or problems, or another reference is refused. Trees that were under way
+            when the run stopped are played again, by the policy of the checkpoint.
         checkpoint_every: Updates between two checkpoints; the last update always gets one.
         loggers: Get the figures of every update.
 
@@ -110,6 +110,7 @@ async def train(
         run={
             **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
             "agents": {name: agent.policy for name, agent in team.agents.items()},
+            "team": described_team(team.agents, team.policies),
             "max_turns": game.rules.max_turns,
             "problems": problems.content_hash(),
             **described_game(game),

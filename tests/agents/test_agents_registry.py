@@ -8,10 +8,11 @@ import pytest
 
 import mars_env.agents
 from mars_env.agents import registry
-from mars_env.agents.registry import as_agent, make_agents
+from mars_env.agents.registry import as_agent, make_agents, team_size
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.errors import ConfigError
 from mars_env.models.scripted import ScriptedModel
+from mars_env.sync import run_sync
 from mars_env.types import Agent, Sampling
 
 TEAM = ("solver_0", "verifier_0", "corrector_0")
@@ -64,6 +65,16 @@ def test_roles_may_differ():
     assert team["solver_0"].sampling == Sampling(temperature=0.3, top_k=5, max_tokens=9)
     assert team["verifier_0"].sampling == Sampling(temperature=0.3)
     assert team["verifier_0"].model is team["corrector_0"].model
+
+
+def test_one_text_is_one_agent_though_it_holds_commas():
+    for text in ("so x,json:dumps", "a,scripted:b", "see http://a/v1#m,http://b/v1#n", "x, y=3"):
+        [solver] = make_agents(f"scripted:{text}", ["solver_0"]).values()
+        assert run_sync(solver.act({"problem": "?"}, 1, 0))[0].text == text
+        assert team_size(f"scripted:{text}") is None
+    for several in ("http://a/v1#m,http://b/v1#n", "hf:a,hf:b", "json:dumps,json:loads"):
+        with pytest.raises(ConfigError):
+            make_agents(several, TEAM)
 
 
 def test_thinking_is_an_option():

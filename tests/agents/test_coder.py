@@ -38,13 +38,13 @@ def test_without_feedback_there_is_no_empty_block():
 
 def test_a_list_gives_one_agent_for_each_place():
     names = ["coder_0", "coder_1"]
-    two = make_agents("scripted:a,scripted:b", names)
+    two = make_agents(["scripted:a", "scripted:b"], names)
     assert two["coder_0"].model is not two["coder_1"].model
     assert make_agents([ScriptedModel(["a"]), str.upper], names)["coder_1"].policy == "upper"
-    urls = "http://a/v1+http://c/v1#one?temperature=0.5,http://b/v1#two"
+    urls = "coder_0=http://a/v1+http://c/v1#one?temperature=0.5,coder_1=http://b/v1#two"
     assert [agent.policy for agent in make_agents(urls, names).values()] == ["one", "two"]
     with pytest.raises(ConfigError, match="3 agents are given for 2 places"):
-        make_agents("scripted:a,scripted:b,scripted:c", names)
+        make_agents(["scripted:a", "scripted:b", "scripted:c"], names)
 
 
 @pytest.mark.parametrize("kind", ["code", "math"])

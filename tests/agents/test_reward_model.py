@@ -2,10 +2,11 @@ import json
 from dataclasses import replace
 
 import pytest
+from failing_model import FailsOnce
 
 from mars_env.agents import GenerativeJudge, HFRewardModel, make_reward_model
 from mars_env.agents.reward_model import read_score
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.models import RecordingModel, ScriptedModel
 from mars_env.types import Ratings, Sampling
 
@@ -162,3 +163,10 @@ def test_what_is_no_classifier_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nothing"}))
     with pytest.raises(ConfigError, match="no sequence classifier"):
         HFRewardModel(tmp_path)
+
+
+async def test_a_failed_judgement_ends_the_others():
+    model = FailsOnce()
+    with pytest.raises(ModelError):
+        await GenerativeJudge(model).rate("2 + 2?", ["4", "5", "6"], seed=0)
+    assert (model.asked, model.ended) == (3, 2)

@@ -40,7 +40,14 @@ def test_two_models_behind_two_endpoints_in_one_tree(tmp_path):
         out = tmp_path / "run"
         text = run_cli(
             *["evaluate", "programs-tree-search", "--limit", 2, "--json", "--out", out],
-            *["--agents", f"{one.url}#first,{two.url}#second", "--set", "nodes=12", "--seed", 4],
+            *[
+                "--agents",
+                f"coder_0={one.url}#first,coder_1={two.url}#second",
+                "--set",
+                "nodes=12",
+                "--seed",
+                4,
+            ],
         )
         report = json.loads(text)
         assert one.calls > 0 and two.calls > 0
@@ -64,7 +71,14 @@ def test_a_killed_search_resumes_to_the_same_run(tmp_path):
     """SIGKILL at several moments of the search; then it ends as if it had never been killed."""
     with openai_server.Server(delay=0.01) as server:
         arguments = ["evaluate", "arithmetic-tree-search", "--limit", 4, "--concurrency", 3]
-        arguments += ["--agents", f"{server.url}#a,{server.url}#b", "--seed", 1, "--set", "nodes=30"]
+        arguments += [
+            "--agents",
+            f"solver_0={server.url}#a,solver_1={server.url}#b",
+            "--seed",
+            1,
+            "--set",
+            "nodes=30",
+        ]
         arguments += ["--set", f"verifier={server.url}#v", "--set", "verdicts=2", "--out"]
         run_cli(*arguments, tmp_path / "whole")
         expected = read_run(tmp_path / "whole")

@@ -61,6 +61,10 @@ def stored(folder):
     return stored_report(folder, read_run(folder))
 
 
+def one(observation):
+    return r"\boxed{1}"
+
+
 def interrupted(folder, env_id, after, **settings):
     """Plays until so many trees are finished."""
     trees = []
@@ -71,8 +75,7 @@ def interrupted(folder, env_id, after, **settings):
             raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
-        answer = lambda observation: r"\boxed{1}"  # noqa: E731
-        mars_env.evaluate(env_id, agents=answer, out=folder, on_tree=stop, concurrency=1, **settings)
+        mars_env.evaluate(env_id, agents=one, out=folder, on_tree=stop, concurrency=1, **settings)
 
 
 def test_a_report_that_fits_its_run_is_shown_as_it_was_written(played):
@@ -80,7 +83,7 @@ def test_a_report_that_fits_its_run_is_shown_as_it_was_written(played):
 
 
 def test_a_run_that_has_grown_is_not_shown_with_its_old_report(tmp_path):
-    mars_env.evaluate("arithmetic-solve", agents=lambda o: r"\boxed{1}", limit=4, out=tmp_path)
+    mars_env.evaluate("arithmetic-solve", agents=one, limit=4, out=tmp_path)
     interrupted(tmp_path, "arithmetic-solve", 6, limit=4, samples=4)
     report = stored(tmp_path)
     assert report.counts.episodes == len(read_run(tmp_path).trees) > 4

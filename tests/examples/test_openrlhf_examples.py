@@ -142,7 +142,8 @@ def test_they_play_on_a_server_too(calibration, monkeypatch):
 
     team = make_agents("calibration:served", ["solver_0", "assessor_0"])
     assert [type(agent).__name__ for agent in team.values()] == ["Solver", "Assessor"]
-    coders = make_agents("roles:simplest,roles:careful,roles:comparing", ["coder_0", "coder_1", "coder_2"])
+    named = "coder_0=roles:simplest,coder_1=roles:careful,coder_2=roles:comparing"
+    coders = make_agents(named, ["coder_0", "coder_1", "coder_2"])
     assert {agent.policy for agent in coders.values()} == {"some-model"}
 
 

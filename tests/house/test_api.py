@@ -1,18 +1,22 @@
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 import mars_env
-from mars_env.agents import make_agents
-from mars_env.api import described_spec
+from mars_env.agents import GenerativeJudge, Solver, make_agents
+from mars_env.agents.thinking import Thinking
+from mars_env.api import described_spec, prepare
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.tree_search import TreeSearchSettings
 from mars_env.errors import ConfigError, ProblemError, StoreError
-from mars_env.models import ScriptedModel
+from mars_env.grading.rubrics import Rubric, RubricGrader
+from mars_env.identity import identity_of
+from mars_env.models import HTTPModel, ScriptedModel
 from mars_env.rollout import read_run
+from mars_env.rollout.store import differences
 from mars_env.types import Problem, Sampling
 
 TOWER = r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}"
@@ -101,7 +105,7 @@ def test_a_stored_run_is_not_resumed_with_other_fields_of_an_object(tmp_path):
     play("rounds", schedule=Schedule(rounds=0))
     play("nodes", "arithmetic-tree-search", schedule=TreeSearchSettings(nodes=2))
     play("temperature", temperature=0.5)
-    with pytest.raises(StoreError, match=r"'rounds': '0'.* then.*'rounds': '3'"):
+    with pytest.raises(StoreError, match=r"settings\.schedule\.rounds: 0 then, 3 now"):
         play("rounds", schedule=Schedule(rounds=3))
     with pytest.raises(StoreError, match="nodes"):
         play("nodes", "arithmetic-tree-search", schedule=TreeSearchSettings(nodes=9))
@@ -111,7 +115,7 @@ def test_a_stored_run_is_not_resumed_with_other_fields_of_an_object(tmp_path):
     assert len(read_run(tmp_path / "rounds").trees) == 2
 
 
-def test_a_run_whose_manifest_does_not_say_the_fields_resumes(tmp_path):
+def test_a_run_whose_manifest_has_no_identity_resumes(tmp_path):
     def play(samples):
         settings = {"schedule": Schedule(rounds=0), "limit": 1, "out": tmp_path}
         return mars_env.evaluate(
@@ -121,7 +125,7 @@ def test_a_run_whose_manifest_does_not_say_the_fields_resumes(tmp_path):
     play(1)
     manifest = tmp_path / "manifest.json"
     stored = json.loads(manifest.read_text())
-    assert stored["config"].pop("fields") == {"settings.schedule": {"rounds": "0"}}
+    assert stored["config"].pop("identity")["settings"]["schedule"]["rounds"] == 0
     manifest.write_text(json.dumps(stored))
     assert play(2).counts.episodes == 2
 
@@ -135,7 +139,106 @@ def test_what_a_run_records_of_objects_is_plain_and_holds_no_field_left_out_of_t
 
         async def grade(self, problem, text): ...
 
-    told = described_spec(
-        EnvSpec("p", "solve", grader=Judge([str, {"a": 1}], float("inf"), "sk-1")), "agents"
+    judge = Judge([str, {"a": 1}], float("inf"), "sk-1")
+    told = described_spec(EnvSpec("p", "solve", grader=judge), "agents", {})["identity"]["grader"]
+    assert told["class"].endswith("Judge") and told["code"]
+    assert (told["parts"], told["limit"]) == (["builtins.str", {"a": 1}], "inf")
+    assert "key" not in told
+
+
+def _solver(**options):
+    return Solver(ScriptedModel([r"\boxed{1}"], **options.pop("model", {})), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("prompt", {"prompt": "B: {{ problem }}"}),
+        ("prompt", {"prompt": lambda seen: seen["problem"]}),
+        ("system", {"system": "B"}),
+        ("thinking", {"thinking": None}),
+        ("thinking", {"thinking": Thinking(opened=True)}),
+        ("sampling", {"sampling": Sampling(max_tokens=9)}),
+        ("sampling", {"sampling": Sampling(stop=("#",))}),
+        ("policy", {"policy": "b"}),
+        ("model.name", {"model": {"name": "b"}}),
+    ],
+)
+def test_a_run_with_another_agent_is_another_run(tmp_path, name, other):
+    def play(**options):
+        agents = _solver(**{"prompt": "A: {{ problem }}", "system": "A", "policy": "a", **options})
+        return mars_env.evaluate("arithmetic-solve", agents=agents, limit=1, out=tmp_path)
+
+    play()
+    with pytest.raises(StoreError, match=rf"agents\.solver_0\.{name}"):
+        play(**other)
+    assert play().counts.episodes == 1
+
+
+def test_a_run_with_another_function_judge_or_reward_is_another_run(tmp_path):
+    def play(out, agents=lambda seen: "1", env_id="arithmetic-solve", **options):
+        return mars_env.evaluate(env_id, agents=agents, limit=1, out=tmp_path / out, **options)
+
+    def judge(**options):
+        return GenerativeJudge(ScriptedModel(["Score: 5"]), **options)
+
+    def with_judge(judge):
+        play("judge", env_id="arithmetic-tree-search", nodes=2, reward_model=judge)
+
+    def rubric(**options):
+        return RubricGrader(
+            ScriptedModel(['{"met": true}']), Rubric.from_rows([{"text": "Good."}]), **options
+        )
+
+    play("function")
+    play("reward", rewards={"solver": lambda turn, path, problem: 1.0})
+    play("grader", grader=rubric())
+    with_judge(judge())
+    for where, again in (
+        ("agents.solver_0.function", lambda: play("function", lambda seen: "2")),
+        ("rewards.solver", lambda: play("reward", rewards={"solver": lambda turn, path, problem: 0.5})),
+        ("settings.reward_model.prompt", lambda: with_judge(judge(prompt=lambda statement, text: text))),
+        ("settings.reward_model.system", lambda: with_judge(judge(system="Be strict."))),
+        ("grader.repeats", lambda: play("grader", grader=rubric(repeats=3))),
+        ("grader.judge", lambda: play("grader", grader=replace(rubric(), judge=ScriptedModel(["{}"])))),
+    ):
+        with pytest.raises(StoreError) as caught:
+            again()
+        assert where in str(caught.value)
+    play("grader", grader=rubric(timeout=9.0))  # how long a request may take does not count
+
+
+def test_where_and_how_often_a_model_is_asked_does_not_count(tmp_path):
+    def told(url="http://a:1/v1", **options):
+        given = {"extra_body": {"user": "sk-body"}, "headers": {"X-Key": "sk-head"}, **options}
+        return identity_of(Solver(HTTPModel(url, "m", **given)))
+
+    once = told()
+    assert once == told(["http://b:2/v1"], concurrency=3, attempts=1, timeout=5.0, headers={})
+    assert "sk-" not in json.dumps(once)
+    for other in ({"api": "completions"}, {"extra_body": {"user": "sk-other"}}, {"exact": True}):
+        assert once != told(**other)
+    assert once != identity_of(Solver(HTTPModel("http://a:1/v1", "n")))
+
+
+def test_agents_that_a_text_names_count_without_their_address(tmp_path, monkeypatch):
+    def config(agents, elsewhere=False):
+        plan = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False, "elsewhere": elsewhere}
+        return prepare(EnvSpec("arithmetic", "solve"), agents, limit=1, **plan).plan.identity
+
+    one = config("http://a:1/v1#m?top_k=5&concurrency=3")
+    assert differences(one, config("http://b:2/v1#m?top_k=5")) == []
+    assert differences(one, config("http://a:1/v1#m?top_k=6")) != []
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in (("told_a", "A"), ("told_b", "B")):
+        write_module(tmp_path / f"{name}.py", text)
+    first, second = (
+        config(f"{name}:solver")["identity"]["agents"]["solver_0"] for name in ("told_a", "told_b")
     )
-    assert told["fields"] == {"parts.grader": {"parts": ["str", {"a": "1"}], "limit": "inf"}}
+    assert first["agent"]["object"]["code"] != second["agent"]["object"]["code"]
+    for agents in ("http://a:1/v1#m", "told_a:solver", "scripted:4", Solver(ScriptedModel(["4"]))):
+        assert config(agents) == config(agents, elsewhere=True)
+
+
+def write_module(path, text):
+    path.write_text(f"PROMPT = {text!r}\ndef make(): return PROMPT\ndef solver(seen): return make()\n")

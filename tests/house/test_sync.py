@@ -1,13 +1,17 @@
 """Async code called from sync code, and tasks that end together: nothing hangs, nothing is told twice."""
 
 import asyncio
+import os
 import pickle
+import signal
 import subprocess
 import sys
 
 import pytest
+from kills import fork
 
-from mars_env.sync import Gate, end_tasks, together
+from mars_env import sync
+from mars_env.sync import Gate, end_tasks, run_sync, together
 
 
 async def told(events, name, seconds=60.0, error=None):
@@ -145,3 +149,13 @@ except KeyboardInterrupt:
 def test_sync_code_in_the_loop_neither_waits_for_itself_nor_ends_the_loop(program, printed):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stdout.split() == printed.split(), done.stderr
+
+
+def test_a_child_forked_while_a_thread_holds_the_lock_runs_on():
+    def run():
+        signal.alarm(20)  # ends a child that waits for the lock
+        assert run_sync(asyncio.sleep(0, 4)) == 4
+
+    with sync._lock:
+        child = fork(run)
+    assert os.waitpid(child, 0)[1] == 0

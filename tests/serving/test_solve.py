@@ -7,10 +7,11 @@ import pytest
 from command_line import command, run_cli, said
 
 import mars_env
+from mars_env.agents import Verifier, make_agents
 from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.rollout import read_run
-from mars_env.serving import Answerer, question
+from mars_env.serving import Answerer, TeamServer, question
 from mars_env.types import Completion
 
 TEAM = r"solver=scripted:It is \boxed{4}.,verifier=scripted:Correctness: Correct,corrector=scripted:4"
@@ -28,6 +29,22 @@ def test_a_question_is_played_and_nothing_is_graded(tmp_path):
     assert mars_env.solve("What is 2 + 2?", agents=TEAM, out=tmp_path).tree.turns == stored.turns
     with pytest.raises(StoreError, match="another configuration"):
         mars_env.solve("What is 3 + 3?", agents=TEAM, out=tmp_path)
+
+
+def test_another_prompt_is_another_run(tmp_path):
+    def team(**options):
+        made = make_agents(TEAM, ["solver_0", "verifier_0", "corrector_0"])
+        return {**made, "verifier_0": Verifier(made["verifier_0"].model, **options)}
+
+    mars_env.solve("What is 2 + 2?", agents=team(), out=tmp_path / "asked")
+    TeamServer(Answerer("solve-verify-correct", team()), out=tmp_path / "served")._store.close()
+    other = team(system="Be strict.")
+    for again in (
+        lambda: mars_env.solve("What is 2 + 2?", agents=other, out=tmp_path / "asked"),
+        lambda: TeamServer(Answerer("solve-verify-correct", other), out=tmp_path / "served"),
+    ):
+        with pytest.raises(StoreError, match=r"agents\.verifier_0\.system: .* 'Be strict.' now"):
+            again()
 
 
 def test_the_confidence_is_the_record_of_the_answer_alone():

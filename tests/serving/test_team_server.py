@@ -114,6 +114,18 @@ async def test_a_repeated_request_with_a_seed_is_answered_from_the_store(tmp_pat
     assert len(calls) == 5
 
 
+async def test_a_repeated_request_reads_no_other_answer(tmp_path):
+    async with serving(out=tmp_path) as server, client(server) as who:
+        other = {"role": "user", "content": "What is 3 + 3?"}
+        await ask(who, other, seed=1)
+        first, second = await ask(who, seed=1), await ask(who, seed=1)
+        with (tmp_path / "turns.jsonl").open("r+b") as file:
+            file.write(b"x")  # the first row cannot be read any more
+        with pytest.raises(openai.InternalServerError):
+            await ask(who, other, seed=1)
+        assert (await ask(who, seed=1)).choices == second.choices == first.choices
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "words"),
     [
@@ -237,7 +249,7 @@ async def test_a_search_without_an_answer_says_so_again(tmp_path):
                     await ask(who, model="tree-search", seed=3)
     assert len(calls) == 2
     with pytest.raises(ModelError, match="none of its turns could be judged"):
-        Answerer("tree-search", Filtered()).stored(tmp_path, read_run(tmp_path).trees[0].id)
+        Answerer("tree-search", Filtered()).solution(read_run(tmp_path).trees[0])
 
 
 async def test_a_server_that_could_not_start_is_closed(tmp_path):

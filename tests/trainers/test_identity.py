@@ -7,8 +7,10 @@ import torch
 from toy_training import tiny_model
 
 import mars_env
+from mars_env.agents import Solver
 from mars_env.envs.rewards import outcome
-from mars_env.trainers.identity import described_game, fingerprints
+from mars_env.models import ScriptedModel
+from mars_env.trainers.identity import described_game, described_team, fingerprints
 from mars_env.trainers.local import Policy
 
 
@@ -39,9 +41,29 @@ def test_the_base_of_adapters_has_a_fingerprint_whatever_the_adapters_have_learn
 
 def test_parts_of_a_game_are_told_by_name_and_settings_that_are_not_the_default():
     env = mars_env.make("arithmetic-solve", rewards={"solver": partial(outcome)})
-    assert described_game(env.game)["rewards"]["solver"] == "mars_env.envs.rewards.outcome"
+    assert described_game(env.game)["rewards"]["solver"]["name"] == "mars_env.envs.rewards.outcome"
     search = described_game(mars_env.make("aime-tree-search", schedule="training", nodes=5, agents=2).game)
-    [(name, settings)] = search["rules"].items()
-    assert name.endswith(".TreeSearch")
-    assert settings["settings"]["nodes"] == 5
-    assert settings["possible_agents"] == ["solver_0", "solver_1"]
+    assert search["rules"]["class"].endswith(".TreeSearch")
+    assert search["rules"]["settings"]["nodes"] == 5
+    assert search["rules"]["possible_agents"] == ["solver_0", "solver_1"]
+
+
+def test_of_the_models_of_trained_policies_only_counts_how_they_read_messages():
+    class Engine(ScriptedModel):
+        options = None
+
+        def identity(self):
+            return {**super().identity(), "template_options": self.options}
+
+    def told(trained, **options):
+        return described_team(
+            {"solver_0": Solver(options.pop("model", ScriptedModel(["4"])), **options)}, trained
+        )
+
+    other = Engine(["5"])
+    assert told(["scripted"])["solver_0"]["model"] == {}
+    assert told([]) != told([], model=other)
+    assert told(["scripted"]) != told(["scripted"], system="Be brief.")
+    before = told(["scripted"], model=other)
+    other.options = {"enable_thinking": False}
+    assert before != told(["scripted"], model=other)

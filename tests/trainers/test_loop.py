@@ -24,6 +24,7 @@ from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.loop import LEDGER, rollouts, train
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Team
+from mars_env.types import Sampling
 
 COMMON = {
     "seed": 3,
@@ -224,6 +225,9 @@ class Failing:
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
+    def identity(self):
+        return self.inner.identity()
+
     async def complete(self, prompt, n, sampling):
         self.calls += 1
         if self.fails(self.calls, prompt):
@@ -276,6 +280,7 @@ def changed_game(run, **changes):
      "run.rules"),
     (lambda run: changed_game(run, team_reward=team_outcome), "run.team_reward"),
     (lambda run: changed_game(run, grader=CoverMatch()), "run.grader"),
+    (lambda run: setattr(run.agents["solver_0"], "sampling", Sampling(max_tokens=9)), "run.team.solver_0"),
     (lambda run: setattr(run, "problems", load_problems("arithmetic", seed=4)), "run.problems"),
     (lambda run: setattr(run.policies["miniature"], "reference", tiny_model().module), "run.frozen"),
 ], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
@@ -289,7 +294,7 @@ async def test_a_run_is_not_continued_with_another_game_or_reference(change, nam
     await fresh().train(settings.model_copy(update={"steps": 1}), directory=tmp_path)
     other = fresh()
     change(other)
-    with pytest.raises(StoreError, match=rf"other settings \({named}\)"):
+    with pytest.raises(StoreError, match=rf"other settings \({named}"):
         await other.train(settings.model_copy(update={"steps": 2}), directory=tmp_path)
     assert len(await fresh().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)) == 1
 
@@ -391,7 +396,7 @@ async def test_with_agents_that_act_by_the_runs_progress_the_number_of_steps_is_
     settings = RunSettings(**{**COMMON, "steps": 1})
     await helped().train(settings, directory=tmp_path)
     assert await helped().train(settings, directory=tmp_path) == []
-    with pytest.raises(StoreError, match=r"other settings \(run\.steps\)"):
+    with pytest.raises(StoreError, match=r"other settings \(run\.steps: 1 then, 2 now\)"):
         await helped().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)
 
 

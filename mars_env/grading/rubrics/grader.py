@@ -16,9 +16,10 @@ from mars_env.checks import finite
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics.aggregators import Aggregator, WeightedSum
 from mars_env.grading.rubrics.checks import CHECKS, Check
-from mars_env.grading.rubrics.judging import question, read_verdict
+from mars_env.grading.rubrics.judging import SYSTEM, question, read_verdict
 from mars_env.grading.rubrics.rubric import Criterion, Rubric
 from mars_env.grading.thinking import after_thinking
+from mars_env.identity import changed_fields
 from mars_env.seeds import derive_seed
 from mars_env.sync import Gate
 from mars_env.text import described
@@ -119,6 +120,12 @@ class RubricGrader:
     def name(self) -> str:
         """Its name in stored runs, with that of the judge."""
         return f"rubric by {_name(self.judge)}"
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: what judges are asked, and all fields but the time limit of a request."""
+        settings = changed_fields(self)
+        settings.pop("timeout", None)
+        return {"system": SYSTEM, **settings}
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ model* q(z|c,x) reads a problem, too, and explains it. `mars_env.methods.promptc
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Final, Protocol
 
 from mars_env.errors import ContextError
 from mars_env.grading.thinking import after_thinking
+from mars_env.sync import together
 from mars_env.types import Completion, Message, Model, Prompt, Sampling, ScoringModel
 
 
@@ -206,7 +206,7 @@ async def best_rationale(
             return (await score_design(problem_model, writing, candidate)).joint
         return None
 
-    every = await asyncio.gather(*map(scored, candidates))
+    every = await together(map(scored, candidates))
     joint = {place: value for place, value in enumerate(every) if value is not None}
     if not joint:
         return None

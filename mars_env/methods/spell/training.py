@@ -31,7 +31,7 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch, collect, groups_of
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import require_roles
-from mars_env.trainers.identity import described_game, described_length, fingerprints
+from mars_env.trainers.identity import described_game, described_length, described_team, fingerprints
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.lockstep import graded_in_lockstep
 from mars_env.trainers.loop import fit
@@ -297,6 +297,7 @@ async def train_spell(  # public edge: one keyword for each thing that can be ch
             "spell": chosen.model_dump(mode="json"),
             "clusters": clusters.content_hash(),
             "agents": {name: agent.policy for name, agent in team.agents.items()},
+            "team": described_team(team.agents, team.policies),
             **described_game(game),
             **described_length(team.agents, settings.steps),
             "frozen": fingerprints(team.policies),

@@ -443,6 +443,10 @@ class _Remote:
     name: str
     policy: str
 
+    def identity(self) -> dict[str, str]:
+        """What identifies it here; its prompt is the sampler's."""
+        return {"name": self.name, "policy": self.policy}
+
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """See `Swarm.act`."""
         return await self.swarm.act(self.name, observation, n, seed)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from failing_model import FailsOnce
 
 from mars_env.agents import FunctionAgent, Solver
 from mars_env.errors import ConfigError, ModelError
@@ -137,3 +138,10 @@ def test_votes_that_make_no_sense_are_refused():
             Majority(solver("1"), **wrong)
     with pytest.raises(ConfigError, match="least <= rounds"):
         WrittenTests(author([]), rounds=2)
+
+
+async def test_a_failed_answer_ends_the_others():
+    model = FailsOnce('{"input": "1"}', '{"input": "2"}', '{"input": "3"}')
+    with pytest.raises(ModelError):
+        await WrittenTests(model, rounds=3)("Double the number.", 0)
+    assert (model.asked, model.ended) == (3, 2)

@@ -1,0 +1,82 @@
+"""Where the rows of each tree are in a run, so that one tree is read without the others."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+from mars_env.errors import StoreError
+from mars_env.files import open_regular
+from mars_env.rollout.store import TREES, TURNS, tree_from_rows
+from mars_env.types import Problem, Tree
+
+
+class TreeIndex:
+    """An index of the rows of a run. It is built once; after that it reads only the rows that are new.
+
+    Args:
+        path: The directory of a run that a `Store` has opened, and so checked.
+
+    Example:
+        >>> import tempfile
+        >>> from mars_env.rollout import write_run
+        >>> from mars_env.types import Action, Turn
+        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
+        >>> problem = Problem("p", "2 + 2?", "4")
+        >>> tree = Tree("p#0", problem, (turn,), final="0")
+        >>> TreeIndex(write_run(tempfile.mkdtemp(), [tree], {})).tree("p#0", problem) == tree
+        True
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._ends = {TREES: 0, TURNS: 0}
+        self._starts: dict[tuple[str, str], list[int]] = {}
+        self._lock = threading.Lock()
+        self._catch_up()
+
+    def tree(self, tree_id: str, problem: Problem) -> Tree:
+        """A finished tree. May be called from any thread.
+
+        Raises:
+            StoreError: The run does not have it, or a row cannot be read.
+        """
+        with self._lock:
+            self._catch_up()
+        rows = self._rows(TREES, tree_id)
+        if not rows:
+            raise StoreError(f"{self._path} has no finished tree {tree_id!r}")
+        return tree_from_rows(self._path, rows[-1], self._rows(TURNS, tree_id), problem)
+
+    def _catch_up(self) -> None:
+        for name, start in self._ends.items():
+            with self._open(name) as file:
+                file.seek(start)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break  # it is being written
+                    self._starts.setdefault((name, self._row(name, line)["tree"]), []).append(start)
+                    start += len(line)
+            self._ends[name] = start
+
+    def _open(self, name: str) -> IO[bytes]:
+        try:
+            return open_regular(self._path / name)
+        except OSError as error:
+            raise StoreError(f"{self._path / name} cannot be read: {error}") from error
+
+    def _rows(self, name: str, tree_id: str) -> list[Any]:
+        rows = []
+        with self._open(name) as file:
+            for start in self._starts.get((name, tree_id), ()):
+                file.seek(start)
+                rows.append(self._row(name, file.readline()))
+        return rows
+
+    def _row(self, name: str, line: bytes) -> Any:
+        try:
+            return json.loads(line)
+        except ValueError as error:
+            raise StoreError(f"{self._path / name}: a row cannot be read: {error}") from error

@@ -1,0 +1,48 @@
+"""One tree of a run is read without the others."""
+
+import pytest
+
+from mars_env.errors import StoreError
+from mars_env.rollout import Store, read_run
+from mars_env.rollout.store import TURNS
+from mars_env.rollout.tree_index import TreeIndex
+from mars_env.types import Action, Problem, Tree, Turn
+
+PROBLEMS = [Problem(f"p{i}", "2 + 2?", "4") for i in range(3)]
+
+
+def tree_of(problem, text="4", fault=""):
+    turn = Turn(f"{problem.id}#0", "0", None, "g", "solver_0", "", "p", Action(text))
+    return Tree(turn.tree_id, problem, (turn,), None if fault else "0", fault)
+
+
+def write(store, tree):
+    store.write_turns(tree.turns)
+    store.write_tree(tree, {})
+
+
+def test_a_tree_is_found_before_and_after_others_are_written(tmp_path):
+    with Store(tmp_path, {}, PROBLEMS) as store:
+        write(store, tree_of(PROBLEMS[0]))
+        index = TreeIndex(tmp_path)
+        assert index.tree("p0#0", PROBLEMS[0]) == tree_of(PROBLEMS[0])
+        with pytest.raises(StoreError):
+            index.tree("p1#0", PROBLEMS[1])
+        store.write_tree(tree_of(PROBLEMS[1], fault="gone"), {})
+        write(store, tree_of(PROBLEMS[1], "5"))  # the last row of a tree counts
+        assert index.tree("p1#0", PROBLEMS[1]) == tree_of(PROBLEMS[1], "5")
+    assert [index.tree(tree.id, tree.problem) for tree in read_run(tmp_path).trees] == [
+        *read_run(tmp_path).trees
+    ]
+
+
+def test_no_row_of_another_tree_is_read(tmp_path):
+    with Store(tmp_path, {}, PROBLEMS) as store:
+        for problem in PROBLEMS:
+            write(store, tree_of(problem))
+    index = TreeIndex(tmp_path)
+    first, _, third = (tmp_path / TURNS).read_bytes().splitlines(keepends=True)
+    (tmp_path / TURNS).write_bytes(first + b"x" * len(first[:-1]) + b"\n" + third)
+    assert index.tree("p2#0", PROBLEMS[2]) == tree_of(PROBLEMS[2])
+    with pytest.raises(StoreError):
+        read_run(tmp_path)
