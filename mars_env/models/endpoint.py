@@ -88,7 +88,7 @@ class Endpoint:
 
     def rest(
         self, why: str, sent: float, seconds: float = 0.0, *, taken: bool = True, reachable: bool = True
-    ) -> None:
+    ) -> bool:
         """Take no requests for a while after a failure: longer each time, at least these seconds.
 
         Args:
@@ -98,11 +98,14 @@ class Endpoint:
             taken: Whether the server took the request. If not, it takes no others either, whatever becomes
                 of those that are under way.
             reachable: Whether it answered.
+
+        Returns:
+            Whether this is news: requests that fail together say nothing about each of them.
         """
         now = time.monotonic()
         self._closed_until = max(self._closed_until, now + seconds)
-        if sent < self._failed_at:  # part of a failure that is known
-            return
+        if sent < self._failed_at:
+            return False
         self.failures, self._failed_at = self.failures + 1, now
         self.reachable, self.trouble = reachable, why
         pause = min(LONGEST_REST, self._backoff * 2.0 ** min(self.failures - 1, 16))
@@ -111,6 +114,7 @@ class Endpoint:
             self._closed_until = max(self._closed_until, self._rested_at)
         if self.failures == _NOTICED:
             log.warning("%s is down, calls wait for it: %s", self.base, why)
+        return True
 
     def recover(self) -> None:
         """It has answered: forget its failures, but not for how long it takes no requests."""

@@ -68,8 +68,8 @@ class HTTPModel:
 
     **Outages.** After a failure an endpoint rests, longer each time, with jitter, not before ``Retry-After``;
     then it gets one request at a time until one succeeds. All calls share this state, and wait while no
-    endpoint is ready. A request that no server took (no connection, 429, 502, 503, 520 to 523, 529) does not
-    count as an attempt. A call that has waited for `patience` seconds raises `ServerDown`, which ends a run;
+    endpoint is ready. A request that no server took (no connection, 429, 502, 503, 520 to 523, 529), or that
+    failed together with others, does not count as an attempt. A call that has waited for `patience` seconds raises `ServerDown`, which ends a run;
     the same command continues it.
 
     **Replicas.** Of several endpoints each request goes to the least busy. One that
@@ -415,7 +415,8 @@ class HTTPModel:
             else:
                 endpoint.recover()
                 return found
-        endpoint.rest(str(fault), sent, fault.retry_after, taken=fault.taken, reachable=reachable)
+        told = {"taken": fault.taken, "reachable": reachable}
+        fault.taken &= endpoint.rest(str(fault), sent, fault.retry_after, **told)
         log.info("%s: %s: %s", self.name, endpoint.base, fault)
         raise fault
 

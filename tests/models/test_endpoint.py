@@ -47,10 +47,10 @@ def test_rests_grow_to_a_bound(clock):
 
 
 def test_requests_under_way_at_a_failure_are_one_failure_with_it(clock):
-    endpoint = Endpoint("http://x/v1")
+    endpoint, news = Endpoint("http://x/v1"), []
     for _ in range(2000):  # 0.5 * 2.0**1024 is too large for a float
-        endpoint.rest("reset", clock.now - 1.0)
-    assert endpoint.failures == 1
+        news.append(endpoint.rest("reset", clock.now - 1.0))
+    assert endpoint.failures == sum(news) == 1
 
 
 def test_a_success_ends_a_rest_but_not_before_the_server_takes_requests(clock):
