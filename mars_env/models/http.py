@@ -69,8 +69,8 @@ class HTTPModel:
     **Outages.** After a failure an endpoint rests, longer each time, with jitter, not before ``Retry-After``;
     then it gets one request at a time until one succeeds. All calls share this state, and wait while no
     endpoint is ready. A request that no server took (no connection, 429, 502, 503, 520 to 523, 529), or that
-    failed together with others, does not count as an attempt. A call that has waited for `patience` seconds raises `ServerDown`, which ends a run;
-    the same command continues it.
+    failed together with others, does not count as an attempt. A call that has waited for `patience` seconds
+    raises `ServerDown`, which ends a run; the same command continues it.
 
     **Replicas.** Of several endpoints each request goes to the least busy. One that
     cannot be reached is left out until it is well: while requests come, all are asked for their health

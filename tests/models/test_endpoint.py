@@ -47,9 +47,8 @@ def test_rests_grow_to_a_bound(clock):
 
 
 def test_requests_under_way_at_a_failure_are_one_failure_with_it(clock):
-    endpoint, news = Endpoint("http://x/v1"), []
-    for _ in range(2000):  # 0.5 * 2.0**1024 is too large for a float
-        news.append(endpoint.rest("reset", clock.now - 1.0))
+    endpoint = Endpoint("http://x/v1")
+    news = [endpoint.rest("reset", clock.now - 1.0) for _ in range(2000)]
     assert endpoint.failures == sum(news) == 1
 
 
