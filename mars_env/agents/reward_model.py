@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mars_env.agents.checkpoint import is_here
 from mars_env.agents.prompts import JUDGE_QUESTION, JUDGE_SYSTEM
 from mars_env.agents.registry import make_model
 from mars_env.errors import ConfigError, MissingExtra, ModelError
@@ -143,9 +144,12 @@ class HFRewardModel:
             raise MissingExtra(
                 f"HFRewardModel needs torch and transformers: install mars-env[hf] ({error})"
             ) from error
+        here = is_here(path)
         try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(path))
-            model: Any = AutoModelForSequenceClassification.from_pretrained(str(path), dtype=dtype)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=here)
+            model: Any = AutoModelForSequenceClassification.from_pretrained(
+                str(path), dtype=dtype, local_files_only=here
+            )
         except (OSError, ValueError) as error:
             raise ConfigError(f"no sequence classifier can be loaded from {path}: {error}") from error
         self.path = str(path)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeVar
 
+from mars_env.agents.checkpoint import is_here
 from mars_env.checks import MOST_TOKEN_ID, token_ids
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, MissingExtra, ModelError
@@ -150,8 +151,9 @@ class Scorer:
                 raise MissingExtra(
                     "a tokenizer's name needs transformers: pip install 'mars-env[hf]'"
                 ) from error
+            here = is_here(self._tokenizer)
             try:
-                self._tokenizer = AutoTokenizer.from_pretrained(self._tokenizer)
+                self._tokenizer = AutoTokenizer.from_pretrained(self._tokenizer, local_files_only=here)
             except (OSError, ValueError) as error:
                 raise ConfigError(f"the tokenizer {self._tokenizer!r} cannot be loaded: {error}") from error
         return self._tokenizer

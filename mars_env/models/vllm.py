@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from mars_env.agents.checkpoint import is_here
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.models.context import finish_reason, room_for, without_room
@@ -362,8 +363,12 @@ def _load(model: str | Path) -> tuple[Any, Any]:
         from transformers import AutoConfig, AutoTokenizer
     except ImportError as error:  # vLLM brings it
         raise MissingExtra("VLLMModel needs transformers: pip install 'mars-env[vllm]'") from error
+    here = is_here(model)
     try:
-        return AutoTokenizer.from_pretrained(model), AutoConfig.from_pretrained(model)
+        return (
+            AutoTokenizer.from_pretrained(model, local_files_only=here),
+            AutoConfig.from_pretrained(model, local_files_only=here),
+        )
     except (OSError, ValueError) as error:
         raise ConfigError(f"the checkpoint {str(model)!r} cannot be loaded: {error}") from error
 
