@@ -122,6 +122,8 @@ class HTTPModel:
         model_name: The model's name on the server.
         exact: Whether token ids and log-probabilities are asked for.
         processed: Whether the server's log-probabilities are ``"processed"``.
+        limit_field: As given.
+        extra_body: As given; with `limit_field` and the address it says what the server is asked.
         bent: Fields of `extra_body` that change the distribution sampled from.
         context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
             not say.
@@ -187,8 +189,8 @@ class HTTPModel:
         self.model_name, self.exact = model, exact
         self._attempts, self._patience, self._timeout = attempts, patience, timeout
         self._health_interval = health_interval
-        self._samples_per_call, self._limit_field = samples_per_call, limit_field
-        more = dict(extra_body or {})
+        self._samples_per_call, self.limit_field = samples_per_call, limit_field
+        self.extra_body = more = dict(extra_body or {})
         if clash := sorted({*_OWN, limit_field} & {*more}):
             raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
         self.bent = tuple(bending(more))
@@ -363,7 +365,7 @@ class HTTPModel:
 
     async def _call(self, chat: bool, head: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
         """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
-        tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self._limit_field)
+        tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self.limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
         read = partial(completions_of, n=n, sampling=sampling, bent=bool(self.bent), **own)
