@@ -317,7 +317,7 @@ def test_settings_are_checked(checkpoint, offline, module, tmp_path):
         VLLMModel(checkpoint, options={"enforce_eager": True})
     with pytest.raises(ConfigError, match="'async' or 'offline'"):
         VLLMModel(checkpoint, engine="other")
-    with pytest.raises(ConfigError, match="there is no checkpoint"):
+    with pytest.raises(ConfigError, match="cannot be loaded"):
         VLLMModel(tmp_path)
 
 
