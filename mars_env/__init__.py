@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mars_env.lazy import after_import, lazy_names
 
 if TYPE_CHECKING:
+    from mars_env.api import aevaluate as aevaluate
     from mars_env.api import compare as compare
     from mars_env.api import evaluate as evaluate
     from mars_env.api import load_problems as load_problems
@@ -40,7 +41,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        **dict.fromkeys(("compare", "evaluate", "load_problems", "make"), "mars_env.api"),
+        **dict.fromkeys(("aevaluate", "compare", "evaluate", "load_problems", "make"), "mars_env.api"),
         **dict.fromkeys(("list_envs", "register", "register_rules", "spec"), "mars_env.envs.registry"),
         **dict.fromkeys(
             ("Action", "Completion", "Grade", "Group", "Problem", "Sampling", "Tree", "Turn", "Verdict"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from mars_env.players import Player, refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.problems import load_problems as _load_problems
 from mars_env.rollout import read_run
-from mars_env.sync import run_sync
+from mars_env.sync import blocking
 from mars_env.text import logger, shown
 from mars_env.types import Agent, Grader, Model, Problem, Reward, TeamReward, Tree
 
@@ -179,7 +179,7 @@ def make_gymnasium(
     return as_gymnasium(env, learner=learner or env.possible_agents[0], partners=partners or {})
 
 
-def evaluate(  # public edge: friendly keywords, each with a default
+def aevaluate(  # public edge: friendly keywords, each with a default
     env_id: str | EnvSpec,
     *,
     agents: Team,
@@ -198,8 +198,12 @@ def evaluate(  # public edge: friendly keywords, each with a default
     workers: str | int | Placement | None = None,
     on_tree: Callable[[Tree], None] | None = None,
     **settings: Any,
-) -> Report:
+) -> Coroutine[Any, Any, Report]:
     r"""Play every problem with a team, once or several times, and report with 95% intervals.
+
+    ``evaluate`` waits for the report. ``aevaluate`` is the same for code in an event loop, to be awaited; the
+    call itself loads agents and problems. If its task is cancelled, the run stops within seconds, and the
+    same call continues what `out` holds.
 
     Args:
         env_id: As for `make`.
@@ -263,7 +267,11 @@ def evaluate(  # public edge: friendly keywords, each with a default
             report, _ = await run(prepared.plan, prepared.game, play, out=out_path, on_tree=on_tree)
             return report
 
-    return run_sync(evaluated())
+    return evaluated()
+
+
+evaluate = blocking(aevaluate, "evaluate")
+"""As `aevaluate`; waits for the report."""
 
 
 @dataclass(frozen=True, slots=True)

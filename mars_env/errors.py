@@ -28,6 +28,10 @@ class ModelError(MarsError):
     """A model could not answer, even after sensible retries. The turn is discarded, not scored."""
 
 
+class ServerDown(ModelError):
+    """No server of a model took a call for as long as it waits. The run ends; the same call continues it."""
+
+
 class SandboxError(MarsError):
     """No sandbox could be started, or one was lost. Never the fault of the program in it."""
 

@@ -7,11 +7,13 @@ import atexit
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _PATIENCE = 5.0
@@ -70,6 +72,23 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         if future.cancel():
             ended.wait(_PATIENCE)
         raise
+
+
+def blocking(function: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callable[P, T]:
+    """The function that runs an async function by `run_sync`, with its arguments, under another name.
+
+    Example:
+        >>> async def adouble(x): return 2 * x
+        >>> blocking(adouble, "double")(21)
+        42
+    """
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_sync(function(*args, **kwargs))
+
+    run.__name__ = run.__qualname__ = name
+    return run
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from mars_env.errors import ConfigError
 from mars_env.identity import identity_of, lasting
 from mars_env.lazy import resolve
 from mars_env.models.scripted import ScriptedModel
+from mars_env.models.secrets import api_key
 from mars_env.players import FunctionAgent, Player, by_name, lacking
 from mars_env.text import shown
 from mars_env.types import Agent, Model, Sampling, role_of
@@ -52,9 +54,16 @@ _COMMON: _Parsers = {
     "thinking": THINKING_MODES.__getitem__,
     "overflow": _OVERFLOW.__getitem__,
 }
+_HEADER = "header.NAME"
+"""Stands for the options that set headers, in the list of options."""
+
+_SECRET = re.compile(r"auth|key|token|secret|cookie", re.I)
+"""Headers whose values do not belong in a string that is stored and shown."""
+
 _HTTP: _Parsers = {
-    "api": str, "api_key_env": str, "concurrency": int, "attempts": int, "timeout": float, "exact": bool,
-    "logprobs": str, "samples_per_call": int, "limit_field": str, "name": str, "tokenizer": str,
+    "api": str, "api_key_env": str, "concurrency": int, "attempts": int, "patience": float, "timeout": float,
+    "exact": bool, "logprobs": str, "samples_per_call": int, "limit_field": str, "name": str,
+    "tokenizer": str, "reasoning_effort": str, "extra_body": json.loads, _HEADER: str,
 }  # fmt: skip
 _HF: _Parsers = {
     "device": str, "dtype": str, "context": int, "max_batch_rows": int, "max_batch_tokens": int, "name": str
@@ -90,7 +99,8 @@ def make_agents(
     ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`) and ``thinking``
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``); servers and
     checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
-    ``eager`` ...).
+    ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object) and
+    ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded.
     A specification loads one model, however many agents use it.
 
     Args:
@@ -378,7 +388,31 @@ def _http(target: str, spec: str, options: dict[str, Any]) -> Model:
     urls, _, model = target.partition("#")
     if not model:
         raise ConfigError(f"name the model behind a #: http://host:8000/v1#model, got {spec!r}")
+    body = options.pop("extra_body", {})
+    if not isinstance(body, dict):
+        raise ConfigError(f"{target}: extra_body is a JSON object, got {shown(body)}")
+    if effort := options.pop("reasoning_effort", None):
+        body = {"reasoning_effort": effort, **body}
+    prefix = _HEADER.removesuffix("NAME")
+    names = [name for name in options if name.startswith(prefix)]
+    headers = {
+        name.removeprefix(prefix): _header(name.removeprefix(prefix), options.pop(name)) for name in names
+    }
+    options |= {"extra_body": body, "headers": headers}
     return HTTPModel(re.split(r"\+(?=https?://)", urls), model, **options)
+
+
+def _header(name: str, value: str) -> str:
+    """The value of a header; ``env:NAME`` is that of an environment variable.
+
+    Raises:
+        ConfigError: The variable is not set, or a secret is written out.
+    """
+    if value.startswith("env:"):
+        return api_key(value.removeprefix("env:"), f"the header {name}")
+    if _SECRET.search(name):
+        raise ConfigError(f"the header {name} may be a secret: give header.{name}=env:VARIABLE")
+    return value
 
 
 def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
@@ -388,7 +422,7 @@ def _options(text: str, known: _Parsers) -> tuple[str, dict[str, Any]]:
         return text, {}
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        kind = {**known, **_COMMON}.get(key)
+        kind = {**known, **_COMMON}.get(_HEADER if key.startswith("header.") else key)
         if kind is None:
             raise ConfigError(
                 f"{target} has no option {key!r}; it has {', '.join(sorted({*known, *_COMMON}))}"

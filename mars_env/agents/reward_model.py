@@ -18,6 +18,7 @@ from mars_env.agents.registry import make_model
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.grading.thinking import after_thinking
 from mars_env.lazy import resolve
+from mars_env.models.checkpoint import is_here
 from mars_env.seeds import derive_seed
 from mars_env.sync import together
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
@@ -154,9 +155,12 @@ class HFRewardModel:
             raise MissingExtra(
                 f"HFRewardModel needs torch and transformers: install mars-env[hf] ({error})"
             ) from error
+        here = is_here(path)
         try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(path))
-            model: Any = AutoModelForSequenceClassification.from_pretrained(str(path), dtype=dtype)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(path), local_files_only=here)
+            model: Any = AutoModelForSequenceClassification.from_pretrained(
+                str(path), dtype=dtype, local_files_only=here
+            )
         except (OSError, ValueError) as error:
             raise ConfigError(f"no sequence classifier can be loaded from {path}: {error}") from error
         self.path = str(path)

@@ -16,6 +16,7 @@ from mars_env.errors import ConfigError, ProblemError
 from mars_env.files import jsonl_rows
 from mars_env.grading import grader_for
 from mars_env.lazy import resolve
+from mars_env.models.secrets import client_keys
 from mars_env.rollout import read_run
 from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
 from mars_env.serving.recorder import Recorder
@@ -27,7 +28,7 @@ def record(  # public edge: one parameter is one option of the command
     upstream: Annotated[str, typer.Option(help="The engine, such as http://localhost:8000/v1.")],
     out: Annotated[Path, typer.Option(help="Directory of the run; one that exists is continued.")],
     port: Annotated[int, typer.Option(help="Port to serve on; 0 for any.")] = 8100,
-    host: Annotated[str, typer.Option(help="Address to serve on; by default this machine alone.")] = (
+    host: Annotated[str, typer.Option(help="Address to serve on; others than this machine need a key.")] = (
         "127.0.0.1"
     ),
     problems: Annotated[
@@ -43,6 +44,9 @@ def record(  # public edge: one parameter is one option of the command
     ] = "raw",
     api_key_env: Annotated[
         str | None, typer.Option(help="Environment variable with the engine's key.")
+    ] = None,
+    client_keys_env: Annotated[
+        str | None, typer.Option(help="Environment variable with the programs' keys, separated by commas.")
     ] = None,
     version: Annotated[int, typer.Option(help="Version of the weights, noted with each token.")] = 0,
 ) -> None:
@@ -63,6 +67,7 @@ def record(  # public edge: one parameter is one option of the command
         group=group,
         logprobs=logprobs,
         api_key_env=api_key_env,
+        keys=client_keys(client_keys_env),
         version=version,
     )
     asyncio.run(_serve(recorder, host, port, out))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +18,7 @@ from mars_env.cli.streams import STREAM, text_of
 from mars_env.envs import MarsEnv, spec
 from mars_env.envs.game import Game
 from mars_env.errors import ConfigError
+from mars_env.models.secrets import client_keys
 from mars_env.rollout import Job, play
 from mars_env.seeds import derive_seed
 from mars_env.serving.answering import SOLVE_VERIFY_CORRECT, Answerer
@@ -104,7 +104,7 @@ def serve(  # public edge: one parameter is one option of the command
     server = TeamServer(
         answerer,
         name=name,
-        keys=_keys(api_key_env),
+        keys=client_keys(api_key_env),
         concurrency=concurrency,
         waiting=waiting,
         seed=seed,
@@ -200,12 +200,3 @@ def _tests(path: Path) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not a file of tests in JSON: {error}") from error
-
-
-def _keys(variable: str | None) -> list[str]:
-    if variable is None:
-        return []
-    keys = os.environ.get(variable, "").replace(",", " ").split()
-    if not keys:
-        raise ConfigError(f"the environment variable {variable} with the clients' keys is not set")
-    return keys

@@ -4,22 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from operator import attrgetter
 from typing import Self
 
 from yarl import URL
 
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ServerDown
 from mars_env.models.links import NETWORK_ERRORS, Link
+from mars_env.sync import Gate
+from mars_env.text import logger
+
+log = logger(__name__)
+
+LONGEST_REST = 30.0
+"""Seconds that an endpoint rests at most, unless its server names a longer time."""
+
+_POLL = 0.02
+"""Seconds between two looks at endpoints of which none is ready; one call looks for all that wait."""
+
+_NOTICED = 3
+"""After this many failures in a row an endpoint is reported as down."""
 
 
 class Endpoint:
-    """One server, how busy it is, and until when it rests after failures."""
+    """One server: how busy it is, and its health, which all calls share.
 
-    def __init__(self, url: str) -> None:
+    Args:
+        url: Its address.
+        backoff: Seconds of the first rest after a failure; it doubles each time, up to `LONGEST_REST`.
+        jitter: Varies the rests by up to a half.
+
+    Attributes:
+        busy: Requests that are under way.
+        probes: Those of them that were sent after a failure, to see whether it is well again.
+        failures: Failures in a row. Requests that were under way at a failure count as one with it.
+        trouble: What the last failure was.
+    """
+
+    def __init__(self, url: str, backoff: float = 0.5, jitter: random.Random | None = None) -> None:
         base = URL(url)
         if base.scheme not in ("http", "https") or not base.host:
             told = "one with a password" if "@" in url else repr(url.partition("?")[0])
@@ -36,23 +64,68 @@ class Endpoint:
             for end in ("/chat/completions", "/completions", "/models")
         )
         self.health = base.with_path(path.removesuffix("/v1") + "/health").with_query(base.query)
-        self.busy, self.failures, self.rested_at, self.checked_at = 0, 0, 0.0, -math.inf
+        self.busy, self.probes, self.failures, self.trouble = 0, 0, 0, ""
         self.drained, self.reachable = False, True
+        self._backoff, self._jitter = backoff, jitter or random.Random(0)
+        self._rested_at, self._closed_until, self._failed_at = 0.0, 0.0, -math.inf
+        self.checked_at = -math.inf
 
-    @property
-    def well(self) -> bool:
-        """Whether it can be reached; after a failure it takes one request at a time, until one succeeds."""
-        return self.reachable and not (self.failures and self.busy)
+    def ready(self, now: float) -> bool:
+        """Whether it takes a request; after a failure it takes one at a time, until one succeeds."""
+        return now >= max(self._rested_at, self._closed_until) and not (self.failures and self.probes)
 
-    def rest(self, seconds: float = 0.0, *, reachable: bool = True) -> None:
-        """Take no requests for a while: longer each time, at least these seconds."""
-        self.failures += 1
-        self.reachable = reachable
-        self.rested_at = time.monotonic() + max(seconds, min(30.0, 0.5 * 2.0**self.failures))
+    @contextmanager
+    def occupied(self) -> Iterator[None]:
+        """While a request is under way."""
+        probe = bool(self.failures)
+        self.busy += 1
+        self.probes += probe
+        try:
+            yield
+        finally:
+            self.busy -= 1
+            self.probes -= probe
+
+    def rest(
+        self, why: str, sent: float, seconds: float = 0.0, *, taken: bool = True, reachable: bool = True
+    ) -> bool:
+        """Take no requests for a while after a failure: longer each time, at least these seconds.
+
+        Args:
+            why: What failed.
+            sent: When the request was sent, by the monotonic clock.
+            seconds: What the server asked for (``Retry-After``).
+            taken: Whether the server took the request. If not, it takes no others either, whatever becomes
+                of those that are under way.
+            reachable: Whether it answered.
+
+        Returns:
+            Whether this is news: requests that fail together say nothing about each of them.
+        """
+        now = time.monotonic()
+        self._closed_until = max(self._closed_until, now + seconds)
+        if sent < self._failed_at:
+            return False
+        self.failures, self._failed_at = self.failures + 1, now
+        self.reachable, self.trouble = reachable, why
+        pause = min(LONGEST_REST, self._backoff * 2.0 ** min(self.failures - 1, 16))
+        self._rested_at = now + pause * self._jitter.uniform(0.5, 1.5)
+        if not taken:
+            self._closed_until = max(self._closed_until, self._rested_at)
+        if self.failures == _NOTICED:
+            log.warning("%s is down, calls wait for it: %s", self.base, why)
+        return True
 
     def recover(self) -> None:
-        """Forget all failures."""
-        self.failures, self.rested_at, self.reachable = 0, 0.0, True
+        """It has answered: forget its failures, but not for how long it takes no requests."""
+        if self.failures >= _NOTICED:
+            log.warning("%s is back", self.base)
+        self.failures, self._rested_at, self.reachable = 0, 0.0, True
+
+    def admit(self) -> None:
+        """Take requests from now on."""
+        self.recover()
+        self.drained, self._closed_until = False, 0.0
 
 
 class Endpoints:
@@ -62,21 +135,25 @@ class Endpoints:
         urls: Their addresses.
         name: The model's, for messages.
         health_interval: Seconds between two health checks of one endpoint, if there are several.
-        patience: Seconds for which a request waits while all are drained.
+        backoff: See `Endpoint`.
 
     Raises:
         ConfigError: An address is none.
     """
 
-    def __init__(self, urls: Sequence[str], name: str, health_interval: float, patience: float) -> None:
-        self.all = [Endpoint(url) for url in urls]
-        self._name, self._interval, self._patience = name, health_interval, patience
+    def __init__(self, urls: Sequence[str], name: str, health_interval: float, backoff: float) -> None:
+        self._jitter = random.Random(os.getpid())  # processes of one run must not try in step
+        self._backoff = backoff
+        self.all = [Endpoint(url, backoff, self._jitter) for url in urls]
+        self._name, self._interval = name, health_interval
         self._checks: set[asyncio.Task[None]] = set()
+        self._queue = Gate(1)
         self._turn = 0
 
     def only(self, url: str) -> Self:
         """The one at an address alone; it stays shared with these."""
         one = copy(self)
+        one._queue = Gate(1)
         one.all = [endpoint for endpoint in self.all if str(endpoint.base) == url]
         return one
 
@@ -98,32 +175,40 @@ class Endpoints:
         """See `HTTPModel.admit`; the endpoint."""
         endpoint = self.find(url)
         if endpoint is None:
-            self.all = [*self.all, endpoint := Endpoint(url)]
-        else:
-            endpoint.drained = False
-            endpoint.recover()
+            endpoint = Endpoint(url, self._backoff, self._jitter)
+            self.all = [*self.all, endpoint]
+        endpoint.admit()
         return endpoint
 
-    async def choose(self, link: Link) -> Endpoint:
-        """The least busy endpoint that is well; one that rests or is not reached if there is no other.
+    async def choose(self, link: Link, patience: float) -> Endpoint:
+        """The least busy endpoint that is ready, as soon as there is one; calls wait in their order.
+
+        Args:
+            link: Health is asked over it.
+            patience: Seconds that the call may wait.
 
         Raises:
-            ModelError: All are drained, and none was admitted in time.
+            ServerDown: It waited in vain.
         """
-        if len(self.all) == 1 and not self.all[0].drained:
-            return self.all[0]
-        limit = time.monotonic() + self._patience
-        while (endpoint := self._best(link)) is None:
-            if time.monotonic() > limit:
-                raise ModelError(f"{self._name}: every endpoint is drained; admit one")
-            await asyncio.sleep(0.02)
-        return endpoint
+        if (endpoint := self._best(link)) is not None:
+            return endpoint
+        try:
+            async with asyncio.timeout(patience), self._queue.here():
+                while (endpoint := self._best(link)) is None:
+                    await asyncio.sleep(_POLL)
+                return endpoint
+        except TimeoutError:
+            raise ServerDown(f"{self._name}: {self._lacking()}") from None
+
+    def _lacking(self) -> str:
+        """Why no endpoint is ready."""
+        troubles = [f"{each.base}: {each.trouble}" for each in self.all if not each.drained and each.trouble]
+        if not troubles:
+            return "every endpoint is drained; admit one"
+        return f"no server took the call within its patience; start the server again ({'; '.join(troubles)})"
 
     def _best(self, link: Link) -> Endpoint | None:
-        """The least busy endpoint that is well and does not rest, in turn among equals.
-
-        If there is none, the one whose rest ends first; None if all are drained.
-        """
+        """The least busy endpoint that is ready, in turn among equals."""
         now, count = time.monotonic(), len(self.all)
         self._turn = (self._turn + 1) % count
         order = [each for each in self.all[self._turn :] + self.all[: self._turn] if not each.drained]
@@ -133,19 +218,19 @@ class Endpoints:
                 check = asyncio.create_task(self._check(link, endpoint), name="mars-env-health")
                 self._checks.add(check)  # a loop keeps only weak references to its tasks
                 check.add_done_callback(self._checks.discard)
-        awake = [endpoint for endpoint in order if endpoint.rested_at <= now and endpoint.well]
-        if awake:
-            return min(awake, key=attrgetter("busy"))
-        return min(order, key=attrgetter("rested_at"), default=None)
+        able = [endpoint for endpoint in order if endpoint.reachable] or order
+        ready = [endpoint for endpoint in able if endpoint.ready(now)]
+        return min(ready, key=attrgetter("busy"), default=None)
 
     async def _check(self, link: Link, endpoint: Endpoint) -> None:
         """Ask a server for its health; any status below 500 is good."""
+        sent, words = time.monotonic(), "it cannot be reached"
         try:
             status, _ = await link.get(endpoint.health, self._interval)
-            alive = status < 500
+            alive, words = status < 500, f"/health says {status}"
         except (*NETWORK_ERRORS, RuntimeError):  # RuntimeError: the session closed meanwhile
             alive = False
         if not alive:
-            endpoint.rest(reachable=False)
+            endpoint.rest(words, sent, reachable=False)
         elif not endpoint.reachable:
             endpoint.recover()

@@ -12,6 +12,7 @@ from typing import Any
 from mars_env.digests import full_name
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.models.batching import Ticket, engine_lock, submit
+from mars_env.models.checkpoint import is_here
 from mars_env.models.context import finish_reason, room_for, without_room
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.models.requests import check_request
@@ -293,9 +294,11 @@ def _quiet(module: Any) -> Iterator[None]:
 
 def _load(path: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    here = is_here(path)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        module = AutoModelForCausalLM.from_pretrained(path, dtype=dtype).to(device).eval()
+        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=here)
+        module = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, local_files_only=here)
+        module = module.to(device).eval()
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"no model could be loaded from {str(path)!r}: {error}") from error
     return module, tokenizer

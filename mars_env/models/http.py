@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import random
+import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
 from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ContextError, ModelError
@@ -50,6 +49,12 @@ _LIST_BYTES = 2**24
 _PATIENCE = 30.0
 """Seconds that a server may take to list its models before a run."""
 
+_NOT_TAKEN = frozenset({429, 502, 503, *range(520, 524), 529})
+"""Statuses by which a server or what is in front of it takes no requests for now."""
+
+_BROKEN = frozenset({errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE})
+"""Numbers of errors by which a connection breaks that was made before."""
+
 _OWN = ("model", "messages", "prompt", "n", "seed", "stop", "stream", "temperature", "top_p", "top_k")
 """Fields of a request that the model sets."""
 
@@ -58,13 +63,17 @@ class HTTPModel:
     """A model behind one or more OpenAI-compatible endpoints.
 
     Messages go to ``/chat/completions``; texts and token ids go to ``/completions``. Connection
-    errors, time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again
-    with exponential back-off and jitter, not before ``Retry-After``; any other status is a
-    `ModelError` at once. There is one session for each event loop; it closes with the loop, with the model,
-    or by `aclose`.
+    errors, time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again;
+    any other status is a `ModelError` at once. There is one session for each event loop; it closes with the
+    loop, with the model, or by `aclose`.
 
-    **Replicas.** Of several endpoints each request goes to the least busy. One that answers with an error
-    rests for a while, longer each time, and then gets one request at a time until one succeeds. One that
+    **Outages.** After a failure an endpoint rests, longer each time, with jitter, not before ``Retry-After``;
+    then it gets one request at a time until one succeeds. All calls share this state, and wait while no
+    endpoint is ready. A request that no server took (no connection, 429, 502, 503, 520 to 523, 529), or that
+    failed together with others, does not count as an attempt. A call that has waited for `patience` seconds
+    raises `ServerDown`, which ends a run; the same command continues it.
+
+    **Replicas.** Of several endpoints each request goes to the least busy. One that
     cannot be reached is left out until it is well: while requests come, all are asked for their health
     (``/health`` beside ``/v1``) every `health_interval` seconds. `drain` takes an endpoint out, `admit` puts
     one in.
@@ -93,7 +102,9 @@ class HTTPModel:
         api_key_env: Name of the environment variable that holds the key; by default no key is sent.
         concurrency: Most concurrent calls in one event loop.
         attempts: Most attempts of a call, the first one included.
-        backoff: Seconds before the second attempt; doubles each time, up to a minute.
+        backoff: Seconds that an endpoint rests after its first failure; doubles each time, up to half a
+            minute.
+        patience: Seconds that a call waits, in all, while no endpoint is ready.
         timeout: Seconds that one attempt may take.
         max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
             lower `samples_per_call`, where long answers with token ids and log-probabilities need more.
@@ -112,6 +123,8 @@ class HTTPModel:
         model_name: The model's name on the server.
         exact: Whether token ids and log-probabilities are asked for.
         processed: Whether the server's log-probabilities are ``"processed"``.
+        limit_field: As given.
+        extra_body: As given; with `limit_field` and the address it says what the server is asked.
         bent: Fields of `extra_body` that change the distribution sampled from.
         context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
             not say.
@@ -136,6 +149,7 @@ class HTTPModel:
         concurrency: int = 64,
         attempts: int = 6,
         backoff: float = 0.5,
+        patience: float = 600.0,
         timeout: float = 600.0,
         max_answer: int = 64 * 2**20,
         samples_per_call: int | None = None,
@@ -159,26 +173,28 @@ class HTTPModel:
                 "give at least one endpoint; concurrency, attempts, max_answer and samples_per_call must be "
                 "at least 1"
             )
-        if not health_interval > 0:
-            raise ConfigError(f"health_interval must be more than 0 seconds, got {health_interval}")
+        if not (health_interval > 0 and backoff >= 0 and patience >= 0):
+            raise ConfigError(
+                "health_interval must be more than 0 seconds, backoff and patience at least 0, got "
+                f"{health_interval}, {backoff} and {patience}"
+            )
         if api not in ("auto", "chat", "completions"):
             raise ConfigError(f"api is 'auto', 'chat' or 'completions', got {api!r}")
         if logprobs not in ("raw", "processed"):
             raise ConfigError(f"logprobs is 'raw' or 'processed', got {logprobs!r}")
         self.name, self.version = name or model, version
-        self._endpoints = Endpoints(urls, self.name, health_interval, timeout)
+        self._endpoints = Endpoints(urls, self.name, health_interval, backoff)
         self._api, self.processed = api, logprobs == "processed"
         self.capacity, self.under_way = concurrency, 0
         self.context: int | None = None
         self.model_name, self.exact = model, exact
-        self._attempts, self._backoff, self._timeout = attempts, backoff, timeout
+        self._attempts, self._patience, self._timeout = attempts, patience, timeout
         self._health_interval = health_interval
-        self._samples_per_call, self._limit_field = samples_per_call, limit_field
-        more = dict(extra_body or {})
+        self._samples_per_call, self.limit_field = samples_per_call, limit_field
+        self.extra_body = more = dict(extra_body or {})
         if clash := sorted({*_OWN, limit_field} & {*more}):
             raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
         self.bent = tuple(bending(more))
-        self._extra_body = {name: digest_of(value) for name, value in more.items()}
         neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
         self._head = json.dumps({"model": model, **neutral, **more})[:-1]
         loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
@@ -192,21 +208,21 @@ class HTTPModel:
         for endpoint in self._endpoints.all:
             self._secrets.add(*endpoint.secrets)
         self._links = Links(self._headers, timeout, max_answer, concurrency)
-        self._jitter = random.Random()
 
     def __repr__(self) -> str:  # never the key, the headers or the body
         return f"HTTPModel({self.name!r}, {self.endpoints})"
 
     def identity(self) -> dict[str, Any]:
         """What identifies it: what is asked for, with digests of `extra_body`; not where or by which key."""
-        form = {"api": self._api, "exact": self.exact, "processed": self.processed}
-        sent = {"samples_per_call": self._samples_per_call, "limit_field": self._limit_field}
         return {
             "model": self.model_name,
             "version": self.version,
-            **form,
-            **sent,
-            "extra_body": self._extra_body,
+            "api": self._api,
+            "exact": self.exact,
+            "processed": self.processed,
+            "samples_per_call": self._samples_per_call,
+            "limit_field": self.limit_field,
+            "extra_body": {name: digest_of(value) for name, value in self.extra_body.items()},
         }
 
     async def __aenter__(self) -> Self:
@@ -259,7 +275,8 @@ class HTTPModel:
     async def drain(self, url: str) -> None:
         """Send no more requests to an endpoint; returns when its running ones have ended.
 
-        It can then be stopped, or given new weights. Requests wait while every endpoint is drained.
+        It can then be stopped, or given new weights. Requests wait while every endpoint is drained, for
+        `patience` seconds.
 
         Raises:
             ConfigError: If it is none of the model's endpoints.
@@ -283,6 +300,7 @@ class HTTPModel:
 
         Raises:
             ModelError: The server refused the request, or all attempts failed.
+            ServerDown: No server took it for `patience` seconds.
             ContextError: The request is too long for the context, and the sampling refuses that.
             ConfigError: If n or a sampling setting makes no sense.
         """
@@ -361,85 +379,70 @@ class HTTPModel:
 
     async def _call(self, chat: bool, head: str, first: int, n: int, sampling: Sampling) -> list[Completion]:
         """Samples `first` to `first + n - 1` in one call; may return fewer, never none."""
-        tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self._limit_field)
+        tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self.limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
         read = partial(completions_of, n=n, sampling=sampling, bent=bool(self.bent), **own)
         return await self._ask(chat, f"{head}{tail}{seed}}}".encode(), read)
 
     async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
+        """Send a request until it is answered; see the class for what counts as an attempt."""
         link = self._links.open or await self._links.connect()
-        try:
-            return await self._attempt(link, chat, body, read)
-        except _Fault as fault:
-            return await self._again(link, chat, body, read, fault)
-
-    async def _again(self, link: Link, chat: bool, body: bytes, read: Read[T], first: _Fault) -> T:
-        """The attempts after the first one, which failed."""
-        pending: _Fault | None = first
-        retrying = AsyncRetrying(
-            stop=stop_after_attempt(self._attempts),
-            wait=self._pause,
-            retry=retry_if_exception_type(_Fault),
-            reraise=True,
-        )
-        try:
-            async for attempt in retrying:
-                with attempt:
-                    if pending is not None:
-                        fault, pending = pending, None
-                        raise fault
-                    return await self._attempt(link, chat, body, read)
-        except _Fault as fault:
-            raise ModelError(f"{self.name}: no answer after {self._attempts} attempts: {fault}") from fault
-        raise AssertionError("tenacity ended without an outcome")  # pragma: no cover
-
-    def _pause(self, state: RetryCallState) -> float:
-        fault = state.outcome.exception() if state.outcome else None
-        told = fault.retry_after if isinstance(fault, _Fault) else 0.0
-        log.info("%s: attempt %d of %d failed: %s", self.name, state.attempt_number, self._attempts, fault)
-        backoff: float = min(60.0, self._backoff * 2 ** (state.attempt_number - 1)) * self._jitter.uniform(
-            0.5, 1.5
-        )
-        return max(backoff, told)
-
-    async def _attempt(self, link: Link, chat: bool, body: bytes, read: Read[T]) -> T:
+        attempts, waited = 0, 0.0
         self.under_way += 1
         try:
-            async with link.semaphore:  # not held while a call waits for its next attempt
-                endpoint = await self._endpoints.choose(link)
-                endpoint.busy += 1
-                try:
-                    return await self._send(link, endpoint, chat, body, read)
-                finally:
-                    endpoint.busy -= 1
+            while True:
+                async with link.semaphore:
+                    began = time.monotonic()
+                    endpoint = await self._endpoints.choose(link, self._patience - waited)
+                    waited += time.monotonic() - began
+                    try:
+                        return await self._send(link, endpoint, chat, body, read)
+                    except _Fault as fault:
+                        attempts += fault.taken
+                        if attempts >= self._attempts:
+                            raise ModelError(
+                                f"{self.name}: no answer after {attempts} attempts: {endpoint.base}: {fault}"
+                            ) from fault
         finally:
             self.under_way -= 1
 
     async def _send(self, link: Link, endpoint: Endpoint, chat: bool, body: bytes, read: Read[T]) -> T:
-        try:
-            url = endpoint.chat if chat else endpoint.completions
-            answer = await link.post(url, body)
-            if answer.status != 200:
-                raise self._refusal(endpoint, answer)
-            found = self._found(endpoint, answer, read)
-        except _Fault as fault:
-            endpoint.rest(fault.retry_after)
-            raise
-        except NETWORK_ERRORS as error:
-            endpoint.rest(reachable=False)
-            words = f"{type(error).__name__}: {error}"
-            if isinstance(error, TimeoutError) and error.errno is None:  # the system's own have a number
-                words = f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens"
-            raise self._fault(endpoint, words) from None
-        except AnswerTooLong as error:
-            raise ModelError(
-                f"{self.name}: {endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
-            ) from None
-        except RuntimeError as error:
-            raise ModelError(f"{self.name}: closed while a request was running: {error}") from error
-        endpoint.failures, endpoint.reachable = 0, True
-        return found
+        sent, reachable = time.monotonic(), True
+        with endpoint.occupied():
+            try:
+                answer = await link.post(endpoint.chat if chat else endpoint.completions, body)
+                if answer.status != 200:
+                    raise self._refusal(endpoint, answer)
+                found = self._found(endpoint, answer, read)
+            except _Fault as error:
+                fault = error
+            except NETWORK_ERRORS as error:
+                fault, reachable = self._lost(error), False
+            except AnswerTooLong as error:
+                raise ModelError(
+                    f"{self.name}: {endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
+                ) from None
+            except RuntimeError as error:
+                raise ModelError(f"{self.name}: closed while a request was running: {error}") from error
+            except ModelError:  # refused, which is an answer
+                endpoint.recover()
+                raise
+            else:
+                endpoint.recover()
+                return found
+        told = {"taken": fault.taken, "reachable": reachable}
+        fault.taken &= endpoint.rest(str(fault), sent, fault.retry_after, **told)
+        log.info("%s: %s: %s", self.name, endpoint.base, fault)
+        raise fault
+
+    def _lost(self, error: Exception) -> _Fault:
+        """What an error of the network means; a system's own time-out has a number."""
+        number = getattr(error, "errno", None)
+        if isinstance(error, TimeoutError) and number is None:
+            return _Fault(f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens")
+        words = f"{type(error).__name__}: {error}"
+        return self._fault(words, taken=not isinstance(error, OSError) or number in _BROKEN)
 
     def _found(self, endpoint: Endpoint, answer: Answer, read: Read[T]) -> T:
         """What is read from an answer of status 200, which may be an error all the same."""
@@ -450,8 +453,8 @@ class HTTPModel:
                 raise self._refusal(endpoint, replace(answer, status=told[0], body=told[1])) from None
             if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
                 begins = error_text(answer.body, self._secrets.mask)
-                raise self._fault(endpoint, f"the answer cannot be read ({error}): {begins}") from None
-            raise self._fault(endpoint, f"the answer cannot be read: {error!r}") from None
+                raise self._fault(f"the answer cannot be read ({error}): {begins}") from None
+            raise self._fault(f"the answer cannot be read: {error!r}") from None
 
     def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
         """The error that a status means."""
@@ -459,9 +462,11 @@ class HTTPModel:
         if 300 <= answer.status < 400 and (target := answer.headers.get("location")):
             shown = one_line(self._secrets.mask(base_of(target)), 300)
             words = f"it redirects to {shown}, which is not followed: give that address instead"
-        sentence = f"{endpoint.base}: status {answer.status}: {words}"
+        status = f"status {answer.status}: {words}"
         if answer.status in (408, 409, 429) or answer.status >= 500:
-            return _Fault(sentence, retry_after(answer.headers.get("retry-after")))
+            wait = retry_after(answer.headers.get("retry-after"))
+            return _Fault(status, wait, taken=answer.status not in _NOT_TAKEN)
+        sentence = f"{endpoint.base}: {status}"
         if is_too_long(answer.status, answer.body):
             return _TooLong(f"{self.name}: prompt and limit exceed the model's context: {sentence}")
         if is_filtered(answer.body):
@@ -469,17 +474,17 @@ class HTTPModel:
         advice = advised(answer.status, words, endpoint.base.path)
         return Refused(f"{self.name}: the server refused the request: {sentence}{advice}")
 
-    def _fault(self, endpoint: Endpoint, words: str) -> _Fault:
+    def _fault(self, words: str, *, taken: bool = True) -> _Fault:
         """What went wrong, without secrets. The cause may hold them and must not be kept."""
-        return _Fault(f"{endpoint.base}: {one_line(self._secrets.mask(words), 300)}")
+        return _Fault(one_line(self._secrets.mask(words), 300), taken=taken)
 
 
 class _Fault(Exception):
-    """A fault that a new attempt may not have."""
+    """A fault that a new attempt may not have, and whether the server had taken the request."""
 
-    def __init__(self, sentence: str, retry_after: float = 0.0) -> None:
-        super().__init__(sentence)
-        self.retry_after = retry_after
+    def __init__(self, words: str, retry_after: float = 0.0, *, taken: bool = True) -> None:
+        super().__init__(words)
+        self.retry_after, self.taken = retry_after, taken
 
 
 class _TooLong(ModelError):

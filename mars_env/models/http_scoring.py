@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 from mars_env.checks import MOST_TOKEN_ID, token_ids
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.models.checkpoint import is_here
 from mars_env.models.encoding import encode_prompt, written
 from mars_env.models.requests import is_messages
 from mars_env.types import Completion, Prompt
@@ -150,8 +151,9 @@ class Scorer:
                 raise MissingExtra(
                     "a tokenizer's name needs transformers: pip install 'mars-env[hf]'"
                 ) from error
+            here = is_here(self._tokenizer)
             try:
-                self._tokenizer = AutoTokenizer.from_pretrained(self._tokenizer)
+                self._tokenizer = AutoTokenizer.from_pretrained(self._tokenizer, local_files_only=here)
             except (OSError, ValueError) as error:
                 raise ConfigError(f"the tokenizer {self._tokenizer!r} cannot be loaded: {error}") from error
         return self._tokenizer

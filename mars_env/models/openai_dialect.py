@@ -417,7 +417,7 @@ def advised(status: int, words: str, path: str) -> str:
 
     Example:
         >>> advised(400, "'max_tokens' is not supported: use 'max_completion_tokens' instead.", "/v1")
-        '; say limit_field="max_completion_tokens"'
+        '; give the option limit_field=max_completion_tokens'
         >>> advised(404, "Not Found", "/")
         '; addresses of OpenAI-compatible servers mostly end in /v1'
         >>> advised(404, "Not Found", "/v1/chat/completions") == advised(404, "Not Found", "/")
@@ -426,9 +426,9 @@ def advised(status: int, words: str, path: str) -> str:
         ''
     """
     if "max_completion_tokens" in words and "max_tokens" in words:
-        return '; say limit_field="max_completion_tokens"'
+        return "; give the option limit_field=max_completion_tokens"
     if _ONE_SAMPLE.search(words):
-        return "; say samples_per_call=1"
+        return "; give the option samples_per_call=1"
     if status in (404, 405) and (path in ("", "/") or path.rstrip("/").endswith("/completions")):
         return "; addresses of OpenAI-compatible servers mostly end in /v1"
     return ""

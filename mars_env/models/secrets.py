@@ -96,6 +96,11 @@ def api_key(variable: str | None, what: str = "the API key") -> str:
     return key
 
 
+def client_keys(variable: str | None) -> list[str]:
+    """The clients' keys that an environment variable holds, separated by commas; none without a variable."""
+    return api_key(variable, "the clients' keys").replace(",", " ").split()
+
+
 def _forms(word: str) -> list[str]:
     """The forms of a secret: plain, quoted for URLs and JSON, in base64 at any offset in a text."""
     data = word.encode("utf-8", "replace")

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.models.checkpoint import is_here
 from mars_env.models.context import finish_reason, room_for, without_room
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.models.requests import check_request
@@ -390,8 +391,12 @@ def _load(model: str | Path) -> tuple[Any, Any]:
         from transformers import AutoConfig, AutoTokenizer
     except ImportError as error:  # vLLM brings it
         raise MissingExtra("VLLMModel needs transformers: pip install 'mars-env[vllm]'") from error
+    here = is_here(model)
     try:
-        return AutoTokenizer.from_pretrained(model), AutoConfig.from_pretrained(model)
+        return (
+            AutoTokenizer.from_pretrained(model, local_files_only=here),
+            AutoConfig.from_pretrained(model, local_files_only=here),
+        )
     except (OSError, ValueError) as error:
         raise ConfigError(f"the checkpoint {str(model)!r} cannot be loaded: {error}") from error
 

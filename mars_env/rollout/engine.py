@@ -19,7 +19,7 @@ from mars_env.envs.growers import Expansion, Node
 from mars_env.envs.play import Act, conclude, judge
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
-from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
+from mars_env.errors import ConfigError, ContextError, MarsError, ModelError, ServerDown
 from mars_env.seeds import derive_seed
 from mars_env.sync import awaitable, end_tasks, only_own_cancellation, together
 from mars_env.text import described, logger, shown
@@ -302,8 +302,8 @@ class _Player:
                 )
             for action in actions:
                 check_action(action)
-        except ContextError:
-            raise  # as asked for: too little room ends the run
+        except (ContextError, ServerDown):
+            raise  # too little room, if that is to end the run; or a server without which all trees are lost
         except Exception as error:  # a user's agent may raise anything; that must not end the run
             late = limit.expired()
             why = f"TimeoutError: no action within {game.turn_timeout:g} s" if late else described(error)

@@ -90,10 +90,50 @@ async def read_json(request: web.Request) -> Any:
     return plain_json(await read_body(request))
 
 
-def has_key(request: web.Request, keys: Sequence[bytes]) -> bool:
-    """Whether a request has one of these keys; without keys everyone may ask."""
-    given = key_of(request).encode("utf-8", "replace")
-    return not keys or any(hmac.compare_digest(given, key) for key in keys)
+class Guard:
+    """Whom a server serves: this machine alone, or clients with a key.
+
+    Args:
+        keys: Keys of clients.
+        danger: What whoever reaches the server could do without one, for the message.
+
+    Raises:
+        ConfigError: A key is empty.
+    """
+
+    def __init__(self, keys: Sequence[str], danger: str) -> None:
+        if not all(isinstance(key, str) and key.strip() for key in keys):
+            raise ConfigError("a key is a string that is not empty")
+        self._keys, self._danger = [key.strip().encode() for key in keys], danger
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def require(self, host: str) -> None:
+        """Check the address at which the server will listen.
+
+        Raises:
+            ConfigError: Others than this machine reach it, and there are no keys.
+        """
+        if host not in LOOPBACK and not self._keys:
+            raise ConfigError(
+                f"whoever reaches {host} could {self._danger}: give clients a key, or serve on 127.0.0.1"
+            )
+
+    def check(self, request: web.Request) -> None:
+        """Check a request.
+
+        Raises:
+            Refusal: It has none of the keys.
+        """
+        given = key_of(request).encode("utf-8", "replace")
+        if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
+            raise Refusal(
+                401,
+                "the API key is missing or wrong: send Authorization: Bearer KEY",
+                "authentication_error",
+                code="invalid_api_key",
+            )
 
 
 def key_of(request: web.Request) -> str:

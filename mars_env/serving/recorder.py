@@ -11,7 +11,8 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -31,6 +32,7 @@ from mars_env.rollout.records import MOST_DEPTH, check_plain
 from mars_env.serving.conversations import digests
 from mars_env.serving.openai_server import (
     UNREADABLE,
+    Guard,
     Refusal,
     error_response,
     key_of,
@@ -45,6 +47,8 @@ from mars_env.types import Completion, Problem, Sampling
 log = logger(__name__)
 
 AGENT_HEADER, TREE_HEADER = "X-Mars-Agent", "X-Mars-Tree"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _NAME = re.compile(r"[\w.+-]{1,100}")
 _MARS_KEY = re.compile(r"mars:([^:]*)(?::(.*))?", re.S)
@@ -71,6 +75,8 @@ class Recorder:
         logprobs: What the engine's log-probabilities are of: ``"raw"`` logits, or ``"processed"``; see
             `mars_env.models.HTTPModel`.
         api_key_env: Environment variable with the engine's key; by default the program's own is passed on.
+        keys: API keys of programs; without any, only this machine is served. With them agents and trees are
+            named by headers or the model's name, and no key is passed on.
         version: Version of the weights, noted with each token; set `version` anew when they change.
         most: Longest body of a request and of an answer, in bytes.
 
@@ -92,6 +98,7 @@ class Recorder:
         group: Literal["input", "agent"] = "input",
         logprobs: Literal["raw", "processed"] = "raw",
         api_key_env: str | None = None,
+        keys: Sequence[str] = (),
         version: int = 0,
         most: int = 64 * 2**20,
     ) -> None:
@@ -101,7 +108,8 @@ class Recorder:
             )
         self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
         self._processed, self._most, self.version = logprobs == "processed", most, version
-        self._key = api_key(api_key_env)
+        self._key, self._guard = api_key(api_key_env), Guard(keys, "use the engine and write into the run")
+        self._closing = AsyncExitStack()
         self._secrets = Secrets([self._key, *self._endpoint.secrets])
         self._recording = Recording(out, {"upstream": str(self._endpoint.base)}, problems, group)
         self.counts: Counter[str] = Counter()
@@ -130,8 +138,9 @@ class Recorder:
         """Serve, by default to this machine alone.
 
         Raises:
-            ConfigError: The address cannot be used.
+            ConfigError: The address cannot be used, or is open to others without a key.
         """
+        self._guard.require(host)
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None, connect=30),
             headers={"Accept-Encoding": "identity"},
@@ -139,13 +148,15 @@ class Recorder:
             connector=aiohttp.TCPConnector(limit=0),
         )
         app = web.Application(client_max_size=self._most)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/counts", self._tell)
+        app.router.add_post("/v1/chat/completions", self._guarded(self._chat))
+        app.router.add_get("/v1/models", self._guarded(self._models))
+        app.router.add_get("/counts", self._guarded(self._tell))
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
-        self._runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None)
+        self._closing.push_async_callback(self._session.close)
+        self._closing.push_async_callback(runner.cleanup)
         try:
-            address = await listen(self._runner, host, port)
+            address = await listen(runner, host, port)
         except ConfigError:
             await self.close()
             raise
@@ -153,9 +164,21 @@ class Recorder:
 
     async def close(self) -> None:
         """Stop serving; calls under way get a minute to end."""
-        await self._runner.cleanup()
-        await self._session.close()
+        await self._closing.aclose()
         self._recording.close()
+
+    def _guarded(self, handler: Handler) -> Handler:
+        """The handler, for programs with a key."""
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                self._guard.check(request)
+            except Refusal as refusal:
+                self.counts["refused"] += 1
+                return error_response(refusal)
+            return await handler(request)
+
+        return guarded
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -214,7 +237,7 @@ class Recorder:
         }
         if self._key:
             passed["Authorization"] = f"Bearer {self._key}"
-        elif _MARS_KEY.fullmatch(key_of(request)):
+        elif self._guard or _MARS_KEY.fullmatch(key_of(request)):
             passed.pop("Authorization", None)
         return passed
 

@@ -24,11 +24,10 @@ from mars_env.rollout.store import stored_problems
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
 from mars_env.serving.openai_server import (
-    LOOPBACK,
     UNREADABLE,
+    Guard,
     Refusal,
     error_response,
-    has_key,
     listen,
     read_json,
 )
@@ -58,7 +57,7 @@ class TeamServer:
     Args:
         answerer: The team.
         name: The model's name; by default the id of the answerer.
-        keys: API keys of clients; without any, everybody who reaches the address is served.
+        keys: API keys of clients; without any, only this machine is served.
         concurrency: Answers played at the same time.
         waiting: Answers that may wait; more are refused with status 429.
         seed: Of requests that have none.
@@ -91,10 +90,8 @@ class TeamServer:
             raise ConfigError(
                 f"concurrency is at least 1 and waiting at least 0, got {concurrency} and {waiting}"
             )
-        if not all(isinstance(key, str) and key.strip() for key in keys):
-            raise ConfigError("a key is a text that is not empty")
         self._answerer, self.name = answerer, name or answerer.name
-        self._keys = [key.strip().encode() for key in keys]
+        self._guard = Guard(keys, "spend your tokens")
         self._slots, self._places = Slots(concurrency), concurrency + waiting
         self._seed, self._most = seed, most
         self._expected = 0
@@ -129,11 +126,7 @@ class TeamServer:
                 are too small for their limits. The server is then closed.
         """
         try:
-            if host not in LOOPBACK and not self._keys:
-                raise ConfigError(
-                    f"whoever reaches {host} could spend your tokens: give clients a key (--api-key-env), or "
-                    "serve on 127.0.0.1"
-                )
+            self._guard.require(host)
             await preflight(self._answerer.agents, self._answerer.game)
             await self._answerer.require_room()
             await self._serve(host, port)
@@ -167,22 +160,13 @@ class TeamServer:
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
-                self._check_key(request)
+                self._guard.check(request)
                 response: web.StreamResponse = await handler(request)
             except Exception as error:
                 return error_response(_refusal(error))
             return response
 
         return guarded
-
-    def _check_key(self, request: web.Request) -> None:
-        if not has_key(request, self._keys):
-            raise Refusal(
-                401,
-                "the API key is missing or wrong: send Authorization: Bearer KEY",
-                "authentication_error",
-                code="invalid_api_key",
-            )
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from exact_engine import Engine
 
 import mars_env.agents
 from mars_env.agents import registry
@@ -136,7 +137,7 @@ def test_entry_points(monkeypatch, my_module):
         ("localhost:8000/v1#m", "'localhost:8000/v1#m' names no agents; give http://host:8000/v1#model"),
         ("127.0.0.1:8000/v1#m", "names no agents; give http://host:8000/v1#model"),
         ("openai:gpt-5", "names no agents; give http://host:8000/v1#model"),
-        ("hf:/no/such/path", "no model could be loaded"),
+        ("hf:/no/such/path", "there is no checkpoint"),
     ],
 )
 def test_mistakes_are_named(spec, words):
@@ -207,3 +208,39 @@ async def test_a_checkpoint_by_its_path(tiny_pair, tmp_path):
 @pytest.mark.parametrize(("word", "exact"), [("true", True), ("On", True), ("1", True), ("no", False)])
 def test_switches_are_read(word, exact):
     assert registry.make_model(f"http://localhost/v1#m?exact={word}")[0].exact is exact
+
+
+async def test_fields_and_headers_of_requests_are_options(monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "sk-secret-1")
+    async with Engine() as engine:
+        spec = (
+            f"{engine.url}#m?reasoning_effort=low&limit_field=max_completion_tokens&max_tokens=7"
+            '&extra_body={"service_tier":"a%26b%3F","depth":{"x":[1,2]}}&header.X-Team=maths'
+            "&header.X-Api-Key=env:MY_TOKEN"
+        )
+        team = make_agents(f"solver={spec},verifier=scripted:x", ["solver_0", "verifier_0"])
+        await team["solver_0"].act({"problem": "2 + 2?"}, n=1, seed=0)
+        [(body, headers)] = engine.requests
+        model = team["solver_0"].model
+        await model.aclose()
+    assert body["reasoning_effort"] == "low" and body["max_completion_tokens"] == 7
+    assert body["service_tier"] == "a&b?" and body["depth"] == {"x": [1, 2]} and "max_tokens" not in body
+    assert (headers["X-Team"], headers["X-Api-Key"]) == ("maths", "sk-secret-1")
+    assert model.extra_body["reasoning_effort"] == "low" and model.limit_field == "max_completion_tokens"
+    assert "sk-secret" not in repr(vars(model)["extra_body"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "extra_body=[1]",
+        "extra_body={",
+        'extra_body={"max_tokens":3}',
+        "header.Authorization=Bearer x",
+        "header.Authorization=env:NOT_SET_ANYWHERE",
+        "headers=x",
+    ],
+)
+def test_wrong_fields_and_headers_are_rejected(options):
+    with pytest.raises(ConfigError):
+        make_agents(f"http://127.0.0.1:9/v1#m?{options}", ["solver_0"])

@@ -300,7 +300,7 @@ async def test_a_checkpoint_is_loaded_by_its_path(tiny_pair, tmp_path):
     )
     assert one.token_ids == two.token_ids
     assert repr(loaded) == "HFModel('tiny', version=0)"
-    with pytest.raises(ConfigError, match="no model could be loaded"):
+    with pytest.raises(ConfigError, match="there is no checkpoint"):
         HFModel(tmp_path / "nothing")
 
 

@@ -12,7 +12,7 @@ import weakref
 import pytest
 from aiohttp import web
 
-from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.errors import ConfigError, ContextError, ModelError, ServerDown
 from mars_env.models.http import HTTPModel
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
@@ -242,10 +242,60 @@ async def test_refusals_are_final(server, status):
     assert len(server.bodies) == 1
 
 
-async def test_nobody_there_is_a_model_error():
-    async with HTTPModel("http://127.0.0.1:9/v1", "m", attempts=2, backoff=0.01) as model:
-        with pytest.raises(ModelError, match="no answer after 2 attempts"):
-            await model.complete("p", 1, Sampling())
+async def test_no_server_is_a_model_error_after_the_patience():
+    """Also once 1,024 calls have failed, where the rest was a number too large for a float."""
+    settings = {"concurrency": 256, "attempts": 2, "backoff": 0.001, "patience": 0.1}
+    async with HTTPModel("http://127.0.0.1:9/v1", "m", **settings) as model:
+        calls = [model.complete("p", 1, Sampling()) for _ in range(1200)]
+        errors = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(error) for error in errors} == {ServerDown}
+        assert model.under_way == 0
+
+
+class Down(Server):
+    """A server that is well or not as a whole, whichever requests come."""
+
+    down = ""
+
+    async def handle(self, request):
+        if self.down:
+            self.faults = [self.down]
+        return await super().handle(request)
+
+
+@pytest.mark.parametrize("fault", [503, 429, 500, "closed", "stopped"])
+@pytest.mark.parametrize("replicas", [1, 3])
+async def test_an_outage_loses_no_call(fault, replicas):
+    """With far more failures than attempts: those of calls are not theirs."""
+    servers = [await Down().start() for _ in range(replicas)]
+    ports = [int(server.url.rpartition(":")[2].removesuffix("/v1")) for server in servers]
+    urls = [server.url for server in servers]
+    settings = {"concurrency": 256, "attempts": 3, "backoff": 0.001, "health_interval": 0.05, "patience": 120}
+    try:
+        async with HTTPModel(urls, "m", **settings) as model:
+            expected = await model.complete("p", 1, Sampling(seed=1))
+            for server in servers:
+                if fault == "stopped":
+                    await server.stop()
+                server.down = fault
+            calls = [asyncio.ensure_future(model.complete("p", 1, Sampling(seed=1))) for _ in range(400)]
+            await asyncio.sleep(0.5)
+            assert not any(call.done() for call in calls)
+            for server, port in zip(servers, ports, strict=True):
+                server.down = ""
+                if fault == "stopped":
+                    await server.start(port)
+            assert await asyncio.gather(*calls) == [expected] * 400
+    finally:
+        for server in servers:
+            await server.stop()
+
+
+async def test_what_no_server_took_is_no_attempt(server):
+    server.faults = [503] * 8
+    async with HTTPModel(server.url, "m", attempts=1, backoff=0.001) as model:
+        assert len(await model.complete("p", 1, Sampling())) == 1
+    assert len(server.bodies) == 9
 
 
 async def test_no_more_calls_than_the_limit_are_under_way(server):
@@ -255,22 +305,22 @@ async def test_no_more_calls_than_the_limit_are_under_way(server):
     assert server.most_busy == 5
 
 
-async def test_waiting_for_another_attempt_does_not_block_the_others(server):
-    server.faults = [500]
-    async with HTTPModel(server.url, "m", concurrency=1, backoff=0.5) as model:
-        failing = asyncio.ensure_future(model.complete("p", 1, Sampling()))
-        while not server.bodies:
-            await asyncio.sleep(0.001)
-        await model.complete("q", 1, Sampling())
-        assert not failing.done()
-        await failing
+async def test_a_failure_does_not_hold_up_a_server_that_answers_others(server):
+    server.delay = 0.2
+    async with HTTPModel(server.url, "m", backoff=60.0) as model:
+        others = [asyncio.ensure_future(model.complete("q", 1, Sampling())) for _ in range(4)]
+        await until(lambda: len(server.bodies) == 4, lambda: asyncio.sleep(0))
+        server.delay, server.faults = 0.0, [500]
+        async with asyncio.timeout(25):  # less than the rest
+            await model.complete("p", 1, Sampling())
+        await asyncio.gather(*others)
 
 
 async def test_endpoints_share_the_work_and_failing_ones_rest(server):
     other = await Server().start()
     try:
         server.delay = other.delay = 0.005
-        async with HTTPModel([server.url, other.url], "m", backoff=0.01) as model:
+        async with HTTPModel([server.url, other.url], "m", backoff=5.0) as model:
             await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(40)))
             assert abs(len(server.bodies) - len(other.bodies)) <= 4
             other.faults = [500] * 40
@@ -505,9 +555,9 @@ async def test_requests_wait_while_every_endpoint_is_drained(servers):
         assert len(await waiting) == 1
         assert (len(first.bodies), len(second.bodies)) == (0, 1)
         assert model.endpoints == [first.url, second.url]
-    async with HTTPModel(first.url, "m", timeout=0.2) as model:
+    async with HTTPModel(first.url, "m", patience=0.2) as model:
         await model.drain(first.url)
-        with pytest.raises(ModelError, match="every endpoint is drained"):
+        with pytest.raises(ServerDown, match="every endpoint is drained"):
             await model.complete("1 + 1 =", 1, Sampling())
 
 
@@ -554,7 +604,7 @@ async def test_after_a_failure_one_request_at_a_time_tries(servers):
         for _ in range(3):
             await model.complete("1 + 1 =", 1, Sampling())
         assert second.faults == []
-        await asyncio.sleep(1.05)  # its rest
+        await asyncio.sleep(0.05)  # its rest
         second.bodies.clear()
         second.most_busy, second.delay, first.delay = 0, 0.2, 0.05
         await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(16)))
@@ -646,8 +696,8 @@ async def test_a_request_that_a_filter_refuses_has_an_unknown_answer(server):
 async def test_an_error_under_status_200_is_told_in_the_server_s_words(server, monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret-key-1234")
     async with HTTPModel(server.url, "m", attempts=2, backoff=0.001, api_key_env="MY_KEY") as model:
-        server.reply = {"error": {"message": "upstream is busy, secret-key-1234", "code": 502}}
-        with pytest.raises(ModelError, match=r"status 502: upstream is busy, \*\*\*"):
+        server.reply = {"error": {"message": "upstream is busy, secret-key-1234", "code": 504}}
+        with pytest.raises(ModelError, match=r"status 504: upstream is busy, \*\*\*"):
             await model.complete("p", 1, Sampling())
         server.reply = {"choices": [{"error": {"message": "lost"}, "text": "", "finish_reason": "error"}]}
         with pytest.raises(ModelError, match="status 500: lost"):

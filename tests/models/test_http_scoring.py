@@ -108,7 +108,7 @@ async def test_a_tokenizer_is_loaded_from_its_folder(serve, tmp_path):
     server = await serve()
     async with HTTPModel(server.url, "m", tokenizer=tmp_path) as model:
         assert (await model.score("1+1=", "2")).token_ids[-1] == byte_tokenizer().eos_token_id
-    with pytest.raises(ConfigError, match="cannot be loaded"):
+    with pytest.raises(ConfigError, match="there is no checkpoint"):
         HTTPModel(server.url, "m", tokenizer=str(tmp_path / "none")).written("1", "2")
 
 

@@ -298,7 +298,7 @@ def test_filters_are_known_by_their_codes():
     "n_cmpl cannot be greater than the number of slots",
 ])  # fmt: skip
 def test_a_server_that_gives_one_sample_is_told_from_others(words):
-    assert advised(400, words, "/v1") == "; say samples_per_call=1"
+    assert advised(400, words, "/v1") == "; give the option samples_per_call=1"
     assert advised(404, "no model m-1, nothing", "/v1") == ""
     assert advised(422, "extra fields are forbidden: max_completion_tokens", "/v1") == ""
 

@@ -75,6 +75,18 @@ async def test_fields_that_change_what_is_sampled_from_are_told():
             await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
 
 
+async def test_a_name_that_is_not_listed_but_answered_is_warned_of_once(caplog):
+    async with Engine() as one, Engine() as two, HTTPModel([one.url, two.url], "n") as model:
+        with caplog.at_level(logging.WARNING):
+            await preflight({"solver_0": Playing(model), "verifier_0": Playing(model)})
+        [warning] = [record for record in caplog.records if record.name.endswith("preflight")]
+        assert "'n'" in warning.message and "only m" in warning.message
+        caplog.clear()
+        async with HTTPModel(one.url, "m") as right:
+            await preflight({"solver_0": Playing(right)})
+        assert not caplog.records
+
+
 async def test_every_replica_is_asked():
     async with Engine() as one, Engine() as two:
         two.lacks = ("logprobs",)

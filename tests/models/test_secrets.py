@@ -120,7 +120,7 @@ ECHOES = {
 @pytest.mark.parametrize("name", ECHOES)
 async def test_no_error_of_a_model_holds_the_key(monkeypatch, name):
     monkeypatch.setenv("MY_KEY", KEY)
-    options = {"api_key_env": "MY_KEY", "attempts": 2, "backoff": 0.001}
+    options = {"api_key_env": "MY_KEY", "attempts": 2, "backoff": 0.001, "patience": 0.5}
     async with Raw(ECHOES[name]) as server, HTTPModel(server.url, "m", **options) as model:
         with pytest.raises(ModelError) as caught:
             await model.complete("p", 1, Sampling())

@@ -44,7 +44,7 @@ async def test_a_server_is_admitted_when_its_cache_is_empty(tmp_path, resets):
 
 
 async def test_a_cache_of_the_old_weights_is_not_taken_for_one_of_the_new(tmp_path):
-    async with server([False]) as (url, _), HTTPModel(url, "m", timeout=0.01) as model:
+    async with server([False]) as (url, _), HTTPModel(url, "m", timeout=0.01, patience=0.01) as model:
         with pytest.raises(ModelError, match=r"left drained: .* keeps its prefix cache, since requests"):
             await refresh_servers(model, tmp_path, timeout=2.0)
         with pytest.raises(ModelError, match="every endpoint is drained"):

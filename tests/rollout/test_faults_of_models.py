@@ -8,6 +8,7 @@ import pytest
 from mars_env.agents import make_agents
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
+from mars_env.errors import ServerDown
 from mars_env.grading import grader_for
 from mars_env.models import HTTPModel
 from mars_env.rollout import Job, Store, play_all, read_run
@@ -122,10 +123,26 @@ async def test_one_poisoned_problem_costs_its_own_trees_only(chaos, tmp_path, fa
             assert tree == calm
 
 
-async def test_a_server_that_never_answers_ends_the_run_in_faults(chaos, tmp_path):
-    chaos.start("hang", rate=1.0)
-    trees = await run(tmp_path / "run", chaos.url, attempts=2, timeout=0.2, seconds=30)
-    assert all("no answer after 2 attempts" in fault and not turns for _, _, fault, turns in trees)
+@pytest.mark.parametrize("fault", ["hang", "503", "gone"])
+async def test_a_server_that_stays_down_ends_the_run_which_continues(chaos, tmp_path, fault):
+    expected = await undisturbed(chaos, tmp_path / "calm")
+    chaos.start(seconds=0.02)
+    finished = []
+
+    def fail(tree):
+        finished.append(tree.id)
+        if len(finished) == 10:
+            chaos.kill()
+            if fault != "gone":
+                chaos.start(fault, rate=1.0)
+
+    with pytest.raises(ServerDown):
+        await run(tmp_path / "run", chaos.url, on_tree=fail, patience=2.0, timeout=0.2)
+    stored = {tree.id: tree for tree in read_run(tmp_path / "run").trees}
+    assert set(finished) <= stored.keys() and not any(tree.fault for tree in stored.values())
+    chaos.kill()
+    chaos.start()
+    assert await run(tmp_path / "run", chaos.url) == expected
 
 
 async def test_the_wall_clock_may_jump(chaos, tmp_path, monkeypatch):

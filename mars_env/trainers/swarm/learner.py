@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from mars_env.errors import ConfigError, ModelError
 from mars_env.rollout.staleness import acting_run, least_updates
-from mars_env.serving.openai_server import LOOPBACK, Refusal, error_response, has_key, listen, read_body
+from mars_env.serving.openai_server import Guard, Refusal, error_response, listen, read_body
 from mars_env.sync import end_tasks
 from mars_env.text import logger, one_line, shown
 from mars_env.trainers.local import Policy
@@ -128,16 +128,11 @@ class Swarm:
     ) -> None:
         if unknown := set(agents.values()) - set(policies):
             raise ConfigError(f"no policy is given for {', '.join(sorted(map(shown, unknown)))}")
-        if not all(isinstance(key, str) and key.strip() for key in keys):
-            raise ConfigError("a key is a text that is not empty")
-        if host not in LOOPBACK and not keys:
-            raise ConfigError(
-                f"whoever reaches {host} could take part in the training: give samplers a key (keys=[...])"
-            )
+        self._guard = Guard(keys, "take part in the training")
+        self._guard.require(host)
         if min(lease, patience, attempts, most) <= 0 or stale not in ("pace", "drop"):
             raise ConfigError('lease, patience, attempts and most are above 0, stale is "pace" or "drop"')
         self._agents, self._policies = dict(agents), dict(policies)
-        self._keys = [key.strip().encode() for key in keys]
         self._host, self._port, self._most = host, port, most
         self._staleness, self._paces = max_staleness, stale == "pace"
         self._lease, self._attempts, self._patience = lease, attempts, patience
@@ -382,8 +377,7 @@ class Swarm:
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
-                if not has_key(request, self._keys):
-                    raise Refusal(401, "the key is missing or wrong: give the sampler key=")
+                self._guard.check(request)
                 return await handler(request)
             except Refusal as refusal:
                 return error_response(refusal)

@@ -187,7 +187,7 @@ async def test_nothing_is_served_without_the_key(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "why"), [
-    ({"host": "0.0.0.0"}, "give samplers a key"),
+    ({"host": "0.0.0.0"}, "give clients a key"),
     ({"keys": [" "]}, "not empty"),
     ({"lease": 0}, "above 0"),
     ({"stale": "wait"}, "above 0"),

@@ -1,0 +1,55 @@
+"""Where a checkpoint is: a folder here, the cache of the Hugging Face hub, or the hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mars_env.errors import ConfigError
+from mars_env.text import shown
+
+PATIENCE = 5.0
+"""Seconds that the hub may take to answer."""
+
+_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
+
+
+def is_here(checkpoint: str | Path) -> bool:
+    """Whether a checkpoint has to be read from this machine: from a folder, or since the hub is out of reach.
+
+    Pass it to transformers as ``local_files_only``: transformers asks a hub that is out of reach again and
+    again. The hub is asked once here.
+
+    Args:
+        checkpoint: A folder, or a name on the hub.
+
+    Raises:
+        ConfigError: It is no folder here, and the hub cannot have it, or cannot be reached and its cache here
+            does not hold it.
+
+    Example:
+        >>> is_here("./no/such/folder")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: there is no checkpoint './no/such/folder'
+    """
+    name = str(checkpoint)
+    if name and Path(name).is_dir():
+        return True
+    if isinstance(checkpoint, Path) or _HUB_NAME.fullmatch(name) is None:
+        raise ConfigError(f"there is no checkpoint {shown(name)}")
+    import httpx
+    from huggingface_hub import model_info, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        model_info(name, timeout=PATIENCE)
+    except HfHubHTTPError:  # an answer; transformers says what it means
+        return False
+    except (OSError, ValueError, httpx.HTTPError) as error:
+        if not isinstance(try_to_load_from_cache(name, "config.json"), str):
+            raise ConfigError(
+                f"there is no checkpoint {shown(name)}: it is no folder here, the cache of the Hugging Face "
+                "hub does not hold it, and the hub cannot be reached"
+            ) from error
+        return True
+    return False
