@@ -102,8 +102,7 @@ class HTTPModel:
         api_key_env: Name of the environment variable that holds the key; by default no key is sent.
         concurrency: Most concurrent calls in one event loop.
         attempts: Most attempts of a call, the first one included.
-        backoff: Seconds that an endpoint rests after its first failure; doubles each time, up to half a
-            minute.
+        backoff: Seconds that an endpoint rests after its first failure; doubles each time, up to 30.
         patience: Seconds that a call waits, in all, while no endpoint is ready.
         timeout: Seconds that one attempt may take.
         max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
@@ -124,7 +123,7 @@ class HTTPModel:
         exact: Whether token ids and log-probabilities are asked for.
         processed: Whether the server's log-probabilities are ``"processed"``.
         limit_field: As given.
-        extra_body: As given; with `limit_field` and the address it says what the server is asked.
+        extra_body: As given.
         bent: Fields of `extra_body` that change the distribution sampled from.
         context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
             not say.

@@ -24,6 +24,9 @@ class Slow:
     def __init__(self, hangs=True):
         self.calls, self.hangs = 0, hangs
 
+    def identity(self):
+        return {"answer": ANSWER}
+
     async def act(self, observation, n, seed):
         from mars_env.types import Action, Completion
 
