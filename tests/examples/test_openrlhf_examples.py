@@ -132,7 +132,7 @@ def test_evaluations_that_a_comment_names_are_good_commands(file, tmp_path, monk
         small = ["--problems", "programs" if code else "arithmetic", "--limit", "1", "--dry-run"]
         outcome = CliRunner().invoke(app, [*words, *small])
         assert outcome.exit_code == 0, (words, outcome.output)
-        assert "episodes, at most" in outcome.output
+        assert ", at most " in outcome.output
 
 
 def test_they_play_on_a_server_too(calibration, monkeypatch):

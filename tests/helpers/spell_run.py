@@ -22,6 +22,9 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.team import make_team
 from mars_env.types import Grade
+
+sys.path.append(str(Path(__file__).parents[2]))
+
 from studies.spell import lookups
 
 STEPS = 30

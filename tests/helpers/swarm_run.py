@@ -31,6 +31,9 @@ from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.swarm import Swarm, run_sampler
+
+sys.path.append(str(Path(__file__).parents[2]))
+
 from studies.rubrics.lock import (
     PATTERN,
     SAMPLING,

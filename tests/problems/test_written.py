@@ -131,7 +131,7 @@ async def test_an_unknown_reference_is_never_graded_wrong(tmp_path):
         env.step(text)
         assert env.tree.turns[0].grade is None or env.tree.turns[0].grade.verdict is Verdict.UNKNOWN
         assert env.tree.turns[0].reward is None
-    with pytest.raises(ConfigError, match="no reference"):
+    with pytest.raises(ConfigError, match="without a reference"):
         mars_env.evaluate("arithmetic-solve", problems=problems[:2], agents=lambda o: r"\boxed{7}")
 
 
