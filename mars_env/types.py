@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from numbers import Real
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 Observation = Mapping[str, str | int]
 """What an agent sees: named fields of text or small integers. Never the reference answer."""
@@ -172,6 +172,11 @@ class Sampling:
     overflow: Literal["check", "unknown", "refuse"] = "check"
 
 
+UNKNOWN_LOGPROB: Final = -9999.0
+"""What servers with OpenAI's interface write where they do not know a log-probability, or for minus
+infinity. It is no number to compute with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One sampled completion, as exactly as the model's server reports it.
@@ -220,8 +225,9 @@ class Completion:
 
     @property
     def trainable(self) -> bool:
-        """Whether a policy can be trained on it: it has token ids and log-probabilities."""
-        return bool(self.prompt_ids) and 0 < len(self.token_ids) == len(self.logprobs)
+        """Whether a policy can be trained on it: it has token ids, and every log-probability is known."""
+        known = UNKNOWN_LOGPROB not in self.logprobs
+        return bool(self.prompt_ids) and 0 < len(self.token_ids) == len(self.logprobs) and known
 
 
 @dataclass(frozen=True, slots=True)

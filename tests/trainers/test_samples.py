@@ -96,6 +96,7 @@ def test_advantages_of_another_estimator_and_policies():
         (replace(turn("0", 1.0), action=Action("x")), "carries no token ids"),
         (turn("0", 1.0, GOOD, Completion("text only")), "carries no token ids"),
         (turn("0", 1.0, replace(GOOD, logprobs=())), "carries no token ids and log-probabilities"),
+        (turn("0", 1.0, replace(GOOD, logprobs=(-0.5, -9999.0))), "unknown ones"),
         (turn("0", 1.0, replace(GOOD, temperature=0.0)), "sampled greedily"),
     ],
 )
