@@ -141,6 +141,7 @@ def set_up(
         models,
         agent=lambda name, model: _agent(role_of(name), model, recipe),
     )
+    team = replace(team, made_by="mars_env.miniature.agents:team")
     return game, team, load_problems("arithmetic", seed=seed, split="train"), settings
 
 
