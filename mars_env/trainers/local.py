@@ -338,6 +338,15 @@ def _descend(
 ) -> Tensor:
     """One optimiser update on one minibatch; adds its sums to `sums` and returns the gradient's norm."""
     weights = objective.weights(batch, config)
+    moving = batch.advantages.flatten() != 0
+    if (
+        config.uniform_groups == "count"
+        and objective is _REWARD
+        and not config.kl_coefficient
+        and moving.any()
+    ):
+        # The others have no gradient: they only count in the weights.
+        batch, weights = batch.rows(moving.nonzero().flatten()), weights[moving]
     policy.optimiser.zero_grad()
     for rows in objective.micro_batches(batch, config.token_budget):
         loss, figures = objective.loss(

@@ -193,12 +193,13 @@ def test_unknown_and_uniform_groups_are_counted_and_move_nothing(toy, groups, wa
 
 
 @pytest.mark.parametrize(("way", "share"), [("count", 1 / 8), ("drop", 1.0)])
-def test_uniform_groups_count_in_the_denominators(toy, groups, way, share):
+@pytest.mark.parametrize("kl", [0.0, 1e-9])
+def test_uniform_groups_count_in_the_denominators(toy, groups, way, share, kl):
     """Seven of them beside one that teaches, with completions of the same lengths."""
     one = groups[0]
     turns = [replace(t, reward=1.0) for t in one.turns]
     uniform = [Group(f"u{n}", tuple(replace(t, tree_id=f"u{n}") for t in turns)) for n in range(7)]
-    config = TrainConfig(uniform_groups=way, kl_coefficient=1e-9)
+    config = TrainConfig(uniform_groups=way, kl_coefficient=kl)
     alone, beside = (
         LocalTrainer({"mars": Policy(toy.tiny_model(), reference=toy.tiny_model(1))}, config)
         .step(batch)
