@@ -331,7 +331,7 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
-    """Both forms: a chat's list of entries, and a text completion's list of numbers; none if one is unknown."""
+    """Both forms: a chat's entries, and a text completion's numbers; none if one is unknown."""
     if not field:
         return ()
     entries = field.get("content")

@@ -7,8 +7,8 @@ To change the credit, write another function of this signature.
 
 All estimators here leave out turns whose reward is unknown (None: a machinery fault, see
 `mars_env.types.Turn.reward`), then groups with fewer than two known rewards (nothing to compare with), then
-groups whose rewards are all equal (their advantages are zero: `zeros_of`). `advantage_stats` counts them. Groups are
-distinguished by their ids alone; their sizes may differ, and their order does not matter.
+groups whose rewards are all equal (their advantages are zero: `zeros_of`). `advantage_stats` counts them.
+Groups are distinguished by their ids alone; their sizes may differ, and their order does not matter.
 """
 
 from __future__ import annotations

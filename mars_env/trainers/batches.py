@@ -141,8 +141,8 @@ def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Bat
         )
     if not (np.isfinite(rollout) & (rollout > UNKNOWN_LOGPROB)).all():
         raise ConfigError(
-            "a completion has a log-probability that is not finite or unknown (-9999): its model or server is "
-            "at fault"
+            "a completion has a log-probability that is not finite or unknown (-9999): its model or server "
+            "is at fault"
         )
     return Batch(
         ids=torch.from_numpy(ids),

@@ -292,8 +292,8 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
         raise ConfigError(
             f"no agent acts with the policy {shown(min(idle))}; their policies are "
-            f"{', '.join(sorted(team.frozen)) or 'the other ones'}: an agent's policy is the name of its model "
-            "(policy=model.name)"
+            f"{', '.join(sorted(team.frozen)) or 'the other ones'}: an agent's policy is the name of "
+            "its model (policy=model.name)"
         )
     weights = {id(policy.model) for policy in team.policies.values()}
     require_limit(settings.train.overlong, team.agents)

@@ -122,7 +122,7 @@ class TrainedTeam:
 def _function_of(
     name: str | None, sampling: Sampling, changes: Mapping[str, Any] | None
 ) -> Callable[[Any], Any] | None:
-    """The function of a model that makes agents, with the sampling if it takes one; None: the library's own."""
+    """The function of a model that makes agents, with the sampling it takes; None: the library's own."""
     if name is None:
         raise ConfigError(
             "the agents of this run were made in Python: name the function that makes them of a model, "

@@ -305,7 +305,8 @@ def _refuse(config: TrainConfig) -> None:
             raise ConfigError(f"TRL has no {name}: leave it out, or use the local trainer or OpenRLHF")
     if config.kl_unbiased and config.ratio == "sequence":
         raise ConfigError(
-            "TRL weights the KL term with the ratio of the completion, not of the token: leave kl_unbiased out"
+            "TRL weights the KL term with the ratio of the completion, not of the token: "
+            "leave kl_unbiased out"
         )
     if config.kl_coefficient and config.mean != "token-mean":
         raise ConfigError(

@@ -180,7 +180,7 @@ def settings_of(recipe: BaseModel, others: Mapping[str, Any] | None = None) -> s
 
 
 def _as_recorded(value: Any) -> Any:
-    """Plain data, its losses in the form of the first rows, which named every clip and dropped uniform groups."""
+    """Plain data, its losses as the first rows had them: every clip named, uniform groups dropped."""
     if not isinstance(value, dict):
         return value
     if value.get("uniform_groups") != "drop":

@@ -314,6 +314,7 @@ def trl_numbers(case, samples, trainer, before, after):
     trainer.importance_sampling_level = settings["importance_sampling_level"]
     trainer.epsilon_low = settings["epsilon"]
     trainer.epsilon_high = settings["epsilon_high"] or settings["epsilon"]
+    trainer.args.delta = settings.get("delta")
     trainer.current_gradient_accumulation_steps = 1
     trainer.args.steps_per_generation = 1
     prompts = [torch.tensor(s.prompt_ids) for s in samples]

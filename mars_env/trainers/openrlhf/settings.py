@@ -92,8 +92,8 @@ class TeamSettings(BaseModel):
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
     """The advantage estimator."""
     uniform_groups: Literal["count", "drop"] = "count"
-    """Groups whose rewards are all equal: their rows have the advantage 0 and count in OpenRLHF's denominators,
-    or are left out."""
+    """Groups whose rewards are all equal: their rows have the advantage 0 and count in OpenRLHF's
+    denominators, or are left out."""
     tree_credit: TreeCredit | None = None
     """Credit along the tree; None turns it off."""
     overlong: Overlong | None = None
