@@ -28,6 +28,8 @@ Prompt = str | Sequence[int] | Sequence[Message]
 FinishReason = Literal["stop", "length", "context", "content_filter"]
 """Why a completion ended: by itself, at its token limit, at the end of the model's context, by a filter."""
 
+UNKNOWN_LOGPROB: Final = -9999.0
+"""What servers with OpenAI's interface write for an unknown log-probability: no number to compute with."""
 INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "context": "the model's context was full before the completion's own limit",
@@ -172,11 +174,6 @@ class Sampling:
     overflow: Literal["check", "unknown", "refuse"] = "check"
 
 
-UNKNOWN_LOGPROB: Final = -9999.0
-"""What servers with OpenAI's interface write where they do not know a log-probability, or for minus
-infinity. It is no number to compute with."""
-
-
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One sampled completion, as exactly as the model's server reports it.
@@ -226,8 +223,8 @@ class Completion:
     @property
     def trainable(self) -> bool:
         """Whether a policy can be trained on it: it has token ids, and every log-probability is known."""
-        known = UNKNOWN_LOGPROB not in self.logprobs
-        return bool(self.prompt_ids) and 0 < len(self.token_ids) == len(self.logprobs) and known
+        known = len(self.logprobs) if UNKNOWN_LOGPROB not in self.logprobs else 0
+        return bool(self.prompt_ids) and 0 < len(self.token_ids) == known
 
 
 @dataclass(frozen=True, slots=True)
