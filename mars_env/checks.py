@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from mars_env.errors import ConfigError
 from mars_env.text import shown
-from mars_env.types import Action, Completion, FinishReason
+from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, FinishReason
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -160,7 +160,7 @@ def token_ids(values: object) -> tuple[int, ...]:
 
 
 def logprobs(values: object) -> tuple[float, ...]:
-    """Natural logarithms of probabilities: finite and, apart from rounding, at most 0.
+    """Natural logarithms of probabilities: above `UNKNOWN_LOGPROB` and, apart from rounding, at most 0.
 
     Raises:
         ValueError: One of them is not a log-probability.
@@ -175,8 +175,8 @@ def logprobs(values: object) -> tuple[float, ...]:
     found = _sequence(values)
     if not found:
         return ()
-    if not set(map(type, found)) <= {float, int} or not all(-math.inf < v <= SLACK for v in found):
-        wrong = next(v for v in found if type(v) not in (float, int) or not -math.inf < v <= SLACK)
+    if not set(map(type, found)) <= {float, int} or not all(UNKNOWN_LOGPROB < v <= SLACK for v in found):
+        wrong = next(v for v in found if type(v) not in (float, int) or not UNKNOWN_LOGPROB < v <= SLACK)
         raise ValueError(f"{shown(wrong)} is not a log-probability")
     return tuple(float(v) if v <= 0 else 0.0 for v in found)
 

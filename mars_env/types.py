@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from numbers import Real
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 Observation = Mapping[str, str | int]
 """What an agent sees: named fields of text or small integers. Never the reference answer."""
@@ -28,6 +28,8 @@ Prompt = str | Sequence[int] | Sequence[Message]
 FinishReason = Literal["stop", "length", "context", "content_filter"]
 """Why a completion ended: by itself, at its token limit, at the end of the model's context, by a filter."""
 
+UNKNOWN_LOGPROB: Final = -9999.0
+"""What servers with OpenAI's interface write for an unknown log-probability: no number to compute with."""
 INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "context": "the model's context was full before the completion's own limit",
@@ -220,8 +222,9 @@ class Completion:
 
     @property
     def trainable(self) -> bool:
-        """Whether a policy can be trained on it: it has token ids and log-probabilities."""
-        return bool(self.prompt_ids) and 0 < len(self.token_ids) == len(self.logprobs)
+        """Whether a policy can be trained on it: it has token ids, and every log-probability is known."""
+        known = len(self.logprobs) if UNKNOWN_LOGPROB not in self.logprobs else 0
+        return bool(self.prompt_ids) and 0 < len(self.token_ids) == known
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,13 @@ _NAMED = re.compile(r"[A-Za-z_]\w*=")
 _NEXT_ROLE = re.compile(r",(?=[A-Za-z_]\w*=)")
 _NEXT_AGENT = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 
+_TEAM = "team:"
+
 _OBJECT = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _MODELS = ("http", "https", "hf", "vllm", "scripted", "classifier")
 """What a specification of a model begins with."""
 
-_FORMS = "http://host:8000/v1#model, hf:path, vllm:path, scripted:text or my_module:object"
+_FORMS = "http://host:8000/v1#model, hf:path, vllm:path, team:folder, scripted:text or my_module:object"
 
 _SWITCH = {
     **dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("0", "false", "no", "off"), False)
@@ -86,6 +88,8 @@ def make_agents(
       joined by ``+``: ``http://a/v1+http://b/v1#model``;
     - ``hf:path-or-name``: a Hugging Face checkpoint in this process;
     - ``vllm:path-or-name``: the same, run by vLLM;
+    - ``team:folder``: what a training run wrote, adapters too: each place gets the agent that was trained
+      there, with the run's sampling (``function=my_module:my_team`` names what made it in Python);
     - ``scripted:text``: always this text;
     - ``my_module:object``: an agent, a model, a function ``observation -> text``, or a factory of one
       of them (a class, or a function with no parameters but ``role``);
@@ -129,8 +133,13 @@ def make_agents(
         by_name(told, names) if isinstance(told, Mapping) else dict.fromkeys(names, told)
     )
     shared: dict[str, _Loaded] = {}
+    teams: dict[str, Any] = {}
     agents = {}
     for name, one in given.items():
+        if isinstance(one, str) and one.startswith(_TEAM):
+            teams[one] = teams.get(one) or _trained(one.removeprefix(_TEAM))
+            agents[name] = teams[one].agent(name, roles)
+            continue
         if not isinstance(one, str):
             agents[name] = as_agent(one, name, sampling=sampling, roles=roles)
             continue
@@ -380,6 +389,15 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
     target, options = _options(spec, {})
     value, shared = _made(_find(target), role)
     return _Loaded(value, *_own(sampling, options), shared)
+
+
+def _trained(spec: str) -> Any:
+    """The team of a training run: a `TrainedTeam`, which is made above this layer."""
+    folder, options = _options(spec, {"device": str, "dtype": str, "context": int, "function": str})
+    changes = {name: options.pop(name) for name in set(options) & set(_COMMON) - {"thinking"}}
+    thinking, function = options.pop("thinking", THINKING), options.pop("function", None)
+    make = resolve("mars_env.trainers.trained:TrainedTeam")
+    return make(folder, function=function, changes=changes, thinking=thinking, model=options)
 
 
 def _http(target: str, spec: str, options: dict[str, Any]) -> Model:

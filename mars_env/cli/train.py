@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -156,7 +157,7 @@ def train(  # public edge: one parameter is one option of the command
     run_sync(
         train_team(
             env.game,
-            players,
+            replace(players, made_by=team or players.made_by),
             env.problems,
             run_settings,
             directory=out,

@@ -49,7 +49,7 @@ class MiniatureAgent:
     Args:
         role: ``"solver"``, ``"verifier"`` or ``"corrector"``.
         model: A model of the miniature's checkpoint.
-        policy: Name of the weights.
+        policy: Name of the weights; by default the model's.
         temperature: Sampling temperature.
         max_tokens: Hard limit of one completion; by default the role's own (`LIMITS`).
         overflow: What happens if the model's context is too small, as in `Sampling`.
@@ -64,7 +64,7 @@ class MiniatureAgent:
         role: str,
         model: Model,
         *,
-        policy: str = "miniature",
+        policy: str = "",
         temperature: float = 1.0,
         max_tokens: int | None = None,
         overflow: Literal["check", "unknown", "refuse"] = "check",
@@ -75,7 +75,7 @@ class MiniatureAgent:
         if forced and forced not in protocol.PIECES:
             raise ConfigError(f"{forced!r} is not a piece of the miniature's language")
         self.role = role
-        self.policy = policy
+        self.policy = policy or getattr(model, "name", "") or "miniature"
         self.model = model
         self._forced = forced
         limit = (LIMITS[role] if max_tokens is None else max_tokens) - bool(forced)
@@ -158,7 +158,7 @@ class ContinuingSolver:
                 chain, done, stream = remaining, f"{text}\n", ""
 
 
-def team(model: Model, *, policy: str = "miniature", temperature: float = 1.0) -> dict[str, MiniatureAgent]:
+def team(model: Model, *, policy: str = "", temperature: float = 1.0) -> dict[str, MiniatureAgent]:
     """Solver, Verifier and Corrector on one model, by their names in solve-verify-correct."""
     return {
         f"{role}_0": MiniatureAgent(role, model, policy=policy, temperature=temperature) for role in LIMITS

@@ -7,7 +7,7 @@ evaluation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mars_env.envs import Game, SolveVerifyCorrect
@@ -66,12 +66,13 @@ async def train_team(
 
 def team_of(settings: RunSettings, game: Game, models: Mapping[str, HFModel], recipe: Recipe) -> Team:
     """The miniature's agents on these models (by role), for `mars_env.trainers.train`."""
-    return make_team(
+    team = make_team(
         settings,
         game.rules.possible_agents,
         models,
         agent=lambda name, model: _agent(role_of(name), model, recipe),
     )
+    return replace(team, made_by="mars_env.miniature.agents:team")
 
 
 def _agent(role: str, model: Playing, recipe: Recipe, forced: str = "") -> Agent:

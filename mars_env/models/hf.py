@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -300,8 +301,18 @@ def _load(path: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:
         module = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, local_files_only=here)
         module = module.to(device).eval()
     except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"no model could be loaded from {str(path)!r}: {error}") from error
+        raise ConfigError(f"no model could be loaded from {str(path)!r}{_on_base(path)}: {error}") from error
     return module, tokenizer
+
+
+def _on_base(path: str | Path) -> str:
+    """For a message: the base that an adapter's folder names."""
+    config = Path(path) / "adapter_config.json"
+    if not config.is_file():
+        return ""
+    return (
+        f", an adapter on {json.loads(config.read_text(encoding='utf-8')).get('base_model_name_or_path')!r}"
+    )
 
 
 def _require_cache(module: Any, name: str) -> None:

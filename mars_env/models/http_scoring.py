@@ -34,9 +34,6 @@ FORMS: Final[Mapping[Form, Mapping[str, Any]]] = {
 }
 """The fields of a request in each form, in the order in which they are tried."""
 
-CLAMPED: Final = -9999.0
-"""What vLLM's server writes for minus infinity."""
-
 
 class Refused(ModelError):
     """The server refuses a request; another form of it may be taken."""
@@ -76,8 +73,6 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
         if len(listed) < len(ids) or listed[0] is not None:  # of what was sampled alone
             return None
         values = listed[1 : len(ids)]
-    if any(value <= CLAMPED for value in values):
-        raise ValueError("a token has the probability 0")
     return checked_logprobs(values)
 
 

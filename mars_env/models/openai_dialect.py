@@ -15,7 +15,7 @@ from mars_env.checks import MOST_TOKENS, count, token_ids
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.models.context import NO_LIMIT
 from mars_env.text import one_line, shown
-from mars_env.types import Completion, FinishReason, Message, Sampling
+from mars_env.types import UNKNOWN_LOGPROB, Completion, FinishReason, Message, Sampling
 
 _MOST_ERROR = 65_536
 """So many bytes of an error are read for its words."""
@@ -331,12 +331,12 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
-    """Both forms: a chat's list of entries, and a text completion's list of numbers."""
+    """Both forms: a chat's entries, and a text completion's numbers; none if one is unknown."""
     if not field:
         return ()
     entries = field.get("content")
     values = [entry["logprob"] for entry in entries] if entries else field.get("token_logprobs") or ()
-    return checked_logprobs(values) if None not in values else ()
+    return () if None in values or UNKNOWN_LOGPROB in values else checked_logprobs(values)
 
 
 def _tokens(usage: Mapping[str, Any], name: str) -> int:

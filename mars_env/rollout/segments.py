@@ -100,7 +100,7 @@ class SegmentedModel:
         return await together(self._sample(prompt, i, sampling) for i in range(n))
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
-        whole = await self._sampled(prompt, sample, 0, sampling)
+        whole = part = await self._sampled(prompt, sample, 0, sampling)
         room = sampling.max_tokens if self.context is None else self.context - whole.read_tokens
         if sampling.overflow == "refuse" and room < sampling.max_tokens:
             raise ContextError(
@@ -108,7 +108,7 @@ class SegmentedModel:
                 f"{room} of {sampling.max_tokens} in a context of {self.context}: raise the context, lower "
                 'max_tokens, or set overflow="unknown"'
             )
-        while self._continues(whole, sampling):
+        while self._continues(whole, part, sampling):
             if not whole.prompt_ids or not whole.token_ids:
                 raise ModelError(
                     f"{self.name or 'the model'} gives no token ids, so a segment cannot be continued: "
@@ -123,12 +123,15 @@ class SegmentedModel:
             return replace(whole, finish_reason="context")  # a segment ended where the context does
         return whole
 
-    def _continues(self, whole: Completion, sampling: Sampling) -> bool:
-        """Whether only the segment has ended, and neither the completion nor the context."""
+    def _continues(self, whole: Completion, part: Completion, sampling: Sampling) -> bool:
+        """Whether only the last segment has ended, and neither the completion nor the context.
+
+        An empty segment, or one that is shorter than its limit, was cut off by the context.
+        """
         count = whole.sampled_tokens
         room = self.context is None or whole.read_tokens + count < self.context
-        cut = whole.finish_reason == "length" and count % self._segment == 0
-        return cut and count < sampling.max_tokens and room
+        full = part.sampled_tokens % self._segment == 0 and bool(part.sampled_tokens or part.text)
+        return whole.finish_reason == "length" and full and count < sampling.max_tokens and room
 
     async def _sampled(self, prompt: Prompt, sample: int, done: int, sampling: Sampling) -> Completion:
         """The segment that starts after `done` tokens."""

@@ -292,7 +292,7 @@ class Recorder:
                 "--logprobs-mode processed_logprobs, and the recorder with logprobs processed)"
             )
         else:
-            why = "the engine gives no log-probabilities"
+            why = "the engine gives no log-probabilities, or writes -9999 for some: they are unknown"
         if why not in self._told:
             self._told.add(why)
             log.warning("turns are stored that cannot be trained on: %s", why)

@@ -7,8 +7,8 @@ To change the credit, write another function of this signature.
 
 All estimators here leave out turns whose reward is unknown (None: a machinery fault, see
 `mars_env.types.Turn.reward`), then groups with fewer than two known rewards (nothing to compare with), then
-groups whose rewards are all equal (their advantages are zero). `advantage_stats` counts them. Groups are
-distinguished by their ids alone; their sizes may differ, and their order does not matter.
+groups whose rewards are all equal (their advantages are zero: `zeros_of`). `advantage_stats` counts them.
+Groups are distinguished by their ids alone; their sizes may differ, and their order does not matter.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class AdvantageStats:
         turns: Number of turns in them.
         unknown: Turns left out because their reward is None.
         small: Groups dropped because fewer than two of their rewards are known.
-        uniform: Groups dropped although more are known: all of them are equal (zero variance), after whatever
-            the estimator adds to them.
+        uniform: Groups of which more are known, but all are equal (zero variance), after whatever the
+            estimator adds to them. Their turns have the advantage 0 or none: `TrainConfig.uniform_groups`.
         kept: Turns that got an advantage.
     """
 
@@ -123,6 +123,17 @@ def leave_one_out(groups: Sequence[Group]) -> dict[TurnKey, float]:
     return _within_groups(groups, lambda r: r - (r.sum() - r) / (len(r) - 1))
 
 
+def zeros_of(groups: Sequence[Group]) -> dict[TurnKey, float]:
+    """The advantage 0 for every turn of known reward in a group of two or more of them.
+
+    Example:
+        >>> zeros_of([_example_group("g", [1.0, 1.0, None]), _example_group("alone", [1.0])])
+        {('g', '0'): 0.0, ('g', '1'): 0.0}
+    """
+    comparable = (own for own in map(known_turns, groups) if len(own) >= 2)
+    return {turn_key(turn): 0.0 for own in comparable for turn in own}
+
+
 ESTIMATORS: Mapping[str, Estimator] = {
     "group_normalised": group_normalised,
     "mean_centred": mean_centred,
@@ -182,7 +193,7 @@ def advantage_stats(groups: Sequence[Group], advantages: Mapping[TurnKey, float]
         turns=turns,
         unknown=turns - sum(map(len, known)),
         small=sum(len(own) < 2 for own in known),
-        uniform=sum(len(own) >= 2 and not any(turn_key(turn) in advantages for turn in own) for own in known),
+        uniform=sum(len(own) >= 2 and not any(advantages.get(turn_key(t)) for t in own) for own in known),
         kept=len(advantages),
     )
 

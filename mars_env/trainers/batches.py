@@ -11,7 +11,7 @@ import numpy as np
 
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.trainers.samples import TurnSample
-from mars_env.types import Sampling
+from mars_env.types import UNKNOWN_LOGPROB, Sampling
 
 try:
     import torch
@@ -116,7 +116,7 @@ def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Bat
         vocabulary: Number of tokens that the model knows, if ids are to be checked against it.
 
     Raises:
-        ConfigError: A token id outside of the vocabulary, or a log-probability that is not finite.
+        ConfigError: A token id outside of the vocabulary, or a log-probability that is not finite or unknown.
 
     Example:
         >>> from functools import partial
@@ -139,9 +139,10 @@ def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Bat
             f"completions have token ids from {ids.min()} to {ids.max()}, but the policy knows {vocabulary} "
             "tokens: they were sampled from another model"
         )
-    if not np.isfinite(rollout).all():
+    if not (np.isfinite(rollout) & (rollout > UNKNOWN_LOGPROB)).all():
         raise ConfigError(
-            "a completion has a log-probability that is not finite: its model or server is at fault"
+            "a completion has a log-probability that is not finite or unknown (-9999): its model or server "
+            "is at fault"
         )
     return Batch(
         ids=torch.from_numpy(ids),

@@ -209,7 +209,9 @@ def _optimiser_tensors(policy: Policy) -> dict[str, Tensor]:
 
 def _restore_optimiser(policy: Policy, tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
-    for index, name in enumerate(trained_parameters(policy.model)):
+    names = {parameter: name for name, parameter in trained_parameters(policy.model).items()}
+    order = [parameter for group in policy.optimiser.param_groups for parameter in group["params"]]
+    for index, name in enumerate(names[parameter] for parameter in order):
         own = {kind: tensors[f"{kind}.{name}"] for kind in _KINDS if f"{kind}.{name}" in tensors}
         if own:
             state[index] = own
@@ -222,7 +224,7 @@ _KINDS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def trained_parameters(model: Any) -> dict[str, torch.nn.Parameter]:
-    """The parameters that require gradients, in the optimiser's order; tied ones once."""
+    """The parameters that require gradients, by name; tied ones once."""
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 

@@ -111,8 +111,9 @@ class TrainConfig(BaseModel):
     Example:
         >>> TrainConfig().learning_rate
         1e-06
-        >>> TrainConfig(ratio="sequence", clip_low=3e-4, clip_high=4e-4, aggregation="sequence-mean").ratio
-        'sequence'
+        >>> gspo = TrainConfig(ratio="sequence")
+        >>> gspo.clip, gspo.mean
+        ((0.0003, 0.0004), 'sequence-mean')
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -125,6 +126,11 @@ class TrainConfig(BaseModel):
 
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
     """An estimator of `mars_env.trainers.advantages`. MarsRL and MARS2: group_normalised."""
+
+    uniform_groups: Literal["count", "drop"] = "count"
+    """Groups whose known rewards are all equal have no policy gradient. ``"count"``: their turns are in the
+    loss with the advantage 0, so they count in its denominators and get the KL term, as in the formulas of
+    GRPO, MarsRL and MARS2. ``"drop"``: they are left out, as in DAPO's dynamic sampling."""
 
     batch_roles: tuple[str, ...] = ()
     """Roles whose turns are compared with each other over the whole batch, whatever their groups; see
@@ -146,7 +152,7 @@ class TrainConfig(BaseModel):
     """Betas of AdamW. Not in the papers; torch's default."""
 
     weight_decay: float = Field(default=0.0, ge=0)
-    """Weight decay of AdamW. Not in the papers."""
+    """Weight decay of AdamW, for matrices alone: not for norms and biases. Not in the papers."""
 
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients of one update are scaled down to this Euclidean norm. Not in the papers; the usual value."""
@@ -168,16 +174,22 @@ class TrainConfig(BaseModel):
     """Compute in bfloat16 as torch's autocast does; weights, gradients and optimiser stay float32."""
 
     ratio: Literal["token", "sequence"] = "token"
-    """Importance ratio for each token (GRPO, MarsRL) or for each completion (GSPO, MARS2)."""
+    """Importance ratio for each token (GRPO, MarsRL) or for each completion: GSPO (arXiv 2507.18071), as
+    MARS2 trains. It decides the defaults of the clip range and of the aggregation."""
 
-    clip_low: float = Field(default=0.2, ge=0, le=1)
-    """How far a ratio may fall below 1. The default is that of PPO and GRPO; GSPO: 3e-4."""
+    clip_low: float | None = Field(default=None, ge=0, le=1)
+    """How far a ratio may fall below 1. None: 0.2 (PPO, GRPO), or 3e-4 with ``ratio="sequence"`` (GSPO)."""
 
-    clip_high: float = Field(default=0.2, ge=0)
-    """How far a ratio may rise above 1. DAPO: 0.28; GSPO: 4e-4."""
+    clip_high: float | None = Field(default=None, ge=0)
+    """How far a ratio may rise above 1. None: 0.2, or 4e-4 with ``ratio="sequence"``. DAPO: 0.28."""
 
-    aggregation: Literal["token-mean", "sequence-mean", "sequence-sum"] = "token-mean"
-    """See `mars_env.trainers.losses.row_weights`."""
+    dual_clip: float | None = Field(default=None, gt=1)
+    """For negative advantages the loss is at most this times ``-A``, however large the ratio; None turns it
+    off. The usual value is 3 (arXiv 1912.09729)."""
+
+    aggregation: Literal["token-mean", "sequence-mean", "sequence-sum"] | None = None
+    """See `mars_env.trainers.losses.row_weights`. None: "token-mean", or "sequence-mean" with
+    ``ratio="sequence"``."""
 
     normaliser: int | None = Field(default=None, ge=1)
     """The constant of "sequence-sum", in tokens: the limit of one completion."""
@@ -201,6 +213,10 @@ class TrainConfig(BaseModel):
     """Weight of the k3 term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
     gives no number; MARS2: 1e-3."""
 
+    kl_unbiased: bool = False
+    """Weights the k3 term with the token's importance ratio, gradient included: unbiased where samples are
+    stale (DeepSeek-V3.2, arXiv 2512.02556, section 3.1)."""
+
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
         if (self.aggregation == "sequence-sum") != (self.normaliser is not None):
@@ -218,7 +234,22 @@ class TrainConfig(BaseModel):
 
     @model_serializer(mode="wrap")
     def _serialized(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        return without_newer(write(self), self, "batch_roles")
+        newer = ("batch_roles", "uniform_groups", "dual_clip", "kl_unbiased")
+        return without_newer(write(self), self, *newer)
+
+    @property
+    def clip(self) -> tuple[float, float]:
+        """How far a ratio may fall below 1 and rise above it."""
+        low, high = (3e-4, 4e-4) if self.ratio == "sequence" else (0.2, 0.2)
+        return (
+            low if self.clip_low is None else self.clip_low,
+            high if self.clip_high is None else self.clip_high,
+        )
+
+    @property
+    def mean(self) -> Literal["token-mean", "sequence-mean", "sequence-sum"]:
+        """The aggregation."""
+        return self.aggregation or ("sequence-mean" if self.ratio == "sequence" else "token-mean")
 
     def denominator(self, max_staleness: int) -> Literal["trainer", "rollout"]:
         """Whose log-probabilities are the ratio's denominator, for samples at most this many versions old.

@@ -11,6 +11,7 @@ from mars_env.trainers.advantages import (
     over_batch,
     penalise_overlong,
     turn_key,
+    zeros_of,
 )
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.tree_credit import tree_shaped
@@ -21,7 +22,8 @@ def estimator_of(config: TrainConfig) -> Estimator:
     """Tree-shaped credit, overlong penalty and groups over the batch, if they are set; then the estimator.
 
     The order matters: credit compares what turns have achieved, and a parent's length must not affect its
-    child's baseline.
+    child's baseline. Turns of groups without a difference get the advantage 0, unless
+    `TrainConfig.uniform_groups` drops them.
 
     Example:
         >>> from mars_env.trainers.config import TreeCredit
@@ -40,13 +42,14 @@ def estimator_of(config: TrainConfig) -> Estimator:
             groups = penalise_overlong(groups, overlong.limit, overlong.buffer)
         if config.batch_roles:
             groups = over_batch(groups, config.batch_roles)
-        return ESTIMATORS[config.advantage](groups)
+        found = ESTIMATORS[config.advantage](groups)
+        return found if config.uniform_groups == "drop" else zeros_of(groups) | found
 
     return estimate
 
 
 def teaches_nothing(config: TrainConfig, group: Group, frozen: Collection[str] = ()) -> bool:
-    """Whether no turn of a group is trained: none gets an advantage, or its role or policy is not trained.
+    """Whether no turn of a group has a policy gradient: its rewards are equal, or nothing of it is trained.
 
     Turns of `TrainConfig.batch_roles` are compared with those of other groups, so of them equal rewards teach
     something, too.
@@ -61,7 +64,8 @@ def teaches_nothing(config: TrainConfig, group: Group, frozen: Collection[str] =
         >>> [teaches_nothing(TrainConfig(), _example_group("g", [1.0, r])) for r in (1.0, 0.0)]
         [True, False]
     """
-    advantages, roles = estimator_of(config)([group]), config.train_roles
+    differing = config.model_copy(update={"uniform_groups": "drop"})
+    advantages, roles = estimator_of(differing)([group]), config.train_roles
     return not any(
         (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
         and turn.policy not in frozen

@@ -7,6 +7,7 @@ is in `loop`, the mathematics in `advantages` and `losses`, padding in `batches`
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ try:
         save_checkpoint,
         trained_parameters,
     )
+    from mars_env.trainers.optimiser import adamw, learning_rate
 except ImportError as error:  # the other packages of mars_env work without torch
     raise MissingExtra("the local trainer needs torch and safetensors: pip install 'mars-env[hf]'") from error
 
@@ -137,13 +139,7 @@ class LocalTrainer:
             _refuse_unfit(name, policy, self.config)
             if preferences is not None and policy.reference is None:
                 raise ConfigError(f"policy {name!r}: preferences need a reference: a copy of the weights")
-            policy.optimiser = torch.optim.AdamW(
-                trained_parameters(policy.model).values(),
-                lr=self.config.learning_rate,
-                betas=self.config.betas,
-                weight_decay=self.config.weight_decay,
-                fused=policy.device.type in ("cpu", "cuda"),
-            )
+            policy.optimiser = adamw([*trained_parameters(policy.model).values()], self.config)
 
     def step(self, groups: Sequence[Group]) -> StepMetrics:
         """Update all policies on the groups of one rollout: by their advantages, or by preferences.
@@ -189,7 +185,7 @@ class LocalTrainer:
     def imitate(self, texts: Mapping[str, Sequence[Completion]]) -> StepMetrics:
         """Update policies by maximum likelihood on given completions; one step, with the same settings.
 
-        The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.aggregation` says.
+        The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.mean` says.
 
         Args:
             texts: By policy, with token ids: of `HFModel.written`, or sampled ones.
@@ -290,7 +286,7 @@ class _Objective:
     def weights(self, batch: Batch, config: TrainConfig) -> Tensor:
         """The weight of each row's tokens; of pairs all the same."""
         if self.unit == 1:
-            return losses.row_weights(batch.lengths, config.aggregation, config.normaliser)
+            return losses.row_weights(batch.lengths, config.mean, config.normaliser)
         return torch.full((len(batch),), self.unit / len(batch))
 
     def micro_batches(self, batch: Batch, token_budget: int) -> Iterator[Tensor]:
@@ -327,7 +323,7 @@ def _update(
         norms += [_descend(policy, minibatch, config, sums, objective) for minibatch in minibatches]
     policy.version += 1
     return _figures(sums, norms, config.epochs, objective.over) | {
-        "learning_rate": _learning_rate(policy.updates - 1, config),
+        "learning_rate": learning_rate(policy.updates - 1, config),
         "updates": float(len(norms)),
         "completions": float(len(batch)),
     }
@@ -342,6 +338,15 @@ def _descend(
 ) -> Tensor:
     """One optimiser update on one minibatch; adds its sums to `sums` and returns the gradient's norm."""
     weights = objective.weights(batch, config)
+    moving = batch.advantages.flatten() != 0
+    if (
+        config.uniform_groups == "count"
+        and objective is _REWARD
+        and not config.kl_coefficient
+        and moving.any()
+    ):
+        # The others have no gradient: they only count in the weights.
+        batch, weights = batch.rows(moving.nonzero().flatten()), weights[moving]
     policy.optimiser.zero_grad()
     for rows in objective.micro_batches(batch, config.token_budget):
         loss, figures = objective.loss(
@@ -354,7 +359,7 @@ def _descend(
     if not torch.isfinite(norm):
         raise MarsError("a gradient is not finite: lower the learning rate, or check the rollout's figures")
     for group in policy.optimiser.param_groups:
-        group["lr"] = _learning_rate(policy.updates, config)
+        group["lr"] = learning_rate(policy.updates, config)
     policy.optimiser.step()
     policy.updates += 1
     return norm
@@ -401,11 +406,12 @@ def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tup
         ratio = losses.sequence_ratio(logp, old, mask)
     else:
         ratio = losses.token_ratio(logp, old)
-    per_token = losses.clipped_loss(ratio, advantages, config.clip_low, config.clip_high)
+    clip = (*config.clip, config.dual_clip or math.inf)
+    per_token = losses.clipped_loss(ratio, advantages, *clip)
     gap = (old - batch.rollout).abs() if config.old_logprobs == "trainer" else (logp - old).abs()
     figures = {
         "ratio": ratio,
-        "clipped": losses.is_clipped(ratio, advantages, config.clip_low, config.clip_high),
+        "clipped": losses.is_clipped(ratio, advantages, *clip),
         "entropy": entropy,
         "rollout_gap": gap * batch.same_prompt,  # between engine and trainer, not between two prompts
         "same_prompt": batch.same_prompt.expand_as(ratio),
@@ -420,6 +426,8 @@ def _loss(model: Any, batch: Batch, weights: Tensor, config: TrainConfig) -> tup
         figures["mastered"] = mastered
     if batch.reference is not None:
         kl = losses.kl_k3(logp, batch.reference)
+        if config.kl_unbiased:
+            kl = kl * losses.token_ratio(logp, old)
         per_token = per_token + config.kl_coefficient * kl
         figures["kl"] = kl
     loss = (per_token * mask * weights.unsqueeze(-1)).sum()
@@ -461,17 +469,6 @@ def _score(model: Any, batch: Batch, config: TrainConfig) -> Tensor:
         logp, _ = _forward(model, batch.rows(rows).to(device), config)
         scores[rows, : logp.shape[1]] = logp.cpu()
     return scores
-
-
-def _learning_rate(updates: int, config: TrainConfig) -> float:
-    """Linear warm-up, then constant.
-
-    Example:
-        >>> config = TrainConfig(learning_rate=1.0, warmup_updates=4)
-        >>> [_learning_rate(n, config) for n in range(6)]
-        [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
-    """
-    return config.learning_rate * min(1.0, (updates + 1) / max(1, config.warmup_updates))
 
 
 def _figures(

@@ -111,6 +111,7 @@ async def train(
             **settings.model_dump(mode="json", exclude={"seed", "steps", "train"}),
             "agents": {name: agent.policy for name, agent in team.agents.items()},
             "team": described_team(team.agents, team.policies),
+            "made_by": team.made_by,
             "max_turns": game.rules.max_turns,
             "problems": problems.content_hash(),
             **described_game(game),
@@ -296,7 +297,8 @@ def _refuse_unfit(game: Game, team: Team, settings: RunSettings) -> None:
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
         raise ConfigError(
             f"no agent acts with the policy {shown(min(idle))}; their policies are "
-            f"{', '.join(sorted(team.frozen)) or 'the other ones'}: name it as its agents do, or leave it out"
+            f"{', '.join(sorted(team.frozen)) or 'the other ones'}: an agent's policy is the name of "
+            "its model (policy=model.name)"
         )
     weights = {id(policy.model) for policy in team.policies.values()}
     require_limit(settings.train.overlong, team.agents)

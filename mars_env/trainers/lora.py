@@ -137,7 +137,11 @@ class Adapter:
         """Write the adapter as peft does: load it with peft, transformers or vLLM, over the same base."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        self._shared.peft.peft_config[self.name].save_pretrained(str(directory))
+        config = self._shared.peft.peft_config[self.name]
+        base = self._shared.base.name_or_path  # peft notes it with the first adapter alone
+        known = base and Path(base).exists()  # a relative path would mean another folder elsewhere
+        config.base_model_name_or_path = str(Path(base).absolute()) if known else base
+        config.save_pretrained(str(directory))
         tensors = {name: value.cpu().contiguous() for name, value in self.state_dict().items()}
         safetensors.torch.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
 

@@ -16,7 +16,8 @@ ignored, but must be finite. All logarithms are natural. A *sequence* here is on
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Final, Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +26,10 @@ from mars_env.errors import ConfigError
 
 Aggregation = Literal["token-mean", "sequence-mean", "sequence-sum"]
 """How per-token losses become one number, see `row_weights`."""
+
+MOST_LOG_RATIO: Final = 20.0
+"""Log-ratios are cut off above this, as in verl (``core_algos.py``): ``exp(20)`` is 5e8. An infinite ratio
+would turn the gradient into NaN even where the clip leaves it out."""
 
 
 def action_logprobs(logits: Tensor, tokens: Tensor, temperatures: Tensor) -> Tensor:
@@ -62,7 +67,7 @@ def entropies(logits: Tensor, temperatures: Tensor) -> Tensor:
 
 
 def token_ratio(logp: Tensor, logp_old: Tensor) -> Tensor:
-    """The probability ratio of each token, new to old: [S, T].
+    """The probability ratio of each token, new to old: [S, T]; its logarithm is at most `MOST_LOG_RATIO`.
 
     Source: PPO (arXiv 1707.06347, section 3).
 
@@ -70,11 +75,13 @@ def token_ratio(logp: Tensor, logp_old: Tensor) -> Tensor:
         >>> token_ratio(torch.tensor([[0.5]]).log(), torch.tensor([[0.25]]).log())
         tensor([[2.]])
     """
-    return (logp - logp_old).exp()
+    return _bounded(logp - logp_old).exp()
 
 
 def sequence_ratio(logp: Tensor, logp_old: Tensor, mask: Tensor) -> Tensor:
     """The geometric mean of a completion's token ratios, at each of its tokens: [S, T].
+
+    Its logarithm is at most `MOST_LOG_RATIO`.
 
     Source: GSPO (arXiv 2507.18071, section 4.1); MARS2 trains with it. Aggregate with "sequence-mean" for the
     paper's objective. Its clip range is much narrower than PPO's (3e-4 and 4e-4 in the paper).
@@ -85,42 +92,64 @@ def sequence_ratio(logp: Tensor, logp_old: Tensor, mask: Tensor) -> Tensor:
         tensor([[1.4142, 1.4142, 1.4142]])
     """
     gap = ((logp - logp_old) * mask).sum(-1, keepdim=True)
-    return (gap / mask.sum(-1, keepdim=True)).exp().expand_as(logp)
+    return _bounded(gap / mask.sum(-1, keepdim=True)).exp().expand_as(logp)
 
 
-def clipped_loss(ratio: Tensor, advantages: Tensor, clip_low: float = 0.2, clip_high: float = 0.2) -> Tensor:
+def clipped_loss(
+    ratio: Tensor,
+    advantages: Tensor,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    dual_clip: float = math.inf,
+) -> Tensor:
     """The clipped surrogate, as a loss: ``-min(ratio A, clip(ratio, 1 - low, 1 + high) A)``, [S, T].
 
-    Source: PPO (arXiv 1707.06347, equation 7); GRPO (arXiv 2402.03300); two bounds: DAPO (arXiv 2503.14476).
+    Source: PPO (arXiv 1707.06347, equation 7); GRPO (arXiv 2402.03300); two bounds: DAPO (arXiv 2503.14476);
+    dual clip: Ye et al. (arXiv 1912.09729, equation 5).
 
     Args:
         ratio: [S, T].
         advantages: [S, 1] or [S, T].
         clip_low: How far the ratio may fall below 1.
         clip_high: How far it may rise above 1.
+        dual_clip: For A < 0 the loss is at most ``-dual_clip A``, however large the ratio is.
 
     Example:
         >>> clipped_loss(torch.tensor([[1.5, 1.5, 0.5]]), torch.tensor([[1.0, -1.0, -1.0]]))
         tensor([[-1.2000,  1.5000,  0.8000]])
+        >>> clipped_loss(torch.tensor([[50.0]]), torch.tensor([[-1.0]]), dual_clip=3.0)
+        tensor([[3.]])
     """
-    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)
+    clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
+    ratio = torch.where(advantages < 0, ratio.clamp(max=dual_clip), ratio)
+    return -torch.minimum(ratio * advantages, clipped * advantages)
 
 
-def is_clipped(ratio: Tensor, advantages: Tensor, clip_low: float = 0.2, clip_high: float = 0.2) -> Tensor:
-    """Where `clipped_loss` has no gradient because of the clip: boolean [S, T].
+def is_clipped(
+    ratio: Tensor,
+    advantages: Tensor,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    dual_clip: float = math.inf,
+) -> Tensor:
+    """Where `clipped_loss` has no gradient because of a clip: boolean [S, T].
 
     Example:
         >>> is_clipped(torch.tensor([[1.5, 1.5, 0.5]]), torch.tensor([[1.0, -1.0, -1.0]]))
         tensor([[ True, False,  True]])
     """
-    return torch.where(advantages > 0, ratio > 1 + clip_high, (ratio < 1 - clip_low) & (advantages < 0))
+    negative = ((ratio < 1 - clip_low) | (ratio > dual_clip)) & (advantages < 0)
+    return torch.where(advantages > 0, ratio > 1 + clip_high, negative)
 
 
 def kl_k3(logp: Tensor, logp_reference: Tensor) -> Tensor:
     """Schulman's k3 estimate of KL(policy || reference), token by token: [S, T], never negative.
 
-    ``exp(d) - d - 1`` with ``d = logp_reference - logp``. As a loss term its gradient is that of GRPO's KL
-    term. Both log-probabilities are at the sampling temperature.
+    ``exp(d) - d - 1`` with ``d = logp_reference - logp``, at most `MOST_LOG_RATIO`. As a loss term its
+    gradient is that of GRPO's KL term. Both log-probabilities are at the sampling temperature.
+
+    Times `token_ratio` it is an unbiased estimate where an older policy sampled, with an unbiased gradient
+    (DeepSeek-V3.2, arXiv 2512.02556, section 3.1).
 
     Source: Schulman, "Approximating KL divergence" (2020); GRPO (arXiv 2402.03300, equation 4).
 
@@ -128,8 +157,12 @@ def kl_k3(logp: Tensor, logp_reference: Tensor) -> Tensor:
         >>> kl_k3(torch.tensor([[0.5]]).log(), torch.tensor([[0.25]]).log())  # 0.5 + ln 2 - 1
         tensor([[0.1931]])
     """
-    gap = logp_reference - logp
+    gap = _bounded(logp_reference - logp)
     return gap.exp() - gap - 1
+
+
+def _bounded(log_ratio: Tensor) -> Tensor:
+    return log_ratio.clamp(max=MOST_LOG_RATIO)
 
 
 def truncated_weights(

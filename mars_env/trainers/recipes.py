@@ -80,6 +80,11 @@ class RunSettings(BaseModel):
                     "train.tree_credit compares a turn with its parent, which may be trained before with "
                     "pipeline.groups_per_update: leave one of them out"
                 )
+        if self.pipeline.refill > 1 and self.train.uniform_groups == "count":
+            raise ValueError(
+                "pipeline.refill plays others in the place of groups whose rewards are all equal, so these "
+                'are no part of an update: set train.uniform_groups to "drop"'
+            )
         overlong = self.train.overlong
         if overlong is not None and overlong.limit != self.sampling.max_tokens:
             raise ValueError(
@@ -109,19 +114,17 @@ MARS2: Final = RunSettings(
     train=TrainConfig(
         advantage="group_normalised",
         ratio="sequence",
-        aggregation="sequence-mean",
-        clip_low=3e-4,
-        clip_high=4e-4,
         tis_cap=2.0,
         tis_veto=1e-4,
         kl_coefficient=1e-3,
         overlong=Overlong(limit=Sampling().max_tokens, buffer=2048),
     ),
 )
-"""MARS2's training (arXiv 2602.07848): ``(r - mean) / std`` over all nodes of a tree, GSPO's ratio, truncated
-importance sampling (cap 2, veto below 1e-4), KL 1e-3, an overlong penalty over the last 2048 tokens.
+"""MARS2's training (arXiv 2602.07848): ``(r - mean) / std`` over all nodes of a tree, GSPO with its own
+clip range (arXiv 2507.18071), truncated importance sampling (cap 2, veto below 1e-4), KL 1e-3, an overlong
+penalty over the last 2048 tokens.
 
-The clip range is GSPO's own (arXiv 2507.18071). The paper's number of problems a step is not known here.
+The paper's number of problems a step is not known here.
 Tree-shaped credit (``train.tree_credit``) is off, as in the paper. The size of the trees belongs to the
 environment: ``make("...-tree-search", schedule="training")`` grows the paper's 8 nodes."""
 

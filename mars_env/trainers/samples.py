@@ -184,8 +184,8 @@ def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
         )
     if not turn.trainable:
         return (
-            f"{where} carries no token ids and log-probabilities, so it cannot be trained on: "
-            f"use a model that tells them (HFModel does), {freeze}"
+            f"{where} carries no token ids and log-probabilities, or unknown ones, so it cannot be trained "
+            f"on: use a model that tells them (HFModel does), {freeze}"
         )
     if any(completion.temperature <= 0 for completion in turn.action.completions):
         return f"{where} was sampled greedily (temperature 0): sample at one above 0, {freeze}"

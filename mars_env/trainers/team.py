@@ -6,7 +6,7 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
@@ -25,6 +25,9 @@ from mars_env.types import Agent, role_of
 Refresh = Callable[[Mapping[str, Policy]], Awaitable[None] | None]
 """Brings new weights to the models that sample; `refresher` makes one."""
 
+
+OWN: Final = "mars_env.agents.registry:as_agent"
+"""What makes the library's own agents of a model."""
 
 Playing = HFModel | SegmentedModel
 """The model that an agent samples from, in segments or not."""
@@ -53,12 +56,15 @@ class Team:
         policies: The weights that are trained, by name.
         refresh: Brings new weights to the agents' models, at the start and after every update.
         slots: The engine's slots, if the agents' models use them (`mars_env.rollout.slots`).
+        made_by: The function of a model that makes the agents, as ``module:function``; `OWN`: the library's.
+            Checkpoints name it, so that ``team:FOLDER`` makes the same agents of them. None: not known.
     """
 
     agents: Mapping[str, Agent]
     policies: Mapping[str, Policy]
     refresh: Refresh | None = None
     slots: Slots | None = None
+    made_by: str | None = None
 
     @property
     def frozen(self) -> frozenset[str]:
@@ -126,9 +132,8 @@ def make_team(
     called = {player.policy for player in agents.values()}
     if len(trained) == 1 and len(called) == 1:  # one model, which your own agents may name as they like
         trained = dict(zip(called, trained.values(), strict=True))
-    return Team(
-        agents, {name: _policy(model, settings) for name, model in trained.items()}, refresher(trained)
-    )
+    policies = {name: _policy(model, settings) for name, model in trained.items()}
+    return Team(agents, policies, refresher(trained), made_by=OWN if agent is None else None)
 
 
 def _by_agent(

@@ -105,8 +105,8 @@ class TeamRollouts:
             temperature: The agents' sampling temperature.
 
         Raises:
-            ConfigError: The rows of a step cannot be divided in this way, or there is a warm-up or weight
-                decay, which TRL has in another form.
+            ConfigError: The rows of a step cannot be divided in this way, or there is a warm-up, which TRL
+                has in another form.
 
         Example:
             >>> import mars_env
@@ -117,12 +117,11 @@ class TeamRollouts:
             (4, 'dapo', 2)
         """
         config, rows = self._config, problems_per_step * self.rows
-        for name in ("warmup_updates", "weight_decay"):
-            if getattr(config, name):
-                raise ConfigError(
-                    f"TRL's {name} is another one (its warm-up begins at a learning rate of 0, its "
-                    "weight decay leaves norms and biases out): leave it out, or use the local trainer"
-                )
+        if config.warmup_updates:
+            raise ConfigError(
+                "TRL's warm-up is another one (it begins at a learning rate of 0): leave warmup_updates out, "
+                "or use the local trainer"
+            )
         if rows % rows_at_once:
             raise ConfigError(f"{rows} rows of a step cannot be divided into parts of {rows_at_once}")
         chosen = {
@@ -133,18 +132,19 @@ class TeamRollouts:
             "num_iterations": config.epochs,
             "temperature": temperature,
             "scale_rewards": "none",
-            "loss_type": _LOSSES[config.aggregation],
+            "loss_type": _LOSSES[config.mean],
             "importance_sampling_level": config.ratio,
-            "epsilon": config.clip_low,
-            "epsilon_high": config.clip_high,
+            "epsilon": config.clip[0],
+            "epsilon_high": config.clip[1],
+            "delta": config.dual_clip,
             "beta": config.kl_coefficient,
-            "use_bias_correction_kl": False,
+            "use_bias_correction_kl": config.kl_unbiased,
             "learning_rate": config.learning_rate,
             "lr_scheduler_type": "constant_with_warmup",
             "warmup_steps": 0,
             "adam_beta1": config.betas[0],
             "adam_beta2": config.betas[1],
-            "weight_decay": 0.0,
+            "weight_decay": config.weight_decay,
             "max_grad_norm": config.max_grad_norm,
             "bf16": config.autocast,
             "seed": config.seed,
@@ -187,7 +187,7 @@ class TeamRollouts:
         samples = [self._samples(tree, float(trainer.temperature)) for tree in trees]
         # Means over completions would count the rows that fill up.
         share = sum(map(len, samples)) / (len(trees) * self.rows)
-        scale = 1.0 if self._config.aggregation == "token-mean" or not share else 1.0 / share
+        scale = 1.0 if self._config.mean == "token-mean" or not share else 1.0 / share
         filler = _filler(int(trainer.processing_class.pad_token_id))
         rows = [row for tree in samples for row in self._rows(tree, scale, filler)]
         return {column: [row[column] for row in rows] for column in filler}
@@ -217,7 +217,7 @@ class TeamRollouts:
                 f"TRL must be told num_generations={self.rows} and scale_rewards='none': give GRPOConfig the "
                 "arguments of TeamRollouts.arguments"
             )
-        if self._config.aggregation != "token-mean" and trainer.accelerator.num_processes > 1:
+        if self._config.mean != "token-mean" and trainer.accelerator.num_processes > 1:
             raise ConfigError("with several processes TRL can only take the mean over tokens")
         ids = list(prompts[:: self.rows])
         if list(prompts) != [id for id in ids for _ in range(self.rows)] or {*ids} - self._problems.keys():
@@ -303,7 +303,12 @@ def _refuse(config: TrainConfig) -> None:
     for name in ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles"):
         if getattr(config, name) not in (getattr(unset, name), "trainer"):
             raise ConfigError(f"TRL has no {name}: leave it out, or use the local trainer or OpenRLHF")
-    if config.kl_coefficient and config.aggregation != "token-mean":
+    if config.kl_unbiased and config.ratio == "sequence":
+        raise ConfigError(
+            "TRL weights the KL term with the ratio of the completion, not of the token: "
+            "leave kl_unbiased out"
+        )
+    if config.kl_coefficient and config.mean != "token-mean":
         raise ConfigError(
             "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
         )

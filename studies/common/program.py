@@ -25,7 +25,7 @@ from mars_env.evaluation.report import markdown_table
 from mars_env.files import write_whole
 from mars_env.models import HFModel
 from mars_env.rollout import Job, collect
-from mars_env.trainers import RunSettings
+from mars_env.trainers import RunSettings, TrainConfig
 from mars_env.types import Agent, Problem, Tree
 from studies.common.ledger import Ledger, LedgerRow, settings_hash
 
@@ -175,8 +175,19 @@ def seed_repeats(
 
 def settings_of(recipe: BaseModel, others: Mapping[str, Any] | None = None) -> str:
     """The hash of all that decides a result except arm and seed: a recipe, and what there is beside it."""
-    numbers = recipe.model_dump(mode="json")
+    numbers = _as_recorded(recipe.model_dump(mode="json"))
     return settings_hash({"recipe": numbers, **others} if others else numbers)
+
+
+def _as_recorded(value: Any) -> Any:
+    """Plain data, its losses as the first rows had them: every clip named, uniform groups dropped."""
+    if not isinstance(value, dict):
+        return value
+    if value.get("uniform_groups") != "drop":
+        return {name: _as_recorded(part) for name, part in value.items()}
+    loss = TrainConfig.model_validate(value)
+    named = {"clip_low": loss.clip[0], "clip_high": loss.clip[1], "aggregation": loss.mean}
+    return {name: part for name, part in (value | named).items() if name != "uniform_groups"}
 
 
 def refuse_mixed_seeds(seeds: Iterable[int], tuning: bool = False, numbers: Collection[object] = ()) -> None:

@@ -320,7 +320,8 @@ def through_openrlhf(
     start.tokenizer.save_pretrained(folder / "start")
     cpu = helpers()
     with cpu.ray_on_cpus(float32=way.float32) as env, (folder / "log.txt").open("w") as log:
-        command = cpu.command(flags_of(way, seed, recipe, folder))
+        flags = {**flags_of(way, seed, recipe, folder), "--mars.uniform_groups": "drop"}  # as the first rows
+        command = cpu.command(flags)
         done = subprocess.run(command, env=env, stdout=log, stderr=log, cwd=folder)
     if done.returncode:
         raise ConfigError(f"OpenRLHF ended with code {done.returncode}; its output is {folder / 'log.txt'}")

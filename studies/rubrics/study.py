@@ -98,7 +98,9 @@ def settings(seed: int, denominator: str, recipe: Recipe) -> RunSettings:
         problems_per_step=recipe.locks,
         rollouts=GroupedSettings(group=recipe.group, branches=1),
         sampling=SAMPLING,
-        train=TrainConfig(learning_rate=recipe.rate, betas=(0.9, 0.98), old_logprobs=denominator),
+        train=TrainConfig(
+            learning_rate=recipe.rate, betas=(0.9, 0.98), old_logprobs=denominator, uniform_groups="drop"
+        ),
     )
 
 

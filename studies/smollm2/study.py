@@ -114,7 +114,12 @@ class Recipe(BaseModel):
     taught_steps: int = 40
     taught_batch: int = 16
     taught: TrainConfig = TrainConfig(
-        learning_rate=2e-4, warmup_updates=5, betas=(0.9, 0.98), autocast=True, token_budget=1024
+        learning_rate=2e-4,
+        warmup_updates=5,
+        betas=(0.9, 0.98),
+        autocast=True,
+        token_budget=1024,
+        uniform_groups="drop",
     )
     mix: Mapping[str, float] = {"solver": 0.4, "verifier": 0.35, "corrector": 0.25}
     training_problems: int = 2000
@@ -124,7 +129,12 @@ class Recipe(BaseModel):
         rollouts=GroupedSettings(group=8, branches=2),
         sampling=Sampling(temperature=0.85, max_tokens=48),
         train=TrainConfig(
-            learning_rate=2e-5, warmup_updates=2, betas=(0.9, 0.98), autocast=True, token_budget=1024
+            learning_rate=2e-5,
+            warmup_updates=2,
+            betas=(0.9, 0.98),
+            autocast=True,
+            token_budget=1024,
+            uniform_groups="drop",
         ),
     )
     training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")

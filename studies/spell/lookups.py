@@ -176,7 +176,7 @@ def run_settings(seed: int, steps: int, clusters: int, rate: float) -> RunSettin
         problems_per_step=clusters,
         rollouts=None,
         sampling=SAMPLING,
-        train=TrainConfig(learning_rate=rate, betas=(0.9, 0.98)),
+        train=TrainConfig(learning_rate=rate, betas=(0.9, 0.98), uniform_groups="drop"),  # as SPELL does
     )
 
 

@@ -81,7 +81,13 @@ class SumsRecipe(BaseModel):
         steps=200,
         problems_per_step=10,
         rollouts=GroupedSettings(group=8, branches=2, sampling="balanced"),
-        train=TrainConfig(learning_rate=3e-4, warmup_updates=5, betas=(0.9, 0.98), old_logprobs="trainer"),
+        train=TrainConfig(
+            learning_rate=3e-4,
+            warmup_updates=5,
+            betas=(0.9, 0.98),
+            old_logprobs="trainer",
+            uniform_groups="drop",  # as the recorded rows were made
+        ),
     )
     more: Stage = Stage(name="more", steps=2000, learning_rate=1.5e-3, mix=(0.15, 0.35, 0.5), own=True)
     """The control: the last stage again, on the same solved problems."""

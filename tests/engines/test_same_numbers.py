@@ -59,8 +59,13 @@ CASES = {
         {"clip_eps_low": 0.2, "clip_eps_high": 0.28, "token_level_loss": False},
         {"loss_type": "grpo", "epsilon": 0.2, "epsilon_high": 0.28},
     ),
+    "dual clip": Case(
+        {**CLIP, "dual_clip": 1.3},
+        {"clip_eps_low": 0.2, "clip_eps_high": 0.28, "dual_clip": 1.3},
+        {"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28, "delta": 1.3},
+    ),
     "gspo": Case(  # of MARS2: `openrlhf_on_cpu.MARS2_LOSS`
-        {"ratio": "sequence", "aggregation": "sequence-mean", "clip_low": 3e-4, "clip_high": 4e-4},
+        {"ratio": "sequence"},
         {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4},
         {
             "loss_type": "grpo",
@@ -309,6 +314,7 @@ def trl_numbers(case, samples, trainer, before, after):
     trainer.importance_sampling_level = settings["importance_sampling_level"]
     trainer.epsilon_low = settings["epsilon"]
     trainer.epsilon_high = settings["epsilon_high"] or settings["epsilon"]
+    trainer.args.delta = settings.get("delta")
     trainer.current_gradient_accumulation_steps = 1
     trainer.args.steps_per_generation = 1
     prompts = [torch.tensor(s.prompt_ids) for s in samples]

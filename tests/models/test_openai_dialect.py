@@ -44,6 +44,18 @@ def test_log_probabilities_are_kept_where_they_are_those_that_were_sampled_from(
         assert found.trainable is kept and found.versions == ((3, 1),)
 
 
+@pytest.mark.parametrize("unknown", [None, -9999.0, -9999])
+def test_unknown_log_probabilities(unknown):
+    choice = {"text": "x", "token_ids": [4, 5], "prompt_token_ids": [1]}
+    for told in (
+        {"token_logprobs": [-0.5, unknown]},
+        {"content": [{"logprob": value} for value in (-0.5, unknown)]},
+    ):
+        said = answer({**choice, "logprobs": told})
+        [found] = completions_of(said, 1, Sampling(), processed=False, version=3)
+        assert found.token_ids == (4, 5) and found.logprobs == () and not found.trainable
+
+
 @pytest.mark.parametrize("payload", [b"{}", b"[]", b"no", answer(), answer({"text": 5}), answer("text")])
 def test_what_is_no_answer_raises(payload):
     with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):

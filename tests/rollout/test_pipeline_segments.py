@@ -158,6 +158,22 @@ async def test_models_without_token_ids_are_refused_only_where_that_matters():
         SegmentedModel(Automaton(), 0)
 
 
+@pytest.mark.parametrize(("room", "ids"), [(0, False), (0, True), (4, True), (6, True)])
+async def test_an_answer_that_an_unknown_context_cuts_off(room, ids):
+    """The server says "length" after as many tokens as there is room for, or after none."""
+
+    class Full(Automaton):
+        async def complete(self, prompt, n, sampling):
+            left = min(sampling.max_tokens, 1 + room - len(prompt))
+            read, new = (tuple(prompt), (7,) * left) if ids else ((), ())
+            return [Completion("x" * left, "length", read, new, (-0.1,) * len(new), prompt_tokens=1)]
+
+    model = Full()
+    del model.context
+    [found] = await SegmentedModel(model, 4).complete([5], 1, Sampling(max_tokens=12))
+    assert (found.finish_reason, found.text) == ("context", "x" * room)
+
+
 async def test_a_segment_that_fails_cancels_its_siblings():
     class Fails(Automaton):
         async def complete(self, prompt, n, sampling):

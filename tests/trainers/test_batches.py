@@ -53,8 +53,9 @@ def test_batches_pad_on_the_right_and_rows_trim():
 def test_foreign_ids_and_broken_log_probabilities_are_refused():
     with pytest.raises(ConfigError, match="token ids from 1 to 3, but the policy knows 3"):
         collate([GOOD], vocabulary=3)
-    with pytest.raises(ConfigError, match="not finite"):
-        collate([replace(GOOD, logprobs=(float("nan"),))])
+    for unfit in (float("nan"), float("inf"), -9999.0):
+        with pytest.raises(ConfigError, match="not finite or unknown"):
+            collate([replace(GOOD, logprobs=(unfit,))])
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 120))

@@ -180,15 +180,80 @@ def test_each_policy_learns_from_its_own_turns(toy, groups):
     assert not torch.equal(helper_before, weights(pair.policies["helper"]))
 
 
-def test_unknown_and_uniform_groups_are_counted_and_move_nothing(toy, groups):
-    tiny = trainer(toy)
+@pytest.mark.parametrize(("way", "kept"), [("count", 6), ("drop", 0)])
+def test_unknown_and_uniform_groups_are_counted_and_move_nothing(toy, groups, way, kept):
+    tiny = trainer(toy, TrainConfig(learning_rate=1e-3, uniform_groups=way))
     before = weights(tiny.policies["mars"])
     uniform = Group("a", tuple(replace(t, reward=1.0) for t in groups[0].turns))
     unknown = Group("b", tuple(replace(t, reward=None) for t in groups[1].turns))
     metrics = tiny.step([uniform, unknown])
-    assert metrics.advantages == AdvantageStats(groups=2, turns=12, unknown=6, small=1, uniform=1, kept=0)
+    assert metrics.advantages == AdvantageStats(groups=2, turns=12, unknown=6, small=1, uniform=1, kept=kept)
     assert metrics.step == tiny.steps == 1
     assert torch.equal(before, weights(tiny.policies["mars"]))
+
+
+@pytest.mark.parametrize(("way", "share"), [("count", 1 / 8), ("drop", 1.0)])
+@pytest.mark.parametrize("kl", [0.0, 1e-9])
+def test_uniform_groups_count_in_the_denominators(toy, groups, way, share, kl):
+    """Seven of them beside one that teaches, with completions of the same lengths."""
+    one = groups[0]
+    turns = [replace(t, reward=1.0) for t in one.turns]
+    uniform = [Group(f"u{n}", tuple(replace(t, tree_id=f"u{n}") for t in turns)) for n in range(7)]
+    config = TrainConfig(uniform_groups=way, kl_coefficient=kl)
+    alone, beside = (
+        LocalTrainer({"mars": Policy(toy.tiny_model(), reference=toy.tiny_model(1))}, config)
+        .step(batch)
+        .policies["mars"]
+        for batch in ([one], [one, *uniform])
+    )
+    assert beside["grad_norm"] == pytest.approx(share * alone["grad_norm"], rel=1e-4)
+    assert beside["completions"] == alone["completions"] / share
+
+
+def test_dual_clip_bounds_the_loss_of_a_large_ratio(toy, groups):
+    """Of tokens of a negative advantage that the rollout held for far less probable."""
+    rare = [
+        Group(
+            g.id,
+            tuple(
+                replace(t, action=Action("", (replace(c, logprobs=(-99.0,) * len(c.token_ids)),)))
+                for t in g.turns
+                for c in t.action.completions
+            ),
+        )
+        for g in groups
+    ]
+    found = {
+        bound: trainer(toy, TrainConfig(old_logprobs="rollout", dual_clip=bound)).step(rare).policies["mars"]
+        for bound in (None, 3.0)
+    }
+    assert found[None]["loss"] > 1e6 and found[3.0]["loss"] < 3.0
+    assert found[3.0]["clipped"] == 1.0 and found[3.0]["grad_norm"] == 0.0
+
+
+def test_the_unbiased_kl_is_weighted_by_the_ratio(toy, groups):
+    """On-policy its value is the same, and its gradient that of the KL."""
+    found = {}
+    for unbiased in (False, True):
+        config = TrainConfig(kl_coefficient=1.0, kl_unbiased=unbiased, max_grad_norm=1e9)
+        policy = Policy(toy.tiny_model(), reference=toy.tiny_model(1))
+        found[unbiased] = LocalTrainer({"mars": policy}, config).step(groups).policies["mars"]
+    assert found[True]["kl"] == pytest.approx(found[False]["kl"])
+    assert found[True]["grad_norm"] != pytest.approx(found[False]["grad_norm"], rel=1e-2)
+
+
+def test_norms_do_not_decay(toy, groups):
+    def moved(decay):
+        policy = Policy(toy.tiny_model())
+        before = {name: p.detach().clone() for name, p in policy.model.named_parameters()}
+        config = TrainConfig(learning_rate=1e-3, weight_decay=decay)
+        LocalTrainer({"mars": policy}, config).step(groups)
+        return {name: p.detach() - before[name] for name, p in policy.model.named_parameters()}
+
+    plain, decayed = moved(0.0), moved(10.0)
+    assert {name for name in plain if torch.equal(plain[name], decayed[name])} == {
+        name for name in plain if "norm" in name
+    }
 
 
 def test_several_updates_leave_the_ratio_and_get_clipped(toy, groups):
@@ -213,9 +278,7 @@ def test_kl_pulls_towards_the_reference(toy, groups):
 
 def test_gspo_importance_weights_and_dmmpt_enter_the_loss(toy, groups):
     plain = trainer(toy).step(groups).policies["mars"]
-    gspo = TrainConfig(
-        ratio="sequence", clip_low=3e-4, clip_high=4e-4, aggregation="sequence-mean", tis_cap=2
-    )
+    gspo = TrainConfig(ratio="sequence", tis_cap=2)
     figures = trainer(toy, gspo).step(groups).policies["mars"]
     assert figures["importance"] == pytest.approx(1, abs=1e-4)
     assert figures["vetoed"] == 0

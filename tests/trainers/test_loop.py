@@ -339,7 +339,8 @@ async def test_groups_of_a_policy_that_is_not_trained_do_not_fill_an_update():
         run.agents[f"{role}_0"] = MiniatureAgent(role, load(), policy="frozen", max_tokens=24)
     run.game = replace(run.game, rewards=dict.fromkeys(LIMITS, first))
     options = PipelineSettings(max_staleness=1, groups_per_update=4, refill=8)
-    settings = RunSettings(**{**COMMON, "pipeline": options})
+    drop = TrainConfig(uniform_groups="drop")
+    settings = RunSettings(**{**COMMON, "pipeline": options, "train": drop})
     async with aclosing(rollouts(run.game, run.team, run.problems, settings)) as batches:
         async for batch in batches:
             solvers.append(sum(group.turns[0].role == "solver" for group in batch.groups))

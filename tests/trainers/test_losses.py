@@ -2,6 +2,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.losses import (
@@ -105,6 +107,59 @@ def test_losses_pass_the_numerical_gradient_check():
 
     for ratio in (lambda x: token_ratio(x, old), lambda x: sequence_ratio(x, old, mask)):
         assert torch.autograd.gradcheck(lambda x, ratio=ratio: whole(x, ratio), (logp,))
+
+
+EXTREME = st.sampled_from([0.0, -1e-30, -1.0, -19.9, -20.1, -88.0, -9999.0, -1e20])
+
+
+@given(
+    st.tuples(EXTREME, EXTREME, EXTREME),
+    st.tuples(EXTREME, EXTREME, EXTREME),
+    st.sampled_from([-2.0, 0.0, 2.0]),
+)
+def test_gradients_are_finite(new, old, advantage):
+    logp, old = torch.tensor([new], requires_grad=True), torch.tensor([old])
+    mask = torch.ones(1, 3).bool()
+    for ratio in (token_ratio(logp, old), sequence_ratio(logp, old, mask)):
+        loss = clipped_loss(ratio, torch.tensor([[advantage]]), dual_clip=3.0) + kl_k3(logp, old) * (
+            1 + ratio
+        )
+        (gradient,) = torch.autograd.grad(loss.sum(), logp, retain_graph=True)
+        assert loss.isfinite().all() and gradient.isfinite().all()
+
+
+def test_k3_pulls_back_a_policy_that_has_moved_far():
+    logp = torch.tensor([-1.0, -30.0], requires_grad=True)
+    kl_k3(logp, torch.tensor([-30.0, -1.0])).sum().backward()
+    assert logp.grad.tolist() == [1.0, 0.0]
+
+
+def test_dual_clip_by_hand():
+    ratio = torch.tensor([[0.5, 1.1, 2.0, 50.0]] * 2, requires_grad=True)
+    advantages = torch.tensor([[1.0], [-1.0]])
+    loss = clipped_loss(ratio, advantages, dual_clip=3.0)
+    torch.testing.assert_close(
+        loss.tolist(), [[-0.5, -1.1, -1.2, -1.2], [0.8, 1.1, 2.0, 3.0]], rtol=1e-6, atol=0
+    )
+    loss.sum().backward()
+    assert ratio.grad.tolist() == [[-1.0, -1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]]
+    clipped = is_clipped(ratio, advantages, dual_clip=3.0)
+    assert clipped.tolist() == [[False, False, True, True], [True, False, False, True]]
+
+
+def test_k3_times_the_ratio_has_the_gradient_of_the_kl():
+    """Over what an older policy sampled; without the ratio it has not."""
+    logits = torch.tensor([0.5, -0.3, 0.1], dtype=torch.float64, requires_grad=True)
+    old = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
+    reference = torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64).log()
+    logp = logits.log_softmax(-1)
+    (exact,) = torch.autograd.grad((logp.exp() * (logp - reference)).sum(), logits, retain_graph=True)
+    k3 = kl_k3(logp, reference)
+    weighted = (old * token_ratio(logp, old.log()) * k3).sum()
+    (found,) = torch.autograd.grad(weighted, logits, retain_graph=True)
+    (plain,) = torch.autograd.grad((old * k3).sum(), logits)
+    torch.testing.assert_close(found, exact)
+    assert (plain - exact).abs().max() > 0.01
 
 
 def test_the_gradient_of_a_log_probability_is_divided_by_the_temperature():

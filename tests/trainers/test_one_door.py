@@ -158,6 +158,7 @@ def test_what_cannot_be_trained_on_is_refused_or_skipped(trees):
         ({"schema": "mars-env.samples/0"}, r"its form is 'mars-env.samples/0', and this version reads"),
         ({"schema": None}, r"it does not say its form \('mars-env.samples/2'\): it is of an older version"),
         ({"logprobs": [-0.5]}, "log-probabilities of"),
+        ({"logprobs": [-0.5, -9999.0]}, "-9999.0 is not a log-probability"),
         ({"completion_ids": [1, -1]}, "-1 is not a token id"),
         ({"advantage": "1"}, "is not a number"),
         ({"agent": 5}, "agent is 5, not a text"),

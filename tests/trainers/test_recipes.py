@@ -25,9 +25,9 @@ def test_marsrl_has_the_papers_numbers():
 
 def test_mars2_has_the_papers_numbers():
     loss = MARS2.train
-    assert loss.model_dump(include={"ratio", "aggregation", "tis_cap", "tis_veto", "kl_coefficient"}) == {
+    assert (loss.clip, loss.mean) == ((3e-4, 4e-4), "sequence-mean")
+    assert loss.model_dump(include={"ratio", "tis_cap", "tis_veto", "kl_coefficient"}) == {
         "ratio": "sequence",
-        "aggregation": "sequence-mean",
         "tis_cap": 2.0,
         "tis_veto": 1e-4,
         "kl_coefficient": 1e-3,
@@ -54,6 +54,7 @@ def test_mars2_has_the_papers_numbers():
             {"pipeline": {"groups_per_update": 4}, "train": {"tree_credit": {}}},
             "compares a turn with its parent",
         ),
+        ({"pipeline": {"groups_per_update": 4, "refill": 2}}, "set train.uniform_groups"),
         ({"train": {"overlong": {"limit": 4000}}}, "sampling.max_tokens is 4096"),
         ({"sampling": {"max_token": 1}}, "max_token"),
     ],
@@ -61,6 +62,15 @@ def test_mars2_has_the_papers_numbers():
 def test_settings_that_contradict_each_other_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         RunSettings.model_validate(settings)
+
+
+@pytest.mark.parametrize("given", [{"ratio": "sequence"}, MARSRL.train.model_dump() | {"ratio": "sequence"}])
+def test_gspo_by_one_setting(given):
+    """Also over a recipe of another kind, as the command line sets it."""
+    loss = TrainConfig.model_validate(given)
+    assert (loss.clip, loss.mean) == ((3e-4, 4e-4), "sequence-mean")
+    wider = TrainConfig.model_validate(given | {"clip_high": 0.2, "aggregation": "token-mean"})
+    assert (wider.clip, wider.mean) == ((3e-4, 0.2), "token-mean")
 
 
 @pytest.mark.parametrize(
@@ -103,9 +113,10 @@ def test_rules_name_their_recipe():
 def test_settings_that_came_later_are_written_only_where_they_are_set():
     """Else ledgers, checkpoints and manifests of before would be of other settings."""
     plain = RunSettings().model_dump(mode="json")
-    assert "batch_roles" not in plain["train"] and "refill" not in plain["pipeline"]
+    assert not {"batch_roles", "uniform_groups", "dual_clip", "kl_unbiased"} & plain["train"].keys()
+    assert "refill" not in plain["pipeline"]
     chosen = RunSettings(
-        train=TrainConfig(batch_roles=("questioner",)),
+        train=TrainConfig(batch_roles=("questioner",), uniform_groups="drop"),
         pipeline=PipelineSettings(groups_per_update=8, refill=2),
     )
     written = chosen.model_dump(mode="json")

@@ -40,16 +40,21 @@ def test_all_completions_of_a_turn_share_its_advantage():
     assert samples[0].advantage == samples[1].advantage == -samples[2].advantage > 0
 
 
-def test_unknown_turns_and_groups_that_say_nothing_are_left_out_and_order_means_nothing():
+@pytest.mark.parametrize(
+    ("way", "kept"), [("count", ["0", "1", "3", "4", "5", "6", "9"]), ("drop", ["0", "1", "3", "4", "9"])]
+)
+def test_unknown_turns_and_groups_that_say_nothing_are_left_out_and_order_means_nothing(way, kept):
     groups = [
         Group("b", (turn("3", 1.0), turn("2", None, grade=Grade.unknown("lost")), turn("4", 0.0))),
         Group("equal", (turn("5", 1.0), turn("6", 1.0))),
         Group("alone", (turn("7", 1.0), turn("8", None))),
         Group("a", (turn("1", 0.0), turn("0", 1.0), turn("9", 1.0))),
     ]
-    samples = turn_samples(groups, TrainConfig())
-    assert [s.turn_id for s in samples] == ["0", "1", "3", "4", "9"]
-    assert turn_samples(groups[::-1], TrainConfig()) == samples
+    config = TrainConfig(uniform_groups=way)
+    samples = turn_samples(groups, config)
+    assert [s.turn_id for s in samples] == kept
+    assert all(s.advantage == 0 for s in samples if s.group_id == "equal")
+    assert turn_samples(groups[::-1], config) == samples
 
 
 def test_only_trained_roles_need_to_be_trainable():
@@ -96,6 +101,7 @@ def test_advantages_of_another_estimator_and_policies():
         (replace(turn("0", 1.0), action=Action("x")), "carries no token ids"),
         (turn("0", 1.0, GOOD, Completion("text only")), "carries no token ids"),
         (turn("0", 1.0, replace(GOOD, logprobs=())), "carries no token ids and log-probabilities"),
+        (turn("0", 1.0, replace(GOOD, logprobs=(-0.5, -9999.0))), "unknown ones"),
         (turn("0", 1.0, replace(GOOD, temperature=0.0)), "sampled greedily"),
     ],
 )

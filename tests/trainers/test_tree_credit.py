@@ -158,7 +158,7 @@ def test_the_length_of_a_parent_is_not_its_childs_baseline():
 def test_what_the_estimator_drops_is_counted():
     groups = [tree(EIGHT, "a#0"), tree({"0": 1.0, "0.0": 1.0}, "b#0"), tree({"0": None, "0.0": 1.0}, "c#0")]
     stats = advantage_stats(groups, estimator_of(TrainConfig(tree_credit=TreeCredit()))(groups))
-    assert (stats.kept, stats.uniform, stats.small, stats.unknown) == (8, 1, 1, 1)
+    assert (stats.kept, stats.uniform, stats.small, stats.unknown) == (10, 1, 1, 1)
 
 
 def test_a_group_whose_rewards_differ_only_by_their_lengths_is_trained_and_not_counted_as_uniform():

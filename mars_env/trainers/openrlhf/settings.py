@@ -92,6 +92,9 @@ class TeamSettings(BaseModel):
 
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
     """The advantage estimator."""
+    uniform_groups: Literal["count", "drop"] = "count"
+    """Groups whose rewards are all equal: their rows have the advantage 0 and count in OpenRLHF's
+    denominators, or are left out."""
     tree_credit: TreeCredit | None = None
     """Credit along the tree; None turns it off."""
     overlong: Overlong | None = None
@@ -156,6 +159,11 @@ class TeamSettings(BaseModel):
             )
         if self.refill > 1 and self.groups_per_update is None:
             raise ValueError("refill is for updates of a number of groups: set groups_per_update")
+        if self.refill > 1 and self.uniform_groups == "count":
+            raise ValueError(
+                "refill plays others in the place of groups whose rewards are all equal: "
+                'set uniform_groups to "drop"'
+            )
         return self
 
     @property
@@ -163,6 +171,7 @@ class TeamSettings(BaseModel):
         """How turns get their advantages."""
         return TrainConfig(
             advantage=self.advantage,
+            uniform_groups=self.uniform_groups,
             tree_credit=self.tree_credit,
             overlong=self.overlong,
             train_roles=self.trained_roles(),

@@ -23,7 +23,7 @@ from pydantic import (
 
 from mars_env.checks import MOST_TOKEN_ID, SLACK
 from mars_env.trainers.swarm.weights import Publication
-from mars_env.types import INTERRUPTIONS, Action, Completion, FinishReason
+from mars_env.types import INTERRUPTIONS, UNKNOWN_LOGPROB, Action, Completion, FinishReason
 
 MOST_SAMPLES = 4096
 """Most samples of one ask."""
@@ -38,7 +38,7 @@ Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 AskId = Annotated[StrictStr, Field(min_length=1, max_length=100)]
 Count = Annotated[StrictInt, Field(ge=0, lt=2**40)]
 TokenId = Annotated[StrictInt, Field(ge=0, lt=MOST_TOKEN_ID)]
-LogProb = Annotated[FiniteFloat, Field(le=SLACK)]
+LogProb = Annotated[FiniteFloat, Field(gt=UNKNOWN_LOGPROB, le=SLACK)]
 
 
 class _Sent(BaseModel):

@@ -22,6 +22,7 @@ def test_flags_and_settings_are_one_another():
         staleness=2,
         groups_per_update=16,
         refill=2.5,
+        uniform_groups="drop",
         record="run/record",
     )
     again, rest = read_flags(["--a", "1", *as_flags(settings), "--b"])
@@ -50,6 +51,8 @@ def test_names_are_given_with_commas_and_values_with_an_equals_sign():
         ),
         (["--mars.env", ENV, "--mars.others", "solver"], "--mars.others"),
         (["--mars.env", ENV, "--mars.refill", "2"], "refill is for updates of a number of groups"),
+        (["--mars.env", ENV, *AGENTIC, "--mars.refill", "2"], "set uniform_groups to"),
+        (["--mars.env", ENV, "--mars.dual_clip", "3"], "there is no flag --mars.dual_clip"),
         (["--mars.env", ENV, "--mars.group", "1"], "groups of one turn have nothing to compare"),
     ],
 )

@@ -1,6 +1,7 @@
 """What a learner takes of a sampler; what it refuses over HTTP is in `test_faults`."""
 
 import pytest
+from pydantic import ValidationError
 
 from mars_env.models.context import without_room
 from mars_env.trainers.swarm import wire
@@ -18,3 +19,10 @@ def test_a_prompt_that_fills_the_context_is_an_answer_as_in_one_process(length):
     assert why == "" and action.interrupted
     more = Completion("4", "context", (1,) * length, (7,), (-0.5,), versions=((0, 1),))
     assert "context holds 16" in wire.received(given(more), 1, (0, 0), vocabulary=8, context=16)[1]
+
+
+def test_an_unknown_log_probability():
+    unknown = Completion("4", "stop", (1,), (7, 6), (-0.5, -9999.0), versions=((0, 2),))
+    with pytest.raises(ValidationError) as caught:
+        given(unknown)
+    assert [error["loc"][-2:] for error in caught.value.errors()] == [("logprobs", 1)]

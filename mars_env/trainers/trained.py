@@ -1,0 +1,140 @@
+"""What a training run wrote, as agents: ``team:runs/one`` in a specification (`mars_env.agents.make_agents`).
+
+A checkpoint names the policy of each agent, how they sample, and the function that made them, if one did.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from mars_env.agents.registry import as_agent
+from mars_env.agents.roles import ROLES, RoleAgent
+from mars_env.agents.thinking import THINKING, Thinking
+from mars_env.errors import ConfigError
+from mars_env.lazy import resolve
+from mars_env.models.hf import HFModel
+from mars_env.players import by_name
+from mars_env.text import shown
+from mars_env.trainers.checkpoints import newest_checkpoint
+from mars_env.trainers.lora import LoRASettings, add_adapters
+from mars_env.trainers.team import OWN
+from mars_env.types import Agent, Sampling
+
+ADAPTER = "adapter_config.json"
+"""The file in which peft describes an adapter."""
+
+
+class TrainedTeam:
+    """The agents of the newest checkpoint in a run's folder; each policy is loaded once, where it is used.
+
+    Args:
+        run: The folder: ``--out`` of `mars-env train`, or ``directory`` of `mars_env.trainers.train`; or one
+            checkpoint in it.
+        function: What makes the agents of a model, as ``module:function``; by default that of the run.
+        changes: Fields of `Sampling` that replace those of the run.
+        thinking: How the library's own agents mark their thinking.
+        model: Arguments of `HFModel`, such as ``device``.
+
+    Raises:
+        ConfigError: There is no checkpoint of a team in the folder; it does not say what made the agents; or
+            they ignore the changes.
+    """
+
+    def __init__(
+        self,
+        run: str | Path,
+        *,
+        function: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+        thinking: Thinking | None = THINKING,
+        model: Mapping[str, Any] | None = None,
+    ) -> None:
+        path = Path(run) if (Path(run) / "state.json").is_file() else newest_checkpoint(Path(run))
+        told = (
+            {} if path is None else json.loads((path / "state.json").read_text(encoding="utf-8"))["settings"]
+        )
+        if path is None or "run.made_by" not in told:
+            raise ConfigError(
+                f"there is no checkpoint of a team in {str(run)!r}: give the folder that --out of mars-env "
+                "train names; a single model is hf:PATH"
+            )
+        self._path, self._policies, self._thinking = path, told["run.agents"], thinking
+        self._sampling = replace(
+            TypeAdapter(Sampling).validate_python(told["run.sampling"]), **(changes or {})
+        )
+        self._function = _function_of(function or told["run.made_by"], self._sampling, changes)
+        self._arguments = dict(model or {})
+        self._models: dict[str, HFModel] = {}
+        self._made: dict[str, Mapping[str, Agent]] = {}
+
+    def agent(self, name: str, roles: Mapping[str, type[RoleAgent]] = ROLES) -> Agent:
+        """The agent of a place, e.g. ``"verifier_0"``.
+
+        Raises:
+            ConfigError: The run trained no agent of this name, or a model cannot be loaded.
+        """
+        if name not in self._policies:
+            raise ConfigError(
+                f"{self._path.parent} has the agents {', '.join(self._policies)}, and none for {shown(name)}"
+            )
+        policy = self._policies[name]
+        model = self._model(policy)
+        if self._function is None:
+            return as_agent(model, name, sampling=self._sampling, thinking=self._thinking, roles=roles)
+        if policy not in self._made:
+            self._made[policy] = by_name(self._function(model), list(self._policies))
+        return self._made[policy][name]
+
+    def _model(self, policy: str) -> HFModel:
+        if policy not in self._models:
+            self._models |= self._adapters(policy) or {
+                policy: HFModel(self._path / policy, name=policy, **self._arguments)
+            }
+        return self._models[policy]
+
+    def _adapters(self, policy: str) -> dict[str, HFModel]:
+        """All adapters of the run, on one base; none if this policy is no adapter."""
+        if not (self._path / policy / ADAPTER).exists():
+            return {}
+        names = list(dict.fromkeys(self._policies.values()))
+        config = json.loads((self._path / policy / ADAPTER).read_text(encoding="utf-8"))
+        base = HFModel(config["base_model_name_or_path"], **self._arguments)
+        targets = config["target_modules"]
+        settings = LoRASettings(
+            rank=config["r"],
+            alpha=config["lora_alpha"],
+            targets=None if isinstance(targets, str) else tuple(targets),
+        )
+        adapters = add_adapters(base.module, names, settings)
+        for name, adapter in adapters.items():
+            adapter.load_pretrained(self._path / name)
+        return {name: HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()}
+
+
+def _function_of(
+    name: str | None, sampling: Sampling, changes: Mapping[str, Any] | None
+) -> Callable[[Any], Any] | None:
+    """The function of a model that makes agents, with the sampling it takes; None: the library's own."""
+    if name is None:
+        raise ConfigError(
+            "the agents of this run were made in Python: name the function that makes them of a model, "
+            "team:FOLDER?function=my_module:my_team"
+        )
+    if name == OWN:
+        return None
+    function: Callable[..., Any] = resolve(name)
+    if "sampling" in inspect.signature(function).parameters:
+        return partial(function, sampling=sampling)
+    if changes:
+        raise ConfigError(
+            f"{name} takes no sampling, so its agents would ignore {', '.join(changes)}: leave it out"
+        )
+    return function
