@@ -47,19 +47,15 @@ ANSWERS = [
     (r"\boxed{25}. The answer is positive, as it must be.", "25"),
     ('The hint says "the answer is 24". The answer is 25.', "25"),
     ("> **Answer:** 25", "25"),
-    ("La réponse est 3,5.", "3.5"),
-    ("Die Antwort lautet 34.", "34"),
-    ("La respuesta final es $34$.", "34"),
     ("所以答案为 34。", "34"),
     ("答案：３４", "34"),
     ("\\boxed{2\u200b5}", "25"),
+    ("La réponse est **3**.", "3"),
+    ("35 × 10 = 350.\n\nThere are 350 committees.", "350"),
+    ("There are **15** marbles.\n\nWould you like another problem?", "15"),
+    ("There are **15** marbles. (The others: 20 red.)", "15"),
+    ("9 * 2 = 18\nA: 18", "18"),
     ("<answer>The value is 34.</answer>", "34"),
-    (r'{"answer": "\\sqrt{2}"}', r"\sqrt{2}"),
-    (r'{"answer": "\sqrt{2}"}', r"\sqrt{2}"),
-    (r'{"why": "half", "answer": "\frac{1}{2}"}', r"\frac{1}{2}"),
-    ('{"answer": 1.2.3}', "1.2.3"),
-    ('{"answer": ...}', "..."),
-    ('{"answer": 0.10000000000000000555}', "0.10000000000000000555"),
 ]
 
 
@@ -86,6 +82,10 @@ def test_finds_the_last_answer(text, answer):
         r"<|channel|>analysis<|message|>Maybe \boxed{25}<|end|>",
         "Suppose the answer is 34. Then we get a contradiction, as one sees at once.",
         "Therefore, the probability is at least 2/3.",
+        "There are **15** marbles. (It could be 16.)",
+        "35 × 10 = 350.\n\nThere are 35 committees.",
+        "18\nA: 18\nB: 20\nThe first of the two is what we are looking for",
+        "La réponse est donc 34.",
     ],
 )
 def test_no_answer_rather_than_an_earlier_or_unfinished_one(text):
@@ -157,7 +157,6 @@ def test_a_box_at_the_end_always_wins(before, value):
         "<s>",
         "</s>",
         "<answer>",
-        "réponse : ",
         "𝟐",
         "is ",
         "$1 ",
