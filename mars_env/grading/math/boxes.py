@@ -24,7 +24,8 @@ _LAYOUT = re.compile(
 )
 _NAME = r"(?:[A-Za-z](?:_\{?\w{1,3}\}?)?|\\[a-z]{2,7})"
 _WIDE_JOIN = re.compile(
-    rf"(?P<sign>[,;、]?) ?(?P<word>and|or|et|ou|und|oder|y|o|和|与|及|或|或者)? ?(?:{_NAME} ?= ?)?\Z", re.IGNORECASE
+    rf"(?P<sign>[,;、]?) ?(?P<word>and|or|et|ou|und|oder|y|o|和|与|及|或|或者)? ?(?:{_NAME} ?= ?)?\Z",
+    re.IGNORECASE,
 )
 _NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})[ ]*=[ $]*\Z")
 _EITHER = frozenset(("or", "ou", "oder", "o", "或", "或者"))
@@ -113,9 +114,7 @@ def boxed(text: str, boxes: list[Box], unclosed_after: int, *, wide: bool = Fals
         return Extraction(None, EMPTY_BOX)
     if wide:
         before = text[max(0, chain[0].start - 40) : chain[0].start]
-        if DENIED_BEFORE.search(before) or DENIED_AFTER.match(
-            text, chain[-1].end
-        ):
+        if DENIED_BEFORE.search(before) or DENIED_AFTER.match(text, chain[-1].end):
             return Extraction(None, NEGATED_BOX)
         if _ASKED.match(text, chain[-1].end):
             return Extraction(None, ASKED_BOX)

@@ -36,9 +36,7 @@ def doubtful(words: str, *, beside_number: bool = False) -> bool:
         (False, True)
     """
     words = _HARMLESS.sub(" ", words)
-    return bool(
-        DOUBT.search(words) or NEGATION.search(words) or (beside_number and BOUND.search(words))
-    )
+    return bool(DOUBT.search(words) or NEGATION.search(words) or (beside_number and BOUND.search(words)))
 
 
 def introduces_another(text: str, place: int) -> bool:

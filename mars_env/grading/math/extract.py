@@ -81,6 +81,7 @@ _OFFER = re.compile(
     re.IGNORECASE,
 )
 """An offer of help, or a bracketed remark, at the end."""
+_ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
 _LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")
 """``A: 18``, as after the questions of a prompt with examples. ``B:`` elsewhere makes it a choice."""
@@ -168,7 +169,9 @@ def _unboxed(text: str, statement: str) -> Extraction:
     _, tag, tagged = text.rpartition("<answer>")
     inner = undelimited(tagged.partition("</answer>")[0])
     if tag and inner:
-        return Extraction(stated(inner) or inner, "marker") if len(inner) <= 400 else _unboxed(inner, statement)
+        return (
+            Extraction(stated(inner) or inner, "marker") if len(inner) <= 400 else _unboxed(inner, statement)
+        )
     said = _marked(text)
     if said is not None:
         return Extraction(_meant(text[-200:]) or said, "marker")
@@ -219,18 +222,21 @@ def _last_line(text: str, statement: str) -> str | None:
     """The answer that the end of a text gives; None where it gives none, or with a doubt."""
     if len(text) - 1 in Quotations(text):
         return None
+    if (end := _ENVIRONMENT_END.search(text, max(0, len(text) - 60))) and "\\begin" in text:
+        last = text[text.rfind("\\begin") : end.start()].rpartition("\\\\")[2].replace("&", " ").strip()
+        return undelimited(last[1:]) if last.startswith("=") else None
     if text.endswith(("$$", "\\]")):
         opening = text.rfind("$$", 0, -2) if text.endswith("$$") else text.rfind("\\[")
         return undelimited(text[opening:]) if opening >= 0 else None
     if items := _items(text):
         return ", ".join(items)
     line = escape_money(text[text.rfind("\n") + 1 :].strip())
-    if line.startswith(("\\end{", "|", "{")):
-        return None  # the end of a chain, a table or a field
+    if line.startswith(("|", "{")) or line.endswith("[/asy]"):
+        return None  # the end of a formula, of a table, of a picture
     label = _LABEL.match(line)
     if label and not _OTHER_LABEL.search(text) and not _NAMES_A.search(escape_money(statement)):
         line = line[label.end() :]
-    line = re.sub(r"^(?:#+|[-*>])\s+", "", line)
+    line = re.sub(r"^(?:(?:#+|[-*>])\s+|\\end\{\w+\*?\}|\\\]|\$\$(?!.*\$\$))", "", line)
     bold = _BOLD_END.search(line)
     if bold and _ALTERNATIVE.search(line, 0, bold.start()):
         return None
@@ -252,14 +258,16 @@ def _few_words(line: str) -> str | None:
     numbers = re.search(r"\d", line) is not None
     if not line or len(line) > 400 or len(words) > 3 or doubtful(hidden(line), beside_number=numbers):
         return None
-    if numbers and not re.search(r"=|\bis\b|<|>|≤|≥|\\", line):
+    if numbers and not re.search(r"[=+<>≤≥\\]|\bis\b", line):
         return None
     return CONCLUSION.sub("", line, count=1).lstrip(" ,:") or None
 
 
 def _is_answer_in_bold(before: str, bold: str) -> bool:
     """Whether bold text at the end of a line is its answer: a value or a few words, without doubt."""
-    return not _CONTINUED.search(before) and not doubtful(MATH_SPAN.sub(" ", before)) and len(bold.split()) <= 4
+    return (
+        not _CONTINUED.search(before) and not doubtful(MATH_SPAN.sub(" ", before)) and len(bold.split()) <= 4
+    )
 
 
 def _items(text: str) -> list[str]:

@@ -41,7 +41,9 @@ def claimed(statement: str, sentence: str) -> str | None:
     """
     if len(sentence) > _LENGTH or doubtful(MATH_SPAN.sub(" ", sentence)):
         return None
-    formulas = [part.strip() for span in MATH_SPAN.findall(sentence) for part in _PARTS.split(undelimited(span))]
+    formulas = [
+        part.strip() for span in MATH_SPAN.findall(sentence) for part in _PARTS.split(undelimited(span))
+    ]
     found = [part for part in formulas if after_asked(asked_formulas(statement), part)]
     if len(found) != 1:
         ended = sentence.rstrip(" \t*_")[-1:] in (".", "!")
@@ -54,7 +56,9 @@ def _value(statement: str, clause: str, ended: bool) -> str | None:
     asked, said = _asked_words(statement), _CLAIM.match(clause)
     if said is None or (said["verb"] and not ended) or not _in_order(_subject(said["what"]), asked):
         return None
-    if any(not re.search(rf"(?<!\w){re.escape(mark)}(?!\w)", statement) for mark in _MARK.findall(said["what"])):
+    if any(
+        not re.search(rf"(?<!\w){re.escape(mark)}(?!\w)", statement) for mark in _MARK.findall(said["what"])
+    ):
         return None
     value = undelimited(said["value"])
     if "=" in value and _COMPUTED.match(value):

@@ -18,7 +18,9 @@ MATH_SPAN = re.compile(
 )
 _DISPLAY = re.compile(r"\$\$.{1,4000}?\$\$|\\\[.{1,4000}?\\\]", re.DOTALL)
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ('"', '"'), ("“", "”"))
-_SENTENCE_END = re.compile(r"(?<!\bi\.e)(?<!\be\.g)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?")
+_SENTENCE_END = re.compile(
+    r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?"
+)
 _ASIDE = re.compile(
     r",?\s+(?:because|since|as|which|so|thus|hence|therefore)\s|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
     r"|[,;]\s+(?:the|but(?!\s+(?:I|we|my|our)\b)|although|however)\s",
@@ -56,7 +58,9 @@ _LEADS_IN = re.compile(
 )
 """What stands before the formula that ends a sentence."""
 _THEREFORE = re.compile(r"(?:[,;]\s+|\s|\A)(?:and\s+)?(?:therefore|thus|hence|so)[\s,]+", re.IGNORECASE)
-_ALTERNATIVE = re.compile(r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)\b|或)[^\d]*\Z", re.IGNORECASE)
+_ALTERNATIVE = re.compile(
+    r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)\b|或)[^\d]*\Z", re.IGNORECASE
+)
 """Before a value: a number and "or"."""
 _SAME_NAME = re.compile(
     r"(?<![\w\\])(\w{1,6})\s*=[^=]{1,80}?(?:,|;|\b(?:and|or)\b|或|和)[\s,]*(?:also\s+)?\1\s*=\s*[^=]{1,80}\Z",
@@ -79,7 +83,8 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _CHINESE = re.compile("[\u4e00-\u9fff]+")
 _LISTED = re.compile(r"\s*(?:,|(?:,\s*)?(?:and|or))\s*", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
-_BEFORE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*", re.IGNORECASE)
+_BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b", re.IGNORECASE)
+"""In a sentence with one bold value: it is not all of the answer, or a reason."""
 
 
 def undelimited(text: str) -> str:
@@ -136,7 +141,9 @@ def is_value(text: str) -> bool:
 
 def clause(text: str) -> tuple[str, bool]:
     """The first sentence of a text without remarks, with formulas kept whole, and whether it is a question."""
-    text = _ADVERB.sub("", text.lstrip(" \t\n*_:"), count=1) if _ADVERB.match(text.lstrip(" \t\n*_:")) else text
+    text = (
+        _ADVERB.sub("", text.lstrip(" \t\n*_:"), count=1) if _ADVERB.match(text.lstrip(" \t\n*_:")) else text
+    )
     text = text.lstrip(" \t\n*_:")
     if display := _DISPLAY.match(text):
         return undelimited(display.group()), False
@@ -164,7 +171,11 @@ def without_remarks(text: str) -> str:
     """
     for remark in reversed(list(_REMARK.finditer(hidden(text)))):
         if remark.start():
-            text = text[: remark.start()] + ("**" if remark.group().startswith("**") else "") + text[remark.end() :]
+            text = (
+                text[: remark.start()]
+                + ("**" if remark.group().startswith("**") else "")
+                + text[remark.end() :]
+            )
     return text
 
 
@@ -221,7 +232,8 @@ def concluded(sentence: str) -> str | None:
         ('$x = 5$ and $x = -3$', '42')
     """
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")  # a number at a cut may lack digits
-    if doubtful(MATH_SPAN.sub(" ", sentence)) or _SECOND_CLAUSE.search(hidden(sentence)):
+    aside = sentence.startswith("(") or _SECOND_CLAUSE.search(hidden(sentence))
+    if aside or doubtful(MATH_SPAN.sub(" ", sentence)):
         return None
     sentence = without_remarks(sentence)
     if ended and (bold := _emphasised(sentence)):
@@ -231,9 +243,11 @@ def concluded(sentence: str) -> str | None:
         return stated(sentence)
     if formulas := _formulas_at_end(sentence):
         return formulas
-    therefore = list(_THEREFORE.finditer(hidden(sentence)))
-    if therefore and (ended or not therefore[-1].start()):
-        value = stated(sentence[therefore[-1].end() :])
+    therefore = [match.end() for match in _THEREFORE.finditer(hidden(sentence))] if ended else []
+    if not therefore and (opened := CONCLUSION.match(sentence)):
+        therefore = [opened.end()]
+    if therefore:
+        value = stated(sentence[therefore[-1] :].lstrip(" ,:"))
         if value is not None:
             return value
     computed = _SUM.search(sentence) if ended and sentence.count("=") == 1 else None
@@ -246,7 +260,7 @@ def _emphasised(sentence: str) -> str | None:
     """The one value in bold in a sentence that leaves no doubt, also yes and no."""
     bold = _BOLD.findall(sentence)
     rest = _BOLD.sub(" ", sentence)
-    if len(bold) != 1 or _BEFORE_BOLD.search(sentence) or doubtful(rest, beside_number=True):
+    if len(bold) != 1 or _BESIDE_BOLD.search(sentence) or doubtful(rest, beside_number=True):
         return None
     value = undelimited(bold[0])
     return value if is_value(value) or value.lower() in YES_OR_NO else None
@@ -270,9 +284,11 @@ def _formulas_at_end(sentence: str) -> str | None:
     value = undelimited(sentence[spans[first].start() :])
     if not after:
         return value
-    if doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True):
+    if re.search(r"\d", after) or doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True):
         return None
-    return value if first == len(spans) - 1 and re.search(r"\d", spans[-1].group()) and is_value(value) else None
+    return (
+        value if first == len(spans) - 1 and re.search(r"\d", spans[-1].group()) and is_value(value) else None
+    )
 
 
 def only_number(sentence: str) -> str | None:
@@ -293,7 +309,9 @@ def only_number(sentence: str) -> str | None:
     values += [number.group() for number in _NUMBER.finditer(rest)]
     if len(values) != 1 or re.search(r"\d", _NUMBER.sub(" ", rest)) or not is_value(values[0]):
         return None
-    said = [word for word in _WORD.findall(rest.lower()) if word != "one" and spelled_number(word) is not None]
+    said = [
+        word for word in _WORD.findall(rest.lower()) if word != "one" and spelled_number(word) is not None
+    ]
     if said or is_relative(sentence.partition(values[0])[0]) or not re.search(r"\d", values[0]):
         return None
     return values[0]

@@ -51,9 +51,9 @@ DOUBT = _any_of(
     never neither nor fails? if unless whether suppos\w+ assum\w+ either perhaps maybe possibly probably
     presumably unsure unclear doubt guess\w* wrong false incorrect impossible unlikely wonder
     (?:may|might|could|would|should)(?=\s*\Z) pretend imagine hope wish claim\w* says? said told asks? thinks thought believe[sd]? alleged
-    reported contradict\w* violat\w+ try let must(?!~be) (?:needs?|have|has)~to
+    reported contradict\w* violat\w+ try let (?:we|I)~(?:must(?!~have)|need~to|have~to)
     mistake\w* error slip trap remar(?:ks?|que) bemerkung anmerkung nota comparison reference hint common~answer tempting unknown except""",
-    "不(?!同) 可能 也许 或许 大约 如果 若 假设 是否 吗",
+    "不(?!同) 约(?!数) 可能 也许 或许 大约 如果 若 假设 是否 吗",
 )
 """Words in a sentence that mean that its answer may not be the answer."""
 NEGATION = re.compile(r"n[’']t\b")
@@ -61,11 +61,11 @@ NEGATION = re.compile(r"n[’']t\b")
 BOUND = _any_of(
     r"""not or about approximately roughly almost nearly around less more most least between than would should may might could
     too~(?:small|large|big|low|high|few|many|much) likely
-    must needs?~to ha(?:ve|s)~to let next consider\w* check\w* try\w* continu\w* recall know first steps?
+    must (?:we|I)~(?:need~to|have~to) let next consider\w* check\w* try\w* continu\w* recall know first steps?
     cases? digits? equations? problem question theorem formula above solve use using define denote write
-    since because although though but however while when(?:ever)? provided as~long~as
+    although though but however while when(?:ever)? provided as~long~as
     nicht pas oder ou wenn falls etwa ungefähr environ aproximadamente vielleicht peut-être quizás""",
-    "约 至少 至多 或 考虑 检查 证明 情况 第 步 再 下面",
+    "至少 至多 或 考虑 检查 证明 情况 第 步 再 下面",
 )
 """Words beside a number that limit it, or that announce work, so that it need not be an answer."""
 
@@ -94,7 +94,10 @@ OTHER_CASE = re.compile(
     re.IGNORECASE,
 )
 """A condition, or another way of writing a value."""
-CONCLUDES = _any_of(r"so thus hence therefore consequently finally conclu\w+ (?:final|correct|right|actual)(?=[\s*_]+\Z)", "因此 所以")
+CONCLUDES = _any_of(
+    r"so thus hence therefore consequently finally conclu\w+ (?:final|correct|right|actual)(?=[\s*_]+\Z)",
+    "因此 所以",
+)
 
 CORRECTION = _any_of(
     r"""wait actually mistake\w* correct(?:ion|ed|ing) wrong incorrect errors? oops sorry apologi\w+ misread

@@ -16,9 +16,7 @@ from mars_env.grading.math.sentences import (
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.message import own_message
 
-PROSE = st.text(
-    alphabet=st.sampled_from(list("answeri not so 0123$\\(){}.,:?*\"'>\n答案是或")), max_size=120
-)
+PROSE = st.text(alphabet=st.sampled_from(list("answeri not so 0123$\\(){}.,:?*\"'>\n答案是或")), max_size=120)
 SAYS = [
     "The answer is {}.",
     "Final Answer: {}",
