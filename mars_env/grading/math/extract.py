@@ -1,12 +1,12 @@
 r"""Finds the final answer of a completion: a pure function, linear in the length of the text.
 
-Only the model's own message is read (`own_message`): the text after the last ``</think>``, up to a control token, to another
-problem or to a word to the grader. Then there are three stages; the first that finds something decides:
+Only the model's own message is read: the text after the last ``</think>``, up to a control token, another
+problem or a word to the grader. Then there are three stages; the first that finds something decides:
 
-1. **Box**: the last ``\boxed{...}`` with the boxes joined to it (`boxes.py`). A later "answer is ..." replaces it.
+1. **Box**: the last ``\boxed{...}`` with those joined to it (`boxes.py`). A later "answer is" replaces it.
 2. **Marker**: what follows the last "the answer is", "Answer:", "####", "答案是" (`vocabulary.py`).
-3. **Last line**: bold text, a formula, a value, or a sentence that concludes with one (`sentences.py`) or says
-   what the problem asks for (`question.py`).
+3. **Last line**: bold text, a formula, a value, or a sentence that concludes with one (`sentences.py`) or
+   says what the problem asks for (`question.py`).
 
 A negated, hedged, corrected or alternative statement is no answer (`doubt.py`), and quotations do not count
 (`quotations.py`). Strict mode reads boxes only, from the unchanged text.
@@ -66,7 +66,8 @@ _CONTINUED = re.compile(r"(?:\*\*|\d\$?)\s*(?:,|(?:,\s*)?and)\s*\Z", re.IGNORECA
 _PROBLEM = r"(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:"
 _NEXT = re.compile(rf"^[ \t*#_]*{_PROBLEM}", re.MULTILINE)
 _ANSWERED = re.compile(
-    rf"\\(?:boxed|fbox)(?![A-Za-z])|^A[ \t]*:[ \t]*\$?-?\d[\d.,/]*%?[ \t]*$|(?:{MARKER.pattern})(?=[ \t*$\\({{]*(?:-?\d|(?:[A-Z]|yes|no)\b|\\))",
+    r"\\(?:boxed|fbox)(?![A-Za-z])|^A[ \t]*:[ \t]*\$?-?\d[\d.,/]*%?[ \t]*$"
+    rf"|(?:{MARKER.pattern})(?=[ \t*$\\({{]*(?:-?\d|(?:[A-Z]|yes|no)\b|\\))",
     re.IGNORECASE | re.MULTILINE,
 )
 _TO_GRADER = re.compile(

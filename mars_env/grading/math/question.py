@@ -29,14 +29,15 @@ _ALWAYS_ASKED = words("solution result")
 
 
 def claimed(statement: str, sentence: str) -> str | None:
-    """The value that a sentence gives to what the problem asks for; None if it gives none.
+    """The value that a sentence gives to what the problem asks for.
 
-    It is a formula whose left side is asked for, or the value of words that a question has in this order.
+    It is a formula whose left side is asked for, or the value of words that a question has in this order;
+    None if there is none.
 
     Example:
         >>> claimed("What is the length of its longer side?", "The longer side is 15.")
         '15'
-        >>> claimed("Find $a_4$.", "$a_3=14$, $a_4=41$."), claimed("What is the sum?", "The first term is 12.")
+        >>> claimed("Find $a_4$.", "$a_3=14$, $a_4=41$."), claimed("What is the sum?", "A term is 12.")
         ('a_4=41', None)
     """
     if len(sentence) > _LENGTH or doubtful(MATH_SPAN.sub(" ", sentence)):

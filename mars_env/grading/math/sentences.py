@@ -41,8 +41,8 @@ _SUM = re.compile(
 )
 """A computation with its result, and words after it."""
 _ADVERB = re.compile(
-    r"(?:(?:therefore|thus|hence|then|simply|just|indeed|clearly|exactly|choice|option|equal[ ]to)(?![A-Za-z])[\s,:]*"
-    r"|[：:]\s*)+",
+    r"(?:(?:therefore|thus|hence|then|simply|just|indeed|clearly|exactly|choice|option|equal[ ]to)"
+    r"(?![A-Za-z])[\s,:]*|[：:]\s*)+",
     re.IGNORECASE,
 )
 _LINK = re.compile(
@@ -140,11 +140,10 @@ def is_value(text: str) -> bool:
 
 
 def clause(text: str) -> tuple[str, bool]:
-    """The first sentence of a text without remarks, with formulas kept whole, and whether it is a question."""
-    text = (
-        _ADVERB.sub("", text.lstrip(" \t\n*_:"), count=1) if _ADVERB.match(text.lstrip(" \t\n*_:")) else text
-    )
+    """The first sentence of a text without remarks, formulas kept whole, and whether it is a question."""
     text = text.lstrip(" \t\n*_:")
+    if adverb := _ADVERB.match(text):
+        text = text[adverb.end() :].lstrip(" \t\n*_:")
     if display := _DISPLAY.match(text):
         return undelimited(display.group()), False
     stop = _SENTENCE_END.search(hidden(text))

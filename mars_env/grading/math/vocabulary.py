@@ -1,4 +1,4 @@
-r"""The English and Chinese words around an answer: what introduces it, what casts doubt on it, what replaces it.
+r"""The English and Chinese words around an answer: what introduces it, casts doubt on it, or replaces it.
 
 Words of English are matched as whole words, in any case; Chinese ones anywhere.
 """
@@ -9,7 +9,7 @@ import re
 
 
 def _any_of(english: str, chinese: str = "") -> re.Pattern[str]:
-    r"""One pattern for alternatives of regular expressions, which white space separates (``~`` is a space)."""
+    """One pattern for expressions that white space separates; ``~`` stands for a space."""
     words = "|".join(english.split()).replace("~", r"\s+")
     others = "".join(f"|{word}" for word in chinese.split())
     return re.compile(rf"\b(?:{words})\b{others}", re.IGNORECASE)
@@ -47,20 +47,23 @@ CONCLUSION = re.compile(
 """What opens a sentence that concludes."""
 
 DOUBT = _any_of(
-    r"""(?:do|does|did|can|could|would|am|are|is)~not cannot not~(?:true|sure|clear|certain|correct|known|the)
-    never neither nor fails? if unless whether suppos\w+ assum\w+ either perhaps maybe possibly probably
-    presumably unsure unclear doubt guess\w* wrong false incorrect impossible unlikely wonder
-    (?:may|might|could|would|should)(?=\s*\Z) pretend imagine hope wish claim\w* says? said told asks? thinks thought believe[sd]? alleged
-    reported contradict\w* violat\w+ try let (?:we|I)~(?:must(?!~have)|need~to|have~to)
-    mistake\w* error slip trap remar(?:ks?|que) bemerkung anmerkung nota comparison reference hint common~answer tempting unknown except""",
+    r"""(?:do|does|did|can|could|would|am|are|is)~not cannot never neither nor
+    not~(?:true|sure|clear|certain|correct|known|the)
+    if unless whether suppos\w+ assum\w+ either perhaps maybe possibly probably presumably
+    unsure unclear unknown doubt guess\w* wonder wrong false incorrect impossible unlikely fails?
+    (?:may|might|could|would|should)(?=\s*\Z) pretend imagine hope wish
+    claim\w* says? said told asks? thinks thought believe[sd]? alleged reported
+    contradict\w* violat\w+ except try let (?:we|I)~(?:must(?!~have)|need~to|have~to)
+    mistake\w* error slip trap remar(?:ks?|que) bemerkung anmerkung nota
+    comparison reference hint tempting""",
     "不(?!同) 约(?!数) 可能 也许 或许 大约 如果 若 假设 是否 吗",
 )
 """Words in a sentence that mean that its answer may not be the answer."""
 NEGATION = re.compile(r"n[’']t\b")
 
 BOUND = _any_of(
-    r"""not or about approximately roughly almost nearly around less more most least between than would should may might could
-    too~(?:small|large|big|low|high|few|many|much) likely
+    r"""not or about approximately roughly almost nearly around less more most least between than
+    would should may might could likely too~(?:small|large|big|low|high|few|many|much)
     must (?:we|I)~(?:need~to|have~to) let next consider\w* check\w* try\w* continu\w* recall know first steps?
     cases? digits? equations? problem question theorem formula above solve use using define denote write
     although though but however while when(?:ever)? provided as~long~as
@@ -114,8 +117,8 @@ WITHDRAWAL = _any_of(
 DENIED_BEFORE = re.compile(
     r"(?:\b(?:can)?not(?: be| equal(?: to)?)?|n[’']t(?: be| equal(?: to)?)?"
     r"|\b(?:wrong|incorrect) (?:answer|value|result)s?(?: is| was)?"
-    r"|\b(?:rather|other) than|\binstead of|\\neq?|≠|\\not ?=|\bnever(?: be)?|\bneither|不是|不等于|nicht|pas|no es)"
-    r"[\s$*:(]*(?:\\[(\[,;]\s*)?\Z",
+    r"|\b(?:rather|other) than|\binstead of|\\neq?|≠|\\not ?=|\bnever(?: be)?|\bneither"
+    r"|不是|不等于|nicht|pas|no es)[\s$*:(]*(?:\\[(\[,;]\s*)?\Z",
     re.IGNORECASE,
 )
 DENIED_AFTER = re.compile(
