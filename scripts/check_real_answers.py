@@ -7,7 +7,8 @@
     python scripts/check_real_answers.py . --show 20
 
 It reads GSM8K's test set with the completions of four models (OpenAI), the completions of two more (ToRA),
-eight completions each of 100 problems of MATH (Qwen), and the 5,000 solutions of MATH's test set. `SOURCES` names the
+eight completions each of 100 problems of MATH (Qwen), and the 5,000 solutions of MATH's test set.
+`SOURCES` names the
 commits and the numbers of texts; a source that is absent, at another commit, or of another size is an error.
 The licences are their own; nothing of them is kept here.
 """

@@ -58,6 +58,8 @@ _IDLE = re.compile(
     re.IGNORECASE,
 )
 """After a marker: a remark on the answer."""
+_ANOTHER = re.compile(r"\b(?:book|hint|key|given|part|first|previous)\b", re.IGNORECASE)
+"""Within a marker: it is about another answer."""
 _BOLD_END = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
 _BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _ALTERNATIVE = re.compile(r"(?:\b(?:or|ou|oder|o|not|nicht|pas|no)|或|不是)[\s:,]*\Z", re.IGNORECASE)
@@ -92,6 +94,7 @@ _RESULT = re.compile(r"=\s*\$?\\?\$?\s*(-?\d[\d,]*(?:\.\d+)?)")
 _CLOSING = " \t\n$.*_!\\)]}"  # characters that may close a box's formula or sentence
 _TAIL = 20_000  # how many characters at the end of a text the stages after the box search
 _MOST_MARKERS = 12
+_AFTERTHOUGHT = 120  # how many characters after an answer may say that it was wrong
 
 
 def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> Extraction:
@@ -175,7 +178,11 @@ def _unboxed(text: str, statement: str) -> Extraction:
         )
     said = _marked(text)
     if said is not None:
-        return Extraction(_meant(text[-200:]) or said, "marker")
+        if meant := _meant(text[-200:]):
+            return Extraction(meant, "marker")
+        _, found, after = text.rpartition(said)
+        wrong = found and corrects(after[:_AFTERTHOUGHT])
+        return Extraction(None, WITHDRAWN) if wrong else Extraction(said, "marker")
     value = _last_line(text, statement)
     return Extraction(value, "last line") if value else Extraction(None, NO_ANSWER)
 
@@ -190,7 +197,7 @@ def _marked(text: str, *, boxed: bool = False) -> str | None:
     quoted = Quotations(text)
     for marker in reversed(list(MARKER.finditer(text))[-_MOST_MARKERS:]):
         place = marker.start()
-        if place in quoted or introduces_another(text, place):
+        if place in quoted or introduces_another(text, place) or _ANOTHER.search(marker.group()):
             continue
         said, value = _after(text, marker)
         if said is None or ((boxed or case) and not value):

@@ -52,7 +52,7 @@ _LINK = re.compile(
 )
 """What stands between the words of a sentence and its value."""
 _LEADS_IN = re.compile(
-    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|get|obtain|have|that|conclude|find)|[:=]|是|为|等于|所以|因此|故|得)"
+    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)|[:=]|是|为|等于|所以|因此|故|得)"
     r"\s*[,:、，]?\s*\Z",
     re.IGNORECASE,
 )

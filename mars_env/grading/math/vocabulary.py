@@ -55,7 +55,7 @@ DOUBT = _any_of(
     claim\w* says? said told asks? thinks thought believe[sd]? alleged reported
     contradict\w* violat\w+ except try let (?:we|I)~(?:must(?!~have)|need~to|have~to)
     mistake\w* error slip trap remar(?:ks?|que) bemerkung anmerkung nota
-    comparison reference hint tempting""",
+    comparison reference hint tempting (?:upper|lower)~bound first~sight starts?~with remains?~to~be""",
     "不(?!同) 约(?!数) 可能 也许 或许 大约 如果 若 假设 是否 吗",
 )
 """Words in a sentence that mean that its answer may not be the answer."""
@@ -66,7 +66,7 @@ BOUND = _any_of(
     would should may might could likely too~(?:small|large|big|low|high|few|many|much)
     must (?:we|I)~(?:need~to|have~to) let next consider\w* check\w* try\w* continu\w* recall know first steps?
     cases? digits? equations? problem question theorem formula above solve use using define denote write
-    although though but however while when(?:ever)? provided as~long~as
+    before although though but however while when(?:ever)? provided as~long~as
     nicht pas oder ou wenn falls etwa ungefähr environ aproximadamente vielleicht peut-être quizás""",
     "至少 至多 或 考虑 检查 证明 情况 第 步 再 下面",
 )
@@ -84,7 +84,7 @@ NOT_MINE = re.compile(
     r"\b(?:or\s+(?:(?:the|my|our)\s+)?(?:final\s+|correct\s+)?"
     r"|(?:check|verif|confirm|test)\w*\s+(?:(?:the|our|my|this|that)\s+)?(?:final\s+)?"
     r"|(?:wrong|incorrect|common|mistaken|tempting|alternative|reference|official|possible|another|previous"
-    r"|initial|naive|student[’']s)\s+|(?:not|might|could|would)\b.*)\Z",
+    r"|initial|naive|closest|[a-z]+[’']s)\s+|(?:not|might|could|would)\b.*)\Z",
     re.IGNORECASE,
 )
 """In the clause before a marker: it speaks of another answer."""
@@ -93,7 +93,7 @@ OTHER_CASE = re.compile(
     r"\bif\b(?!\s+(?:we|you|i|one|\w+ed)\b)|\bwhen(?:ever)?\s+(?:\$?\\?[a-z]\b|instead\b)"
     r"|\b(?:for|with|at|taking|setting)\s+(?:\$?\\?[a-z](?:_\w)?\s*(?:=|<|>|≤|≥|\\[lg]eq?\b|\\in\b)"
     r"|(?:general|arbitrary|any|all|every|each)\s+\$?[a-z](?:\$|\b)|(?:comparison|example|instance|the\s+general)\b|small\w*\b)"
-    r"|\bin\s+(?:general|decimals?)\b|\bas\s+an?\s+(?:decimal|approximation)\b|\bnumerically\b|如果|若|当",
+    r"|\bin\s+(?:general|decimals?|the\s+case)\b|\bwithout\b|\bas\s+an?\s+(?:decimal|approximation)\b|\bnumerically\b|如果|若|当",
     re.IGNORECASE,
 )
 """A condition, or another way of writing a value."""

@@ -86,6 +86,9 @@ def test_finds_the_last_answer(text, answer):
         "35 × 10 = 350.\n\nThere are 35 committees.",
         "18\nA: 18\nB: 20\nThe first of the two is what we are looking for",
         "La réponse est donc 34.",
+        "The answer is 25. This is wrong.",
+        "The answer given in the book is 25; I have no answer of my own to offer here.",
+        "The closest answer is 25, as far as one can see from the picture of it.",
     ],
 )
 def test_no_answer_rather_than_an_earlier_or_unfinished_one(text):
