@@ -65,15 +65,15 @@ class Labelled(NamedTuple):
 def main(
     folder: Annotated[Path, typer.Argument(help="Where the clones lie.")],
     show: Annotated[int, typer.Option(help="So many disagreements of each source are printed.")] = 0,
-    source: Annotated[
-        list[str] | None, typer.Option(help="Read this clone only; may be given more than once.")
+    only: Annotated[
+        list[str] | None, typer.Option("--source", help="Read this clone only; may be given more than once.")
     ] = None,
 ) -> None:
     """Print, for each source, how many texts are graded as their authors say."""
     grader, console = MathGrader(), Console()
     counts: Counter[tuple[str, bool, str]] = Counter()
     shown: Counter[str] = Counter()
-    for row in labelled(folder, source or list(SOURCES)):
+    for row in labelled(folder, only or list(SOURCES)):
         grade = grader.grade_sync(Problem("p", row.statement, row.reference), row.text)
         verdict = str(grade.verdict)
         counts[row.source, row.right, verdict] += 1
