@@ -126,8 +126,8 @@ def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> E
     text = own if strict else _own_part(own)
     boxes, unclosed_after = find_boxes(text)
     if strict:
-        found = boxes or unclosed_after >= 0
-        return boxed(text, boxes, unclosed_after) if found else Extraction(None, NO_BOX)
+        none = not boxes and unclosed_after < 0
+        return Extraction(None, NO_BOX) if none else boxed(text, boxes, unclosed_after)
     if not boxes or text[boxes[-1].end :].strip(_CLOSING):  # nothing else can be quoted or corrected
         quoted = Quotations(text)
         boxes = [box for box in boxes if box.start not in quoted]
