@@ -6,14 +6,17 @@
     git clone https://github.com/ZubinGou/math-evaluation-harness
     python scripts/check_real_answers.py . --show 20
 
-It reads what is there of these clones: GSM8K's test set with the completions of four models (OpenAI), the
-completions of two more (ToRA), eight completions each of 100 problems of MATH (Qwen), and the 5,000 solutions
-of MATH's test set. Their licences are their own; nothing of them is kept here.
+It reads GSM8K's test set with the completions of four models (OpenAI), the completions of two more (ToRA),
+eight completions each of 100 problems of MATH (Qwen), and the 5,000 solutions of MATH's test set.
+`SOURCES` names the
+commits and the numbers of texts; a source that is absent, at another commit, or of another size is an error.
+The licences are their own; nothing of them is kept here.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +33,25 @@ from mars_env.types import Problem
 TORA = "src/outputs/llm-agents/{}/gsm8k/test_tora_-1_seed0_t0.0_s0_e1319.jsonl"
 
 
+class Source(NamedTuple):
+    """A clone: its folder, its commit, and how many texts it has."""
+
+    folder: str
+    commit: str
+    texts: int
+
+
+SOURCES = {
+    source.folder: source
+    for source in (
+        Source("grade-school-math", "3101c7d5072418e28b9008a6636bde82a006892c", 6595),
+        Source("ToRA", "213c1c995038c73fab10343814df7a42f990f026", 2638),
+        Source("Qwen2.5-Math", "a45202bd16f1ec06f433442dc1152d0074773465", 800),
+        Source("math-evaluation-harness", "db77bc6bb2a17c90ed2d63e88ebd8c40a82858c5", 5000),
+    )
+}
+
+
 class Labelled(NamedTuple):
     """A text, its problem and reference, and whether its authors call it right."""
 
@@ -43,12 +65,15 @@ class Labelled(NamedTuple):
 def main(
     folder: Annotated[Path, typer.Argument(help="Where the clones lie.")],
     show: Annotated[int, typer.Option(help="So many disagreements of each source are printed.")] = 0,
+    only: Annotated[
+        list[str] | None, typer.Option("--source", help="Read this clone only; may be given more than once.")
+    ] = None,
 ) -> None:
     """Print, for each source, how many texts are graded as their authors say."""
     grader, console = MathGrader(), Console()
     counts: Counter[tuple[str, bool, str]] = Counter()
     shown: Counter[str] = Counter()
-    for row in labelled(folder):
+    for row in labelled(folder, only or list(SOURCES)):
         grade = grader.grade_sync(Problem("p", row.statement, row.reference), row.text)
         verdict = str(grade.verdict)
         counts[row.source, row.right, verdict] += 1
@@ -68,33 +93,78 @@ def main(
     console.print(table)
 
 
-def labelled(folder: Path) -> Iterator[Labelled]:
-    """All texts of the clones that are there."""
-    for row in rows(folder / "grade-school-math/grade_school_math/data/example_model_solutions.jsonl"):
+def labelled(folder: Path, sources: list[str]) -> Iterator[Labelled]:
+    """All texts of the clones.
+
+    Raises:
+        typer.BadParameter: If a clone is unknown, absent, at another commit, or has another number of texts.
+    """
+    for name in sources:
+        if name not in SOURCES:
+            raise typer.BadParameter(f"{name} is no source; the sources are {', '.join(SOURCES)}")
+        commit = commit_of(folder / name)
+        if commit != SOURCES[name].commit:
+            raise typer.BadParameter(f"{folder / name} has {commit}: check out {SOURCES[name].commit}")
+    for name in sources:
+        count = 0
+        for row in READERS[name](folder / name):
+            count += 1
+            yield row
+        if count != SOURCES[name].texts:
+            raise typer.BadParameter(f"{name} has {count} texts, not {SOURCES[name].texts}")
+
+
+def commit_of(clone: Path) -> str:
+    """The commit of a clone, or why there is none."""
+    if not (clone / ".git").exists():
+        return "no clone"
+    found = subprocess.run(
+        ("git", "-C", str(clone), "rev-parse", "HEAD"), capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() or found.stderr.strip()
+
+
+def of_openai(clone: Path) -> Iterator[Labelled]:
+    """GSM8K's solutions, and completions of four models."""
+    for row in rows(clone / "grade_school_math/data/example_model_solutions.jsonl"):
         reference = row["ground_truth"].rpartition("A:")[2].strip()
         yield Labelled("GSM8K, solutions", row["question"], reference, row["ground_truth"], right=True)
-        for name, told in row.items():
-            if isinstance(told, dict):
-                text, right = told["solution"], told["is_correct"]
+        for name, model in row.items():
+            if isinstance(model, dict):
+                text, right = model["solution"], model["is_correct"]
                 yield Labelled(f"GSM8K, {name}", row["question"], reference, text, right)
+
+
+def of_tora(clone: Path) -> Iterator[Labelled]:
+    """Programs for GSM8K, followed by a sentence with a box."""
     for model in ("tora-70b-v1.0", "tora-code-34b-v1.0"):
-        for row in rows(folder / "ToRA" / TORA.format(model)):
+        for row in rows(clone / TORA.format(model)):
             right = number(row["pred"][0]) == number(row["gt"])
             yield Labelled(f"GSM8K, {model}", row["question"], row["gt"], row["code"][0], right)
-    for row in rows(folder / "Qwen2.5-Math/evaluation/data/eval_rm_maj_example/math_cot_100.jsonl"):
+
+
+def of_qwen(clone: Path) -> Iterator[Labelled]:
+    """Eight completions for each of 100 problems of MATH."""
+    for row in rows(clone / "evaluation/data/eval_rm_maj_example/math_cot_100.jsonl"):
         for text, right in zip(row["code"], row["score"], strict=True):
             yield Labelled("MATH, Qwen's example", row["question"], row["gt"], text, right)
-    for row in rows(folder / "math-evaluation-harness/data/math/test.jsonl"):
+
+
+def of_math(clone: Path) -> Iterator[Labelled]:
+    """The solutions of MATH's test set; the reference is their last box."""
+    for row in rows(clone / "data/math/test.jsonl"):
         reference = extract_answer(row["solution"], strict=True).answer
         if reference is not None:
             yield Labelled("MATH, solutions", row["problem"], reference, row["solution"], right=True)
 
 
+READERS = dict(zip(SOURCES, (of_openai, of_tora, of_qwen, of_math), strict=True))
+
+
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file, or none if it is not there."""
-    if path.is_file():
-        with path.open(encoding="utf-8") as file:
-            yield from map(json.loads, file)
+    """The rows of a file."""
+    with path.open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
 
 
 def number(text: str) -> float | None:

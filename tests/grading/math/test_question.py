@@ -2,10 +2,9 @@
 
 import pytest
 
-from mars_env.grading.math.claims import claim, is_unasked
+from mars_env.grading.math.question import claimed, is_unasked
 
 SIDE = "A rectangle has area 120. What is the length of its longer side?"
-BOYS = "There are 12 boys and 18 girls. What is the ratio of boys to girls?"
 
 
 @pytest.mark.parametrize(
@@ -32,25 +31,17 @@ BOYS = "There are 12 boys and 18 girls. What is the ratio of boys to girls?"
         (SIDE, "The shorter side is 15.", None),
         (SIDE, "The side of the rectangle is 15.", None),
         (SIDE, "The longer side is 15 and the length is 16.", None),
-        (BOYS, "The ratio of boys to girls is 2 to 3.", "2:3"),
-        (BOYS, "The ratio of girls to boys is 3 to 2.", None),
         ("Find $a_4$.", "$a_2=5$, $a_3=14$, $a_4=41$.", "a_4=41"),
-        ("Find $a_4$.", "So $a_4 = 41$, and the next term would be $a_5=122$.", "a_4 = 41"),
         ("Find $a_4$.", "$a_4=41$ or $a_4=40$.", None),
         ("Find $a_4$.", "$a_4=41$, which contradicts $a_3=14$.", None),
         ("Find $a_4$.", "If $a_4=41$, then $a_5=122$.", None),
         ("Find $a_4$.", "$a_5=41$.", None),
         ("求 $a_4$。", "所以 $a_4=41$。", "a_4=41"),
         ("?", "The longer side is 15.", None),
-        ("Is it continuous? Answer yes or no.", "**No**, it is not continuous at 0.", "No"),
-        ("Is it continuous? Answer yes or no.", "Yes, unless $a = 0$.", None),
-        ("Is it continuous? Answer yes or no.", "No, wait.", None),
-        ("Is it continuous? Answer yes or no.", "No idea.", None),
-        ("Find $a$.", "No, it is not continuous at 0.", None),
     ],
 )
 def test_a_sentence_about_what_is_asked_states_its_value(statement, sentence, value):
-    assert claim(statement, sentence) == value
+    assert claimed(statement, sentence) == value
 
 
 @pytest.mark.parametrize(
