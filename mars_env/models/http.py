@@ -35,7 +35,7 @@ from mars_env.models.openai_dialect import (
 )
 from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.models.secrets import Secrets, api_key
-from mars_env.net import NETWORK_ERRORS, Answer, BodyTooLong, request
+from mars_env.net import NETWORK_ERRORS, UNREADABLE, Answer, BodyTooLong, request
 from mars_env.seeds import derive_seed
 from mars_env.sync import Gate, together
 from mars_env.text import logger, one_line
@@ -61,7 +61,7 @@ class HTTPModel:
 
     Messages go to ``/chat/completions``; texts and token ids go to ``/completions``. Connection
     errors, time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again;
-    any other status is a `ModelError` at once. The connections are those of the event loop, and close with it.
+    any other status is a `ModelError` at once. The connections are the event loop's, and close with it.
 
     **Outages.** After a failure an endpoint rests, longer each time, with jitter, not before ``Retry-After``;
     then it gets one request at a time until one succeeds. All calls share this state, and wait while no
@@ -432,7 +432,7 @@ class HTTPModel:
         """What is read from an answer of status 200, which may be an error all the same."""
         try:
             return read(answer.body)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        except UNREADABLE as error:
             if told := told_error(answer.body):
                 raise self._refusal(endpoint, replace(answer, status=told[0], body=told[1])) from None
             if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):

@@ -14,6 +14,7 @@ from typing import Any
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models.http import HTTPModel
 from mars_env.models.openai_dialect import keeps_logprobs
+from mars_env.net import UNREADABLE
 from mars_env.text import logger, one_line, shown, suggestion
 from mars_env.types import Agent, Sampling
 
@@ -172,5 +173,5 @@ def model_names(payload: bytes) -> list[str]:
     """
     try:
         return [one["id"] for one in json.loads(payload)["data"] if isinstance(one["id"], str)]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except UNREADABLE:
         return []

@@ -12,7 +12,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -34,6 +34,7 @@ from mars_env.net import (
     UNREADABLE,
     Guard,
     Refusal,
+    Server,
     key_of,
     plain_json,
     read_body,
@@ -110,7 +111,7 @@ class Recorder:
         self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
         self._processed, self._most, self.version = logprobs == "processed", most, version
         self._key, self._guard = api_key(api_key_env), Guard(keys, "use the engine and write into the run")
-        self._closing = AsyncExitStack()
+        self._server: Server | None = None
         self._secrets = Secrets([self._key, *self._endpoint.secrets])
         self._recording = Recording(out, {"upstream": str(self._endpoint.base)}, problems, group)
         self.counts: Counter[str] = Counter()
@@ -147,16 +148,16 @@ class Recorder:
         app.router.add_get("/counts", self._tell)
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         try:
-            server = await serve(app, host, port, self._guard, refusal_of=self._refusal)
+            self._server = await serve(app, host, port, self._guard, refusal_of=self._refusal)
         except ConfigError:
             await self.close()
             raise
-        self._closing.push_async_callback(server.close)
-        self.url = f"{server.url}/v1"
+        self.url = f"{self._server.url}/v1"
 
     async def close(self) -> None:
         """Stop serving; calls under way get a minute to end."""
-        await self._closing.aclose()
+        if self._server is not None:
+            await self._server.close()
         self._recording.close()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:

@@ -335,8 +335,9 @@ async def test_a_client_that_leaves_is_no_error(caplog):
         server = await serve(application(handler), refusal_of=unexpected)
         host, port = server.url.removeprefix("http://").split(":")
         length = 50 if handler is echo else 0
-        head = f"POST /x HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-        reader, writer = await asyncio.open_connection(host, int(port))
+        lines = ["POST /x HTTP/1.1", "Host: x", "Content-Type: application/json"]
+        head = "\r\n".join([*lines, f"Content-Length: {length}", "", ""])
+        _, writer = await asyncio.open_connection(host, int(port))
         writer.write(head.encode() + b"{"[:length])
         await asyncio.sleep(0.1)
         writer.transport.abort()
