@@ -249,6 +249,8 @@ async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
     every = list(tasks)
     for task in every:
         task.cancel()
-    await asyncio.gather(
-        *every, return_exceptions=True
-    )  # also of those that have ended: else asyncio logs them
+    if any(not task.done() for task in every):
+        await asyncio.gather(*every, return_exceptions=True)
+    for task in every:
+        if not task.cancelled():
+            task.exception()  # asyncio logs errors that are never retrieved
