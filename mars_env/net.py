@@ -285,9 +285,12 @@ def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:
             if request.path != "/health":
                 guard.check(request)
             return await handler(request)
+        except web.HTTPException:
+            raise
         except Exception as error:
-            if request.transport is None or request.transport.is_closing():  # the client has left
-                return web.Response(status=499)
+            left = request.transport is None or request.transport.is_closing()
+            if left and isinstance(error, (*NETWORK_ERRORS, web.RequestPayloadError)):
+                return web.Response(status=499)  # to nobody: the client is gone
             refusal = refusal_of(error)
             return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
 
