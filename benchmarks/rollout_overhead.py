@@ -248,8 +248,8 @@ async def engine(model: Any, concurrency: int, seconds: float, most: int | None)
 
 
 async def engine_http(url: str, concurrency: int, seconds: float, most: int | None) -> Figures:
-    async with HTTPModel(url, "m", concurrency=max(64, concurrency)) as model:
-        return await engine(model, concurrency, seconds, most)
+    model = HTTPModel(url, "m", concurrency=max(64, concurrency))
+    return await engine(model, concurrency, seconds, most)
 
 
 async def engine_sleep(url: str, concurrency: int, seconds: float, most: int | None) -> Figures:

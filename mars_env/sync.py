@@ -119,6 +119,11 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     loop.call_soon_threadsafe(loop.stop)
     thread.join(_PATIENCE)
     if not thread.is_alive():
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:  # first, since a generator that a task waits in cannot be closed
+            loop.run_until_complete(asyncio.wait(tasks, timeout=_PATIENCE))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
@@ -246,3 +251,6 @@ async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
         task.cancel()
     if any(not task.done() for task in every):
         await asyncio.gather(*every, return_exceptions=True)
+    for task in every:
+        if not task.cancelled():
+            task.exception()  # asyncio logs errors that are never retrieved

@@ -26,7 +26,7 @@ from mars_env.envs import spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.models.secrets import api_key
-from mars_env.serving.openai_server import LOOPBACK
+from mars_env.net import LOOPBACK
 from mars_env.sync import run_sync
 
 

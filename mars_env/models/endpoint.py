@@ -7,16 +7,17 @@ import math
 import os
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from operator import attrgetter
 from typing import Self
 
+import aiohttp
 from yarl import URL
 
 from mars_env.errors import ConfigError, ServerDown
-from mars_env.models.links import NETWORK_ERRORS, Link
+from mars_env.net import NETWORK_ERRORS, request
 from mars_env.sync import Gate
 from mars_env.text import logger
 
@@ -27,6 +28,9 @@ LONGEST_REST = 30.0
 
 _POLL = 0.02
 """Seconds between two looks at endpoints of which none is ready; one call looks for all that wait."""
+
+_HEALTH_BYTES = 2**20
+"""Longest answer of a server about its health."""
 
 _NOTICED = 3
 """After this many failures in a row an endpoint is reported as down."""
@@ -180,21 +184,21 @@ class Endpoints:
         endpoint.admit()
         return endpoint
 
-    async def choose(self, link: Link, patience: float) -> Endpoint:
+    async def choose(self, headers: Mapping[str, str], patience: float) -> Endpoint:
         """The least busy endpoint that is ready, as soon as there is one; calls wait in their order.
 
         Args:
-            link: Health is asked over it.
+            headers: Of requests for health.
             patience: Seconds that the call may wait.
 
         Raises:
             ServerDown: It waited in vain.
         """
-        if (endpoint := self._best(link)) is not None:
+        if (endpoint := self._best(headers)) is not None:
             return endpoint
         try:
             async with asyncio.timeout(patience), self._queue.here():
-                while (endpoint := self._best(link)) is None:
+                while (endpoint := self._best(headers)) is None:
                     await asyncio.sleep(_POLL)
                 return endpoint
         except TimeoutError:
@@ -207,7 +211,7 @@ class Endpoints:
             return "every endpoint is drained; admit one"
         return f"no server took the call within its patience; start the server again ({'; '.join(troubles)})"
 
-    def _best(self, link: Link) -> Endpoint | None:
+    def _best(self, headers: Mapping[str, str]) -> Endpoint | None:
         """The least busy endpoint that is ready, in turn among equals."""
         now, count = time.monotonic(), len(self.all)
         self._turn = (self._turn + 1) % count
@@ -215,20 +219,21 @@ class Endpoints:
         for endpoint in order if count > 1 else ():
             if endpoint.checked_at + self._interval <= now:
                 endpoint.checked_at = now
-                check = asyncio.create_task(self._check(link, endpoint), name="mars-env-health")
+                check = asyncio.create_task(self._check(headers, endpoint), name="mars-env-health")
                 self._checks.add(check)  # a loop keeps only weak references to its tasks
                 check.add_done_callback(self._checks.discard)
         able = [endpoint for endpoint in order if endpoint.reachable] or order
         ready = [endpoint for endpoint in able if endpoint.ready(now)]
         return min(ready, key=attrgetter("busy"), default=None)
 
-    async def _check(self, link: Link, endpoint: Endpoint) -> None:
+    async def _check(self, headers: Mapping[str, str], endpoint: Endpoint) -> None:
         """Ask a server for its health; any status below 500 is good."""
         sent, words = time.monotonic(), "it cannot be reached"
         try:
-            status, _ = await link.get(endpoint.health, self._interval)
-            alive, words = status < 500, f"/health says {status}"
-        except (*NETWORK_ERRORS, RuntimeError):  # RuntimeError: the session closed meanwhile
+            limit = aiohttp.ClientTimeout(total=self._interval)
+            answer = await request("GET", endpoint.health, _HEALTH_BYTES, headers=headers, timeout=limit)
+            alive, words = answer.status < 500, f"/health says {answer.status}"
+        except NETWORK_ERRORS:
             alive = False
         if not alive:
             endpoint.rest(words, sent, reachable=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -10,14 +9,15 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
+
+import aiohttp
 
 from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.models.encoding import require_fit
 from mars_env.models.endpoint import Endpoint, Endpoints
 from mars_env.models.http_scoring import Read, Refused, Scorer, T
-from mars_env.models.links import NETWORK_ERRORS, Link, Links
 from mars_env.models.openai_dialect import (
     NEUTRAL,
     advised,
@@ -35,9 +35,9 @@ from mars_env.models.openai_dialect import (
 )
 from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.models.secrets import Secrets, api_key
-from mars_env.models.wire import Answer, AnswerTooLong
+from mars_env.net import NETWORK_ERRORS, UNREADABLE, Answer, BodyTooLong, request
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import Gate, together
 from mars_env.text import logger, one_line
 from mars_env.types import Completion, FinishReason, Prompt, Sampling
 
@@ -52,9 +52,6 @@ _PATIENCE = 30.0
 _NOT_TAKEN = frozenset({429, 502, 503, *range(520, 524), 529})
 """Statuses by which a server or what is in front of it takes no requests for now."""
 
-_BROKEN = frozenset({errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE})
-"""Numbers of errors by which a connection breaks that was made before."""
-
 _OWN = ("model", "messages", "prompt", "n", "seed", "stop", "stream", "temperature", "top_p", "top_k")
 """Fields of a request that the model sets."""
 
@@ -64,8 +61,7 @@ class HTTPModel:
 
     Messages go to ``/chat/completions``; texts and token ids go to ``/completions``. Connection
     errors, time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again;
-    any other status is a `ModelError` at once. There is one session for each event loop; it closes with the
-    loop, with the model, or by `aclose`.
+    any other status is a `ModelError` at once. The connections are the event loop's, and close with it.
 
     **Outages.** After a failure an endpoint rests, longer each time, with jitter, not before ``Retry-After``;
     then it gets one request at a time until one succeeds. All calls share this state, and wait while no
@@ -206,7 +202,9 @@ class HTTPModel:
         self._secrets = Secrets([self._key, *(headers or {}).values()])
         for endpoint in self._endpoints.all:
             self._secrets.add(*endpoint.secrets)
-        self._links = Links(self._headers, timeout, max_answer, concurrency)
+        if any(mark in word for pair in self._headers.items() for word in pair for mark in "\r\n\0"):
+            raise ConfigError("a header may not contain a line break")
+        self._gate, self._max_answer = Gate(concurrency), max_answer
 
     def __repr__(self) -> str:  # never the key, the headers or the body
         return f"HTTPModel({self.name!r}, {self.endpoints})"
@@ -224,49 +222,35 @@ class HTTPModel:
             "extra_body": {name: digest_of(value) for name, value in self.extra_body.items()},
         }
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close this event loop's connections. The model can be used again afterwards."""
-        await self._links.aclose()
-
     @property
     def endpoints(self) -> list[str]:
         """The endpoints' addresses, drained ones too."""
         return [str(endpoint.base) for endpoint in self._endpoints.all]
 
     def at(self, url: str) -> HTTPModel:
-        """This model behind one of its endpoints alone, over the same connections."""
+        """This model behind one of its endpoints alone."""
         one = copy(self)
         one._endpoints = self._endpoints.only(url)
         return one
 
     async def learn_context(self) -> int | None:
         """Ask the servers for the model's context length, and keep it as `context`; None if none says."""
-        link = self._links.open or await self._links.connect()
-        told = []
-        for endpoint in self._endpoints.all:
-            try:
-                _, body = await link.get(endpoint.models, self._health_interval, _LIST_BYTES)
-            except (*NETWORK_ERRORS, RuntimeError):
-                continue  # the first request will say what is wrong with it
-            told.append(context_of(body, self.model_name))
+        listed = await self.listed(self._health_interval)
+        told = [context_of(body, self.model_name) for _, status, body in listed if status == 200]
         self.context = min((one for one in told if one is not None), default=None)
         return self.context
 
-    async def listed(self) -> list[tuple[str, int | None, bytes]]:
+    async def listed(self, seconds: float = _PATIENCE) -> list[tuple[str, int | None, bytes]]:
         """What each endpoint says of its models: address, status, body; no status if it cannot be reached."""
-        link = self._links.open or await self._links.connect()
+        limit = aiohttp.ClientTimeout(total=seconds)
         told: list[tuple[str, int | None, bytes]] = []
         for endpoint in self._endpoints.all:
             try:
-                status, body = await link.get(endpoint.models, _PATIENCE, _LIST_BYTES)
-                told.append((str(endpoint.base), status, body))
-            except (*NETWORK_ERRORS, RuntimeError) as error:
+                answer = await request(
+                    "GET", endpoint.models, _LIST_BYTES, headers=self._headers, timeout=limit
+                )
+                told.append((str(endpoint.base), answer.status, answer.body))
+            except NETWORK_ERRORS as error:
                 words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
                 told.append((str(endpoint.base), None, words.encode()))
         return told
@@ -386,17 +370,16 @@ class HTTPModel:
 
     async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
         """Send a request until it is answered; see the class for what counts as an attempt."""
-        link = self._links.open or await self._links.connect()
         attempts, waited = 0, 0.0
         self.under_way += 1
         try:
             while True:
-                async with link.semaphore:
+                async with self._gate.here():
                     began = time.monotonic()
-                    endpoint = await self._endpoints.choose(link, self._patience - waited)
+                    endpoint = await self._endpoints.choose(self._headers, self._patience - waited)
                     waited += time.monotonic() - began
                     try:
-                        return await self._send(link, endpoint, chat, body, read)
+                        return await self._send(endpoint, chat, body, read)
                     except _Fault as fault:
                         attempts += fault.taken
                         if attempts >= self._attempts:
@@ -406,24 +389,26 @@ class HTTPModel:
         finally:
             self.under_way -= 1
 
-    async def _send(self, link: Link, endpoint: Endpoint, chat: bool, body: bytes, read: Read[T]) -> T:
+    async def _send(self, endpoint: Endpoint, chat: bool, body: bytes, read: Read[T]) -> T:
         sent, reachable = time.monotonic(), True
+        url = endpoint.chat if chat else endpoint.completions
+        limit = aiohttp.ClientTimeout(total=self._timeout)
         with endpoint.occupied():
             try:
-                answer = await link.post(endpoint.chat if chat else endpoint.completions, body)
+                answer = await request(
+                    "POST", url, self._max_answer, data=body, headers=self._headers, timeout=limit
+                )
                 if answer.status != 200:
                     raise self._refusal(endpoint, answer)
                 found = self._found(endpoint, answer, read)
             except _Fault as error:
                 fault = error
-            except NETWORK_ERRORS as error:
-                fault, reachable = self._lost(error), False
-            except AnswerTooLong as error:
+            except BodyTooLong as error:
                 raise ModelError(
                     f"{self.name}: {endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
                 ) from None
-            except RuntimeError as error:
-                raise ModelError(f"{self.name}: closed while a request was running: {error}") from error
+            except NETWORK_ERRORS as error:
+                fault, reachable = self._lost(error), False
             except ModelError:  # refused, which is an answer
                 endpoint.recover()
                 raise
@@ -436,18 +421,17 @@ class HTTPModel:
         raise fault
 
     def _lost(self, error: Exception) -> _Fault:
-        """What an error of the network means; a system's own time-out has a number."""
-        number = getattr(error, "errno", None)
-        if isinstance(error, TimeoutError) and number is None:
+        """What an error of the network means."""
+        if isinstance(error, TimeoutError):
             return _Fault(f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens")
-        words = f"{type(error).__name__}: {error}"
-        return self._fault(words, taken=not isinstance(error, OSError) or number in _BROKEN)
+        taken = not isinstance(error, aiohttp.ClientConnectorError)
+        return self._fault(f"{type(error).__name__}: {error}", taken=taken)
 
     def _found(self, endpoint: Endpoint, answer: Answer, read: Read[T]) -> T:
         """What is read from an answer of status 200, which may be an error all the same."""
         try:
             return read(answer.body)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        except UNREADABLE as error:
             if told := told_error(answer.body):
                 raise self._refusal(endpoint, replace(answer, status=told[0], body=told[1])) from None
             if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):

@@ -14,6 +14,7 @@ from typing import Any
 from mars_env.checks import MOST_TOKENS, count, token_ids
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.models.context import NO_LIMIT
+from mars_env.net import UNREADABLE
 from mars_env.text import one_line, shown
 from mars_env.types import UNKNOWN_LOGPROB, Completion, FinishReason, Message, Sampling
 
@@ -242,12 +243,17 @@ _FILTERED = re.compile(r"\b(content_filter|content_policy_violation|invalid_prom
 
 def _kind(payload: bytes) -> str:
     """Code and type of an error."""
+    error = _error(payload)
+    return f"{error.get('code')} {error.get('type')}" if isinstance(error, dict) else ""
+
+
+def _error(payload: str | bytes) -> Any:
+    """The error that an answer's body holds; None if it is no object of JSON."""
     try:
-        error = json.loads(payload)
-        error = error.get("error", error)
-        return f"{error.get('code')} {error.get('type')}"
-    except (ValueError, AttributeError, RecursionError):
-        return ""
+        told = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    return told.get("error", told) if isinstance(told, dict) else None
 
 
 _TOO_LONG = re.compile(
@@ -276,7 +282,7 @@ def context_of(payload: bytes, model: str) -> int | None:
         [entry] = [one for one in listed if one.get("id") == model]
         bases = [one for one in listed if one.get("id") == (entry.get("parent") or model)]
         told = [one.get(name) for one in (entry, *bases) for name in _CONTEXT]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except UNREADABLE:
         return None
     return next((value for value in told if type(value) is int and value > 0), None)
 
@@ -386,7 +392,7 @@ def told_error(payload: bytes) -> tuple[int, bytes] | None:
         told = answer.get("error") or next(one["error"] for one in answer["choices"] if one.get("error"))
         code = str(told.get("code") if isinstance(told, dict) else None)
         return int(code) if re.fullmatch("[45][0-9]{2}", code) else 500, json.dumps({"error": told}).encode()
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
+    except (*UNREADABLE, StopIteration):
         return None
 
 
@@ -398,12 +404,8 @@ def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
         mask: Removes secrets from the text before it is cut.
     """
     text = payload[:_MOST_ERROR].decode("utf-8", "replace")
-    try:
-        error = json.loads(text)
-        error = error.get("error", error)
+    if (error := _error(text)) is not None:
         text = str(error["message"] if isinstance(error, dict) and "message" in error else error)
-    except (ValueError, AttributeError, RecursionError):  # not JSON, or no object: the text itself is shown
-        pass
     return one_line(mask(" ".join(mask(text).split())), 300) or "no explanation"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models.http import HTTPModel
 from mars_env.models.openai_dialect import keeps_logprobs
+from mars_env.net import UNREADABLE
 from mars_env.text import logger, one_line, shown, suggestion
 from mars_env.types import Agent, Sampling
 
@@ -151,18 +152,16 @@ async def check_engine(url: str, api_key_env: str | None) -> None:
         ConfigError: It gives none, or refuses the key.
         ModelError: It cannot be reached.
     """
-    async with HTTPModel(url, "the engine", api_key_env=api_key_env) as listing:
-        [(base, status, body)] = await listing.listed()
-        names = model_names(body) if status == 200 else []
-        refused = status in (401, 403) and api_key_env is not None
-        if not names and status is not None and not refused:
-            log.warning("%s lists no models (status %s), so it was not checked for token ids", base, status)
-            return
-        if not names:
-            await _check(listing)
-            return
-    async with HTTPModel(url, names[0], exact=True, api_key_env=api_key_env) as model:
-        await _check(model)
+    listing = HTTPModel(url, "the engine", api_key_env=api_key_env)
+    [(base, status, body)] = await listing.listed()
+    names = model_names(body) if status == 200 else []
+    refused = status in (401, 403) and api_key_env is not None
+    if names:
+        await _check(HTTPModel(url, names[0], exact=True, api_key_env=api_key_env))
+    elif status is None or refused:
+        await _check(listing)
+    else:
+        log.warning("%s lists no models (status %s), so it was not checked for token ids", base, status)
 
 
 def model_names(payload: bytes) -> list[str]:
@@ -174,5 +173,5 @@ def model_names(payload: bytes) -> list[str]:
     """
     try:
         return [one["id"] for one in json.loads(payload)["data"] if isinstance(one["id"], str)]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except UNREADABLE:
         return []

@@ -13,7 +13,11 @@ import aiohttp
 
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models.http import HTTPModel
+from mars_env.net import NETWORK_ERRORS, request
 from mars_env.text import one_line
+
+_ANSWER_BYTES = 2**20
+"""Longest answer that is read."""
 
 _PAUSE = 0.05
 """Seconds between two attempts to empty a cache."""
@@ -51,10 +55,7 @@ async def refresh_servers(
         raise ConfigError(f"there is no checkpoint at {directory}")
     endpoints = model.endpoints
     await asyncio.gather(*(model.drain(endpoint) for endpoint in endpoints))
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session:
-        failures = await asyncio.gather(
-            *(_refresh(session, url, str(directory), time.monotonic() + timeout) for url in endpoints)
-        )
+    failures = await asyncio.gather(*(_refresh(url, str(directory), timeout) for url in endpoints))
     model.version = model.version + 1 if version is None else version
     for endpoint, failure in zip(endpoints, failures, strict=True):
         if not failure:
@@ -65,38 +66,40 @@ async def refresh_servers(
         )
 
 
-async def _refresh(session: aiohttp.ClientSession, endpoint: str, directory: str, until: float) -> str:
+async def _refresh(endpoint: str, directory: str, timeout: float) -> str:
     """Refresh one server; returns what went wrong, or nothing."""
+    until = time.monotonic() + timeout
     root = endpoint.rstrip("/").removesuffix("/v1")
     reload = {"method": "reload_weights", "kwargs": {"weights_path": directory}}
     try:
-        await _call(session, f"{root}/collective_rpc", reload)
+        await _call(f"{root}/collective_rpc", reload, timeout)
         # The cache holds values of the old weights. vLLM says under status 200 that it has kept it.
-        while not await _call(session, f"{root}/reset_prefix_cache", {}):
+        while not await _call(f"{root}/reset_prefix_cache", {}, timeout):
             if time.monotonic() > until:
                 return f"{endpoint} keeps its prefix cache, since requests of other clients run on it"
             await asyncio.sleep(_PAUSE)
     except _Failed as failure:
         return str(failure)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except NETWORK_ERRORS as error:
         return f"{endpoint}: {type(error).__name__}: {error}"
     return ""
 
 
-async def _call(session: aiohttp.ClientSession, url: str, body: Mapping[str, Any]) -> bool:
+async def _call(url: str, body: Mapping[str, Any], timeout: float) -> bool:
     """Call a server; whether it has done what it was asked, as far as it says.
 
     Raises:
         _Failed: It refuses.
     """
-    async with session.post(url, json=body) as response:
-        text = await response.text()
-        if response.status == 404:
-            raise _Failed(f"{url} is not there: start the server with VLLM_SERVER_DEV_MODE=1")
-        if response.status != 200:
-            raise _Failed(f"{url}: status {response.status}: {one_line(text, 200)}")
+    limit = aiohttp.ClientTimeout(total=timeout)
+    answer = await request("POST", url, _ANSWER_BYTES, json=body, timeout=limit)
+    if answer.status == 404:
+        raise _Failed(f"{url} is not there: start the server with VLLM_SERVER_DEV_MODE=1")
+    if answer.status != 200:
+        words = one_line(answer.body.decode("utf-8", "replace"), 200)
+        raise _Failed(f"{url}: status {answer.status}: {words}")
     try:
-        told = json.loads(text)
+        told = json.loads(answer.body)
     except ValueError:  # versions before 0.32 answer with nothing
         return True
     return not isinstance(told, dict) or told.get("success") is not False

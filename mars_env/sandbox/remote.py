@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from mars_env.errors import ConfigError
+from mars_env.net import NETWORK_ERRORS, BodyTooLong, request
 from mars_env.sandbox.answers import breathe, read_json
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
@@ -126,7 +127,7 @@ class RemoteBox:
         if job.arguments or job.environment:  # the protocol has neither
             files[PROGRAM_FILE] = job.source_bytes
             code = _LAUNCH.format(PROGRAM_FILE, [*job.arguments], {**job.environment})
-        request = {
+        asked = {
             "code": code,
             "language": "python",
             "stdin": job.stdin.decode("utf-8", "replace"),
@@ -135,31 +136,25 @@ class RemoteBox:
             "files": {path: base64.b64encode(content).decode() for path, content in files.items()},
             "fetch_files": [DATA_FILE],
         }
+        url = f"{self._backend.address.rstrip('/')}/run_code"
         timeout = aiohttp.ClientTimeout(total=limits.wall * 2 + 30)
+        most = min(16 * limits.output_bytes + 65536, MOST_ANSWER)
         try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout) as session,
-                session.post(
-                    f"{self._backend.address.rstrip('/')}/run_code", json=request, allow_redirects=False
-                ) as response,
-            ):
-                if 300 <= response.status < 400:  # programs and tests go only to the given address
-                    target = ascii(response.headers.get("Location", ""))[:200]
-                    return self._lost(
-                        f"it redirects to {target}, which is not followed: use that address instead"
-                    ), None
-                if response.status != 200:
-                    lost = self._lost(f"it answered with status {response.status}")
-                    return lost, Ended.KILLED if response.status >= 500 else None
-                body = bytearray()
-                async for chunk in response.content.iter_chunked(1 << 16):
-                    body += chunk
-                    if len(body) > min(16 * limits.output_bytes + 65536, MOST_ANSWER):
-                        return self._lost("it answered without end"), Ended.OUTPUT
-                if len(body) > SMALL:
-                    return await asyncio.to_thread(self._read, body, limits, breathe), None
-                return self._read(body, limits), None
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
+            answer = await request("POST", url, most, json=asked, timeout=timeout)
+            if 300 <= answer.status < 400:  # programs and tests go only to the given address
+                target = ascii(answer.headers.get("Location", ""))[:200]
+                return self._lost(
+                    f"it redirects to {target}, which is not followed: use that address instead"
+                ), None
+            if answer.status != 200:
+                lost = self._lost(f"it answered with status {answer.status}")
+                return lost, Ended.KILLED if answer.status >= 500 else None
+            if len(answer.body) > SMALL:
+                return await asyncio.to_thread(self._read, answer.body, limits, breathe), None
+            return self._read(answer.body, limits), None
+        except BodyTooLong:
+            return self._lost("it answered without end"), Ended.OUTPUT
+        except (*NETWORK_ERRORS, ValueError, RecursionError) as error:
             connected = not isinstance(error, aiohttp.ClientConnectorError)
             lost = self._lost(f"{type(error).__name__}: {error}"[:300])
             return lost, Ended.KILLED if connected else None
@@ -167,7 +162,7 @@ class RemoteBox:
     async def close(self) -> None:
         """Nothing is kept."""
 
-    def _read(self, body: bytearray, limits: Limits, between: Callable[[], object] = lambda: None) -> Result:
+    def _read(self, body: bytes, limits: Limits, between: Callable[[], object] = lambda: None) -> Result:
         """The result in an answer; `between` is called after each piece of a text.
 
         Raises:

@@ -19,6 +19,7 @@ from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import EXAMPLES
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models.preflight import preflight
+from mars_env.net import UNREADABLE
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, Store, play
 from mars_env.rollout.engine import Journal
@@ -85,7 +86,7 @@ def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
         row = {"tests": list(tests), **({"mode": "stdin"} if inputs else {})}
     try:
         problem = code_problem_from_row({**row, "id": "question", "prompt": statement})
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ConfigError(f"these tests cannot be read: {described(error)}") from error
     public = [{**test, "public": True} for test in problem.reference["tests"]]
     return problem.statement, {**problem.reference, "tests": public, "solutions": []}

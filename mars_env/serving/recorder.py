@@ -11,14 +11,15 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 from mars_env.checks import finite
 from mars_env.errors import ConfigError, StoreError
@@ -28,18 +29,21 @@ from mars_env.models.endpoint import Endpoint
 from mars_env.models.openai_dialect import NEUTRAL, bending, completions_of, keeps_logprobs
 from mars_env.models.preflight import check_engine
 from mars_env.models.secrets import Secrets, api_key
-from mars_env.rollout.records import MOST_DEPTH, check_plain
-from mars_env.serving.conversations import digests
-from mars_env.serving.openai_server import (
+from mars_env.net import (
+    NETWORK_ERRORS,
     UNREADABLE,
     Guard,
     Refusal,
-    error_response,
+    Server,
     key_of,
-    listen,
     plain_json,
-    read_json,
+    read_body,
+    read_bounded,
+    serve,
+    session,
 )
+from mars_env.rollout.records import MOST_DEPTH, check_plain
+from mars_env.serving.conversations import digests
 from mars_env.serving.recording import Call, Recording, Reply
 from mars_env.text import described, logger, one_line
 from mars_env.types import Completion, Problem, Sampling
@@ -47,8 +51,6 @@ from mars_env.types import Completion, Problem, Sampling
 log = logger(__name__)
 
 AGENT_HEADER, TREE_HEADER = "X-Mars-Agent", "X-Mars-Tree"
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _NAME = re.compile(r"[\w.+-]{1,100}")
 _MARS_KEY = re.compile(r"mars:([^:]*)(?::(.*))?", re.S)
@@ -109,7 +111,7 @@ class Recorder:
         self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
         self._processed, self._most, self.version = logprobs == "processed", most, version
         self._key, self._guard = api_key(api_key_env), Guard(keys, "use the engine and write into the run")
-        self._closing = AsyncExitStack()
+        self._server: Server | None = None
         self._secrets = Secrets([self._key, *self._endpoint.secrets])
         self._recording = Recording(out, {"upstream": str(self._endpoint.base)}, problems, group)
         self.counts: Counter[str] = Counter()
@@ -140,72 +142,47 @@ class Recorder:
         Raises:
             ConfigError: The address cannot be used, or is open to others without a key.
         """
-        self._guard.require(host)
-        self._session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=None, connect=30),
-            headers={"Accept-Encoding": "identity"},
-            auto_decompress=False,
-            connector=aiohttp.TCPConnector(limit=0),
-        )
         app = web.Application(client_max_size=self._most)
-        app.router.add_post("/v1/chat/completions", self._guarded(self._chat))
-        app.router.add_get("/v1/models", self._guarded(self._models))
-        app.router.add_get("/counts", self._guarded(self._tell))
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/counts", self._tell)
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
-        runner = web.AppRunner(app, access_log=None)
-        self._closing.push_async_callback(self._session.close)
-        self._closing.push_async_callback(runner.cleanup)
         try:
-            address = await listen(runner, host, port)
+            self._server = await serve(app, host, port, self._guard, refusal_of=self._refusal)
         except ConfigError:
             await self.close()
             raise
-        self.url = f"{address}/v1"
+        self.url = f"{self._server.url}/v1"
 
     async def close(self) -> None:
         """Stop serving; calls under way get a minute to end."""
-        await self._closing.aclose()
+        if self._server is not None:
+            await self._server.close()
         self._recording.close()
-
-    def _guarded(self, handler: Handler) -> Handler:
-        """The handler, for programs with a key."""
-
-        async def guarded(request: web.Request) -> web.StreamResponse:
-            try:
-                self._guard.check(request)
-            except Refusal as refusal:
-                self.counts["refused"] += 1
-                return error_response(refusal)
-            return await handler(request)
-
-        return guarded
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
-            body = await read_json(request)
+            body = plain_json(await read_body(request))
             call, asked = self._call(request, body)
-        except Refusal as refusal:
-            return self._refused(refusal.status, str(refusal))
         except UNREADABLE as error:
-            return self._refused(400, f"the request cannot be read: {described(error)}")
+            raise Refusal(400, f"the request cannot be read: {described(error)}") from error
         begun = time.perf_counter()
-        try:
-            async with self._session.post(
-                self._endpoint.chat, json=asked, headers=self._headers(request), allow_redirects=False
-            ) as answer:
-                if answer.status != 200:
-                    return await self._failure(answer)
-                if asked.get("stream"):
-                    return await self._streamed(request, answer, call, body, begun)
-                payload = await self._read(answer)
-                shown = self._stored(payload, call, body, begun)
-                return web.Response(body=shown, content_type="application/json")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
-            return self._refused(502, f"the engine cannot be reached: {words}", "unreachable")
-        except StoreError as error:  # a program that goes on would lose turns
-            log.error("%s", error)
-            return self._refused(500, f"the turn cannot be stored: {error}", "not stored")
+        async with await self._ask("POST", self._endpoint.chat, request, json=asked) as answer:
+            if answer.status != 200:
+                return await self._failure(answer)
+            if asked.get("stream"):
+                return await self._streamed(request, answer, call, body, begun)
+            payload = await read_bounded(answer, self._most)
+            shown = self._stored(payload, call, body, begun)
+            return web.Response(body=shown, content_type="application/json")
+
+    async def _ask(
+        self, method: str, url: URL, request: web.Request, **options: Any
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """The engine's answer to what a program asks."""
+        headers, limit = self._headers(request), aiohttp.ClientTimeout(total=None, connect=30)
+        client = await session()
+        return client.request(method, url, headers=headers, timeout=limit, allow_redirects=False, **options)
 
     def _call(self, request: web.Request, body: Any) -> tuple[Call, dict[str, Any]]:
         """Who calls, and what the engine is asked."""
@@ -241,18 +218,10 @@ class Recorder:
             passed.pop("Authorization", None)
         return passed
 
-    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
-        whole = bytearray()
-        async for part in answer.content.iter_any():
-            whole += part
-            if len(whole) > self._most:
-                raise aiohttp.ClientPayloadError(f"the answer is longer than {self._most:,} bytes")
-        return bytes(whole)
-
     async def _failure(self, answer: aiohttp.ClientResponse) -> web.Response:
         """The engine's own error, passed on: the program decides what to do."""
         self.counts[f"status {answer.status}"] += 1
-        text = (await self._read(answer)).decode("utf-8", "replace")
+        text = (await read_bounded(answer, self._most)).decode("utf-8", "replace")
         headers = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
         return web.Response(
             status=answer.status,
@@ -360,28 +329,34 @@ class Recorder:
         return response
 
     async def _models(self, request: web.Request) -> web.Response:
-        try:
-            async with self._session.get(
-                self._endpoint.models, headers=self._headers(request), allow_redirects=False
-            ) as answer:
-                if answer.status != 200:
-                    return await self._failure(answer)
-                return web.Response(body=await self._read(answer), content_type="application/json")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
-            return self._refused(502, f"the engine cannot be reached: {words}", "unreachable")
+        async with await self._ask("GET", self._endpoint.models, request) as answer:
+            if answer.status != 200:
+                return await self._failure(answer)
+            return web.Response(body=await read_bounded(answer, self._most), content_type="application/json")
 
     async def _tell(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.counts))
 
     async def _elsewhere(self, request: web.Request) -> web.Response:
-        return self._refused(
+        raise Refusal(
             404, "only POST /v1/chat/completions is recorded; GET /v1/models and /counts are served too"
         )
 
-    def _refused(self, status: int, sentence: str, reason: str = "") -> web.Response:
-        self.counts[reason or "refused"] += 1
-        return error_response(Refusal(status, f"recorder: {sentence}", "recorder_error"))
+    def _refusal(self, error: Exception) -> Refusal:
+        """What a program reads of an error, which is counted."""
+        reason, status, words = "refused", 500, str(error)
+        if isinstance(error, Refusal):
+            status = error.status
+        elif isinstance(error, StoreError):  # a program that goes on would lose turns
+            log.error("%s", error)
+            reason, words = "not stored", f"the turn cannot be stored: {error}"
+        elif isinstance(error, NETWORK_ERRORS):
+            told = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
+            reason, status, words = "unreachable", 502, f"the engine cannot be reached: {told}"
+        else:
+            raise error
+        self.counts[reason] += 1
+        return Refusal(status, f"recorder: {words}", "recorder_error")
 
 
 def _wants(body: Mapping[str, Any]) -> dict[str, bool]:

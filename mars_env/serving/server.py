@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from weakref import WeakValueDictionary
 
 from aiohttp import web
@@ -16,6 +16,7 @@ from aiohttp import web
 from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
 from mars_env.models.chat_stream import event
 from mars_env.models.preflight import preflight
+from mars_env.net import UNREADABLE, Guard, Refusal, Server, plain_json, read_body, serve
 from mars_env.rollout import Store
 from mars_env.rollout.engine import add_turns
 from mars_env.rollout.monitor import Monitor, prometheus_text
@@ -23,14 +24,6 @@ from mars_env.rollout.slots import Slots
 from mars_env.rollout.store import stored_problems
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
-from mars_env.serving.openai_server import (
-    UNREADABLE,
-    Guard,
-    Refusal,
-    error_response,
-    listen,
-    read_json,
-)
 from mars_env.serving.solution import Solution, progress
 from mars_env.serving.wire import Asked, asked, chunks, completion
 from mars_env.sync import end_tasks, together
@@ -106,7 +99,7 @@ class TeamServer:
         self._index = None if self._out is None else TreeIndex(self._out)
         self._journal = None if self._store is None else _Journal(self._store)
         self._finished: Set[str] = set() if self._journal is None else self._journal.finished
-        self._runner: web.AppRunner | None = None
+        self._server: Server | None = None
         self.monitor, self.url = Monitor(), ""
 
     async def __aenter__(self) -> Self:
@@ -139,38 +132,27 @@ class TeamServer:
         self.monitor.measure("questions", self._slots)
         self._answerer.agents = self.monitor.watch(self._answerer.agents)
         app = web.Application(client_max_size=self._most)
-        app.router.add_post("/v1/chat/completions", self._guarded(self._chat))
-        app.router.add_get("/v1/models", self._guarded(self._models))
-        app.router.add_get("/metrics", self._guarded(self._metrics))
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health", self._health)
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         # A client that goes away stops its question: with a store, it can be continued.
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_GRACE)
-        self.url = f"{await listen(self._runner, host, port)}/v1"
+        self._server = await serve(
+            app, host, port, self._guard, refusal_of=_refusal, grace=_GRACE, cancels=True
+        )
+        self.url = f"{self._server.url}/v1"
 
     async def close(self) -> None:
         """Stop serving: questions under way get a few seconds to end."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._server is not None:
+            await self._server.close()
         if self._store is not None:
             self._store.close()
 
-    def _guarded(self, handler: Callable[[web.Request], Any]) -> Callable[[web.Request], Any]:
-        """The handler, for those with a key; its refusals as answers."""
-
-        async def guarded(request: web.Request) -> web.StreamResponse:
-            try:
-                self._guard.check(request)
-                response: web.StreamResponse = await handler(request)
-            except Exception as error:
-                return error_response(_refusal(error))
-            return response
-
-        return guarded
-
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
-            body = await read_json(request)
+            body = plain_json(await read_body(request))
         except UNREADABLE as error:
             raise Refusal(400, f"the request cannot be read: {described(error)}") from error
         wanted = asked(body, self.name, self._answerer.kind)
@@ -198,11 +180,11 @@ class TeamServer:
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
         )
-        await response.prepare(request)
         lines: asyncio.Queue[str | None] = asyncio.Queue()
         playing = asyncio.create_task(self._solutions(wanted, lambda turn: lines.put_nowait(progress(turn))))
         playing.add_done_callback(lambda _: lines.put_nowait(None))
         try:
+            await response.prepare(request)
             while (line := await _next(lines)) is not None:
                 await response.write(f": {one_line(line, 300)}\n\n".encode())
             try:
@@ -279,11 +261,8 @@ class TeamServer:
         return web.json_response({"status": "ok"})
 
     async def _elsewhere(self, request: web.Request) -> web.Response:
-        return error_response(
-            Refusal(
-                404,
-                "a team answers POST /v1/chat/completions; there are GET /v1/models, /health, /metrics",
-            )
+        raise Refusal(
+            404, "a team answers POST /v1/chat/completions; there are GET /v1/models, /health, /metrics"
         )
 
 

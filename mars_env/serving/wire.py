@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mars_env.net import Refusal
 from mars_env.serving.answering import Kind, question
-from mars_env.serving.openai_server import Refusal
 from mars_env.serving.solution import Solution
 from mars_env.text import shown
 from mars_env.types import Problem

@@ -26,6 +26,7 @@ from mars_env.grading import check_reference
 from mars_env.models.context import NO_LIMIT, finish_reason
 from mars_env.models.openai_dialect import text_of
 from mars_env.models.requests import is_messages, plain_chat
+from mars_env.net import request
 from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
@@ -42,6 +43,9 @@ except ImportError as error:
     raise MissingExtra("environments for verifiers need it: pip install 'mars-env[verifiers]'") from error
 
 Advantage = Literal["group_normalised", "mean_centred", "leave_one_out"]
+
+_ANSWER_BYTES = 64 * 2**20
+"""Longest answer of the interception server that is read."""
 
 PLUGIN = "mars-env-verifiers"
 """The id under which verifiers finds the package that exports this module's parts."""
@@ -139,13 +143,17 @@ class TurnHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
             body["seed"] = data.seed
         headers = {"Authorization": f"Bearer {secret}"}
         unlimited = aiohttp.ClientTimeout(total=None)  # the agent's own timeouts hold
-        async with (
-            aiohttp.ClientSession(headers=headers, timeout=unlimited) as session,
-            session.post(f"{endpoint}/chat/completions", json=body) as response,
-        ):
-            text = await response.text()
-            failed = response.status != 200
-        return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=text[:2000] if failed else "")
+        answer = await request(
+            "POST",
+            f"{endpoint}/chat/completions",
+            _ANSWER_BYTES,
+            json=body,
+            headers=headers,
+            timeout=unlimited,
+        )
+        failed = answer.status != 200
+        words = answer.body[:2000].decode("utf-8", "replace")
+        return vf.ProgramResult(exit_code=int(failed), stdout="", stderr=words if failed else "")
 
 
 def _seat() -> vf.AgentConfig:

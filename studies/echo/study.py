@@ -176,17 +176,13 @@ def sampler(runs: Any) -> None:
 
 async def sample(url: str, model: HFModel, recipe: Recipe) -> None:
     """Act for one learner."""
-    connection = Connection(url)
-    try:
-        await run_sampler(
-            {"solver_0": Far(opener(model), recipe.rollout_seconds)},
-            {"opener": model},
-            url,
-            weights=Slow(HTTPWeights(connection, 2**26), recipe.spread_seconds),
-            refresh="demanded",
-        )
-    finally:
-        await connection.aclose()
+    await run_sampler(
+        {"solver_0": Far(opener(model), recipe.rollout_seconds)},
+        {"opener": model},
+        url,
+        weights=Slow(HTTPWeights(Connection(url), 2**26), recipe.spread_seconds),
+        refresh="demanded",
+    )
 
 
 @contextmanager

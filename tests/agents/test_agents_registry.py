@@ -222,7 +222,6 @@ async def test_fields_and_headers_of_requests_are_options(monkeypatch):
         await team["solver_0"].act({"problem": "2 + 2?"}, n=1, seed=0)
         [(body, headers)] = engine.requests
         model = team["solver_0"].model
-        await model.aclose()
     assert body["reasoning_effort"] == "low" and body["max_completion_tokens"] == 7
     assert body["service_tier"] == "a&b?" and body["depth"] == {"x": [1, 2]} and "max_tokens" not in body
     assert (headers["X-Team"], headers["X-Api-Key"]) == ("maths", "sk-secret-1")

@@ -339,7 +339,6 @@ async def test_a_server_s_refusal_is_told_before_a_run(models, status, error, wo
         if status == 200:
             await preflight({"solver_0": Playing(HTTPModel(url, "qwen3-8b"))})
     finally:
-        await model.aclose()
         await runner.cleanup()
 
 
@@ -349,7 +348,6 @@ async def test_a_server_that_is_not_there_is_told_before_a_run():
     model = HTTPModel(url, "m")
     with pytest.raises(ModelError, match="no server of m can be reached"):
         await preflight({"solver_0": Playing(model)})
-    await model.aclose()
 
 
 def test_a_byte_order_mark_before_options_is_skipped(call, tmp_path):

@@ -90,11 +90,11 @@ async def test_the_server_scores_alike(module, checkpoint, tolerance, tmp_path):
     local, server = reference(module, checkpoint), Server(checkpoint, tmp_path / "log")
     try:
         server.wait()
-        async with HTTPModel(server.url, "miniature", tokenizer=checkpoint) as model:
-            for form in ("prompt_logprobs", "echo"):
-                model._scorer._form = form
-                for texts in TEXTS:
-                    scored = await model.score(PROMPT, *texts)
-                    assert gap(scored, await local.score(PROMPT, *texts)) < tolerance
+        model = HTTPModel(server.url, "miniature", tokenizer=checkpoint)
+        for form in ("prompt_logprobs", "echo"):
+            model._scorer._form = form
+            for texts in TEXTS:
+                scored = await model.score(PROMPT, *texts)
+                assert gap(scored, await local.score(PROMPT, *texts)) < tolerance
     finally:
         server.kill()

@@ -1,6 +1,7 @@
 """Async code called from sync code, and tasks that end together: nothing hangs, nothing is told twice."""
 
 import asyncio
+import gc
 import os
 import pickle
 import signal
@@ -48,6 +49,18 @@ async def test_a_cancelled_call_ends_what_it_waits_for():
     await asyncio.sleep(0)
     await end_tasks([task])
     assert task.cancelled() and events == ["slow"]
+
+
+async def test_what_ended_tasks_have_raised_is_not_logged(caplog):
+    async def fail():
+        raise ValueError("x")
+
+    task = asyncio.create_task(fail())
+    await asyncio.sleep(0)
+    await end_tasks([task])
+    del task
+    gc.collect()
+    assert not caplog.records
 
 
 async def test_what_ended_tasks_raise_is_dropped_and_finished_ones_cost_no_turn_of_the_loop():

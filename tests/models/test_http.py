@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import gzip
 import json
 import random
 import time
-import warnings
-import weakref
 
 import pytest
 from aiohttp import web
@@ -15,7 +12,6 @@ from aiohttp import web
 from mars_env.errors import ConfigError, ContextError, ModelError, ServerDown
 from mars_env.models.http import HTTPModel
 from mars_env.seeds import derive_seed
-from mars_env.sync import run_sync
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
@@ -144,16 +140,16 @@ CHAT = [{"role": "system", "content": "Reckon."}, {"role": "user", "content": "1
 
 @pytest.mark.parametrize("exact", [False, True])
 async def test_keeps_the_contract_of_models(server, exact):
-    async with HTTPModel(server.url, "m", samples_per_call=1, exact=exact) as model:
-        await check_model(model, exact=exact)
-        await check_model(model, CHAT, exact=exact)
+    model = HTTPModel(server.url, "m", samples_per_call=1, exact=exact)
+    await check_model(model, exact=exact)
+    await check_model(model, CHAT, exact=exact)
 
 
 async def test_requests_say_what_was_asked(server):
-    async with HTTPModel(server.url, "m", extra_body={"chat_template_kwargs": {"x": 1}}) as model:
-        sampling = Sampling(temperature=0.6, top_p=0.95, top_k=20, max_tokens=9, stop=("END",), seed=5)
-        await model.complete(CHAT, 3, sampling)
-        await model.complete([1, 2, 3], 1, Sampling())
+    model = HTTPModel(server.url, "m", extra_body={"chat_template_kwargs": {"x": 1}})
+    sampling = Sampling(temperature=0.6, top_p=0.95, top_k=20, max_tokens=9, stop=("END",), seed=5)
+    await model.complete(CHAT, 3, sampling)
+    await model.complete([1, 2, 3], 1, Sampling())
     first, second = server.bodies
     assert first == {
         "model": "m",
@@ -172,8 +168,8 @@ async def test_requests_say_what_was_asked(server):
 
 
 async def test_samples_may_be_split_over_calls_each_with_its_seed(server):
-    async with HTTPModel(server.url, "m", samples_per_call=2) as model:
-        completions = await model.complete("p", 5, Sampling(seed=1))
+    model = HTTPModel(server.url, "m", samples_per_call=2)
+    completions = await model.complete("p", 5, Sampling(seed=1))
     assert len(completions) == 5
     assert sorted((body["n"], body["seed"]) for body in server.bodies) == sorted(
         [(2, derive_seed(1, 0) >> 32), (2, derive_seed(1, 2) >> 32), (1, derive_seed(1, 4) >> 32)]
@@ -182,8 +178,8 @@ async def test_samples_may_be_split_over_calls_each_with_its_seed(server):
 
 async def test_a_server_that_knows_no_n_is_asked_again(server):
     server.most_choices = 2
-    async with HTTPModel(server.url, "m") as model:
-        completions = await model.complete("p", 5, Sampling(seed=1))
+    model = HTTPModel(server.url, "m")
+    completions = await model.complete("p", 5, Sampling(seed=1))
     assert len(completions) == 5
     assert [body["n"] for body in server.bodies] == [5, 3, 1]
     assert len({body["seed"] for body in server.bodies}) == 3
@@ -194,9 +190,9 @@ async def test_a_server_that_knows_no_n_is_asked_again(server):
 )
 async def test_faults_are_tried_again(server, fault):
     server.faults = [fault, fault]
-    async with HTTPModel(server.url, "m", backoff=0.01) as model:
-        [completion] = await model.complete("p", 1, Sampling(seed=1))
-        [again] = await model.complete("p", 1, Sampling(seed=1))
+    model = HTTPModel(server.url, "m", backoff=0.01)
+    [completion] = await model.complete("p", 1, Sampling(seed=1))
+    [again] = await model.complete("p", 1, Sampling(seed=1))
     assert completion == again
     assert len(server.bodies) == 4
     assert server.bodies[0] == server.bodies[1] == server.bodies[2]
@@ -204,52 +200,50 @@ async def test_faults_are_tried_again(server, fault):
 
 async def test_attempts_end_in_one_sentence(server):
     server.faults = [500] * 3
-    async with HTTPModel(server.url, "m", backoff=0.01, attempts=3) as model:
-        with pytest.raises(
-            ModelError, match=r"^m: no answer after 3 attempts: .*status 500: told to say 500$"
-        ):
-            await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m", backoff=0.01, attempts=3)
+    with pytest.raises(ModelError, match=r"^m: no answer after 3 attempts: .*status 500: told to say 500$"):
+        await model.complete("p", 1, Sampling())
     assert len(server.bodies) == 3
 
 
 async def test_time_outs_are_tried_again(server):
     server.faults = ["slow"]
-    async with HTTPModel(server.url, "m", backoff=0.01, timeout=0.4) as model:
-        assert len(await model.complete("p", 1, Sampling())) == 1
+    model = HTTPModel(server.url, "m", backoff=0.01, timeout=0.4)
+    assert len(await model.complete("p", 1, Sampling())) == 1
     assert len(server.bodies) >= 2
 
 
 async def test_a_server_that_is_too_slow_is_told_with_the_limit(server):
     server.delay = 3.0
-    async with HTTPModel(server.url, "m", attempts=1, timeout=0.2) as model:
-        with pytest.raises(ModelError, match=r"no whole answer within 0\.2 s: raise timeout, or lower"):
-            await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m", attempts=1, timeout=0.2)
+    with pytest.raises(ModelError, match=r"no whole answer within 0\.2 s: raise timeout, or lower"):
+        await model.complete("p", 1, Sampling())
 
 
 async def test_retry_after_is_kept(server):
     server.faults = ["later"]
-    async with HTTPModel(server.url, "m", backoff=0.001) as model:
-        await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m", backoff=0.001)
+    await model.complete("p", 1, Sampling())
     assert server.times[1] - server.times[0] >= 0.29
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 422, 302])
 async def test_refusals_are_final(server, status):
     server.faults = [status]
-    async with HTTPModel(server.url, "m") as model:
-        with pytest.raises(ModelError, match=f"refused the request: .*status {status}: told to say {status}"):
-            await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m")
+    with pytest.raises(ModelError, match=f"refused the request: .*status {status}: told to say {status}"):
+        await model.complete("p", 1, Sampling())
     assert len(server.bodies) == 1
 
 
 async def test_no_server_is_a_model_error_after_the_patience():
     """Also once 1,024 calls have failed, where the rest was a number too large for a float."""
     settings = {"concurrency": 256, "attempts": 2, "backoff": 0.001, "patience": 0.1}
-    async with HTTPModel("http://127.0.0.1:9/v1", "m", **settings) as model:
-        calls = [model.complete("p", 1, Sampling()) for _ in range(1200)]
-        errors = await asyncio.gather(*calls, return_exceptions=True)
-        assert {type(error) for error in errors} == {ServerDown}
-        assert model.under_way == 0
+    model = HTTPModel("http://127.0.0.1:9/v1", "m", **settings)
+    calls = [model.complete("p", 1, Sampling()) for _ in range(1200)]
+    errors = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(error) for error in errors} == {ServerDown}
+    assert model.under_way == 0
 
 
 class Down(Server):
@@ -272,20 +266,20 @@ async def test_an_outage_loses_no_call(fault, replicas):
     urls = [server.url for server in servers]
     settings = {"concurrency": 256, "attempts": 3, "backoff": 0.001, "health_interval": 0.05, "patience": 120}
     try:
-        async with HTTPModel(urls, "m", **settings) as model:
-            expected = await model.complete("p", 1, Sampling(seed=1))
-            for server in servers:
-                if fault == "stopped":
-                    await server.stop()
-                server.down = fault
-            calls = [asyncio.ensure_future(model.complete("p", 1, Sampling(seed=1))) for _ in range(400)]
-            await asyncio.sleep(0.5)
-            assert not any(call.done() for call in calls)
-            for server, port in zip(servers, ports, strict=True):
-                server.down = ""
-                if fault == "stopped":
-                    await server.start(port)
-            assert await asyncio.gather(*calls) == [expected] * 400
+        model = HTTPModel(urls, "m", **settings)
+        expected = await model.complete("p", 1, Sampling(seed=1))
+        for server in servers:
+            if fault == "stopped":
+                await server.stop()
+            server.down = fault
+        calls = [asyncio.ensure_future(model.complete("p", 1, Sampling(seed=1))) for _ in range(400)]
+        await asyncio.sleep(0.5)
+        assert not any(call.done() for call in calls)
+        for server, port in zip(servers, ports, strict=True):
+            server.down = ""
+            if fault == "stopped":
+                await server.start(port)
+        assert await asyncio.gather(*calls) == [expected] * 400
     finally:
         for server in servers:
             await server.stop()
@@ -293,42 +287,42 @@ async def test_an_outage_loses_no_call(fault, replicas):
 
 async def test_what_no_server_took_is_no_attempt(server):
     server.faults = [503] * 8
-    async with HTTPModel(server.url, "m", attempts=1, backoff=0.001) as model:
-        assert len(await model.complete("p", 1, Sampling())) == 1
+    model = HTTPModel(server.url, "m", attempts=1, backoff=0.001)
+    assert len(await model.complete("p", 1, Sampling())) == 1
     assert len(server.bodies) == 9
 
 
 async def test_no_more_calls_than_the_limit_are_under_way(server):
     server.delay = 0.01
-    async with HTTPModel(server.url, "m", concurrency=5) as model:
-        await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(40)))
+    model = HTTPModel(server.url, "m", concurrency=5)
+    await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(40)))
     assert server.most_busy == 5
 
 
 async def test_a_failure_does_not_hold_up_a_server_that_answers_others(server):
     server.delay = 0.2
-    async with HTTPModel(server.url, "m", backoff=60.0) as model:
-        others = [asyncio.ensure_future(model.complete("q", 1, Sampling())) for _ in range(4)]
-        await until(lambda: len(server.bodies) == 4, lambda: asyncio.sleep(0))
-        server.delay, server.faults = 0.0, [500]
-        async with asyncio.timeout(25):  # less than the rest
-            await model.complete("p", 1, Sampling())
-        await asyncio.gather(*others)
+    model = HTTPModel(server.url, "m", backoff=60.0)
+    others = [asyncio.ensure_future(model.complete("q", 1, Sampling())) for _ in range(4)]
+    await until(lambda: len(server.bodies) == 4, lambda: asyncio.sleep(0))
+    server.delay, server.faults = 0.0, [500]
+    async with asyncio.timeout(25):  # less than the rest
+        await model.complete("p", 1, Sampling())
+    await asyncio.gather(*others)
 
 
 async def test_endpoints_share_the_work_and_failing_ones_rest(server):
     other = await Server().start()
     try:
         server.delay = other.delay = 0.005
-        async with HTTPModel([server.url, other.url], "m", backoff=5.0) as model:
-            await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(40)))
-            assert abs(len(server.bodies) - len(other.bodies)) <= 4
-            other.faults = [500] * 40
-            before = len(other.bodies)
-            await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(4)))
-            for _ in range(20):
-                await model.complete("p", 1, Sampling())
-            assert len(other.bodies) - before <= 5
+        model = HTTPModel([server.url, other.url], "m", backoff=5.0)
+        await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(40)))
+        assert abs(len(server.bodies) - len(other.bodies)) <= 4
+        other.faults = [500] * 40
+        before = len(other.bodies)
+        await asyncio.gather(*(model.complete("p", 1, Sampling()) for _ in range(4)))
+        for _ in range(20):
+            await model.complete("p", 1, Sampling())
+        assert len(other.bodies) - before <= 5
     finally:
         await other.stop()
 
@@ -343,11 +337,11 @@ async def test_the_key_is_sent_and_never_shown(server, monkeypatch):
         )
 
     server.misbehave = echo
-    async with HTTPModel(server.url, "m", api_key_env="MY_KEY", headers={"X-Team": "t"}) as model:
-        with pytest.raises(ModelError) as caught:
-            await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m", api_key_env="MY_KEY", headers={"X-Team": "t"})
+    with pytest.raises(ModelError) as caught:
         await model.complete("p", 1, Sampling())
-        shown = f"{model!r} {caught.value} {caught.value!r}"
+    await model.complete("p", 1, Sampling())
+    shown = f"{model!r} {caught.value} {caught.value!r}"
     assert server.headers[1]["Authorization"] == "Bearer sk-secret-123"
     assert server.headers[1]["X-Team"] == "t"
     assert "secret" not in shown and "***" in shown
@@ -362,40 +356,40 @@ async def test_raw_logprobs_are_kept_only_where_they_are_true(server):
         "processed": [(0.7, 1.0, 0, True), (0.7, 0.9, 5, True)],
     }
     for kind, rows in cases.items():
-        async with HTTPModel(server.url, "m", exact=True, logprobs=kind, version=4) as model:
-            for temperature, top_p, top_k, trainable in rows:
-                sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, seed=1)
-                for prompt in (CHAT, "text"):
-                    [completion] = await model.complete(prompt, 1, sampling)
-                    assert completion.trainable is trainable
-                    assert completion.versions == ((4, len(completion.token_ids)),)
+        model = HTTPModel(server.url, "m", exact=True, logprobs=kind, version=4)
+        for temperature, top_p, top_k, trainable in rows:
+            sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, seed=1)
+            for prompt in (CHAT, "text"):
+                [completion] = await model.complete(prompt, 1, sampling)
+                assert completion.trainable is trainable
+                assert completion.versions == ((4, len(completion.token_ids)),)
     assert all(body["top_k"] is not None and body["return_token_ids"] for body in server.bodies)
 
 
 async def test_exact_requests_leave_nothing_to_a_checkpoint_s_own_sampling(server):
     neutral = {"min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
-    async with HTTPModel(server.url, "m", exact=True) as model:
-        [completion] = await model.complete(CHAT, 1, Sampling())
+    model = HTTPModel(server.url, "m", exact=True)
+    [completion] = await model.complete(CHAT, 1, Sampling())
     assert completion.trainable and server.bodies[0].items() >= neutral.items()
-    async with HTTPModel(server.url, "m", exact=True, extra_body={"repetition_penalty": 1.1}) as model:
-        [completion] = await model.complete(CHAT, 1, Sampling())
+    model = HTTPModel(server.url, "m", exact=True, extra_body={"repetition_penalty": 1.1})
+    [completion] = await model.complete(CHAT, 1, Sampling())
     assert not completion.trainable and completion.token_ids
     assert server.bodies[1]["repetition_penalty"] == 1.1
-    async with HTTPModel(server.url, "m") as model:
-        await model.complete(CHAT, 1, Sampling())
+    model = HTTPModel(server.url, "m")
+    await model.complete(CHAT, 1, Sampling())
     assert not server.bodies[2].keys() & neutral.keys()
 
 
 async def test_each_greedy_sample_is_a_call(server):  # vLLM: "n must be 1 when using greedy sampling"
-    async with HTTPModel(server.url, "m") as model:
-        assert len(await model.complete("p", 3, Sampling(temperature=0))) == 3
-        assert len(await model.complete("p", 3, Sampling(temperature=0.5))) == 3
+    model = HTTPModel(server.url, "m")
+    assert len(await model.complete("p", 3, Sampling(temperature=0))) == 3
+    assert len(await model.complete("p", 3, Sampling(temperature=0.5))) == 3
     assert [body["n"] for body in server.bodies] == [1, 1, 1, 3]
 
 
 async def test_token_counts_add_up_to_the_server_s(server):
-    async with HTTPModel(server.url, "m") as model:
-        completions = await model.complete("p", 7, Sampling(seed=1))
+    model = HTTPModel(server.url, "m")
+    completions = await model.complete("p", 7, Sampling(seed=1))
     texts = [c.text for c in completions]
     assert sum(c.completion_tokens for c in completions) == sum(map(len, texts))
     assert {c.prompt_tokens for c in completions} == {len('"p"')}
@@ -412,82 +406,28 @@ async def test_token_counts_add_up_to_the_server_s(server):
 )
 async def test_thinking_that_the_server_parts_is_put_back(server, message, text):
     server.reply = {"choices": [{"message": message}]}
-    async with HTTPModel(server.url, "m") as model:
-        [completion] = await model.complete(CHAT, 1, Sampling())
+    model = HTTPModel(server.url, "m")
+    [completion] = await model.complete(CHAT, 1, Sampling())
     assert completion.text == text
     assert completion.completion_tokens == 0
 
 
 async def test_apis_may_be_forced(server):
-    async with HTTPModel(server.url, "m", api="chat") as model:
-        await model.complete("p", 1, Sampling())
-        assert server.bodies[-1]["messages"] == [{"role": "user", "content": "p"}]
-        with pytest.raises(ModelError, match="token ids"):
-            await model.complete([1], 1, Sampling())
-    async with HTTPModel(server.url, "m", api="completions", limit_field="max_completion_tokens") as model:
-        server.reply = {"choices": [{"text": "x"}]}
-        await model.complete(CHAT, 1, Sampling(max_tokens=3))
-        assert server.bodies[-1]["prompt"].startswith("System: Reckon.\n\nUser: 1 + 1")
-        assert server.bodies[-1]["max_completion_tokens"] == 3
-
-
-def test_sessions_close_with_their_loops_without_a_warning():
-    gc.collect()  # what other tests left must not warn here
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        problems = []
-
-        async def main():
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-            server = await Server().start()
-            model = HTTPModel(server.url, "m")
-            await model.complete("p", 1, Sampling())
-            dropped = HTTPModel(server.url, "m")
-            await dropped.complete("p", 1, Sampling())
-            del dropped
-            gc.collect()
-            for _ in range(10):  # turns of the loop, however long they take: closing is due in the first
-                await asyncio.sleep(0)
-            await server.stop()
-            return model
-
-        model = asyncio.run(main())
-        asyncio.run(main())
-        del model
-        gc.collect()
-    assert not problems
-    assert not [str(w.message) for w in caught if "nclosed" in str(w.message)]
-
-
-def test_a_model_that_is_collected_in_another_thread_closes_its_session_in_its_own_loop(caplog):
-    async def used():
-        server = await Server().start()
-        model = HTTPModel(server.url, "m")
-        model.itself = model  # part of a cycle, as models of a run may be: only the collector finds it
-        await model.complete("p", 1, Sampling())
-        return server, weakref.ref(model), weakref.ref(model._links.open.session)
-
-    gc.disable()
-    try:
-        server, model, session = run_sync(used())
-        gc.collect()
-        assert model() is None
-        for _ in range(10):
-            run_sync(asyncio.sleep(0))
-        assert session() is None or session().closed
-    finally:
-        gc.enable()
-    run_sync(server.stop())
-    assert "Unclosed" not in caplog.text
-
-
-async def test_a_closed_model_can_be_used_again(server):
-    model = HTTPModel(server.url, "m")
+    model = HTTPModel(server.url, "m", api="chat")
     await model.complete("p", 1, Sampling())
-    await model.aclose()
-    await model.complete("p", 1, Sampling())
-    await model.aclose()
-    await model.aclose()
+    assert server.bodies[-1]["messages"] == [{"role": "user", "content": "p"}]
+    with pytest.raises(ModelError, match="token ids"):
+        await model.complete([1], 1, Sampling())
+    model = HTTPModel(server.url, "m", api="completions", limit_field="max_completion_tokens")
+    server.reply = {"choices": [{"text": "x"}]}
+    await model.complete(CHAT, 1, Sampling(max_tokens=3))
+    assert server.bodies[-1]["prompt"].startswith("System: Reckon.\n\nUser: 1 + 1")
+    assert server.bodies[-1]["max_completion_tokens"] == 3
+
+
+def test_headers_cannot_smuggle_lines():
+    with pytest.raises(ConfigError, match="a line break"):
+        HTTPModel("http://x/v1", "m", headers={"X": "a\r\nY: b"})
 
 
 @pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://x/v1", "", "/v1"])
@@ -511,9 +451,9 @@ def test_fields_that_the_model_sets_are_refused():
 async def test_secrets_in_a_url_are_refused_or_not_shown(server):
     with pytest.raises(ConfigError, match="no password"):
         HTTPModel("http://me:secret@host/v1", "m")
-    async with HTTPModel(server.url + "/?token=secret", "m") as model:
-        assert "secret" not in repr(model)
-        await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url + "/?token=secret", "m")
+    assert "secret" not in repr(model)
+    await model.complete("p", 1, Sampling())
     assert server.queries == ["token=secret"]
 
 
@@ -528,37 +468,37 @@ async def servers():
 async def test_a_drained_endpoint_gets_no_requests_until_it_is_admitted(servers):
     first, second = servers
     first.delay = second.delay = 0.1
-    async with HTTPModel([first.url, second.url], "m") as model:
-        running = [asyncio.create_task(model.complete("1 + 1 =", 1, Sampling())) for _ in range(8)]
-        await asyncio.sleep(0.05)
-        await model.drain(second.url)
-        assert second.busy == 0
-        served = len(second.bodies)
-        assert served > 0
-        await asyncio.gather(*running, *(model.complete("1 + 1 =", 1, Sampling()) for _ in range(8)))
-        assert len(second.bodies) == served
-        model.admit(second.url + "/")
-        await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(8)))
-        assert len(second.bodies) > served
-        with pytest.raises(ConfigError, match="no endpoint"):
-            await model.drain("http://elsewhere:1/v1")
+    model = HTTPModel([first.url, second.url], "m")
+    running = [asyncio.create_task(model.complete("1 + 1 =", 1, Sampling())) for _ in range(8)]
+    await asyncio.sleep(0.05)
+    await model.drain(second.url)
+    assert second.busy == 0
+    served = len(second.bodies)
+    assert served > 0
+    await asyncio.gather(*running, *(model.complete("1 + 1 =", 1, Sampling()) for _ in range(8)))
+    assert len(second.bodies) == served
+    model.admit(second.url + "/")
+    await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(8)))
+    assert len(second.bodies) > served
+    with pytest.raises(ConfigError, match="no endpoint"):
+        await model.drain("http://elsewhere:1/v1")
 
 
 async def test_requests_wait_while_every_endpoint_is_drained(servers):
     first, second = servers
-    async with HTTPModel(first.url, "m") as model:
-        await model.drain(first.url)
-        waiting = asyncio.create_task(model.complete("1 + 1 =", 1, Sampling()))
-        await asyncio.sleep(0.1)
-        assert not waiting.done() and not first.bodies
-        model.admit(second.url)  # a new one
-        assert len(await waiting) == 1
-        assert (len(first.bodies), len(second.bodies)) == (0, 1)
-        assert model.endpoints == [first.url, second.url]
-    async with HTTPModel(first.url, "m", patience=0.2) as model:
-        await model.drain(first.url)
-        with pytest.raises(ServerDown, match="every endpoint is drained"):
-            await model.complete("1 + 1 =", 1, Sampling())
+    model = HTTPModel(first.url, "m")
+    await model.drain(first.url)
+    waiting = asyncio.create_task(model.complete("1 + 1 =", 1, Sampling()))
+    await asyncio.sleep(0.1)
+    assert not waiting.done() and not first.bodies
+    model.admit(second.url)  # a new one
+    assert len(await waiting) == 1
+    assert (len(first.bodies), len(second.bodies)) == (0, 1)
+    assert model.endpoints == [first.url, second.url]
+    model = HTTPModel(first.url, "m", patience=0.2)
+    await model.drain(first.url)
+    with pytest.raises(ServerDown, match="every endpoint is drained"):
+        await model.complete("1 + 1 =", 1, Sampling())
 
 
 async def until(condition, act):
@@ -573,51 +513,51 @@ async def until(condition, act):
 async def test_a_server_that_is_back_is_used_again(servers):
     first, second = servers
     settings = {"health_interval": 0.05, "backoff": 0.01}
-    async with HTTPModel([first.url, second.url], "m", **settings) as model:
-        port = int(second.url.rpartition(":")[2].removesuffix("/v1"))
-        await second.stop()
-        for _ in range(6):  # some of them try the second server in vain
-            assert len(await model.complete("1 + 1 =", 1, Sampling())) == 1
-        await second.start(port)
-        await until(lambda: second.bodies, lambda: model.complete("1 + 1 =", 1, Sampling()))
-        assert second.health_checks > 0
+    model = HTTPModel([first.url, second.url], "m", **settings)
+    port = int(second.url.rpartition(":")[2].removesuffix("/v1"))
+    await second.stop()
+    for _ in range(6):  # some of them try the second server in vain
+        assert len(await model.complete("1 + 1 =", 1, Sampling())) == 1
+    await second.start(port)
+    await until(lambda: second.bodies, lambda: model.complete("1 + 1 =", 1, Sampling()))
+    assert second.health_checks > 0
 
 
 async def test_a_server_that_is_ill_is_left_alone(servers):
     first, second = servers
     second.ill = True
-    async with HTTPModel([first.url, second.url], "m", health_interval=0.05) as model:
-        ask = lambda: model.complete("1 + 1 =", 1, Sampling())  # noqa: E731
-        await until(lambda: second.health_checks > 1, ask)  # the first one's answer has come
-        served = len(second.bodies)
-        for _ in range(10):
-            await ask()
-        assert len(second.bodies) == served
-        second.ill = False
-        await until(lambda: len(second.bodies) > served, ask)
+    model = HTTPModel([first.url, second.url], "m", health_interval=0.05)
+    ask = lambda: model.complete("1 + 1 =", 1, Sampling())  # noqa: E731
+    await until(lambda: second.health_checks > 1, ask)  # the first one's answer has come
+    served = len(second.bodies)
+    for _ in range(10):
+        await ask()
+    assert len(second.bodies) == served
+    second.ill = False
+    await until(lambda: len(second.bodies) > served, ask)
 
 
 async def test_after_a_failure_one_request_at_a_time_tries(servers):
     first, second = servers
     second.faults = [500]
-    async with HTTPModel([first.url, second.url], "m", backoff=0.01) as model:
-        for _ in range(3):
-            await model.complete("1 + 1 =", 1, Sampling())
-        assert second.faults == []
-        await asyncio.sleep(0.05)  # its rest
-        second.bodies.clear()
-        second.most_busy, second.delay, first.delay = 0, 0.2, 0.05
-        await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(16)))
-        assert (len(second.bodies), second.most_busy) == (1, 1)
-        await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(16)))
-        assert second.most_busy > 1
+    model = HTTPModel([first.url, second.url], "m", backoff=0.01)
+    for _ in range(3):
+        await model.complete("1 + 1 =", 1, Sampling())
+    assert second.faults == []
+    await asyncio.sleep(0.05)  # its rest
+    second.bodies.clear()
+    second.most_busy, second.delay, first.delay = 0, 0.2, 0.05
+    await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(16)))
+    assert (len(second.bodies), second.most_busy) == (1, 1)
+    await asyncio.gather(*(model.complete("1 + 1 =", 1, Sampling()) for _ in range(16)))
+    assert second.most_busy > 1
 
 
 async def test_an_answer_that_is_too_long_is_an_error_at_once(server):
     server.reply = {"choices": [{"text": "a" * 5000}]}
-    async with HTTPModel(server.url, "m", max_answer=4000) as model:
-        with pytest.raises(ModelError, match=r"longer than 4,000 bytes: raise max_answer"):
-            await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m", max_answer=4000)
+    with pytest.raises(ModelError, match=r"longer than 4,000 bytes: raise max_answer"):
+        await model.complete("p", 1, Sampling())
     assert len(server.headers) == 1
     with pytest.raises(ConfigError, match="max_answer"):
         HTTPModel(server.url, "m", max_answer=0)
@@ -625,9 +565,9 @@ async def test_an_answer_that_is_too_long_is_an_error_at_once(server):
 
 async def test_a_number_that_is_none_is_asked_for_again_and_then_a_model_error(server):
     server.reply = {"choices": [{"text": "4"}], "usage": {"completion_tokens": "many"}}
-    async with HTTPModel(server.url, "m", attempts=3, backoff=0.001) as model:
-        with pytest.raises(ModelError, match="'many' is not a count"):
-            await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m", attempts=3, backoff=0.001)
+    with pytest.raises(ModelError, match="'many' is not a count"):
+        await model.complete("p", 1, Sampling())
     assert len(server.headers) == 3
 
 
@@ -639,9 +579,9 @@ async def test_an_answer_that_would_unpack_is_not_unpacked(server):
         return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
 
     server.misbehave = bomb
-    async with HTTPModel(server.url, "m", attempts=1, max_answer=5000) as model:
-        with pytest.raises(ModelError, match="cannot be read"):
-            await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m", attempts=1, max_answer=5000)
+    with pytest.raises(ModelError, match="cannot be read"):
+        await model.complete("p", 1, Sampling())
 
 
 async def test_a_server_says_what_its_model_can_hold(server):
@@ -667,9 +607,9 @@ async def test_a_list_of_models_that_comes_in_pieces_is_read_whole():
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with HTTPModel(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "m999") as model:
-        assert await model.learn_context() == 1000
-        [(_, status, body)] = await model.listed()
+    model = HTTPModel(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "m999")
+    assert await model.learn_context() == 1000
+    [(_, status, body)] = await model.listed()
     await runner.cleanup()
     assert status == 200 and len(json.loads(body)["data"]) == 1000
 
@@ -695,33 +635,33 @@ async def test_a_request_that_a_filter_refuses_has_an_unknown_answer(server):
 
 async def test_an_error_under_status_200_is_told_in_the_server_s_words(server, monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret-key-1234")
-    async with HTTPModel(server.url, "m", attempts=2, backoff=0.001, api_key_env="MY_KEY") as model:
-        server.reply = {"error": {"message": "upstream is busy, secret-key-1234", "code": 504}}
-        with pytest.raises(ModelError, match=r"status 504: upstream is busy, \*\*\*"):
-            await model.complete("p", 1, Sampling())
-        server.reply = {"choices": [{"error": {"message": "lost"}, "text": "", "finish_reason": "error"}]}
-        with pytest.raises(ModelError, match="status 500: lost"):
-            await model.complete("p", 1, Sampling())
-        assert len(server.bodies) == 4
-        server.reply = {"error": {"message": "no such model", "code": 404}}
-        with pytest.raises(ModelError, match=r"refused the request: .*status 404: no such model"):
-            await model.complete("p", 1, Sampling())
-        server.reply = {"error": {"message": "maximum context length is 40", "code": 400}}
-        [completion] = await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m", attempts=2, backoff=0.001, api_key_env="MY_KEY")
+    server.reply = {"error": {"message": "upstream is busy, secret-key-1234", "code": 504}}
+    with pytest.raises(ModelError, match=r"status 504: upstream is busy, \*\*\*"):
+        await model.complete("p", 1, Sampling())
+    server.reply = {"choices": [{"error": {"message": "lost"}, "text": "", "finish_reason": "error"}]}
+    with pytest.raises(ModelError, match="status 500: lost"):
+        await model.complete("p", 1, Sampling())
+    assert len(server.bodies) == 4
+    server.reply = {"error": {"message": "no such model", "code": 404}}
+    with pytest.raises(ModelError, match=r"refused the request: .*status 404: no such model"):
+        await model.complete("p", 1, Sampling())
+    server.reply = {"error": {"message": "maximum context length is 40", "code": 400}}
+    [completion] = await model.complete("p", 1, Sampling())
     assert completion.finish_reason == "context" and len(server.bodies) == 6
 
 
 async def test_what_is_not_json_is_shown(server):
     page = "<html>Please log in</html>"
     server.faults = [lambda body: web.Response(text=page, content_type="text/html")]
-    async with HTTPModel(server.url, "m", attempts=1) as model:
-        with pytest.raises(ModelError, match=r"cannot be read \(Expecting value.*\): <html>Please log in"):
-            await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m", attempts=1)
+    with pytest.raises(ModelError, match=r"cannot be read \(Expecting value.*\): <html>Please log in"):
+        await model.complete("p", 1, Sampling())
 
 
 async def test_where_a_redirect_leads_is_told(server):
     to = {"Location": "https://elsewhere/v1/completions?key=secret"}
     server.faults = [lambda body: web.json_response({}, status=308, headers=to)]
-    async with HTTPModel(server.url, "m") as model:
-        with pytest.raises(ModelError, match="redirects to https://elsewhere/v1, which is not followed"):
-            await model.complete("p", 1, Sampling())
+    model = HTTPModel(server.url, "m")
+    with pytest.raises(ModelError, match="redirects to https://elsewhere/v1, which is not followed"):
+        await model.complete("p", 1, Sampling())

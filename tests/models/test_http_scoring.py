@@ -77,10 +77,10 @@ async def serve():
 @pytest.mark.parametrize("form", ["prompt_logprobs", "echo", "strict"])
 async def test_token_ids_are_scored_as_they_are(serve, form):
     server = await serve(form)
-    async with HTTPModel(server.url, "m", version=7) as model:
-        assert isinstance(model, ScoringModel)
-        scored = await model.score(IDS, TEXT, end=False)
-        again = await model.score(IDS, [2], [6], end=False)
+    model = HTTPModel(server.url, "m", version=7)
+    assert isinstance(model, ScoringModel)
+    scored = await model.score(IDS, TEXT, end=False)
+    again = await model.score(IDS, [2], [6], end=False)
     assert (scored.prompt_ids, scored.token_ids) == (tuple(IDS), tuple(TEXT))
     assert scored.logprobs == (value(1, 3), value(5, 4), value(9, 5))  # by hand: -1.3, -5.4, -9.5
     assert scored.logprobs == pytest.approx((-1.3, -5.4, -9.5))
@@ -92,9 +92,9 @@ async def test_token_ids_are_scored_as_they_are(serve, form):
 
 async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(serve):
     tokenizer, server = byte_tokenizer(), await serve()
-    async with HTTPModel(server.url, "m", tokenizer=tokenizer) as model:
-        given = model.written("1+1=", "ab", "c")
-        scored = await model.score("1+1=", "ab", "c")
+    model = HTTPModel(server.url, "m", tokenizer=tokenizer)
+    given = model.written("1+1=", "ab", "c")
+    scored = await model.score("1+1=", "ab", "c")
     prompt = tokenizer.encode("1+1=")
     text = [*tokenizer.encode("ab"), *tokenizer.encode("c"), tokenizer.eos_token_id]
     assert server.bodies[0]["prompt"] == [*prompt, *text]
@@ -106,19 +106,19 @@ async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(se
 async def test_a_tokenizer_is_loaded_from_its_folder(serve, tmp_path):
     byte_tokenizer().save_pretrained(tmp_path)
     server = await serve()
-    async with HTTPModel(server.url, "m", tokenizer=tmp_path) as model:
-        assert (await model.score("1+1=", "2")).token_ids[-1] == byte_tokenizer().eos_token_id
+    model = HTTPModel(server.url, "m", tokenizer=tmp_path)
+    assert (await model.score("1+1=", "2")).token_ids[-1] == byte_tokenizer().eos_token_id
     with pytest.raises(ConfigError, match="there is no checkpoint"):
         HTTPModel(server.url, "m", tokenizer=str(tmp_path / "none")).written("1", "2")
 
 
 async def test_without_a_tokenizer_texts_get_one_sentence(serve):
     server = await serve()
-    async with HTTPModel(server.url, "m") as model:
-        for prompt, texts, end in (("1", ["2"], True), (IDS, [TEXT], True), (IDS, ["2"], False)):
-            with pytest.raises(ConfigError, match=r"give HTTPModel\(tokenizer=") as caught:
-                await model.score(prompt, *texts, end=end)
-            assert "\n" not in str(caught.value)
+    model = HTTPModel(server.url, "m")
+    for prompt, texts, end in (("1", ["2"], True), (IDS, [TEXT], True), (IDS, ["2"], False)):
+        with pytest.raises(ConfigError, match=r"give HTTPModel\(tokenizer=") as caught:
+            await model.score(prompt, *texts, end=end)
+        assert "\n" not in str(caught.value)
     assert not server.bodies
 
 
@@ -132,9 +132,9 @@ async def test_without_a_tokenizer_texts_get_one_sentence(serve):
 )
 async def test_a_server_that_scores_nothing_gets_one_sentence(serve, form, why):
     server = await serve(form)
-    async with HTTPModel(server.url, "m") as model:
-        with pytest.raises(ConfigError, match="neither by prompt_logprobs nor by echo") as caught:
-            await model.score(IDS, TEXT, end=False)
+    model = HTTPModel(server.url, "m")
+    with pytest.raises(ConfigError, match="neither by prompt_logprobs nor by echo") as caught:
+        await model.score(IDS, TEXT, end=False)
     assert why in str(caught.value) and "\n" not in str(caught.value)
     assert len(server.bodies) == 2
 
@@ -159,32 +159,32 @@ ANSWERS = {
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 async def test_what_is_no_score_of_these_tokens_is_refused(serve, answer):
     server = await serve(change=changed(prompt_logprobs=answer))
-    async with HTTPModel(server.url, "m", attempts=2, backoff=0.01) as model:
-        with pytest.raises(ModelError, match="cannot be read"):
-            await model.score(IDS, TEXT, end=False)
+    model = HTTPModel(server.url, "m", attempts=2, backoff=0.01)
+    with pytest.raises(ModelError, match="cannot be read"):
+        await model.score(IDS, TEXT, end=False)
     assert len(server.bodies) == 2
 
 
 async def test_faults_are_tried_again(serve):
     server = await serve(faults=[503, 429])
-    async with HTTPModel(server.url, "m", backoff=0.01) as model:
-        scored = await model.score(IDS, TEXT, end=False)
+    model = HTTPModel(server.url, "m", backoff=0.01)
+    scored = await model.score(IDS, TEXT, end=False)
     assert scored.logprobs == pytest.approx((-1.3, -5.4, -9.5)) and len(server.bodies) == 3
 
 
 async def test_what_cannot_be_scored_is_refused_before_it_is_sent(serve):
     server = await serve()
-    async with HTTPModel(server.url, "m") as model:
-        model.context = 5
-        with pytest.raises(ContextError, match="its context holds 5"):
-            await model.score(IDS, TEXT, end=False)
-        with pytest.raises(ModelError, match="no tokens"):
-            await model.score(IDS, [], end=False)
-        with pytest.raises(ModelError, match="outside 0 to"):
-            await model.score(IDS, [-1], end=False)
-    async with HTTPModel(server.url, "m", api="chat") as model:
-        with pytest.raises(ConfigError, match="only /completions"):
-            await model.score(IDS, TEXT, end=False)
+    model = HTTPModel(server.url, "m")
+    model.context = 5
+    with pytest.raises(ContextError, match="its context holds 5"):
+        await model.score(IDS, TEXT, end=False)
+    with pytest.raises(ModelError, match="no tokens"):
+        await model.score(IDS, [], end=False)
+    with pytest.raises(ModelError, match="outside 0 to"):
+        await model.score(IDS, [-1], end=False)
+    model = HTTPModel(server.url, "m", api="chat")
+    with pytest.raises(ConfigError, match="only /completions"):
+        await model.score(IDS, TEXT, end=False)
     assert not server.bodies
 
 

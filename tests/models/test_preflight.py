@@ -35,7 +35,8 @@ class Playing:
     ],
 )
 async def test_a_server_without_what_training_needs_is_told_before_a_run(lacks, words):
-    async with Engine() as engine, HTTPModel(engine.url, "m", exact=True) as model:
+    async with Engine() as engine:
+        model = HTTPModel(engine.url, "m", exact=True)
         await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
         engine.lacks = (lacks,)
         with pytest.raises(ConfigError, match=words):
@@ -43,7 +44,8 @@ async def test_a_server_without_what_training_needs_is_told_before_a_run(lacks, 
 
 
 async def test_a_trained_agent_must_ask_for_tokens_and_another_need_not():
-    async with Engine() as engine, HTTPModel(engine.url, "m") as model:
+    async with Engine() as engine:
+        model = HTTPModel(engine.url, "m")
         agents = {"solver_0": Playing(model), "verifier_0": Playing(model)}
         await preflight(agents)
         with pytest.raises(ConfigError, match=r"verifier_0 is trained, but m is not asked .* exact=True"):
@@ -53,7 +55,8 @@ async def test_a_trained_agent_must_ask_for_tokens_and_another_need_not():
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0.6}, {"top_p": 0.9}, {"top_k": 20}])
 async def test_log_probabilities_of_another_distribution_are_told(sampling, caplog):
-    async with Engine() as engine, HTTPModel(engine.url, "m", exact=True) as model:
+    async with Engine() as engine:
+        model = HTTPModel(engine.url, "m", exact=True)
         agents = {"solver_0": Playing(model, **sampling)}
         with pytest.raises(
             ConfigError, match=r"solver_0 is trained, but .* raw logits, .*processed_logprobs"
@@ -63,8 +66,8 @@ async def test_log_probabilities_of_another_distribution_are_told(sampling, capl
             await preflight(agents)  # its texts may be all that is wanted
         assert "turns of solver_0 cannot be trained on later" in caplog.text
         caplog.clear()
-        async with HTTPModel(engine.url, "m", exact=True, logprobs="processed") as processed:
-            await preflight({"solver_0": Playing(processed, **sampling)}, trained=agents)
+        processed = HTTPModel(engine.url, "m", exact=True, logprobs="processed")
+        await preflight({"solver_0": Playing(processed, **sampling)}, trained=agents)
         assert not caplog.text
 
 
@@ -76,24 +79,25 @@ async def test_fields_that_change_what_is_sampled_from_are_told():
 
 
 async def test_a_name_that_is_not_listed_but_answered_is_warned_of_once(caplog):
-    async with Engine() as one, Engine() as two, HTTPModel([one.url, two.url], "n") as model:
+    async with Engine() as one, Engine() as two:
+        model = HTTPModel([one.url, two.url], "n")
         with caplog.at_level(logging.WARNING):
             await preflight({"solver_0": Playing(model), "verifier_0": Playing(model)})
         [warning] = [record for record in caplog.records if record.name.endswith("preflight")]
         assert "'n'" in warning.message and "only m" in warning.message
         caplog.clear()
-        async with HTTPModel(one.url, "m") as right:
-            await preflight({"solver_0": Playing(right)})
+        right = HTTPModel(one.url, "m")
+        await preflight({"solver_0": Playing(right)})
         assert not caplog.records
 
 
 async def test_every_replica_is_asked():
     async with Engine() as one, Engine() as two:
         two.lacks = ("logprobs",)
-        async with HTTPModel([one.url, two.url], "m", exact=True) as model:
-            with pytest.raises(ConfigError, match=f"m gives no log-probabilities .{two.url}"):
-                await preflight({"solver_0": Playing(model)})
-            assert model.endpoints == [one.url, two.url]
+        model = HTTPModel([one.url, two.url], "m", exact=True)
+        with pytest.raises(ConfigError, match=f"m gives no log-probabilities .{two.url}"):
+            await preflight({"solver_0": Playing(model)})
+        assert model.endpoints == [one.url, two.url]
         assert len(one.requests) == 1
 
 
@@ -114,7 +118,6 @@ async def test_models_inside_others_and_those_that_judge_are_asked():
     search = mars_env.make("arithmetic-tree-search", agents=1, reward_model=GenerativeJudge(gone)).game
     with pytest.raises(ModelError, match="no server of gone can be reached"):
         await preflight(make_agents("scripted:4", search.rules.possible_agents), search)
-    await gone.aclose()
 
 
 def test_an_evaluation_asks_the_judge_before_it_plays(tmp_path):

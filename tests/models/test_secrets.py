@@ -121,7 +121,8 @@ ECHOES = {
 async def test_no_error_of_a_model_holds_the_key(monkeypatch, name):
     monkeypatch.setenv("MY_KEY", KEY)
     options = {"api_key_env": "MY_KEY", "attempts": 2, "backoff": 0.001, "patience": 0.5}
-    async with Raw(ECHOES[name]) as server, HTTPModel(server.url, "m", **options) as model:
+    async with Raw(ECHOES[name]) as server:
+        model = HTTPModel(server.url, "m", **options)
         with pytest.raises(ModelError) as caught:
             await model.complete("p", 1, Sampling())
     shown = "".join(traceback.format_exception(caught.value)) + repr(model)
@@ -141,9 +142,9 @@ async def test_secrets_in_headers_and_addresses_are_masked_too():
     await site.start()
     try:
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1?api-key=query-secret-1"
-        async with HTTPModel(url, "m", headers={"X-Token": "Token header-secret-1"}) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.complete("p", 1, Sampling())
+        model = HTTPModel(url, "m", headers={"X-Token": "Token header-secret-1"})
+        with pytest.raises(ModelError) as caught:
+            await model.complete("p", 1, Sampling())
     finally:
         await runner.cleanup()
     assert not leaked(str(caught.value), "query-secret-1") and not leaked(

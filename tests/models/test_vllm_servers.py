@@ -37,14 +37,16 @@ async def server(resets, status=200):
 
 @pytest.mark.parametrize("resets", [[None], [True], [False, False, True]])
 async def test_a_server_is_admitted_when_its_cache_is_empty(tmp_path, resets):
-    async with server(resets) as (url, calls), HTTPModel(url, "m") as model:
+    async with server(resets) as (url, calls):
+        model = HTTPModel(url, "m")
         await refresh_servers(model, tmp_path, version=7)
         assert calls == ["reload_weights", *["reset"] * len(resets)]
         assert model.version == 7
 
 
 async def test_a_cache_of_the_old_weights_is_not_taken_for_one_of_the_new(tmp_path):
-    async with server([False]) as (url, _), HTTPModel(url, "m", timeout=0.01, patience=0.01) as model:
+    async with server([False]) as (url, _):
+        model = HTTPModel(url, "m", timeout=0.01, patience=0.01)
         with pytest.raises(ModelError, match=r"left drained: .* keeps its prefix cache, since requests"):
             await refresh_servers(model, tmp_path, timeout=2.0)
         with pytest.raises(ModelError, match="every endpoint is drained"):
@@ -52,10 +54,12 @@ async def test_a_cache_of_the_old_weights_is_not_taken_for_one_of_the_new(tmp_pa
 
 
 async def test_a_server_that_fails_is_told(tmp_path):
-    async with server([True], status=500) as (url, calls), HTTPModel(url, "m") as model:
+    async with server([True], status=500) as (url, calls):
+        model = HTTPModel(url, "m")
         with pytest.raises(ModelError, match="collective_rpc: status 500"):
             await refresh_servers(model, tmp_path)
         assert calls == ["reload_weights"]
-    async with server([True]) as (url, _), HTTPModel(f"{url}/elsewhere", "m") as model:
+    async with server([True]) as (url, _):
+        model = HTTPModel(f"{url}/elsewhere", "m")
         with pytest.raises(ModelError, match="is not there: start the server with VLLM_SERVER_DEV_MODE=1"):
             await refresh_servers(model, tmp_path)

@@ -22,7 +22,8 @@ async def run(directory, url, *, problems=PROBLEMS, seconds=90, on_tree=None, **
     """Play every problem four times, stored; the trees that the store then holds, without their timings."""
     options = {"backoff": 0.01, "attempts": 12, "timeout": 20.0} | options
     jobs = [Job(problem, sample) for sample in range(4) for problem in problems]
-    async with asyncio.timeout(seconds), HTTPModel(url, "m", **options) as model:
+    async with asyncio.timeout(seconds):
+        model = HTTPModel(url, "m", **options)
         agents = make_agents(model, GAME.rules.possible_agents)
         with Store(directory, {"seed": 3}, problems) as store:
             owed = [job for job in jobs if job.tree_id not in store.finished]
@@ -42,6 +43,7 @@ def timeless(tree):
 async def undisturbed(chaos, directory, problems=PROBLEMS):
     trees = await run(directory, chaos.start().url, problems=problems)
     chaos.kill()
+    await asyncio.sleep(0.05)  # until the loop's session knows that its connections are closed
     assert not any(fault for _, _, fault, _ in trees)
     return trees
 

@@ -273,15 +273,15 @@ async def test_the_models_of_a_team_are_measured_under_their_names():
 
 
 async def test_calls_to_a_server_are_counted_while_they_are_under_way(chaos):
-    async with HTTPModel(chaos.start(seconds=0.3).url, "m", concurrency=2) as server:
-        calls = [
-            asyncio.create_task(server.complete([{"role": "user", "content": "?"}], 1, Sampling(seed=i)))
-            for i in range(5)
-        ]
-        await asyncio.sleep(0.15)
-        assert server.under_way == 5
-        await asyncio.gather(*calls)
-        assert server.under_way == 0
+    server = HTTPModel(chaos.start(seconds=0.3).url, "m", concurrency=2)
+    calls = [
+        asyncio.create_task(server.complete([{"role": "user", "content": "?"}], 1, Sampling(seed=i)))
+        for i in range(5)
+    ]
+    await asyncio.sleep(0.15)
+    assert server.under_way == 5
+    await asyncio.gather(*calls)
+    assert server.under_way == 0
 
 
 def test_turns_of_other_processes_are_seen(tmp_path):
@@ -373,7 +373,7 @@ async def test_a_logger_that_fails_costs_no_run(caplog):
 
 @pytest.mark.parametrize("port", [70_000, -1])
 async def test_a_port_that_is_none_is_one_sentence(port):
-    with pytest.raises(ConfigError, match="cannot be served at port"):
+    with pytest.raises(ConfigError, match="cannot serve on"):
         async with reporting(Monitor(), port=port):
             pass
 

@@ -312,10 +312,8 @@ def test_mars_env_evaluate_plays_a_team_as_one_agent(tmp_path):
 async def test_an_answer_that_an_agents_own_limit_cut_off_is_cut_by_no_context():
     """The limits are the team's own: the client's is larger, and says nothing of a context."""
     solver = Solver(ScriptedModel(["two and two make four"]), sampling=Sampling(max_tokens=3))
-    async with (
-        serving({"solver": solver}, env_id="arithmetic-solve") as server,
-        HTTPModel(server.url, "arithmetic-solve") as model,
-    ):
+    async with serving({"solver": solver}, env_id="arithmetic-solve") as server:
+        model = HTTPModel(server.url, "arithmetic-solve")
         [completion] = await model.complete([QUESTION], 1, Sampling(max_tokens=100))
     assert (completion.text, completion.finish_reason) == ("two and two", "length")
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from mars_env.errors import ConfigError
 from mars_env.loggers import Logger
 from mars_env.rollout.monitor.monitor import Monitor
 from mars_env.sync import end_tasks
@@ -17,6 +16,8 @@ from mars_env.text import logger as logger_of
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from mars_env.net import Server
 
 log = logger_of(__name__)
 
@@ -48,14 +49,14 @@ async def reporting(
     tasks = [asyncio.create_task(_sample_often(monitor))]
     if logger is not None:
         tasks.append(asyncio.create_task(_log_often(monitor, logger, every)))
-    runner = None
+    server = None
     try:
-        runner = await _served(monitor, port) if port is not None else None
-        yield runner.addresses[0][1] if runner is not None else None
+        server = await _served(monitor, port) if port is not None else None
+        yield int(server.url.rpartition(":")[2]) if server is not None else None
     finally:
         await end_tasks(tasks)
-        if runner is not None:
-            await runner.cleanup()
+        if server is not None:
+            await server.close()
         if logger is not None:
             _log(monitor, logger)
             _tried(logger.close)
@@ -108,8 +109,10 @@ def _tried(act: Callable[[], None]) -> None:
         log.warning("the figures of the run could not be logged: %s", described(error))
 
 
-async def _served(monitor: Monitor, port: int) -> web.AppRunner:
+async def _served(monitor: Monitor, port: int) -> Server:
     from aiohttp import web  # imported only if it is used
+
+    from mars_env.net import serve
 
     async def metrics(request: web.Request) -> web.Response:
         text = prometheus_text(monitor.figures())
@@ -117,11 +120,4 @@ async def _served(monitor: Monitor, port: int) -> web.AppRunner:
 
     app = web.Application()
     app.router.add_get("/metrics", metrics)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-    except (OSError, OverflowError) as error:
-        await runner.cleanup()
-        raise ConfigError(f"the figures cannot be served at port {port}: {error}") from error
-    return runner
+    return await serve(app, port=port)

@@ -14,7 +14,7 @@ import itertools
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -24,8 +24,8 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from mars_env.errors import ConfigError, ModelError
+from mars_env.net import Guard, Refusal, Server, read_body, serve
 from mars_env.rollout.staleness import acting_run, least_updates
-from mars_env.serving.openai_server import Guard, Refusal, error_response, listen, read_body
 from mars_env.sync import end_tasks
 from mars_env.text import logger, one_line, shown
 from mars_env.trainers.local import Policy
@@ -161,15 +161,11 @@ class Swarm:
         for path, handler in (
             ("take", self._take), ("give", self._give), ("alive", self._alive), ("leave", self._leave)
         ):  # fmt: skip
-            app.router.add_post(f"/v1/{path}", self._guarded(handler))
-        app.router.add_get("/v1/weights", self._guarded(self._newest))
-        app.router.add_get("/v1/weights/{number}/{policy}", self._guarded(self._file))
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_GRACE)
-        try:
-            self.url = await listen(self._runner, self._host, self._port)
-        except ConfigError:
-            await self._runner.cleanup()
-            raise
+            app.router.add_post(f"/v1/{path}", handler)
+        app.router.add_get("/v1/weights", self._newest)
+        app.router.add_get("/v1/weights/{number}/{policy}", self._file)
+        self._server: Server = await serve(app, self._host, self._port, self._guard, grace=_GRACE)
+        self.url = self._server.url
         self._sweeper = asyncio.create_task(self._sweep())
         return self
 
@@ -184,7 +180,7 @@ class Swarm:
                 await asyncio.sleep(0.02)
         if self._sweeper is not None:
             await end_tasks([self._sweeper])
-        await self._runner.cleanup()
+        await self._server.close()
 
     # ------------------------------------------------------------------------------------ the team's side
 
@@ -369,20 +365,6 @@ class Swarm:
         if not path.is_file():
             raise Refusal(404, "these weights are not here any more: ask for the newest")
         return web.FileResponse(path)
-
-    def _guarded(
-        self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """The handler, for those with a key; its refusals as answers."""
-
-        async def guarded(request: web.Request) -> web.StreamResponse:
-            try:
-                self._guard.check(request)
-                return await handler(request)
-            except Refusal as refusal:
-                return error_response(refusal)
-
-        return guarded
 
     # ------------------------------------------------------------------------------------------- records
 

@@ -18,9 +18,8 @@ from torch import Tensor
 from yarl import URL
 
 from mars_env.errors import ConfigError, MarsError, ModelError, StoreError
-from mars_env.models.links import NETWORK_ERRORS, post_by_aiohttp
 from mars_env.models.preflight import preflight
-from mars_env.models.wire import Answer, AnswerTooLong
+from mars_env.net import NETWORK_ERRORS, Answer, BodyTooLong, read_bounded, session
 from mars_env.players import refuse_training_agents
 from mars_env.sync import end_tasks
 from mars_env.text import described, logger, one_line
@@ -45,6 +44,7 @@ Tensors = dict[str, dict[str, Tensor]]
 
 _MOST_ANSWER = 64 * 2**20
 _PIECE = 2**20
+_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)
 _SLOWEST_RETRY = 10.0
 _FAREWELL = 2.0
 """Seconds in which a sampler that is stopped tells its learner."""
@@ -70,15 +70,9 @@ class Connection:
         if self.base.scheme not in ("http", "https") or not self.base.host:
             raise ConfigError(f"a learner's address is like http://10.0.0.1:8700, got {url!r}")
         self._patience, self._heard = patience, time.monotonic()
-        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        self._headers = {"Content-Type": "application/json"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
-        self._session: aiohttp.ClientSession | None = None
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
 
     async def post(self, path: str, body: BaseModel, kind: type[M]) -> M:
         """Post a message; the checked answer.
@@ -88,9 +82,7 @@ class Connection:
             ModelError: It is gone.
         """
         text = body.model_dump_json().encode()
-        answer = await self._patiently(
-            lambda session: post_by_aiohttp(session, self.base / "v1" / path, text, _MOST_ANSWER)
-        )
+        answer = await self._patiently("POST", self.base / "v1" / path, _MOST_ANSWER, data=text)
         try:
             return kind.model_validate_json(answer.body)
         except ValidationError as error:
@@ -104,28 +96,34 @@ class Connection:
         Raises:
             ConfigError, ModelError: As in `post`.
         """
-
-        async def ask(session: aiohttp.ClientSession) -> Answer:
-            url = (self.base / "v1" / path).with_query(query or {})
-            async with session.get(url, allow_redirects=False) as response:
-                if into is None or response.status != 200:
-                    limit = most if response.status == 200 else MOST_MANIFEST
-                    return Answer(response.status, {}, await _bounded(response, limit))
-                await _download(response, into, most)
-                return Answer(200, {}, b"")
-
-        answer = await self._patiently(ask)
+        url = (self.base / "v1" / path).with_query(query or {})
+        answer = await self._patiently("GET", url, most, into)
         return None if answer.status == 204 else answer.body
 
-    async def _patiently(self, ask: Any) -> Answer:
+    async def _request(
+        self, method: str, url: URL, most: int, into: Path | None, data: bytes | None
+    ) -> Answer:
+        client = await session()
+        async with client.request(
+            method, url, data=data, headers=self._headers, timeout=_LIMITS, allow_redirects=False
+        ) as response:
+            if into is None or response.status != 200:
+                limit = most if response.status == 200 else MOST_MANIFEST
+                return Answer(response.status, {}, await read_bounded(response, limit))
+            await _download(response, into, most)
+            return Answer(200, {}, b"")
+
+    async def _patiently(
+        self, method: str, url: URL, most: int, into: Path | None = None, data: bytes | None = None
+    ) -> Answer:
         pause = 0.1
         while True:
             try:
-                answer: Answer = await ask(self._opened())
+                answer = await self._request(method, url, most, into, data)
                 if answer.status < 500:
                     break
                 why = f"status {answer.status}"
-            except AnswerTooLong as error:
+            except BodyTooLong as error:
                 raise ConfigError(f"an answer of {self.base} is too long: {error}") from error
             except NETWORK_ERRORS as error:
                 why = described(error)
@@ -138,15 +136,6 @@ class Connection:
             why = one_line(answer.body.decode("utf-8", "replace"), 300)
             raise Refused(answer.status, f"the learner at {self.base} refuses ({answer.status}): {why}")
         return answer
-
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
-            self._session = aiohttp.ClientSession(
-                headers=self._headers,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120),
-                auto_decompress=False,
-            )
-        return self._session
 
 
 class Refused(ConfigError):
@@ -252,8 +241,6 @@ async def run_sampler(  # public edge: friendly keywords, each with a default
     except asyncio.CancelledError:
         await sampler.leave()
         raise
-    finally:
-        await connection.aclose()
 
 
 class _Sampler:
@@ -462,15 +449,6 @@ def _most_bytes(models: Mapping[str, Refreshable]) -> int:
     return 2 * max(sizes, default=0) + 2**20
 
 
-async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
-    whole = bytearray()
-    async for part in response.content.iter_chunked(_PIECE):
-        whole += part
-        if len(whole) > most:
-            raise AnswerTooLong(most)
-    return bytes(whole)
-
-
 async def _download(response: aiohttp.ClientResponse, path: Path, most: int) -> None:
     """Write an answer into a file; one that does not end is cut off, and does not pass its hash."""
     size = 0
@@ -478,5 +456,5 @@ async def _download(response: aiohttp.ClientResponse, path: Path, most: int) -> 
         async for part in response.content.iter_chunked(_PIECE):
             size += len(part)
             if size > most:
-                raise AnswerTooLong(most)
+                raise BodyTooLong(most)
             await asyncio.to_thread(file.write, part)

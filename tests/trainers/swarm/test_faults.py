@@ -239,7 +239,6 @@ async def test_weights_that_are_longer_than_the_model_are_not_fetched(tmp_path):
         weights = HTTPWeights(connection, 1000)
         with pytest.raises(ConfigError, match="at most 1,000 are expected"):
             await weights.fetch(await weights.wait())
-        await connection.aclose()
 
 
 def _named(model):

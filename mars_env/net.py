@@ -1,0 +1,297 @@
+"""One HTTP client and one way to start a server, for the whole library, on aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from mars_env.errors import ConfigError
+
+NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+"""What a request raises if no server answered, or its answer broke off."""
+
+UNREADABLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+"""What reading malformed JSON, or JSON of another form, raises."""
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only this machine reaches."""
+
+_sessions: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[None]]] = {}
+
+
+class BodyTooLong(aiohttp.ClientPayloadError):
+    """A body is longer than the limit; asking again would not help."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the answer is longer than {most:,} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A server's whole answer; names of headers are read in any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def session() -> aiohttp.ClientSession:
+    """The running event loop's session, which closes with the loop.
+
+    It keeps no cookies and unpacks nothing: a small answer may unpack to a huge one.
+    """
+    global _sessions
+    loop = asyncio.get_running_loop()
+    found = _sessions.get(loop)
+    if found is not None and not found[0].closed:
+        return found[0]
+    made = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Accept-Encoding": "identity"},
+        auto_decompress=False,
+    )
+    closer = _close_at_end(made)
+    _sessions = {**{other: kept for other, kept in _sessions.items() if not other.is_closed()},
+                 loop: (made, closer)}  # fmt: skip
+    await closer.__anext__()  # does not suspend, so two first calls cannot both come here
+    return made
+
+
+async def _close_at_end(made: aiohttp.ClientSession) -> AsyncGenerator[None]:
+    """Event loops close the asynchronous generators that are open in them when they end."""
+    try:
+        yield
+    finally:
+        await made.close()
+
+
+async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body of an answer.
+
+    Raises:
+        BodyTooLong: It has more than `most` bytes.
+        aiohttp.ClientError, TimeoutError, OSError: It broke off, or is malformed.
+    """
+    if (response.content_length or 0) > most:
+        raise BodyTooLong(most)
+    whole = bytearray()
+    async for part in response.content.iter_any():
+        whole += part
+        if len(whole) > most:
+            raise BodyTooLong(most)
+    return bytes(whole)
+
+
+async def request(method: str, url: URL | str, most: int, **options: Any) -> Answer:
+    """Send a request and read its whole answer. Redirects are not followed.
+
+    Args:
+        method: Such as ``"POST"``.
+        url: The address.
+        most: Longest body of the answer, in bytes.
+        options: Those of `aiohttp.ClientSession.request`.
+
+    Raises:
+        BodyTooLong: The body is longer.
+        aiohttp.ClientError, TimeoutError, OSError: There is no answer, or it broke off.
+    """
+    async with (await session()).request(method, url, allow_redirects=False, **options) as response:
+        return Answer(response.status, response.headers, await read_bounded(response, most))
+
+
+class Refusal(Exception):
+    """A request that is rejected, in the words that its client reads.
+
+    Args:
+        status: Of the answer.
+        message: Why, and what to do.
+        kind: The error's type, by which programs tell errors apart.
+        code: The error's code; by default the status.
+        headers: Of the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str = "invalid_request_error",
+        *,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, dict(headers or {})
+        self.body = {"error": {"message": message, "type": kind, "code": code or status}}
+
+
+def plain_json(text: str | bytes) -> Any:
+    """JSON without NaN and infinities, which a run cannot store.
+
+    Raises:
+        ValueError: It is not.
+
+    Example:
+        >>> plain_json('{"seed": NaN}')
+        Traceback (most recent call last):
+        ValueError: NaN is no JSON
+    """
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+async def read_body(request: web.Request) -> bytes:
+    """The body of a request, which is announced as JSON: a web page could send another one unasked.
+
+    Raises:
+        Refusal: It is not, or is too long.
+    """
+    if request.content_type != "application/json":
+        raise Refusal(415, "the body of a request is JSON: send Content-Type: application/json")
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise Refusal(413, f"the request is longer than {request.client_max_size:,} bytes") from error
+
+
+class Guard:
+    """Whom a server serves: this machine alone, or clients with a key.
+
+    Args:
+        keys: Keys of clients.
+        danger: What whoever reaches the server could do without one, for the message.
+
+    Raises:
+        ConfigError: A key is empty.
+    """
+
+    def __init__(self, keys: Sequence[str] = (), danger: str = "") -> None:
+        if not all(isinstance(key, str) and key.strip() for key in keys):
+            raise ConfigError("a key is a string that is not empty")
+        self._keys, self._danger = [key.strip().encode() for key in keys], danger
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def require(self, host: str) -> None:
+        """Check the address at which the server will listen.
+
+        Raises:
+            ConfigError: Others than this machine reach it, and there are no keys.
+        """
+        if host not in LOOPBACK and not self._keys:
+            raise ConfigError(
+                f"whoever reaches {host} could {self._danger}: give clients a key, or serve on 127.0.0.1"
+            )
+
+    def check(self, request: web.Request) -> None:
+        """Check a request.
+
+        Raises:
+            Refusal: It has none of the keys.
+        """
+        given = key_of(request).encode("utf-8", "replace")
+        if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
+            raise Refusal(
+                401,
+                "the API key is missing or wrong: send Authorization: Bearer KEY",
+                "authentication_error",
+                code="invalid_api_key",
+            )
+
+
+def key_of(request: web.Request) -> str:
+    """The API key of a request; empty if there is none."""
+    return request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+
+
+def own_refusal(error: Exception) -> Refusal:
+    """The error itself, if a handler raised a `Refusal`; any other is raised on."""
+    if isinstance(error, Refusal):
+        return error
+    raise error
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs; `url` is its address, such as ``"http://127.0.0.1:8100"``."""
+
+    url: str
+    _runner: web.AppRunner
+
+    async def close(self) -> None:
+        """Stop serving: requests under way get the server's grace to end."""
+        await self._runner.cleanup()
+
+
+async def serve(
+    app: web.Application,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    guard: Guard | None = None,
+    *,
+    refusal_of: Callable[[Exception], Refusal] = own_refusal,
+    grace: float = 60.0,
+    cancels: bool = False,
+) -> Server:
+    """Start to serve an application on one address.
+
+    Args:
+        app: Its handlers; all but ``/health`` are for clients with a key. Their errors become answers.
+        host: Address to listen at.
+        port: Port to listen at; 0: a free one.
+        guard: Whom it serves; by default this machine alone.
+        refusal_of: The answer to a client for an error of a handler.
+        grace: Seconds that requests under way get to end when the server closes.
+        cancels: Whether a handler is cancelled when its client leaves.
+
+    Raises:
+        ConfigError: The address cannot be used, or others than this machine reach it without a key.
+    """
+    guard = Guard() if guard is None else guard
+    guard.require(host)
+    app.middlewares.append(_guarded(guard, refusal_of))
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=cancels, shutdown_timeout=grace)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except (OSError, OverflowError) as error:
+        await runner.cleanup()
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot serve on {host}:{port}: {why}") from error
+    shown = f"[{host}]" if ":" in host else host
+    return Server(f"http://{shown}:{runner.addresses[0][1]}", runner)
+
+
+def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:
+    """The middleware that checks keys, and answers for handlers that raise."""
+
+    @web.middleware
+    async def guarded(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        try:
+            if request.path != "/health":
+                guard.check(request)
+            return await handler(request)
+        except web.HTTPException:
+            raise
+        except Exception as error:
+            left = request.transport is None or request.transport.is_closing()
+            if left and isinstance(error, (*NETWORK_ERRORS, web.RequestPayloadError)):
+                return web.Response(status=499)  # to nobody: the client is gone
+            refusal = refusal_of(error)
+            return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
+
+    return guarded
