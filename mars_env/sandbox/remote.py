@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import math
+import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import aiohttp
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt
 
 from mars_env.errors import ConfigError
 from mars_env.net import NETWORK_ERRORS, BodyTooLong, request
-from mars_env.sandbox.answers import breathe, read_json
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 
@@ -35,9 +33,34 @@ runpy.run_path({0!r}, run_name="__main__")
 
 MOST_ANSWER = 20 * 2**20
 """The longest answer that is read, in bytes: 16 MiB of plain text and a little more."""
+MOST_STRUCTURE = 2**14
+"""The most bytes of an answer outside of its strings: an executor's answer has about ten values."""
 
-SMALL = 2**20
-"""Longer answers, in bytes, are decoded in a thread."""
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+
+class _Untrusted(BaseModel):
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+
+class _Run(_Untrusted):
+    """What an executor says of a program's run."""
+
+    status: str | None = None
+    return_code: StrictInt | None = None
+    execution_time: FiniteFloat | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class _Answer(_Untrusted):
+    """An executor's answer; fields that are not read here are skipped without being built."""
+
+    status: str | None = None
+    message: str | None = None
+    run_result: _Run | None = None
+    files: dict[str, str] | None = Field(default=None, max_length=100)
+
 
 _GUARANTEED = frozenset({Guarantee.WALL, Guarantee.HOST_FILES, Guarantee.ENVIRONMENT, Guarantee.SIGNALS})
 
@@ -149,46 +172,41 @@ class RemoteBox:
             if answer.status != 200:
                 lost = self._lost(f"it answered with status {answer.status}")
                 return lost, Ended.KILLED if answer.status >= 500 else None
-            if len(answer.body) > SMALL:
-                return await asyncio.to_thread(self._read, answer.body, limits, breathe), None
             return self._read(answer.body, limits), None
         except BodyTooLong:
             return self._lost("it answered without end"), Ended.OUTPUT
-        except (*NETWORK_ERRORS, ValueError, RecursionError) as error:
+        except (*NETWORK_ERRORS, ValueError) as error:
             connected = not isinstance(error, aiohttp.ClientConnectorError)
-            lost = self._lost(f"{type(error).__name__}: {error}"[:300])
+            lost = self._lost(" ".join(f"{type(error).__name__}: {error}".split())[:300])
             return lost, Ended.KILLED if connected else None
 
     async def close(self) -> None:
         """Nothing is kept."""
 
-    def _read(self, body: bytes, limits: Limits, between: Callable[[], object] = lambda: None) -> Result:
-        """The result in an answer; `between` is called after each piece of a text.
+    def _read(self, body: bytes, limits: Limits) -> Result:
+        """The result in an answer.
 
         Raises:
             ValueError: The answer is not JSON, or has another form.
         """
-        answer: Any = read_json(body.decode(), between=between)
-        run = answer.get("run_result") if isinstance(answer, dict) else None
-        if not isinstance(run, dict) or answer.get("status") == "SandboxError":
-            message = answer.get("message") if isinstance(answer, dict) else None
-            return self._lost(f"it reported an internal fault: {str(message)[:200]}")
-        stdout, stderr = (_text(run, name).encode("utf-8", "replace") for name in ("stdout", "stderr"))
-        files = answer.get("files") or {}
-        if not isinstance(files, dict):
-            raise ValueError("its files are not an object")
-        data = base64.b64decode(_text(files, DATA_FILE))
-        code = run.get("return_code")
+        if len(_STRING.sub(b"", body)) > MOST_STRUCTURE:
+            raise ValueError("its answer holds too many values")
+        answer = _Answer.model_validate_json(body)
+        run = answer.run_result
+        if run is None or answer.status == "SandboxError":
+            return self._lost(f"it reported an internal fault: {str(answer.message)[:200]}")
+        stdout, stderr = ((text or "").encode("utf-8", "replace") for text in (run.stdout, run.stderr))
+        data = base64.b64decode((answer.files or {}).get(DATA_FILE, ""))
+        code = run.return_code
         ended = Ended.EXITED
-        if run.get("status") == "TimeLimitExceeded":
+        if run.status == "TimeLimitExceeded":
             ended = Ended.WALL
         elif max(len(stdout), len(stderr), len(data)) > limits.output_bytes:
             ended = Ended.OUTPUT
-        elif type(code) is not int or not -64 <= code <= 255:
-            return self._lost(f"it gave no exit status ({str(run.get('status'))[:50]})")
+        elif code is None or not -64 <= code <= 255:
+            return self._lost(f"it gave no exit status ({str(run.status)[:50]})")
         elif code < 0:
             ended = Ended.KILLED
-        seconds: Any = run.get("execution_time")
         return Result(
             ended=ended,
             exit_code=code if ended is Ended.EXITED else None,
@@ -196,7 +214,7 @@ class RemoteBox:
             stdout=stdout[: limits.output_bytes],
             stderr=stderr[: limits.output_bytes],
             data=data[: limits.output_bytes],
-            wall_seconds=float(seconds) if type(seconds) in (int, float) and math.isfinite(seconds) else 0.0,
+            wall_seconds=run.execution_time or 0.0,
             backend=self._backend.name,
             missing=frozenset(Guarantee) - self._backend.guarantees,
         )
@@ -206,15 +224,3 @@ class RemoteBox:
         return Result(
             Ended.LOST, backend=self._backend.name, missing=missing, detail=f"the remote sandbox: {detail}"
         )
-
-
-def _text(values: Mapping[str, Any], name: str) -> str:
-    """A text among an answer's values; empty if it is missing.
-
-    Raises:
-        ValueError: It is not a text.
-    """
-    value = values.get(name)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"its {name!r} is a {type(value).__name__}")
-    return value or ""

@@ -197,18 +197,18 @@ async def test_an_executor_that_fails_with_an_empty_program_too_is_lost():
 
 
 ANSWERS = {
-    "nested": (b"[" + b"[]," * 100_000 + b"[]]", "too many values"),
-    "deep": (b"[" * 200_000, "nested too deeply"),
-    "stdout is a list": ({"return_code": 0, "stdout": [1]}, "'stdout' is a list"),
-    "code is a boolean": ({"return_code": True}, "no exit status"),
-    "code is huge": ({"return_code": -(10**40)}, "no exit status"),
-    "NaN": (b'{"run_result": {"return_code": 0, "execution_time": NaN}}', "NaN"),
+    "nested": b"[" + b"[]," * (1 << 22) + b"[]]",
+    "deep": b"[" * (1 << 24),
+    "stdout is a list": {"return_code": 0, "stdout": [1]},
+    "code is a boolean": {"return_code": True},
+    "code is huge": {"return_code": -(10**40)},
+    "NaN": b'{"run_result": {"return_code": 0, "execution_time": NaN}}',
 }
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 async def test_an_answer_of_another_form_is_lost(name):
-    answer, why = ANSWERS[name]
+    answer = ANSWERS[name]
 
     async def answers(request):
         body = answer if isinstance(answer, bytes) else json.dumps({"run_result": answer}).encode()
@@ -221,4 +221,4 @@ async def test_an_answer_of_another_form_is_lost(name):
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     result = await sandbox.run("print(1)", backend=f"remote:http://127.0.0.1:{runner.addresses[0][1]}")
     await runner.cleanup()
-    assert result.ended is Ended.LOST and why in result.detail
+    assert result.ended is Ended.LOST and "\n" not in result.detail
