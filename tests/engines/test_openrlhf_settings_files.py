@@ -225,7 +225,7 @@ def test_an_unknown_model_is_placed_without_an_estimate():
         "1 GPUs (actor, engines); no estimate of the memory: the sizes of 'nobody/nothing' are not known"
         in text
     )
-    assert "WARNING: without a network nothing says whether the model 'nobody/nothing' exists\n" in text
+    assert "whether a hub has it is not checked" in text
 
 
 def test_from_eight_gpus_to_two_by_what_the_command_says():

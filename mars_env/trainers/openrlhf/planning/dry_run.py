@@ -15,10 +15,10 @@ from mars_env.problems.code_hub import CODE_HUB_SETS
 from mars_env.problems.hub import HUB_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
-from mars_env.trainers.openrlhf.planning.advice import advise, as_words
+from mars_env.trainers.openrlhf.planning.advice import advise
 from mars_env.trainers.openrlhf.planning.checks import check_flags, check_run
-from mars_env.trainers.openrlhf.planning.resources import GIB, describe, excess, loading, memory, placement
-from mars_env.trainers.openrlhf.planning.sizes import Architecture, architecture_of, unchecked
+from mars_env.trainers.openrlhf.planning.resources import GIB, describe, fits, placement
+from mars_env.trainers.openrlhf.planning.sizes import Architecture, architecture_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 from mars_env.trainers.openrlhf.versions import require_openrlhf
 
@@ -88,7 +88,7 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
         gpu_gib: Memory of one GPU.
 
     Raises:
-        ConfigError: A flag is refused, here or by OpenRLHF: a line for each.
+        ConfigError: A flag is rejected, here or by OpenRLHF: a line for each.
         MissingExtra: OpenRLHF's files are not there.
     """
     settings, flags = read_flags(argv)
@@ -101,23 +101,22 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
     if len(policies) > 1:
         gpus = sum(pool.gpus for pool in placement(args))
         lines += [f"{len(policies)} policies with {gpus} GPUs each: {gpus * len(policies)} in all", ""]
-    models, gpu = [_model(checkpoint) for _, checkpoint in policies], gpu_gib * GIB
-    for (name, checkpoint), model in zip(policies, models, strict=True):
-        placed = _placed(args, checkpoint, model, gpu)
-        lines += [f"{f'Policy {name}: ' if name else ''}{checkpoint}", placed, ""]
-    known = [model for model in models if isinstance(model, Architecture)]
-    fits = not any(excess(args, model, gpu) for model in known)
-    if not fits:
-        lines += _advice(settings_here, args, known, gpu)
+    models, gpu = [], gpu_gib * GIB
+    for name, checkpoint in policies:
+        lines.append(f"{f'Policy {name}: ' if name else ''}{checkpoint}")
+        try:
+            models.append(model := architecture_of(checkpoint))
+            lines += [f"{model.parameters / 1e9:.2f} billion parameters, {describe(args, model, gpu)}", ""]
+        except ConfigError as unknown:
+            pools = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in placement(args))
+            lines += [f"{pools}; no estimate of the memory: {unknown}", ""]
+    enough = all(fits(args, model, gpu) for model in models)
+    if not enough:
+        lines += [*_advice(settings_here, args, models, gpu), ""]
     command = ["python", "-m", "mars_env.trainers.openrlhf", *as_flags(settings), *flags]
-    lines += [
-        "Command:",
-        _wrapped(command),
-        "",
-        "What OpenRLHF gets:",
-        _wrapped(["python", "-m", ENTRY, *full]),
-    ]
-    return DryRun("\n".join(lines), fits)
+    lines += ["Command:", _wrapped(command), ""]
+    lines += ["What OpenRLHF gets:", _wrapped(["python", "-m", ENTRY, *full])]
+    return DryRun("\n".join(lines), enough)
 
 
 def _rollouts(settings: TeamSettings, args: SimpleNamespace) -> str:
@@ -146,20 +145,6 @@ def _evaluation(settings: TeamSettings, args: SimpleNamespace) -> list[str]:
     ]
 
 
-def _placed(args: SimpleNamespace, checkpoint: str, model: Architecture | ConfigError, gpu: float) -> str:
-    """Who shares which GPUs, and the memory it takes."""
-    if isinstance(model, ConfigError):
-        pools = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in placement(args))
-        lines = [f"{pools}; no estimate of the memory: {model}"]
-        if (warning := unchecked(checkpoint)) is not None:
-            lines.append(f"WARNING: {warning}")
-        return "\n".join(lines)
-    return (
-        f"{model.parameters / 1e9:.2f} billion parameters, {describe(memory(args, model, gpu), args, gpu)}\n"
-        f"    load     {loading(args, model) / GIB:6.1f} GiB of a node's memory while the weights load"
-    )
-
-
 def _advice(
     settings: TeamSettings, args: SimpleNamespace, models: Sequence[Architecture], gpu: float
 ) -> list[str]:
@@ -175,21 +160,10 @@ def _advice(
     changes = advise(args, models, gpu, valid)
     if changes is None:
         return [
-            "IT DOES NOT FIT, not even into 16 times as many GPUs: take a smaller model or --data.max_len",
-            "",
+            "IT DOES NOT FIT, not even into 16 times as many GPUs: take a smaller model or --data.max_len"
         ]
-    return [
-        "IT DOES NOT FIT. With these settings it does:",
-        *(f"    {word}" for word in as_words(changes)),
-        "",
-    ]
-
-
-def _model(checkpoint: str) -> Architecture | ConfigError:
-    try:
-        return architecture_of(checkpoint)
-    except ConfigError as unknown:
-        return unknown
+    words = [f"    --{flag}" if value is True else f"    --{flag} {value}" for flag, value in changes.items()]
+    return ["IT DOES NOT FIT. With these settings it does:", *words]
 
 
 def without_downloads(settings: TeamSettings) -> TeamSettings:
