@@ -20,6 +20,7 @@ def reward(turn, path, problem):
 def main(out, flags):
     import ray
 
+    from mars_env.trainers.openrlhf.command_line import read
     from mars_env.trainers.openrlhf.launch import launch
     from mars_env.trainers.openrlhf.workers import multi_policy
     from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
@@ -39,7 +40,7 @@ def main(out, flags):
     multi_policy.turn_samples = turn_samples
     TeamExperienceMaker.compute_advantages_and_returns = compute_advantages_and_returns
     ray.init(num_gpus=6, num_cpus=12, include_dashboard=False)
-    launch(flags)
+    launch(read(flags))
     Path(out).write_bytes(pickle.dumps(updates))
 
 

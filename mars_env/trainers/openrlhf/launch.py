@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
+from mars_env.trainers.openrlhf.command_line import Flags, as_words
 from mars_env.trainers.openrlhf.flags import complete, dataset_path, located
 from mars_env.trainers.openrlhf.planning.checks import check_run
 from mars_env.trainers.openrlhf.rollouts.problems import write_ids
@@ -16,17 +16,17 @@ from mars_env.trainers.openrlhf.settings import TeamSettings, read_flags
 from mars_env.trainers.openrlhf.versions import require_stack
 
 
-def launch(argv: Sequence[str]) -> None:
+def launch(given: Flags) -> None:
     """Train: ``python -m mars_env.trainers.openrlhf --mars.env ... <OpenRLHF's flags>``.
 
     Args:
-        argv: The flags.
+        given: The flags, from `mars_env.trainers.openrlhf.command_line.read`.
 
     Raises:
-        ConfigError: A flag is refused, here or by OpenRLHF (a line for each), or a version is not supported.
+        ConfigError: A flag is rejected, here or by OpenRLHF (a line for each), or a version is not supported.
         MissingExtra: OpenRLHF is not installed.
     """
-    settings, flags = read_flags(argv)
+    settings, flags = read_flags(given)
     require_stack()
     settings = located(settings)
     flags = complete(settings, flags)
@@ -41,7 +41,7 @@ def launch(argv: Sequence[str]) -> None:
 
         multi_policy.train(settings, args)
         return
-    sys.argv = [ENTRY, *flags]
+    sys.argv = [ENTRY, *as_words(flags)]
     runpy.run_module(ENTRY, run_name="__main__", alter_sys=True)
 
 
