@@ -21,6 +21,8 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         version: Of the weights: how often they have been sent to the engines.
     """
 
+    experience_maker: Any
+
     def __init__(self, settings: TeamSettings, strategy: Any, *groups: Any) -> None:
         wandb = strategy.args.logger.wandb
         key, wandb.key = wandb.key, None  # OpenRLHF's logger would end the run of the policy before
