@@ -145,11 +145,16 @@ def test_the_trainer_s_step_is_measured_on_a_cpu(half_hour, monkeypatch):
 
 
 def test_the_sizes_are_what_their_names_say(half_hour):
-    from mars_env.trainers.openrlhf.planning.sizes import Architecture
+    from mars_env.trainers.openrlhf.planning.sizes import architecture
 
     for name, millions in (("100m", 100), ("600m", 600)):
         hidden, feed_forward, layers, tokens = half_hour.SIZES[name]
-        sizes = Architecture(hidden, layers, 4, 4, hidden // 4, feed_forward, tokens, qk_norm=True)
+        sizes = architecture(
+            {
+                "model_type": "qwen3", "hidden_size": hidden, "num_hidden_layers": layers,
+                "num_attention_heads": 4, "intermediate_size": feed_forward, "vocab_size": tokens,
+            }
+        )  # fmt: skip
         assert sizes.parameters / 1e6 == pytest.approx(millions, rel=0.1)
 
 

@@ -95,7 +95,8 @@ def command(flags):
 def checkpoint_step(checkpoints):
     """The newest step that is completely on disk."""
     latest = Path(checkpoints) / "_actor" / "latest"
-    return int(latest.read_text().removeprefix("global_step")) if latest.exists() else 0
+    tag = latest.read_text() if latest.exists() else ""  # empty for a moment while DeepSpeed writes it
+    return int(tag.removeprefix("global_step") or 0)
 
 
 def logged(board, kind):

@@ -20,12 +20,13 @@ def reward(turn, path, problem):
 def main(out, flags):
     import ray
 
+    from mars_env.trainers.openrlhf.command_line import read
     from mars_env.trainers.openrlhf.launch import launch
-    from mars_env.trainers.openrlhf.workers import multi_policy
+    from mars_env.trainers.openrlhf.workers import driver
     from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
 
     updates = []
-    samples_of, make = multi_policy.turn_samples, TeamExperienceMaker.compute_advantages_and_returns
+    samples_of, make = driver.turn_samples, TeamExperienceMaker.compute_advantages_and_returns
 
     def turn_samples(groups, config):
         updates.append({"groups": groups, "experiences": {}})
@@ -36,10 +37,10 @@ def main(out, flags):
         updates[-1]["experiences"][Path(self.strategy.args.ckpt.path).name] = made
         return made
 
-    multi_policy.turn_samples = turn_samples
+    driver.turn_samples = turn_samples
     TeamExperienceMaker.compute_advantages_and_returns = compute_advantages_and_returns
     ray.init(num_gpus=6, num_cpus=12, include_dashboard=False)
-    launch(flags)
+    launch(read(flags))
     Path(out).write_bytes(pickle.dumps(updates))
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from mars_env.errors import MarsError
 from mars_env.text import visible
-from mars_env.trainers.openrlhf.help import help_text, is_asked
+from mars_env.trainers.openrlhf.command_line import read
+from mars_env.trainers.openrlhf.help import help_text
 from mars_env.trainers.openrlhf.launch import launch
-from mars_env.trainers.openrlhf.planning.dry_run import asked, dry_run
-from mars_env.trainers.openrlhf.settings_file import import_beside, with_file
+from mars_env.trainers.openrlhf.planning.dry_run import DRY_RUN, dry_run
 
 FITS_NOT = 3
 """Exit status of a dry run whose models do not fit."""
@@ -17,17 +17,14 @@ FITS_NOT = 3
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
     try:
-        if is_asked(arguments):
+        if {"-h", "--help"}.intersection(arguments):
             sys.stdout.write(help_text() + "\n")
             return 0
-        words, file = with_file(arguments)
-        if file is not None:
-            import_beside(file)
-        gpu_gib, flags = asked(words)
-        if gpu_gib is None:
+        flags = read(arguments)
+        if DRY_RUN not in flags:
             launch(flags)
             return 0
-        plan = dry_run(flags, gpu_gib)
+        plan = dry_run(flags)
         sys.stdout.write(plan.text + "\n")
         return 0 if plan.fits else FITS_NOT
     except MarsError as error:

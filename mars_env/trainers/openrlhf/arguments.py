@@ -12,33 +12,34 @@ import ast
 import contextlib
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import CodeType, ModuleType, SimpleNamespace
 
 from mars_env.errors import ConfigError, MissingExtra
+from mars_env.trainers.openrlhf.command_line import Flags, as_words
 
 ENTRY = "openrlhf.cli.train_ppo_ray"
 """The only entry of OpenRLHF to reinforcement learning."""
 
 
-def parse(flags: Sequence[str]) -> SimpleNamespace:
+def parse(flags: Flags) -> SimpleNamespace:
     """OpenRLHF's arguments as its `train` receives them: nested by the dots of the flags.
 
     What OpenRLHF prints meanwhile (recommendations, changed settings) is printed. Not to be called from
     several threads at once, since OpenRLHF reads its flags from `sys.argv`.
 
     Args:
-        flags: What stands after ``python -m openrlhf.cli.train_ppo_ray``.
+        flags: Those of ``python -m openrlhf.cli.train_ppo_ray``.
 
     Raises:
         MissingExtra: OpenRLHF is not installed.
         ConfigError: A flag is unknown, or OpenRLHF refuses a value or a combination.
 
     Example:
-        With OpenRLHF's files there, ``parse(["--train.batch_size", "64"]).train.batch_size`` is 64.
+        With OpenRLHF's files there, ``parse({"--train.batch_size": ["64"]}).train.batch_size`` is 64.
     """
     taken: list[SimpleNamespace] = []
     entry = ModuleType("__main__")
@@ -135,14 +136,14 @@ def parser_help() -> str:
     """
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-        parse(["--help"])
+        parse({"--help": []})
     return output.getvalue()
 
 
 @contextlib.contextmanager
-def _command_line(flags: Sequence[str]) -> Iterator[None]:
+def _command_line(flags: Flags) -> Iterator[None]:
     before = sys.argv
-    sys.argv = [ENTRY, *flags]
+    sys.argv = [ENTRY, *as_words(flags)]
     try:
         yield
     finally:

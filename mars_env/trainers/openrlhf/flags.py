@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 from mars_env.errors import ConfigError
 from mars_env.problems.loading import is_path
+from mars_env.trainers.openrlhf.command_line import Flags
 from mars_env.trainers.openrlhf.rollouts.problems import INPUT, require_plain
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.types import Sampling
@@ -74,7 +75,7 @@ AT_LEAST_ONE: Final = (
 """Flags that OpenRLHF takes with 0 or less, and with which it divides by zero or does nothing."""
 
 
-def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
+def complete(settings: TeamSettings, flags: Flags) -> Flags:
     """OpenRLHF's flags with those that the team decides.
 
     Raises:
@@ -84,36 +85,37 @@ def complete(settings: TeamSettings, flags: Sequence[str]) -> list[str]:
     Example:
         >>> settings = TeamSettings(
         ...     env="aime-solve-verify-correct", options={"schedule": "training"}, group=4, branches=1)
-        >>> flags = complete(settings, ["--ckpt.path", "run", "--algo.kl.init_coef", "0.001"])
-        >>> flags[flags.index("--rollout.n_samples_per_prompt") + 1]
-        '20'
+        >>> complete(settings, {"--ckpt.path": ["run"]})["--rollout.n_samples_per_prompt"]
+        ['20']
     """
-    given = _values(flags)
-    wrong = [f"{flag} is refused: {REFUSED[flag]}" for flag in given if flag in REFUSED]
+    wrong = [f"{flag} is rejected: {REFUSED[flag]}" for flag in flags if flag in REFUSED]
     wrong += [
         f"{flag} must be at least 1, got {value}"
-        for flag, value in given.items()
-        if flag in AT_LEAST_ONE and value.lstrip("-").isdecimal() and int(value) < 1
+        for flag in AT_LEAST_ONE
+        for value in flags.get(flag, ())
+        if value.lstrip("-").isdecimal() and int(value) < 1
     ]
     if wrong:
         raise ConfigError("\n".join(wrong))
     problems = dataset_path(flags, "problems")
     require_plain(problems)
-    ours = ["--data.prompt_dataset", str(problems), "--data.input_key", INPUT]
-    ours += ["--rollout.n_samples_per_prompt", str(settings.rows_per_tree())]
+    ours = {
+        "--data.prompt_dataset": [str(problems)],
+        "--data.input_key": [INPUT],
+        "--rollout.n_samples_per_prompt": [str(settings.rows_per_tree())],
+    }
     if settings.eval_problems:
-        ours += ["--eval.dataset", str(dataset_path(flags, "evaluation"))]
-    for flag, values in {**DEFAULTS, **_correction(settings, given)}.items():
-        if flag not in given:
-            ours += [flag, *values]
-    if settings.segment_tokens is not None and "--vllm.enable_prefix_caching" not in given:
-        ours.append("--vllm.enable_prefix_caching")  # a segment continues without reading its prompt again
-    return [*_absolute(flags), *ours]
+        ours["--eval.dataset"] = [str(dataset_path(flags, "evaluation"))]
+    defaults = {**DEFAULTS, **_correction(settings, flags)}
+    if settings.segment_tokens is not None:
+        defaults["--vllm.enable_prefix_caching"] = ()  # a segment continues without reading its prompt again
+    ours |= {flag: list(values) for flag, values in defaults.items() if flag not in flags}
+    return _absolute(flags) | ours
 
 
-def dataset_path(flags: Sequence[str], name: str) -> Path:
+def dataset_path(flags: Flags, name: str) -> Path:
     """The file with the problems' ids: beside the checkpoints, where all nodes can read it."""
-    path = _values(flags).get("--ckpt.path", WRITTEN["--ckpt.path"])
+    path = " ".join(flags.get("--ckpt.path", [WRITTEN["--ckpt.path"]]))
     return Path(path).absolute() / "mars" / f"{name}.jsonl"
 
 
@@ -151,7 +153,7 @@ def sampling_of(settings: TeamSettings, args: SimpleNamespace, *, evaluation: bo
     return Sampling(temperature=temperature, max_tokens=limit, overflow=settings.overflow)
 
 
-def _correction(settings: TeamSettings, given: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def _correction(settings: TeamSettings, given: Flags) -> dict[str, tuple[str, ...]]:
     """Flags of the importance weight between the engine that sampled and the policy that is trained.
 
     Without it OpenRLHF takes every sample for one of the present policy. The weight is capped from above
@@ -162,11 +164,11 @@ def _correction(settings: TeamSettings, given: Mapping[str, str]) -> dict[str, t
     GSPO has no such weight: there the ratio itself is taken to the policy that sampled, which its narrow
     clip range leaves no room for where samples are fresh and differ by the engine's rounding alone.
     """
-    if settings.staleness == 0 and given.get("--actor.policy_loss_type") == "gspo":
+    if settings.staleness == 0 and given.get("--actor.policy_loss_type") == ["gspo"]:
         return {}
     if "--algo.advantage.is_correction_level" in given:
         return {}
-    if given.get("--algo.advantage.is_correction_gating", "ratio") != "ratio":
+    if given.get("--algo.advantage.is_correction_gating", ["ratio"]) != ["ratio"]:
         return {"--algo.advantage.is_correction_level": ("token",)}
     return {
         "--algo.advantage.is_correction_level": ("token",),
@@ -175,43 +177,14 @@ def _correction(settings: TeamSettings, given: Mapping[str, str]) -> dict[str, t
     }
 
 
-def _values(flags: Sequence[str]) -> dict[str, str]:
-    """The last value of each flag, given as ``--a b`` or ``--a=b``; empty where there is none.
-
-    Example:
-        >>> _values(["--a", "1", "--b", "--c=2"])
-        {'--a': '1', '--b': '', '--c': '2'}
-    """
-    found = {}
-    for flag, following in zip(flags, [*flags[1:], "--"], strict=False):
-        if flag.startswith("--"):
-            name, equals, value = flag.partition("=")
-            found[name] = value if equals or following.startswith("--") else following
-    return found
-
-
-def _absolute(flags: Sequence[str]) -> list[str]:
-    """The flags with absolute paths; with those of `WRITTEN` that have a default and are not given.
-
-    Example:
-        >>> [flag for flag in _absolute(["--ckpt.path=/run", "--ckpt.output_dir", "/model", "--a", "b"])]
-        ['--ckpt.path=/run', '--ckpt.output_dir', '/model', '--a', 'b']
-    """
-    made, of = [], ""
-    for word in flags:
-        name, equals, value = word.partition("=")
-        if of:
-            made.append(_placed(of, word))
-        elif equals and name in (*WRITTEN, *READ):
-            made.append(f"{name}={_placed(name, value)}")
-        else:
-            made.append(word)
-        of = word if not of and word in (*WRITTEN, *READ) else ""
-    given = _values(flags)
-    for name, default in WRITTEN.items():
-        if default and name not in given:
-            made += [name, _placed(name, default)]
-    return made
+def _absolute(flags: Flags) -> Flags:
+    """The flags with absolute paths; with those of `WRITTEN` that have a default and are not given."""
+    defaults = {flag: [path] for flag, path in WRITTEN.items() if path and flag not in flags}
+    paths = (*WRITTEN, *READ)
+    return {
+        flag: [_placed(flag, value) for value in values] if flag in paths else values
+        for flag, values in (flags | defaults).items()
+    }
 
 
 def _placed(flag: str, path: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
 from typing import Final
 
 from pydantic.fields import FieldInfo
@@ -12,7 +11,8 @@ from pydantic_core import PydanticUndefined
 
 from mars_env.errors import MissingExtra
 from mars_env.trainers.openrlhf.arguments import parser_help
-from mars_env.trainers.openrlhf.settings import PREFIX, TeamSettings
+from mars_env.trainers.openrlhf.command_line import PREFIX
+from mars_env.trainers.openrlhf.settings import TeamSettings
 
 WIDTH: Final = 100
 
@@ -26,17 +26,7 @@ Trains a team with OpenRLHF (docs/openrlhf.md). Ready settings files: examples/o
                         true is a flag without a value. Flags given here replace the file's;
                         --NAME=false turns one off
   --dry-run[=GIB]       check all flags; print the plan, for GPUs of so many GiB (80); start nothing.
-                        Exit status: 0 it fits, 1 a flag is refused, 3 it does not fit"""
-
-
-def is_asked(argv: Sequence[str]) -> bool:
-    """Whether help is asked for.
-
-    Example:
-        >>> is_asked(["--mars.env", "aime-solve", "-h"]), is_asked([])
-        (True, False)
-    """
-    return "--help" in argv or "-h" in argv
+                        Exit status: 0 it fits, 1 a flag is rejected, 3 it does not fit"""
 
 
 def help_text() -> str:

@@ -1,6 +1,6 @@
-"""Several policies in one run: which agent uses which policy, and each policy's own arguments.
+"""Which agent uses which policy, and each policy's own arguments.
 
-Pure functions; `mars_env.trainers.openrlhf.workers.multi_policy` trains.
+Pure functions; `mars_env.trainers.openrlhf.workers.driver` trains.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def plays(
     Args:
         names: Names of the agents.
         policies: Names of the policies.
-        given: Policies by agent or role; an agent's own entry has priority. If it is empty and there are as
-            many agents as policies, they are paired in order.
+        given: Policies by agent or role; an agent's own entry has priority. If it is empty, all agents have
+            the only policy, or as many agents as policies are paired in order.
         others: Agents or roles that other models play: they are left out.
 
     Raises:
@@ -42,6 +42,8 @@ def plays(
         {'coder_0': 'one', 'coder_1': 'two'}
     """
     names = [name for name in names if name not in others and role_of(name) not in others]
+    if not given and len(policies) == 1:
+        given = dict.fromkeys(names, next(iter(policies)))
     if not given and len(names) == len(policies):
         given = dict(zip(names, policies, strict=True))
     known = {*names, *map(role_of, names)}

@@ -29,17 +29,15 @@ from mars_env.problems.registry import held_out_by_default
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import suggestion
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, require_roles
+from mars_env.trainers.openrlhf.command_line import PREFIX, Flags, as_text
 from mars_env.types import role_of
-
-PREFIX = "--mars."
-"""Prefix of the flags that mars_env adds."""
 
 
 class TeamSettings(BaseModel):
     """The flags ``--mars.*``, by their names.
 
-    On the command line a field is given as ``--mars.NAME VALUE``. Values other than texts are written as
-    JSON; a list of names also as ``solver,verifier``.
+    On the command line a field is given as ``--mars.NAME VALUE``. Tables and lists are written as JSON; a
+    list of names also as ``solver,verifier``.
 
     Example:
         >>> TeamSettings(env="aime-solve-verify-correct").config.advantage
@@ -283,7 +281,7 @@ class TeamSettings(BaseModel):
         return make_game(with_parts(env_spec), kind=problems[0].kind)
 
 
-def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:
+def read_flags(flags: Mapping[str, Sequence[str]]) -> tuple[TeamSettings, Flags]:
     """The team's settings, and the remaining flags, which are OpenRLHF's.
 
     Raises:
@@ -291,29 +289,20 @@ def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:
 
     Example:
         >>> settings, rest = read_flags(
-        ...     ["--mars.env", "aime-solve-verify-correct", "--actor.adam.lr", "1e-6", "--mars.group", "4"])
+        ...     {"--mars.env": ["aime-solve"], "--actor.adam.lr": ["1e-6"], "--mars.group": ["4"]})
         >>> settings.group, rest
-        (4, ['--actor.adam.lr', '1e-6'])
+        (4, {'--actor.adam.lr': ['1e-6']})
     """
-    given: dict[str, Any] = {}
-    rest: list[str] = []
-    wrong: list[str] = []
-    flags = iter(argv)
-    for flag in flags:
-        if not flag.startswith(PREFIX):
-            rest.append(flag)
-            continue
-        name, equals, value = flag.removeprefix(PREFIX).partition("=")
-        if not equals:
-            value = next(flags, "")
-        if name not in TeamSettings.model_fields:
-            known = ", ".join(TeamSettings.model_fields)
-            hint = suggestion(PREFIX + name, [PREFIX + field for field in TeamSettings.model_fields])
-            wrong.append(f"there is no flag {PREFIX}{name}; there are: {known}{hint}")
-        elif not value or value.startswith("--"):
-            wrong.append(f"{PREFIX}{name} needs a value")
-        else:
-            given[name] = value if _is_text(name) else _json(value)
+    known = [f"{PREFIX}{name}" for name in TeamSettings.model_fields]
+    ours = {flag: values for flag, values in flags.items() if flag.startswith(PREFIX)}
+    wrong = [
+        f"there is no flag {flag}; there are: {', '.join(TeamSettings.model_fields)}{suggestion(flag, known)}"
+        for flag in ours
+        if flag not in known
+    ]
+    taken = {flag: values[0] for flag, values in ours.items() if len(values) == 1 and values[0]}
+    wrong += [f"{flag} needs one value" for flag in ours if flag in known and flag not in taken]
+    given = {flag.removeprefix(PREFIX): _parsed(taken[flag]) for flag in known if flag in taken}
     if "env" not in given:
         wrong.append("say what is played: --mars.env, an environment's id (--help lists all flags)")
         given["env"] = ""
@@ -326,33 +315,26 @@ def read_flags(argv: Sequence[str]) -> tuple[TeamSettings, list[str]]:
         ]
     if wrong:
         raise ConfigError("\n".join(wrong))
-    return settings, rest
+    return settings, {flag: list(values) for flag, values in flags.items() if flag not in ours}
 
 
-def as_flags(settings: TeamSettings) -> list[str]:
+def as_flags(settings: TeamSettings) -> Flags:
     """The flags that give these settings: the inverse of `read_flags`.
 
     Example:
         >>> as_flags(TeamSettings(env="aime-solve", group=4))
-        ['--mars.env', 'aime-solve', '--mars.group', '4']
+        {'--mars.env': ['aime-solve'], '--mars.group': ['4']}
     """
-    flags = []
-    for name, value in settings.model_dump(mode="json", exclude_defaults=True).items():
-        flags += [PREFIX + name, value if isinstance(value, str) else json.dumps(value)]
-    return flags
+    changed = settings.model_dump(mode="json", exclude_defaults=True)
+    return {PREFIX + name: [as_text(value)] for name, value in changed.items()}
 
 
-def _is_text(name: str) -> bool:
-    """Whether a field is a text, so that its value is taken as it stands."""
-    annotation = str(TeamSettings.model_fields[name].annotation)
-    return "Literal" in annotation or annotation in ("<class 'str'>", "str | None")
-
-
-def _json(value: str) -> Any:
+def _parsed(value: str) -> Any:
+    """Tables, lists and null are JSON; pydantic reads numbers from strings."""
     try:
-        return json.loads(value)
+        return json.loads(value) if value == "null" or value.startswith(("{", "[")) else value
     except ValueError:
-        return value  # the field's own validation says what is wrong with it
+        return value  # the field's validation says what is wrong with it
 
 
 def _load(name: str, options: Mapping[str, Any]) -> ProblemSet:

@@ -43,36 +43,14 @@ TOUCHED: Final[Mapping[str, tuple[str, ...] | None]] = {
     "openrlhf.trainer.ppo_trainer:BasePPOTrainer.broadcast_to_vllm": ("self",),
     "openrlhf.trainer.ppo_trainer:BasePPOTrainer.init_checkpoint_states": ("self",),
     "openrlhf.trainer.ppo_trainer:BasePPOTrainer._compute_rollout_stats": ("self", "experiences"),
-    "openrlhf.trainer.ppo_trainer:PPOTrainer.__init__": (
-        "self", "pretrain", "strategy", "actor_model_group", "critic_model_group", "reward_model_group",
-        "reference_model_group", "vllm_engines", "generate_kwargs",
+    "openrlhf.trainer.ppo_trainer:BasePPOTrainer.restore_best_checkpoint_state": (
+        "self", "checkpoint_states",
     ),
-    "openrlhf.trainer.ppo_trainer:PPOTrainer.fit": ("self", "global_step"),
-    "openrlhf.trainer.ppo_trainer:PPOTrainer.get_max_steps": ("self",),
-    "openrlhf.trainer.ppo_trainer:PPOTrainer.evaluate": ("self", "global_step", "generate_kwargs"),
-    "openrlhf.trainer.ppo_trainer_async:GenerateSamplesActor.__init__": (
-        "self", "pretrain", "strategy", "vllm_engines", "vllm_lock", "rollout_queue", "rollout_slots",
-        "generate_kwargs",
+    "openrlhf.trainer.ppo_trainer:BasePPOTrainer.save_best_checkpoint": (
+        "self", "eval_metrics", "global_step", "client_states",
     ),
-    "openrlhf.trainer.ppo_trainer_async:GenerateSamplesActor.fit": (
-        "self", "episode", "total_consumed_prompts",
-    ),
-    "openrlhf.trainer.ppo_trainer_async:GenerateSamplesActor.load_state_dict": ("self", "state_dict"),
-    "openrlhf.trainer.ppo_trainer_async:GenerateSamplesActor._run_eval": ("self",),
-    "openrlhf.trainer.ppo_trainer_async:TrainingActor.__init__": (
-        "self", "pretrain", "strategy", "actor_model_group", "critic_model_group", "reward_model_group",
-        "reference_model_group", "vllm_engines", "vllm_lock", "rollout_queue", "rollout_slots",
-    ),
-    "openrlhf.trainer.ppo_trainer_async:TrainingActor.fit": ("self", "global_step"),
-    "openrlhf.trainer.ppo_trainer_async:TrainingActor.broadcast_to_vllm": ("self",),
-    "openrlhf.trainer.ppo_trainer_async:VLLMLock.acquire": ("self",),
-    "openrlhf.trainer.ppo_trainer_async:VLLMLock.release": ("self",),
-    "openrlhf.trainer.ppo_trainer_async:PPOTrainerAsync.fit": ("self",),
     "openrlhf.trainer.ppo_utils.samples_generator:SamplesGenerator.__init__": (
         "self", "strategy", "prompts_dataloader", "eval_dataloader", "tokenizer", "vllm_engines",
-    ),
-    "openrlhf.trainer.ppo_utils.samples_generator:SamplesGenerator.generate_samples": (
-        "self", "generate_kwargs",
     ),
     "openrlhf.trainer.ppo_utils.samples_generator:SamplesGenerator._process_response_into_experience": (
         "self", "response", "generate_kwargs",

@@ -77,7 +77,7 @@ def test_every_wrong_flag_has_a_line():
         refuse(SETTINGS.model_copy(update={"train_roles": ("solver_0",)}), wrong)
     assert len(str(refused.value).splitlines()) == 4
     with pytest.raises(ConfigError) as refused:
-        complete(SETTINGS, ["--data.label_key", "a", "--train.batch_size", "0"])
+        complete(SETTINGS, {"--data.label_key": ["a"], "--train.batch_size": ["0"]})
     assert len(str(refused.value).splitlines()) == 2
 
 
@@ -102,57 +102,51 @@ def test_the_penalty_s_limit_is_that_of_the_completions():
 
 @pytest.mark.parametrize("flag", sorted(REFUSED))
 def test_flags_that_would_do_nothing_or_harm_are_refused(flag):
-    with pytest.raises(ConfigError, match=f"{flag} is refused"):
-        complete(SETTINGS, [f"{flag}=1"])
+    with pytest.raises(ConfigError, match=f"{flag} is rejected"):
+        complete(SETTINGS, {flag: ["1"]})
 
 
 @pytest.mark.parametrize("flag", AT_LEAST_ONE)
 @pytest.mark.parametrize("number", ["0", "-2"])
 def test_numbers_that_would_be_divided_by_are_at_least_one(flag, number):
     with pytest.raises(ConfigError, match=f"{flag} must be at least 1, got {number}"):
-        complete(SETTINGS, [flag, number])
-    complete(SETTINGS, [flag, "1"])
+        complete(SETTINGS, {flag: [number]})
+    complete(SETTINGS, {flag: ["1"]})
 
 
 def test_openrlhf_gets_what_the_team_decides_and_its_users_keep_what_they_set(tmp_path):
-    flags = ["--ckpt.path", str(tmp_path), "--algo.kl.init_coef=0.001"]
+    flags = {"--ckpt.path": [str(tmp_path)], "--algo.kl.init_coef": ["0.001"]}
     full = complete(SETTINGS.model_copy(update={"eval_problems": 3}), flags)
-    assert full[:3] == flags
-    assert "--algo.kl.init_coef" not in full[3:]
-    assert full[full.index("--algo.advantage.is_correction_level") + 1] == "token"
-    assert full[full.index("--algo.advantage.is_correction_mode") + 1] == "clip"
-    assert full[full.index("--algo.advantage.is_correction_threshold") + 1] == "5"
-    assert full[full.index("--rollout.n_samples_per_prompt") + 1] == "72"  # the paper's 9 groups of 8
-    assert full[full.index("--data.prompt_dataset") + 1] == str(tmp_path / "mars" / "problems.jsonl")
-    assert full[full.index("--eval.dataset") + 1] == str(tmp_path / "mars" / "evaluation.jsonl")
+    assert full.items() >= flags.items()
+    assert full["--algo.advantage.is_correction_level"] == ["token"]
+    assert full["--algo.advantage.is_correction_mode"] == ["clip"]
+    assert full["--algo.advantage.is_correction_threshold"] == ["5"]
+    assert full["--rollout.n_samples_per_prompt"] == ["72"]  # the paper's 9 groups of 8
+    assert full["--data.prompt_dataset"] == [str(tmp_path / "mars" / "problems.jsonl")]
+    assert full["--eval.dataset"] == [str(tmp_path / "mars" / "evaluation.jsonl")]
 
 
 def test_the_problems_lie_beside_the_checkpoints(tmp_path):
-    assert dataset_path([f"--ckpt.path={tmp_path}"], "problems").parent == tmp_path / "mars"
+    assert dataset_path({"--ckpt.path": [str(tmp_path)]}, "problems").parent == tmp_path / "mars"
 
 
 @pytest.mark.parametrize("folder", ["me@lab", "one,two"])
 def test_a_folder_at_whose_name_openrlhf_would_divide_the_data_set_is_refused(folder, tmp_path):
     with pytest.raises(ConfigError, match=f"cannot read '.*{folder}/mars/problems.jsonl'"):
-        complete(SETTINGS, ["--ckpt.path", str(tmp_path / folder)])
-
-
-def given(full, flag):
-    """The value that OpenRLHF takes: the last one."""
-    return full[len(full) - full[::-1].index(flag)]
+        complete(SETTINGS, {"--ckpt.path": [str(tmp_path / folder)]})
 
 
 def test_a_relative_path_is_one_of_the_command_s_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "base").mkdir()
     model, board = "--actor.model_name_or_path", "--logger.tensorboard_dir"
-    full = complete(SETTINGS, [model, "base", "--ckpt.path=runs/checkpoints", board, "board"])
-    assert given(full, model) == str(tmp_path / "base")
-    assert full[2] == f"--ckpt.path={tmp_path}/runs/checkpoints"
-    assert given(full, "--logger.tensorboard_dir") == str(tmp_path / "board")
-    assert given(full, "--ckpt.output_dir") == str(tmp_path / "ckpt")  # OpenRLHF's default
-    assert "--logger.tensorboard_dir" not in complete(SETTINGS, [])
-    assert given(complete(SETTINGS, [model, "Qwen/Qwen3-8B"]), model) == "Qwen/Qwen3-8B"
+    full = complete(SETTINGS, {model: ["base"], "--ckpt.path": ["runs/checkpoints"], board: ["board"]})
+    assert full[model] == [str(tmp_path / "base")]
+    assert full["--ckpt.path"] == [f"{tmp_path}/runs/checkpoints"]
+    assert full[board] == [str(tmp_path / "board")]
+    assert full["--ckpt.output_dir"] == [str(tmp_path / "ckpt")]  # OpenRLHF's default
+    assert board not in complete(SETTINGS, {})
+    assert complete(SETTINGS, {model: ["Qwen/Qwen3-8B"]})[model] == ["Qwen/Qwen3-8B"]
 
 
 def test_settings_that_workers_read_have_absolute_paths(tmp_path, monkeypatch):
@@ -177,7 +171,7 @@ def test_settings_that_workers_read_have_absolute_paths(tmp_path, monkeypatch):
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_gspo_takes_its_ratio_to_the_sampling_policy_only_where_samples_may_be_old(staleness):
     settings = SETTINGS.model_copy(update={"staleness": staleness})
-    full = complete(settings, ["--actor.policy_loss_type", "gspo"])
+    full = complete(settings, {"--actor.policy_loss_type": ["gspo"]})
     assert ("--algo.advantage.is_correction_level" in full) == bool(staleness)
 
 
@@ -189,14 +183,14 @@ def test_old_samples_without_a_correction_are_refused():
 
 
 def test_what_is_given_of_the_correction_is_kept():
-    full = complete(SETTINGS, ["--algo.advantage.is_correction_level", "seq"])
-    assert full.count("--algo.advantage.is_correction_level") == 1
+    full = complete(SETTINGS, {"--algo.advantage.is_correction_level": ["seq"]})
+    assert full["--algo.advantage.is_correction_level"] == ["seq"]
     assert "--algo.advantage.is_correction_mode" not in full  # clip and seq exclude each other
 
 
 def test_a_correction_that_openrlhf_would_refuse_after_its_start_is_refused_before():
-    full = complete(SETTINGS, ["--algo.advantage.is_correction_gating", "tv"])
-    assert full[full.index("--algo.advantage.is_correction_level") + 1] == "token"
+    full = complete(SETTINGS, {"--algo.advantage.is_correction_gating": ["tv"]})
+    assert full["--algo.advantage.is_correction_level"] == ["token"]
     assert "--algo.advantage.is_correction_mode" not in full  # the default, mask
     own = "algo__advantage__is_correction_"
     for wrong in ({f"{own}level": "seq"}, {f"{own}gating": "tv"}):
@@ -211,9 +205,8 @@ def test_a_correction_that_openrlhf_would_refuse_after_its_start_is_refused_befo
 
 def test_segments_continue_without_reading_their_prompts_again():
     settings = SETTINGS.model_copy(update={"segment_tokens": 512})
-    assert complete(settings, []).count("--vllm.enable_prefix_caching") == 1
-    assert complete(settings, ["--vllm.enable_prefix_caching"]).count("--vllm.enable_prefix_caching") == 1
-    assert "--vllm.enable_prefix_caching" not in complete(SETTINGS, [])
+    assert complete(settings, {})["--vllm.enable_prefix_caching"] == []
+    assert "--vllm.enable_prefix_caching" not in complete(SETTINGS, {})
 
 
 def test_an_evaluation_has_limits_of_its_own():

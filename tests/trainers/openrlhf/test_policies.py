@@ -17,6 +17,7 @@ def test_agents_come_before_roles_and_others_are_left_out():
     assert plays(coders, ["a", "b"], {"coder": "a", "coder_1": "b"}) == {
         "coder_0": "a", "coder_1": "b", "coder_2": "a",
     }  # fmt: skip
+    assert plays(TEAM, ["a"], {}) == dict.fromkeys(TEAM, "a")
     assert plays(TEAM, ["a", "b"], {}, others=["solver"]) == {"verifier_0": "a", "corrector_0": "b"}
 
 

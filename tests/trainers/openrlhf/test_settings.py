@@ -4,6 +4,7 @@ import pytest
 
 from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
+from mars_env.trainers.openrlhf.command_line import read
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 
 ENV = "arithmetic-solve-verify-correct"
@@ -25,13 +26,13 @@ def test_flags_and_settings_are_one_another():
         uniform_groups="drop",
         record="run/record",
     )
-    again, rest = read_flags(["--a", "1", *as_flags(settings), "--b"])
+    again, rest = read_flags({"--a": ["1"], **as_flags(settings), "--b": []})
     assert again == settings
-    assert rest == ["--a", "1", "--b"]
+    assert rest == {"--a": ["1"], "--b": []}
 
 
 def test_names_are_given_with_commas_and_values_with_an_equals_sign():
-    settings, _ = read_flags([f"--mars.env={ENV}", "--mars.train_roles=solver,corrector"])
+    settings, _ = read_flags(read([f"--mars.env={ENV}", "--mars.train_roles=solver,corrector"]))
     assert settings.train_roles == ("solver", "corrector")
 
 
@@ -40,8 +41,9 @@ def test_names_are_given_with_commas_and_values_with_an_equals_sign():
     [
         (["--mars.nothing", "1"], "there is no flag --mars.nothing"),
         (["--mars.groop", "1"], "did you mean '--mars.group'"),
-        (["--mars.env"], "--mars.env needs a value"),
-        (["--mars.env", "--mars.group", "4"], "--mars.env needs a value"),
+        (["--mars.env"], "--mars.env needs one value"),
+        (["--mars.env", ENV, "--mars.seed", "1", "2"], "--mars.seed needs one value"),
+        (["--mars.env", "--mars.group", "4"], "--mars.env needs one value"),
         (["--mars.group", "4"], "say what is played: --mars.env"),
         (["--mars.env", ENV, "--mars.group", "many"], "--mars.group: Input should be a valid integer"),
         (["--mars.env", ENV, "--mars.groups_per_update", "4"], "set staleness to 1 or more"),
@@ -58,12 +60,12 @@ def test_names_are_given_with_commas_and_values_with_an_equals_sign():
 )
 def test_a_wrong_flag_is_refused_in_one_sentence(flags, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        read_flags(flags)
+        read_flags(read(flags))
 
 
 def test_every_wrong_setting_has_a_line():
     with pytest.raises(ConfigError) as refused:
-        read_flags(["--mars.nosuch", "1", "--mars.group", "none", "--mars.refill", "0", "--mars.seed"])
+        read_flags(read(["--mars.nosuch=1", "--mars.group", "none", "--mars.refill", "0", "--mars.seed"]))
     lines = str(refused.value).splitlines()
     assert len(lines) == 5
     for flag in ("nosuch", "seed", "env", "group", "refill"):

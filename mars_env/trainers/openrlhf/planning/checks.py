@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.flags import refuse
 from mars_env.trainers.openrlhf.planning.resources import placement
 from mars_env.trainers.openrlhf.planning.room import require_room_for
-from mars_env.trainers.openrlhf.planning.sizes import require_context, require_model
+from mars_env.trainers.openrlhf.planning.sizes import architecture_of
 from mars_env.trainers.openrlhf.policies import plays
 from mars_env.trainers.openrlhf.rollouts.responses import shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
+
+_HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def check_run(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, str]]:
@@ -24,21 +28,23 @@ def check_run(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, 
         args: OpenRLHF's arguments, parsed.
 
     Returns:
-        The policies and what they start from.
+        The policies and what they start from; one without a name where there is one policy.
 
     Raises:
         ConfigError: A line for each setting that is wrong.
     """
-    wrong: list[str] = []
-    _attempt(wrong, check_flags, settings, args)
-    policies: list[tuple[str, str]] = _attempt(wrong, checkpoints, settings, args) or []
+    policies = list(settings.policies.items()) or [("", args.actor.model_name_or_path or "")]
+    checks: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+        (check_flags, (settings, args)),
+        (_require_plays, (settings,)),
+    ]
     for name, checkpoint in policies:
         flag = f"--mars.policies {name}" if name else "--actor.model_name_or_path"
-        _attempt(wrong, require_model, checkpoint, flag)
-        _attempt(wrong, require_context, checkpoint, args.data.max_len)
-        _attempt(wrong, require_room_for, settings, args, checkpoint)
-    if wrong:
-        raise ConfigError("\n".join(dict.fromkeys(wrong)))
+        checks.append((require_model, (checkpoint, flag)))
+        if checkpoint:
+            checks.append((require_context, (checkpoint, args.data.max_len)))
+            checks.append((require_room_for, (settings, args, checkpoint)))
+    _attempt(*checks)
     return policies
 
 
@@ -48,33 +54,63 @@ def check_flags(settings: TeamSettings, args: SimpleNamespace) -> None:
     Raises:
         ConfigError: A line for each setting that is wrong.
     """
-    wrong: list[str] = []
-    _attempt(wrong, refuse, settings, args)
-    _attempt(wrong, shape_of, args)
-    _attempt(wrong, placement, args)
+    _attempt((refuse, (settings, args)), (shape_of, (args,)), (placement, (args,)))
+
+
+def _attempt(*checks: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
+    """Run all checks, and raise the errors of all that fail."""
+    wrong: dict[str, None] = {}
+    for check, given in checks:
+        try:
+            check(*given)
+        except ConfigError as error:
+            wrong |= dict.fromkeys(str(error).splitlines())
     if wrong:
-        raise ConfigError("\n".join(dict.fromkeys(wrong)))
+        raise ConfigError("\n".join(wrong))
 
 
-def _attempt(wrong: list[str], check: Callable[..., Any], *given: Any) -> Any:
-    """What a check returns; None where it fails, and its lines are noted."""
-    try:
-        return check(*given)
-    except ConfigError as error:
-        wrong.extend(str(error).splitlines())
-        return None
-
-
-def checkpoints(settings: TeamSettings, args: SimpleNamespace) -> list[tuple[str, str]]:
-    """Policies and what they start from; one without a name where there is one policy.
-
-    Raises:
-        ConfigError: There is none, or agents and policies do not fit.
-    """
+def _require_plays(settings: TeamSettings) -> None:
     if settings.policies:
         agents = settings.game().rules.possible_agents
         plays(agents, settings.policies, settings.plays, settings.others)
-        return list(settings.policies.items())
-    if not args.actor.model_name_or_path:
-        raise ConfigError("say what is trained: --actor.model_name_or_path, a checkpoint's path or name")
-    return [("", args.actor.model_name_or_path)]
+
+
+def require_model(checkpoint: str, flag: str) -> None:
+    """Check that a checkpoint is there, as far as this machine can tell; a name on a hub passes.
+
+    Raises:
+        ConfigError: It is a path to nothing, a folder without a model, or no name that a hub could have.
+
+    Example:
+        >>> require_model("Qwen/Qwen3-8B", "--actor.model_name_or_path")
+        >>> require_model("./base", "--actor.model_name_or_path")
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: --actor.model_name_or_path './base' is no folder here: correct its path
+    """
+    path = Path(checkpoint)
+    if not checkpoint:
+        raise ConfigError(f"say what is trained: {flag}, a checkpoint's path or name")
+    if path.is_dir():
+        if not (path / "config.json").exists():
+            raise ConfigError(f"{flag} {checkpoint!r} is a folder without a config.json: correct its path")
+    elif not _HUB_NAME.fullmatch(checkpoint) or (path.parent != Path() and path.parent.is_dir()):
+        raise ConfigError(f"{flag} {checkpoint!r} is no folder here: correct its path")
+
+
+def require_context(checkpoint: str, max_len: int) -> None:
+    """Reject a length that the engines would reject only after minutes; unknown models are left to them.
+
+    Raises:
+        ConfigError: The model's context is shorter.
+
+    Example:
+        >>> require_context("Qwen/Qwen3-8B", 65_536)
+        Traceback (most recent call last):
+        mars_env.errors.ConfigError: --data.max_len 65536 is beyond the context of Qwen/Qwen3-8B, 40960 tokens
+    """
+    try:
+        context = architecture_of(checkpoint).context
+    except ConfigError:
+        return
+    if context is not None and max_len > context:
+        raise ConfigError(f"--data.max_len {max_len} is beyond the context of {checkpoint}, {context} tokens")

@@ -14,15 +14,16 @@ from mars_env.errors import ConfigError
 from mars_env.problems.code_hub import CODE_HUB_SETS
 from mars_env.problems.hub import HUB_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
+from mars_env.trainers.openrlhf.command_line import Flags, as_words
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
-from mars_env.trainers.openrlhf.planning.advice import advise, as_words
+from mars_env.trainers.openrlhf.planning.advice import advise
 from mars_env.trainers.openrlhf.planning.checks import check_flags, check_run
-from mars_env.trainers.openrlhf.planning.resources import GIB, describe, excess, loading, memory, placement
-from mars_env.trainers.openrlhf.planning.sizes import Architecture, architecture_of, unchecked
+from mars_env.trainers.openrlhf.planning.resources import GIB, describe, fits, placement
+from mars_env.trainers.openrlhf.planning.sizes import Architecture, architecture_of
 from mars_env.trainers.openrlhf.settings import TeamSettings, as_flags, read_flags
 from mars_env.trainers.openrlhf.versions import require_openrlhf
 
-FLAG: Final = "--dry-run"
+DRY_RUN: Final = "--dry-run"
 """``--dry-run``, or ``--dry-run=GIB`` with the memory of one GPU."""
 
 GPU_GIB: Final = 80.0
@@ -40,28 +41,20 @@ _STAND_INS: Final = {
 """Embedded sets of the same kind, for those that would be downloaded."""
 
 
-def asked(argv: Sequence[str]) -> tuple[float | None, list[str]]:
-    """The memory of one GPU in GiB if a dry run is asked for, else None; and the other flags.
+def gpu_memory(values: Sequence[str]) -> float:
+    """The memory of one GPU in bytes, from the value of `DRY_RUN`.
 
     Raises:
-        ConfigError: The memory is no number above 0.
-
-    Example:
-        >>> asked(["--mars.env", "aime-solve", "--dry-run=141"])
-        (141.0, ['--mars.env', 'aime-solve'])
+        ConfigError: It is no number above 0.
     """
-    rest = [flag for flag in argv if flag.partition("=")[0] != FLAG]
-    found = [flag for flag in argv if flag.partition("=")[0] == FLAG]
-    if not found:
-        return None, rest
-    value = found[-1].partition("=")[2]
+    value = " ".join(values)
     try:
         gib = float(value or GPU_GIB)
     except ValueError:
         gib = 0.0
     if not 0 < gib < math.inf:
-        raise ConfigError(f"{FLAG}=GIB takes the memory of one GPU, e.g. {FLAG}=80, got {value!r}")
-    return gib, rest
+        raise ConfigError(f"{DRY_RUN}=GIB takes the memory of one GPU, e.g. {DRY_RUN}=80, got {value!r}")
+    return gib * GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +70,21 @@ class DryRun:
     fits: bool
 
 
-def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
+def dry_run(given: Flags) -> DryRun:
     """Check a run's flags, and describe it.
 
     Everything is checked that a run checks before it starts, but the problems: sets that would have to be
     downloaded are not.
 
     Args:
-        argv: The launcher's flags, without `FLAG`.
-        gpu_gib: Memory of one GPU.
+        given: The launcher's flags. `DRY_RUN` among them gives the memory of one GPU.
 
     Raises:
-        ConfigError: A flag is refused, here or by OpenRLHF: a line for each.
+        ConfigError: A flag is rejected, here or by OpenRLHF: a line for each.
         MissingExtra: OpenRLHF's files are not there.
     """
-    settings, flags = read_flags(argv)
+    settings, flags = read_flags(given)
+    gpu = gpu_memory(flags.pop(DRY_RUN, []))
     settings_here = without_downloads(located(settings))
     full = complete(settings_here, flags)
     args = parse(full)
@@ -101,23 +94,21 @@ def dry_run(argv: Sequence[str], gpu_gib: float = GPU_GIB) -> DryRun:
     if len(policies) > 1:
         gpus = sum(pool.gpus for pool in placement(args))
         lines += [f"{len(policies)} policies with {gpus} GPUs each: {gpus * len(policies)} in all", ""]
-    models, gpu = [_model(checkpoint) for _, checkpoint in policies], gpu_gib * GIB
-    for (name, checkpoint), model in zip(policies, models, strict=True):
-        placed = _placed(args, checkpoint, model, gpu)
-        lines += [f"{f'Policy {name}: ' if name else ''}{checkpoint}", placed, ""]
-    known = [model for model in models if isinstance(model, Architecture)]
-    fits = not any(excess(args, model, gpu) for model in known)
-    if not fits:
-        lines += _advice(settings_here, args, known, gpu)
-    command = ["python", "-m", "mars_env.trainers.openrlhf", *as_flags(settings), *flags]
-    lines += [
-        "Command:",
-        _wrapped(command),
-        "",
-        "What OpenRLHF gets:",
-        _wrapped(["python", "-m", ENTRY, *full]),
-    ]
-    return DryRun("\n".join(lines), fits)
+    models = []
+    for name, checkpoint in policies:
+        lines.append(f"{f'Policy {name}: ' if name else ''}{checkpoint}")
+        try:
+            models.append(model := architecture_of(checkpoint))
+            lines += [f"{model.parameters / 1e9:.2f} billion parameters, {describe(args, model, gpu)}", ""]
+        except ConfigError as unknown:
+            pools = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in placement(args))
+            lines += [f"{pools}; no estimate of the memory: {unknown}", ""]
+    enough = all(fits(args, model, gpu) for model in models)
+    if not enough:
+        lines += [*_advice(settings_here, args, models, gpu), ""]
+    lines += ["Command:", _command("mars_env.trainers.openrlhf", as_flags(settings) | flags), ""]
+    lines += ["What OpenRLHF gets:", _command(ENTRY, full)]
+    return DryRun("\n".join(lines), enough)
 
 
 def _rollouts(settings: TeamSettings, args: SimpleNamespace) -> str:
@@ -146,20 +137,6 @@ def _evaluation(settings: TeamSettings, args: SimpleNamespace) -> list[str]:
     ]
 
 
-def _placed(args: SimpleNamespace, checkpoint: str, model: Architecture | ConfigError, gpu: float) -> str:
-    """Who shares which GPUs, and the memory it takes."""
-    if isinstance(model, ConfigError):
-        pools = ", ".join(f"{pool.gpus} GPUs ({', '.join(pool.components)})" for pool in placement(args))
-        lines = [f"{pools}; no estimate of the memory: {model}"]
-        if (warning := unchecked(checkpoint)) is not None:
-            lines.append(f"WARNING: {warning}")
-        return "\n".join(lines)
-    return (
-        f"{model.parameters / 1e9:.2f} billion parameters, {describe(memory(args, model, gpu), args, gpu)}\n"
-        f"    load     {loading(args, model) / GIB:6.1f} GiB of a node's memory while the weights load"
-    )
-
-
 def _advice(
     settings: TeamSettings, args: SimpleNamespace, models: Sequence[Architecture], gpu: float
 ) -> list[str]:
@@ -175,21 +152,10 @@ def _advice(
     changes = advise(args, models, gpu, valid)
     if changes is None:
         return [
-            "IT DOES NOT FIT, not even into 16 times as many GPUs: take a smaller model or --data.max_len",
-            "",
+            "IT DOES NOT FIT, not even into 16 times as many GPUs: take a smaller model or --data.max_len"
         ]
-    return [
-        "IT DOES NOT FIT. With these settings it does:",
-        *(f"    {word}" for word in as_words(changes)),
-        "",
-    ]
-
-
-def _model(checkpoint: str) -> Architecture | ConfigError:
-    try:
-        return architecture_of(checkpoint)
-    except ConfigError as unknown:
-        return unknown
+    words = [f"    --{flag}" if value is True else f"    --{flag} {value}" for flag, value in changes.items()]
+    return ["IT DOES NOT FIT. With these settings it does:", *words]
 
 
 def without_downloads(settings: TeamSettings) -> TeamSettings:
@@ -204,18 +170,10 @@ def without_downloads(settings: TeamSettings) -> TeamSettings:
     return settings.model_copy(update=here)
 
 
-def _wrapped(words: Sequence[str]) -> str:
+def _command(module: str, flags: Flags) -> str:
     """A command, a flag a line, as a shell takes it; a key is not shown."""
-    lines: list[str] = []
-    for before, word in zip(["", *words], words, strict=False):
-        if before == _KEY_FLAG:
-            quoted = _KEY
-        elif word.startswith(f"{_KEY_FLAG}="):
-            quoted = f"{_KEY_FLAG}={_KEY}"
-        else:
-            quoted = shlex.quote(word)
-        if word.startswith("--") or not lines:
-            lines.append(quoted)
-        else:
-            lines[-1] += f" {quoted}"
-    return " \\\n    ".join(lines)
+    shown = [
+        f"{_KEY_FLAG} {_KEY}" if flag == _KEY_FLAG else shlex.join(as_words({flag: values}))
+        for flag, values in flags.items()
+    ]
+    return " \\\n    ".join([f"python -m {module}", *shown])

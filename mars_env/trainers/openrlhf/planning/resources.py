@@ -2,22 +2,21 @@
 
 Pure functions of OpenRLHF's arguments (`mars_env.trainers.openrlhf.arguments.parse`) and of the model's
 sizes. The placement is the one that OpenRLHF's `train` makes; the memory is an estimate from published
-formulas, good enough to choose flags, but not to the last gigabyte:
+formulas, good enough to choose flags, but not to the last gigabytes:
 
-- Mixed precision with AdamW keeps 2 bytes a parameter of weights, 2 of gradients and 12 of optimiser
-  (ZeRO, arXiv 1910.02054, section 3.1). Over N GPUs, stage 1 divides the optimiser, stage 2 the gradients
-  too, stage 3 the weights too (section 5). ``--ds.adam_offload`` keeps optimiser and gradients on the host
+- Mixed precision with AdamW keeps 2 bytes a parameter of weights, 2 of gradients and 12 of optimizer (ZeRO,
+  arXiv 1910.02054, section 3.1). Over N GPUs, stage 1 divides the optimizer, stage 2 the gradients too, stage
+  3 the weights too (section 5). ``--ds.adam_offload`` keeps optimizer and gradients on the host
   (ZeRO-Offload, arXiv 2101.06840).
 - Activations: each layer's input, and one layer in full, with gradient checkpointing; all layers in full
-  without (`Architecture.layer_bytes`). Logits are kept in 16 and in 32 bits, with their gradients. What the
-  routers' balancing loss of a mixture of experts takes for a moment is not counted.
-- vLLM takes ``--vllm.gpu_memory_utilization`` of a GPU, whether it needs it or not; the part that its weights
-  do not use is the cache of keys and values.
+  without (`Architecture.layer_bytes`). Logits are kept in 16 and in 32 bits, with their gradients.
+- vLLM takes ``--vllm.gpu_memory_utilization`` of a GPU, whether it needs it or not. A tenth of it is left to
+  its activations; what its weights do not use of the rest is the cache of keys and values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Final
@@ -27,14 +26,8 @@ from mars_env.trainers.openrlhf.planning.sizes import Architecture
 
 GIB: Final = 2**30
 
-CONTEXT: Final = 2 * GIB
-"""CUDA's and NCCL's own memory and fragmentation, for each GPU: our round figure."""
-
-REDUCE_BUCKET: Final = 500_000_000
-"""Elements that DeepSpeed reduces at once: its default, which OpenRLHF keeps."""
-
-LIVE_PARAMETERS: Final = 1_000_000_000
-"""Parameters that ZeRO-3 keeps gathered at most: its default, likewise."""
+OVERHEAD: Final = 4 * GIB
+"""A GPU's CUDA and NCCL contexts, DeepSpeed's buffers, and fragmentation: a round number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,53 +39,33 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """What one GPU of a pool holds at a time, in bytes by part.
+class Memory:
+    """What one GPU holds, in bytes by part.
 
     Attributes:
-        name: ``"rollout"`` or ``"training"``.
-        parts: Bytes by what they hold.
-    """
-
-    name: str
-    parts: Mapping[str, float]
-
-    @property
-    def total(self) -> float:
-        """Bytes of all parts."""
-        return sum(self.parts.values())
-
-
-@dataclass(frozen=True, slots=True)
-class PoolMemory:
-    """The memory of a pool.
-
-    Attributes:
-        pool: Its GPUs.
-        phases: One GPU's memory at each time.
-        host: Bytes of the hosts' memory, for all GPUs of the pool together.
-        pinned: Bytes of it for each GPU that are locked in memory, so that they are copied faster.
+        rollout: While samples are drawn.
+        training: While the actor is trained.
+        host: Bytes of the host's memory that belong to this GPU.
         cache_tokens: Tokens that fit into the cache of one engine, below 0 where its weights do not fit;
             None without engines.
     """
 
-    pool: Pool
-    phases: tuple[Phase, ...]
+    rollout: Mapping[str, float]
+    training: Mapping[str, float]
     host: float = 0.0
-    pinned: float = 0.0
     cache_tokens: int | None = None
 
     @property
     def peak(self) -> float:
-        """Bytes of the fullest phase."""
-        return max(phase.total for phase in self.phases)
+        """Bytes at the fuller of both times."""
+        return max(sum(self.rollout.values()), sum(self.training.values()))
 
 
 def placement(args: SimpleNamespace) -> tuple[Pool, ...]:
     """The GPUs that OpenRLHF asks Ray for, by who shares them.
 
     Raises:
-        ConfigError: OpenRLHF would refuse the numbers only after it has started: a line for each.
+        ConfigError: OpenRLHF would reject the numbers only after it has started: a line for each.
 
     Example:
         >>> from types import SimpleNamespace as S
@@ -103,28 +76,27 @@ def placement(args: SimpleNamespace) -> tuple[Pool, ...]:
         >>> placement(args)
         (Pool(gpus=8, components=('actor', 'reference', 'engines')),)
     """
-    actor, reference = _gpus(args.actor), _gpus(args.ref)
-    engines = (args.vllm.num_engines or 0) * args.vllm.tensor_parallel_size
+    parallel = args.vllm.tensor_parallel_size
+    actor, reference, engines = _gpus(args.actor), _gpus(args.ref), (args.vllm.num_engines or 0) * parallel
     if not engines:
         raise ConfigError("rollouts need engines: give --vllm.num_engines, at least 1")
     has_reference = args.algo.kl.init_coef > 0
     together = args.train.colocate_all and not args.train.async_enable
     shared = args.train.colocate_all or args.train.colocate_actor_ref
     wrong = []
-    if shared and has_reference and _shape(args.actor) != _shape(args.ref):
+    nodes, per_node = args.actor.num_nodes, args.actor.num_gpus_per_node
+    if shared and has_reference and (nodes, per_node) != (args.ref.num_nodes, args.ref.num_gpus_per_node):
         wrong.append(
             f"--ref.num_nodes {args.ref.num_nodes} and --ref.num_gpus_per_node {args.ref.num_gpus_per_node}: "
-            f"the reference shares the actor's GPUs: set --ref.num_nodes {args.actor.num_nodes} "
-            f"--ref.num_gpus_per_node {args.actor.num_gpus_per_node}"
+            f"the reference shares the actor's GPUs: set --ref.num_nodes {nodes} "
+            f"--ref.num_gpus_per_node {per_node}"
         )
     if together and actor != engines:
-        parallel = args.vllm.tensor_parallel_size
-        parallel = parallel if actor % parallel == 0 else 1
+        divisor = parallel if actor % parallel == 0 else 1
         wrong.append(
-            f"--vllm.num_engines {args.vllm.num_engines} x --vllm.tensor_parallel_size "
-            f"{args.vllm.tensor_parallel_size} are {engines} GPUs, but with --train.colocate_all they must "
-            f"be the actor's {actor}: set --vllm.num_engines {actor // parallel} "
-            f"--vllm.tensor_parallel_size {parallel}"
+            f"--vllm.num_engines {args.vllm.num_engines} x --vllm.tensor_parallel_size {parallel} are "
+            f"{engines} GPUs, but with --train.colocate_all they must be the actor's {actor}: "
+            f"set --vllm.num_engines {actor // divisor} --vllm.tensor_parallel_size {divisor}"
         )
     if wrong:
         raise ConfigError("\n".join(wrong))
@@ -135,207 +107,120 @@ def placement(args: SimpleNamespace) -> tuple[Pool, ...]:
     return (Pool(actor, with_actor), *alone, Pool(engines, ("engines",)))
 
 
-def memory(args: SimpleNamespace, model: Architecture, gpu: float) -> tuple[PoolMemory, ...]:
-    """Estimate the memory of each pool of `placement`.
+def memory(args: SimpleNamespace, model: Architecture, gpu: float, pool: Pool) -> Memory:
+    """Estimate the memory of one GPU of a pool.
 
     Args:
         args: OpenRLHF's.
         model: The sizes of the model that is trained.
         gpu: Bytes of one GPU.
+        pool: One of `placement`.
     """
-    return tuple(_pool_memory(args, model, gpu, pool) for pool in placement(args))
+    held = [Memory({"overhead": OVERHEAD}, {"overhead": OVERHEAD})]
+    if "actor" in pool.components:
+        held.append(_actor(args, model))
+    if "reference" in pool.components:
+        held.append(_reference(args, model, alone=pool.components == ("reference",)))
+    if "engines" in pool.components:
+        held.append(_engine(args, model, gpu))
+    return Memory(
+        {part: size for each in held for part, size in each.rollout.items()},
+        {part: size for each in held for part, size in each.training.items()},
+        sum(each.host for each in held),
+        held[-1].cache_tokens,
+    )
 
 
-def actor_states(args: SimpleNamespace, parameters: int) -> tuple[dict[str, float], float]:
-    """What one GPU keeps of the actor under ZeRO, by part, and what the host keeps for it: bytes.
-
-    Example:
-        >>> from types import SimpleNamespace as S
-        >>> ds = S(zero_stage=2, adam_offload=False, tensor_parallel_size=1, grad_accum_dtype=None)
-        >>> args = S(actor=S(num_nodes=1, num_gpus_per_node=4), ds=ds, train=S(enable_ema=False))
-        >>> parts, host = actor_states(args, 1_000_000_000)
-        >>> parts["weights"], parts["gradients"], parts["optimiser"], host
-        (2000000000.0, 500000000.0, 3000000000.0, 0.0)
-    """
-    stage, own = args.ds.zero_stage, parameters / args.ds.tensor_parallel_size
-    sharers = _gpus(args.actor) // args.ds.tensor_parallel_size
-    shares = [sharers if stage >= least else 1 for least in (3, 2, 1)]
+def _actor(args: SimpleNamespace, model: Architecture) -> Memory:
+    parallel = args.ds.tensor_parallel_size
+    part, ranks = model.parameters / parallel, _gpus(args.actor) // parallel
+    over = {stage: ranks if args.ds.zero_stage >= stage else 1 for stage in (1, 2, 3)}
     gradient = 4 if args.ds.grad_accum_dtype in ("fp32", "float32") else 2
-    weights, gradients, optimiser = 2 * own / shares[0], gradient * own / shares[1], 12 * own / shares[2]
-    buffers = 2.0 * min(own, REDUCE_BUCKET) + (2.0 * min(own, LIVE_PARAMETERS) if stage == 3 else 0.0)
-    host = 2 * own if args.train.enable_ema else 0.0
+    weights = {"weights": 2 * part / over[3]}
+    states = {"gradients": gradient * part / over[2], "optimizer": 12 * part / over[1]}
+    passes = activations(args, model)
     if args.ds.adam_offload:
-        host += gradients + optimiser
-        gradients = optimiser = 0.0
-    parts = {"weights": weights, "gradients": gradients, "optimiser": optimiser, "buffers": buffers}
-    return {name: value for name, value in parts.items() if value}, host
+        return Memory(weights, weights | passes, sum(states.values()))
+    if args.ds.enable_sleep:
+        return Memory(weights, weights | states | passes, sum(states.values()))
+    return Memory(weights | states, weights | states | passes)
 
 
 def activations(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
-    """Bytes of activations and logits while one micro batch is trained, of samples of full length.
-
-    Example:
-        >>> from types import SimpleNamespace as S
-        >>> args = S(train=S(dynamic_batch_enable=False, micro_batch_size=2), data=S(max_len=1000),
-        ...          ds=S(ring_attn_size=1, tensor_parallel_size=1, attn_implementation="flash_attention_2"),
-        ...          actor=S(gradient_checkpointing_enable=True))
-        >>> tiny = Architecture(8, 3, 2, 2, 4, 16, vocabulary=10)
-        >>> activations(args, tiny)  # 2000 tokens: 3 layers of 16 bytes and one of 304; 10 logits of 12 bytes
-        {'activations': 704000.0, 'logits': 240000.0}
-    """
-    tokens = args.train.micro_batch_size * args.data.max_len
-    if args.train.dynamic_batch_enable:  # a sample that is longer makes a micro batch of its own
-        shared = args.ds.ring_attn_size * args.ds.tensor_parallel_size  # OpenRLHF multiplies by these
-        tokens = max(args.train.max_tokens_per_gpu * shared, args.data.max_len)
-    tokens /= args.ds.ring_attn_size
+    """Bytes of activations and logits while one micro-batch is trained, of samples of full length."""
+    ring, parallel, longest = args.ds.ring_attn_size, args.ds.tensor_parallel_size, args.data.max_len
+    tokens = args.train.micro_batch_size * longest
+    if args.train.dynamic_batch_enable:  # a sample that is longer makes a micro-batch of its own
+        tokens = max(args.train.max_tokens_per_gpu * ring * parallel, longest)
+    tokens /= ring * parallel
     layer = model.layer_bytes()
-    if (
-        args.ds.attn_implementation == "eager"
-    ):  # scores, softmax and their copies: arXiv 2205.05198, equation 1
-        layer += 5 * model.heads * args.data.max_len
-    kept = (
-        2 * model.hidden * model.layers + layer
-        if args.actor.gradient_checkpointing_enable
-        else layer * model.layers
+    if args.ds.attn_implementation == "eager":  # scores, softmax, their copies: arXiv 2205.05198, equation 1
+        layer += 5 * model.heads * longest
+    checkpointed = 2 * model.hidden * model.layers + layer
+    kept = checkpointed if args.actor.gradient_checkpointing_enable else layer * model.layers
+    return {"activations": tokens * kept, "logits": tokens * model.vocabulary * 12.0}
+
+
+def _reference(args: SimpleNamespace, model: Architecture, *, alone: bool) -> Memory:
+    sharers = _gpus(args.ref) if args.ds.zero_stage == 3 else args.ds.tensor_parallel_size
+    weights = 2.0 * model.parameters / sharers
+    held = {} if args.ref.offload else {"reference": weights}
+    tokens = args.rollout.micro_batch_size * args.data.max_len
+    tokens /= args.ds.ring_attn_size * args.ds.tensor_parallel_size
+    # One forward pass keeps logits in 16 and in 32 bits; beside an actor, the actor's are more.
+    logits = {"logits": tokens * model.vocabulary * 6.0} if alone else {}
+    return Memory(held, held | logits, weights if args.ref.offload else 0.0)
+
+
+def _engine(args: SimpleNamespace, model: Architecture, gpu: float) -> Memory:
+    parallel, reserved = args.vllm.tensor_parallel_size, args.vllm.gpu_memory_utilization * gpu
+    weights = 2.0 * model.parameters / parallel
+    cache = 0.9 * reserved - weights
+    held = {"engine: weights": weights, "engine: cache and activations": max(0.0, reserved - weights)}
+    tokens = int(cache) // model.kv_bytes(parallel)
+    if args.vllm.enable_sleep:  # level 1: the weights go to the host, the cache is freed
+        return Memory(held, {}, weights, tokens)
+    return Memory(held, held, 0.0, tokens)
+
+
+def fits(args: SimpleNamespace, model: Architecture, gpu: float) -> bool:
+    """Whether every GPU holds its parts, and every cache one sequence: vLLM does not start with less."""
+    found = [memory(args, model, gpu, pool) for pool in placement(args)]
+    return all(
+        each.peak <= gpu and (each.cache_tokens is None or each.cache_tokens >= args.data.max_len)
+        for each in found
     )
-    share = args.ds.tensor_parallel_size
-    return {"activations": tokens * kept / share, "logits": tokens * model.vocabulary * 12.0 / share}
 
 
-def engine(args: SimpleNamespace, model: Architecture, gpu: float) -> tuple[dict[str, float], int]:
-    """What vLLM takes of one GPU, by part, and the tokens that an engine's cache holds.
-
-    The tokens are fewer than 0 where the weights alone are more than it may take.
-
-    Example:
-        >>> from types import SimpleNamespace as S
-        >>> tiny = Architecture(8, 3, 2, 2, 4, 16, vocabulary=10)
-        >>> args = S(vllm=S(gpu_memory_utilization=0.5, tensor_parallel_size=1))
-        >>> parts, tokens = engine(args, tiny, 8 * GIB)
-        >>> parts["engine: weights"], round(sum(parts.values()) / GIB, 3), round(tokens / 1e6, 1)
-        (4272.0, 4.0, 39.1)
-    """
-    parallel = args.vllm.tensor_parallel_size
-    reserved, weights = args.vllm.gpu_memory_utilization * gpu, 2.0 * model.parameters / parallel
-    work = min(CONTEXT, reserved / 8)
-    cache = reserved - weights - work
-    parts = {"engine: weights": weights, "engine: work space": work, "engine: cache": max(0.0, cache)}
-    return parts, int(cache) // model.kv_bytes(parallel)
-
-
-def excess(args: SimpleNamespace, model: Architecture, gpu: float) -> float:
-    """Bytes that are missing on one GPU of each pool, in all phases together; 0 if everything fits.
-
-    An engine's cache must hold one sequence of ``--data.max_len`` tokens: vLLM does not start with less.
-    """
-    missing = 0.0
-    for entry in memory(args, model, gpu):
-        missing += sum(max(0.0, phase.total - gpu) for phase in entry.phases)
-        if entry.cache_tokens is not None:
-            short = args.data.max_len - entry.cache_tokens
-            missing += max(0, short) * model.kv_bytes(args.vllm.tensor_parallel_size)
-    return missing
-
-
-def loading(args: SimpleNamespace, model: Architecture) -> float:
-    """Bytes of a node's memory while the trainer loads.
-
-    Each rank reads the whole checkpoint before it is divided (transformers 5); in a sparse model the experts
-    are stacked into one tensor, which is there beside the parts.
-    """
-    copies = 2 if model.experts else 1
-    return 2.0 * model.parameters * copies * int(args.actor.num_gpus_per_node)
-
-
-def describe(pools: Sequence[PoolMemory], args: SimpleNamespace, gpu: float, gpus_per_node: int = 8) -> str:
+def describe(args: SimpleNamespace, model: Architecture, gpu: float) -> str:
     """Placement and estimate for people to read, each pool with a word on whether it fits."""
-    total = sum(entry.pool.gpus for entry in pools)
-    nodes = max(args.actor.num_nodes, -(-total // gpus_per_node))
+    pools = placement(args)
+    total = sum(pool.gpus for pool in pools)
+    nodes = max(args.actor.num_nodes, -(-total // 8))
     lines = [f"{_count(total, 'GPU')} on at least {_count(nodes, 'node')}"]
-    for entry in pools:
-        held = ", ".join(_component(args, component) for component in entry.pool.components)
-        verdict = "" if entry.peak <= gpu else ": IT DOES NOT FIT"
-        lines.append(
-            f"  {_count(entry.pool.gpus, 'GPU')}: {held}; "
-            f"at most {entry.peak / GIB:.1f} of {gpu / GIB:.0f} GiB each{verdict}"
-        )
-        for phase in entry.phases:
-            parts = ", ".join(
-                f"{name} {size / GIB:.1f}" for name, size in phase.parts.items() if size >= GIB / 20
-            )
-            lines.append(f"    {phase.name:<8} {phase.total / GIB:6.1f} GiB  {parts}")
-        if entry.cache_tokens is not None:
-            tokens = max(0, entry.cache_tokens)
-            verdict = "" if tokens >= args.data.max_len else ": IT DOES NOT FIT, one is the least"
-            lines.append(
-                f"    cache    {tokens:,} tokens an engine: {tokens / args.data.max_len:.1f} sequences of "
-                f"{args.data.max_len:,} at once{verdict}"
-            )
-        if entry.host:
-            lines.append(f"    host     {entry.host / GIB:6.1f} GiB in all")
-        if entry.pinned:
-            there = min(gpus_per_node, entry.pool.gpus)
-            lines.append(
-                f"    pinned   {entry.pinned * there / GIB:6.1f} GiB of it locked on a node (ulimit -l), "
-                "up to twice that where torch rounds blocks up to powers of two"
-            )
+    for pool in pools:
+        lines += _described(args, pool, memory(args, model, gpu, pool), gpu)
     return "\n".join(lines)
 
 
-def _pool_memory(args: SimpleNamespace, model: Architecture, gpu: float, pool: Pool) -> PoolMemory:
-    training: dict[str, float] = {"context": CONTEXT}
-    rollout: dict[str, float] = {"context": CONTEXT}
-    host, pinned, tokens = 0.0, 0.0, None
-    if "actor" in pool.components:
-        states, kept = actor_states(args, model.parameters)
-        host += kept * pool.gpus
-        average = 2 * model.parameters / args.ds.tensor_parallel_size if args.train.enable_ema else 0.0
-        pinned += kept - average
-        training |= states | activations(args, model)
-        sleeps = args.ds.enable_sleep and not args.ds.adam_offload
-        awake = ("weights",) if sleeps else ("weights", "gradients", "optimiser")
-        rollout |= {name: size for name, size in states.items() if name in awake}
-        if sleeps:
-            asleep = sum(states.get(name, 0.0) for name in ("gradients", "optimiser"))
-            host += pool.gpus * asleep
-            pinned += asleep
-    if "reference" in pool.components:
-        share = args.ds.tensor_parallel_size * (
-            _gpus(args.ref) // args.ds.tensor_parallel_size if args.ds.zero_stage == 3 else 1
-        )
-        weights = 2.0 * model.parameters / share
-        if args.ref.offload:
-            host += weights * pool.gpus
-            pinned += weights
-        else:
-            training["reference"] = rollout["reference"] = weights
-    if "engines" not in pool.components:
-        if pool.components == ("reference",):
-            training |= {"logits": _reference_logits(args, model)}
-        return PoolMemory(pool, (Phase("training", training),), host, pinned)
-    taken, tokens = engine(args, model, gpu)
-    rollout |= taken
-    if pool.components == ("engines",):
-        return PoolMemory(pool, (Phase("rollout", rollout),), host, pinned, tokens)
-    if args.vllm.enable_sleep:  # level 1: the weights go to the host, the cache is freed
-        host += taken["engine: weights"] * pool.gpus
-        pinned += taken["engine: weights"]
-    else:
-        training |= taken
-    return PoolMemory(pool, (Phase("rollout", rollout), Phase("training", training)), host, pinned, tokens)
-
-
-def _reference_logits(args: SimpleNamespace, model: Architecture) -> float:
-    """Logits of one forward pass, in 16 and in 32 bits: nothing is kept for gradients."""
-    tokens = args.rollout.micro_batch_size * args.data.max_len / args.ds.ring_attn_size
-    return float(tokens * model.vocabulary * 6.0 / args.ds.tensor_parallel_size)
-
-
-def _component(args: SimpleNamespace, name: str) -> str:
-    if name != "engines":
-        return name
+def _described(args: SimpleNamespace, pool: Pool, held: Memory, gpu: float) -> list[str]:
     parallel = args.vllm.tensor_parallel_size
-    return _count(args.vllm.num_engines, "engine") + (f" of {parallel} GPUs" if parallel > 1 else "")
+    engines = _count(args.vllm.num_engines, "engine") + (f" of {parallel} GPUs" if parallel > 1 else "")
+    names = ", ".join(engines if name == "engines" else name for name in pool.components)
+    verdict = "" if held.peak <= gpu else ": IT DOES NOT FIT"
+    size = f"{held.peak / GIB:.1f} of {gpu / GIB:.0f} GiB"
+    lines = [f"  {_count(pool.gpus, 'GPU')}: {names}; at most {size} each{verdict}"]
+    for name, parts in (("rollout", held.rollout), ("training", held.training)):
+        listed = ", ".join(f"{part} {size / GIB:.1f}" for part, size in parts.items() if size >= GIB / 20)
+        lines.append(f"    {name:<8} {sum(parts.values()) / GIB:6.1f} GiB  {listed}")
+    if held.cache_tokens is not None:
+        tokens, longest = max(0, held.cache_tokens), args.data.max_len
+        verdict = "" if tokens >= longest else ": IT DOES NOT FIT, one is the least"
+        at_once = f"{tokens / longest:.1f} sequences of {longest:,} at once"
+        lines.append(f"    cache    {tokens:,} tokens an engine: {at_once}{verdict}")
+    if held.host:
+        lines.append(f"    host     {held.host * pool.gpus / GIB:6.1f} GiB in all")
+    return lines
 
 
 def _count(number: int, noun: str) -> str:
@@ -344,7 +229,3 @@ def _count(number: int, noun: str) -> str:
 
 def _gpus(group: SimpleNamespace) -> int:
     return int(group.num_nodes * group.num_gpus_per_node)
-
-
-def _shape(group: SimpleNamespace) -> tuple[int, int]:
-    return group.num_nodes, group.num_gpus_per_node

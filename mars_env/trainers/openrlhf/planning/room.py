@@ -6,12 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from mars_env.envs import Game
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
 from mars_env.models.encoding import encode_prompt
 from mars_env.models.requests import prompt_text
-from mars_env.problems import ProblemSet
 from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
@@ -37,10 +35,10 @@ class _Reader:
 
 
 def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: str) -> None:
-    """Refuse flags with which a prompt can leave less room than a completion may need, evaluation included.
+    """Reject flags with which a prompt can leave less room than a completion may need, evaluation included.
 
-    Prompts are counted with the checkpoint's tokenizer if its folder is on this machine. Otherwise a word
-    counts as one token, which underestimates rather than overestimates.
+    Prompts are counted by the model's tokenizer if its folder is on this machine. Otherwise a word counts as
+    one token, which underestimates rather than overestimates.
 
     Args:
         settings: The team's.
@@ -58,42 +56,29 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
             f"set --rollout.max_new_tokens {max(1, context // 2)}"
         )
     reader = cast(Model, _Reader(context, checkpoint))
-    sampling = sampling_of(settings, args)
-    run_sync(_require(settings.game(), settings.training_problems(), settings, sampling, reader))
+    played = [(settings.game(), settings.training_problems(), False)]
     if settings.eval_problems:
-        sampling = sampling_of(settings, args, evaluation=True)
-        run_sync(
-            _require(settings.evaluation_game(), settings.evaluation_problems(), settings, sampling, reader)
-        )
-
-
-async def _require(
-    game: Game, problems: ProblemSet, settings: TeamSettings, sampling: Sampling, reader: Model
-) -> None:
-    names = game.rules.possible_agents
-    team = make_team(settings.model_copy(update={"others": {}}), names, reader, sampling)
-    ours = {
-        name: agent
-        for name, agent in team.items()
-        if name not in settings.others and role_of(name) not in settings.others
-    }
-    try:
-        await require_room(game.rules, ours, problems)
-    except ConfigError as error:
-        raise ConfigError(
-            f"--data.max_len and --rollout.max_new_tokens: {error} (here: --mars.overflow unknown)"
-        ) from error
+        played.append((settings.evaluation_game(), settings.evaluation_problems(), True))
+    for game, problems, evaluation in played:
+        names = [
+            name for name in game.rules.possible_agents if not {name, role_of(name)} & set(settings.others)
+        ]
+        team = make_team(settings, names, reader, sampling_of(settings, args, evaluation=evaluation))
+        try:
+            run_sync(require_room(game.rules, team, problems))
+        except ConfigError as error:
+            raise ConfigError(
+                f"--data.max_len and --rollout.max_new_tokens: {error} (here: --mars.overflow unknown)"
+            ) from error
 
 
 def _tokenizer(checkpoint: str) -> Any:
+    """The tokenizer of a folder; None for a name, in a light install, and for a folder with weights only."""
     if not Path(checkpoint).is_dir():
         return None
     try:
         from transformers import AutoTokenizer
-    except ModuleNotFoundError:
-        return None  # a light install, for dry runs
 
-    try:
         return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True)
-    except (OSError, ValueError):
-        return None  # a folder with weights only
+    except (ModuleNotFoundError, OSError, ValueError):
+        return None

@@ -1,14 +1,15 @@
-"""The processes of one of several policies: engines, trainer, reference. Imports OpenRLHF."""
+"""The processes of one policy: engines, trainer, reference. Imports OpenRLHF."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import ray
-from openrlhf.trainer.ray import ppo_actor, vllm_engine
+from openrlhf.trainer.ray import vllm_engine
 from openrlhf.trainer.ray.launcher import RayActorGroup, ReferenceModelActor
 from openrlhf.utils import get_strategy
 from openrlhf.utils.utils import get_tokenizer
@@ -16,6 +17,8 @@ from ray.util.placement_group import placement_group
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.planning.resources import placement
+from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.workers.actors import TeamPolicyActor, TeamRolloutActor
 from mars_env.types import Model
 
 
@@ -64,14 +67,25 @@ def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
         )
 
 
-def strategy_of(args: SimpleNamespace) -> Any:
-    """OpenRLHF's strategy. Its `train` asks for it first of all, once Ray runs: the GPUs are counted then.
+@contextmanager
+def awake(args: Any, engines: list[Any]) -> Iterator[None]:
+    """A context in which engines that sleep during training are awake."""
+    if args.vllm.enable_sleep:
+        vllm_engine.batch_vllm_engine_call(engines, "wake_up")
+    try:
+        yield
+    finally:
+        if args.vllm.enable_sleep:
+            vllm_engine.batch_vllm_engine_call(engines, "sleep")
 
-    Raises:
-        ConfigError: The cluster has fewer GPUs than the run needs.
+
+def install_engines(settings: TeamSettings) -> None:
+    """Put the team's engines in the place of OpenRLHF's, in this process; Ray carries the class to others.
+
+    The class has the settings as an attribute: OpenRLHF hands its engines its arguments alone.
     """
-    require_gpus([args])
-    return get_strategy(args)
+    of_team = type("TeamRolloutActor", (TeamRolloutActor,), {"team": settings, "__module__": __name__})
+    vllm_engine.RolloutRayActor = ray.remote(of_team)
 
 
 def placed(args: SimpleNamespace) -> Trained:
@@ -102,7 +116,9 @@ def placed(args: SimpleNamespace) -> Trained:
     share: dict[str, Any] = {
         "pg": group, "num_gpus_per_actor": 0.2 if group else 1, "duplicate_actors": duplicates
     }  # fmt: skip
-    actors = RayActorGroup(actor.num_nodes, actor.num_gpus_per_node, ppo_actor.PolicyModelActor, **share)
+    actors = RayActorGroup(
+        actor.num_nodes, actor.num_gpus_per_node, ray.remote(num_gpus=1)(TeamPolicyActor), **share
+    )
     reference = None
     if args.algo.kl.init_coef > 0:
         reference = RayActorGroup(

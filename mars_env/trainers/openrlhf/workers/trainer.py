@@ -1,40 +1,37 @@
-"""OpenRLHF's trainers, synchronous and asynchronous, with a team's rollouts. Imports OpenRLHF.
-
-Each class has the run's settings as a class attribute: Ray sends a class to the nodes, but only OpenRLHF's
-own arguments.
-"""
+"""OpenRLHF's trainer of one policy, with a team's advantages. Imports OpenRLHF."""
 
 from __future__ import annotations
 
-import time
-from typing import Any, ClassVar
+from typing import Any
 
-import ray
 import torch
-from openrlhf.trainer.ppo_trainer import BasePPOTrainer, PPOTrainer
-from openrlhf.trainer.ppo_trainer_async import GenerateSamplesActor, TrainingActor
+from openrlhf.trainer.ppo_trainer import BasePPOTrainer
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
-from openrlhf.utils.logging_utils import init_logger
 
+from mars_env.trainers.openrlhf.rollouts.policy_run import PolicyRun
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.workers.actors import optimizer_steps, plain
+from mars_env.trainers.openrlhf.workers.actors import optimizer_steps
 from mars_env.trainers.openrlhf.workers.experience import TeamExperienceMaker
-from mars_env.trainers.openrlhf.workers.generator import TeamSamplesGenerator, drawn_problems
-
-log = init_logger(__name__)
 
 
-class TeamTraining:
-    """What both trainers have in common: advantages, versions of the weights, figures."""
+class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
+    """The trainer of one policy; its caller asks for one step at a time.
 
-    team: ClassVar[TeamSettings]
-    version = 0
-    args: Any
-    vllm_engines: Any
+    Attributes:
+        version: Of the weights: how often they have been sent to the engines.
+    """
+
     experience_maker: Any
 
-    def take_advantages(self) -> None:
-        """Replace OpenRLHF's experience maker with the team's."""
+    def __init__(self, settings: TeamSettings, strategy: Any, *groups: Any) -> None:
+        wandb = strategy.args.logger.wandb
+        key, wandb.key = wandb.key, None  # OpenRLHF's logger would end the run of the policy before
+        super().__init__(strategy, *groups)
+        wandb.key = key
+        if key:
+            self.wandb_logger = PolicyRun(strategy.args)
+        self.version = 0
+        self._under_way = settings.staleness > 0
         made = self.experience_maker
         self.experience_maker = TeamExperienceMaker(
             made.actor_model_group,
@@ -46,33 +43,32 @@ class TeamTraining:
             made.tokenizer,
         )
 
-    def train_step(self, rollout_samples: Any, global_step: int) -> tuple[dict[str, Any], int]:
-        """As in OpenRLHF, with the team's figures."""
-        status, step = super().train_step(rollout_samples, global_step)  # type: ignore[misc]
-        return {**status, **rollout_samples.figures}, step
+    @property
+    def loggers(self) -> list[Any]:
+        """Those that the flags ask for."""
+        return [logger for logger in (self.wandb_logger, self.tensorboard_logger) if logger is not None]
 
     def init_checkpoint_states(self) -> dict[str, Any]:
         """As in OpenRLHF; after a resume the weights' version is the number of steps done."""
-        states: dict[str, Any] = super().init_checkpoint_states()  # type: ignore[misc]
+        states: dict[str, Any] = super().init_checkpoint_states()
+        self.restore_best_checkpoint_state(states)
         self.version = max(0, states["global_step"] - 1)  # weights are sent once before the first step
         return states
 
-    def send_weights(self, midway: bool) -> None:
+    def broadcast_to_vllm(self) -> None:
         """Send the new weights to the engines while they do not sample.
 
-        Args:
-            midway: Freeze the requests under way, so that they continue with the new weights; otherwise they
-                end first.
+        With partial rollouts, requests under way are frozen, and continue with the new weights; otherwise
+        they end first.
         """
-        under_way = self.team.staleness > 0
-        if under_way:
-            batch_vllm_engine_call(self.vllm_engines, "pause", midway)
+        if self._under_way:
+            batch_vllm_engine_call(self.vllm_engines, "pause", self.args.train.partial_rollout_enable)
         try:
-            BasePPOTrainer.broadcast_to_vllm(self)
+            super().broadcast_to_vllm()
             self.version += 1
             batch_vllm_engine_call(self.vllm_engines, "set_version", self.version)
         finally:
-            if under_way:
+            if self._under_way:
                 batch_vllm_engine_call(self.vllm_engines, "resume")
 
     def _compute_rollout_stats(self, experiences: list[Any]) -> dict[str, float]:
@@ -92,75 +88,6 @@ class TeamTraining:
             "rollout/padding": float(len(real) - len(rewards)),
             "rollout/advantage_std": advantages.std().item() if len(advantages) > 1 else 0.0,
         }
-
-
-class TeamPPOTrainer(TeamTraining, plain(PPOTrainer)):  # type: ignore[misc]
-    """The synchronous trainer."""
-
-    def __init__(self, pretrain: str, strategy: Any, *args: Any, **generate_kwargs: Any) -> None:
-        torch.manual_seed(strategy.args.train.seed)  # of the order in which the loader draws
-        super().__init__(pretrain, strategy, *args, **generate_kwargs)
-        self.take_advantages()
-        self.prompts_dataloader, self.samples_generator, self.max_steps = _team_of(self, self.team)
-
-    def broadcast_to_vllm(self) -> None:
-        """Send the weights."""
-        self.send_weights(midway=False)
-
-    def evaluate(self, global_step: int, **generate_kwargs: Any) -> dict[str, float]:
-        """Play the evaluation's problems and log their figures."""
-        began = time.time()
-        figures: dict[str, float] = self.samples_generator.evaluate()
-        for logger in filter(None, (self.wandb_logger, self.tensorboard_logger)):
-            logger.log_eval(global_step, figures)
-        log.info(f"Evaluation at global step {global_step} ({time.time() - began:.0f} s): {figures}")
-        return figures
-
-
-class TeamGenerateSamplesActor(plain(GenerateSamplesActor)):  # type: ignore[misc]
-    """The asynchronous generator. Its rollouts continue whatever it waits for."""
-
-    team: ClassVar[TeamSettings]
-
-    def __init__(self, pretrain: str, strategy: Any, vllm_engines: Any, **kwargs: Any) -> None:
-        torch.manual_seed(strategy.args.train.seed)
-        super().__init__(pretrain, strategy, vllm_engines, **kwargs)
-        self.prompts_dataloader, self.samples_generator, self.max_steps = _team_of(self, self.team)
-        # The lock separates weights and rollouts batch by batch. Here rollouts never end: the trainer itself
-        # pauses the engines while it sends weights. (Evaluations take the lock in any case.)
-        self._partial_rollout = True
-
-    def _run_eval(self) -> dict[str, float]:
-        """Play the evaluation's problems."""
-        figures: dict[str, float] = self.samples_generator.evaluate()
-        log.info(f"Evaluation: {figures}")
-        return figures
-
-
-class TeamTrainingActor(TeamTraining, plain(TrainingActor)):  # type: ignore[misc]
-    """The asynchronous trainer."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.take_advantages()
-
-    def broadcast_to_vllm(self) -> None:
-        """Send the weights, but not during an evaluation."""
-        ray.get(self.vllm_lock.acquire.remote())
-        try:
-            self.send_weights(midway=self._partial_rollout)
-        finally:
-            ray.get(self.vllm_lock.release.remote())
-
-
-def _team_of(trainer: Any, settings: TeamSettings) -> tuple[Any, TeamSamplesGenerator, int]:
-    """The ledger, the generator, and the number of optimizer steps, for a trainer that has OpenRLHF's."""
-    theirs = trainer.samples_generator
-    prompts = drawn_problems(settings, trainer.prompts_dataloader, theirs.args)
-    generator = TeamSamplesGenerator(
-        settings, theirs.strategy, prompts, trainer.eval_dataloader, theirs.tokenizer, theirs.vllm_engines
-    )
-    return prompts, generator, scheduled_steps(settings, theirs.args, len(prompts))
 
 
 def scheduled_steps(settings: TeamSettings, args: Any, problems: int) -> int:

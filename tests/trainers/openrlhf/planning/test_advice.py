@@ -4,7 +4,7 @@ import pytest
 from openrlhf_arguments import arguments
 
 from mars_env.trainers.openrlhf.planning.advice import advise, applied
-from mars_env.trainers.openrlhf.planning.resources import GIB, excess, placement
+from mars_env.trainers.openrlhf.planning.resources import GIB, fits, placement
 from mars_env.trainers.openrlhf.planning.sizes import PRESETS
 
 SHARED = {"train__colocate_all": True, "vllm__gpu_memory_utilization": 0.6}
@@ -21,8 +21,8 @@ def test_what_is_advised_fits(model, gib, changes, context):
     advice = advise(args, [PRESETS[model]], gib * GIB)
     assert advice is not None
     changed = applied(args, advice)
-    assert excess(changed, PRESETS[model], gib * GIB) == 0
-    assert bool(advice) == (excess(args, PRESETS[model], gib * GIB) > 0)
+    assert fits(changed, PRESETS[model], gib * GIB)
+    assert bool(advice) != fits(args, PRESETS[model], gib * GIB)
     if not any(flag.startswith("actor.num") for flag in advice):
         assert sum(pool.gpus for pool in placement(changed)) == sum(pool.gpus for pool in placement(args))
 
@@ -32,7 +32,7 @@ def test_dynamic_batches_hold_one_row():
     model = PRESETS["Qwen/Qwen3-14B"]
     advice = advise(args, [model], 40 * GIB)
     assert advice["train.max_tokens_per_gpu"] * advice.get("ds.ring_attn_size", 2) == 20_000
-    assert not excess(applied(args, advice), model, 40 * GIB)
+    assert fits(applied(args, advice), model, 40 * GIB)
 
 
 def test_nothing_is_advised_that_is_not_needed():
@@ -41,11 +41,12 @@ def test_nothing_is_advised_that_is_not_needed():
     advice = advise(args, [model], gpu)
     assert advice
     for flag in advice:
-        assert excess(applied(args, {name: advice[name] for name in advice if name != flag}), model, gpu)
+        kept = {name: advice[name] for name in advice if name != flag}
+        assert not fits(applied(args, kept), model, gpu)
 
 
 def test_changes_that_cannot_be_used_are_not_advised():
-    args = arguments(**SHARED)
+    args = arguments(**SHARED, **TWO, data__max_len=24_576)
     model = PRESETS["Qwen/Qwen3-8B"]
     assert "vllm.enable_sleep" in advise(args, [model], 80 * GIB)
     awake = advise(args, [model], 80 * GIB, lambda changed: not changed.vllm.enable_sleep)

@@ -1,5 +1,6 @@
 """All checks of a run, together."""
 
+import json
 from types import SimpleNamespace as S
 
 import pytest
@@ -7,8 +8,8 @@ from openrlhf_arguments import arguments
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.planning.advice import applied
-from mars_env.trainers.openrlhf.planning.checks import check_run
-from mars_env.trainers.openrlhf.planning.sizes import require_model
+from mars_env.trainers.openrlhf.planning.checks import check_run, require_context, require_model
+from mars_env.trainers.openrlhf.planning.sizes import architecture
 from mars_env.trainers.openrlhf.settings import TeamSettings
 
 SETTINGS = TeamSettings(env="arithmetic-solve", problems=5)
@@ -64,3 +65,31 @@ def test_a_folder_without_a_model(tmp_path):
     require_model(str(tmp_path), "--actor.model_name_or_path")
     require_model("somebody/something-3.5", "--actor.model_name_or_path")
     require_model("gpt2", "--actor.model_name_or_path")
+
+
+SMALL = {
+    "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 96,
+    "vocab_size": 111,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rotation", "context"),
+    [
+        ({}, 4096),
+        ({"rope_scaling": None}, 4096),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}, 4096),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, None),
+    ],
+)
+def test_a_length_beyond_the_context_is_refused(tmp_path, rotation, context):
+    config = SMALL | {"model_type": "qwen3", "max_position_embeddings": 4096} | rotation
+    assert architecture(config).context == context
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    require_context(str(tmp_path), 4096)
+    require_context("nobody/nothing", 10**9)
+    if context is None:
+        require_context(str(tmp_path), 4097)
+    else:
+        with pytest.raises(ConfigError, match=r"--data\.max_len 4097 is beyond the context"):
+            require_context(str(tmp_path), 4097)

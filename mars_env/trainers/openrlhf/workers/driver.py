@@ -1,11 +1,11 @@
-"""Several policies in one run: heterogeneous teams, MARS2. Imports OpenRLHF, Ray and vLLM.
+"""The training run of one policy or several, with OpenRLHF's processes. Imports OpenRLHF, Ray and vLLM.
 
     environment + team ──> groups ──> samples by policy ──> one OpenRLHF trainer a policy ──> its engines
           ^                                                                                        │
           └─────────────────────────── agents, each on its policy's engines ───────────────────────┘
 
 Rollouts involve all policies. Advantages are computed over whole groups, whoever acted in them, and each
-policy is trained on its own turns. Each has its own trainer, optimiser, engines and checkpoints. An update
+policy is trained on its own turns. Each has its own trainer, optimizer, engines and checkpoints. An update
 does not change a policy that has no turn in it.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 
 import ray
 import torch
-from openrlhf.trainer.ppo_trainer import BasePPOTrainer, prepare_datasets
+from openrlhf.trainer.ppo_trainer import prepare_datasets
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.utils import get_strategy
 from openrlhf.utils.logging_utils import init_logger
@@ -30,42 +30,39 @@ from openrlhf.utils.logging_utils import init_logger
 from mars_env.agents.registry import make_agents
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout.pipeline import UpdateBatch
+from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers.openrlhf.flags import sampling_of
 from mars_env.trainers.openrlhf.policies import arguments_of, plays, tag_of, take_common_checkpoint
-from mars_env.trainers.openrlhf.rollouts.engines import RayEngine, refuse_dead
+from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, refuse_dead
 from mars_env.trainers.openrlhf.rollouts.feed import RolloutFeed
 from mars_env.trainers.openrlhf.rollouts.figures import evaluation_figures, training_figures
-from mars_env.trainers.openrlhf.rollouts.policy_run import PolicyRun
-from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems
+from mars_env.trainers.openrlhf.rollouts.problems import DrawnProblems, by_id
 from mars_env.trainers.openrlhf.rollouts.record import Record
 from mars_env.trainers.openrlhf.rollouts.responses import responses, shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.team import make_team
-from mars_env.trainers.openrlhf.workers.generator import Rollouts, awake, drawn_problems, playing_model
-from mars_env.trainers.openrlhf.workers.processes import Trained, load_models, placed, require_gpus
-from mars_env.trainers.openrlhf.workers.trainer import TeamTraining, scheduled_steps
+from mars_env.trainers.openrlhf.team import POLICY, make_team
+from mars_env.trainers.openrlhf.workers.processes import (
+    Trained,
+    awake,
+    install_engines,
+    load_models,
+    placed,
+    require_gpus,
+)
+from mars_env.trainers.openrlhf.workers.trainer import PolicyTrainer, scheduled_steps
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.types import Agent, Model
 
 log = init_logger(__name__)
 
 
-class PolicyTrainer(TeamTraining, BasePPOTrainer):  # type: ignore[misc]
-    """The trainer of one policy; its caller asks for one step at a time."""
-
-    def broadcast_to_vllm(self) -> None:
-        """Send the weights to the policy's own engines."""
-        self.send_weights(midway=self.args.train.partial_rollout_enable)
-
-
 def train(settings: TeamSettings, args: SimpleNamespace) -> None:
     """Train all policies, for ``--train.num_episodes`` passes over the problems.
 
-    The team's classes must have replaced OpenRLHF's before (`mars_env.trainers.openrlhf.launch.install`).
     OpenRLHF's flags apply to each policy: ``--actor.num_gpus_per_node 4`` means 4 GPUs per policy.
 
     Args:
-        settings: The team's, with policies.
+        settings: The team's. Without policies, ``--actor.model_name_or_path`` is the only one.
         args: OpenRLHF's arguments, parsed.
 
     Raises:
@@ -89,20 +86,7 @@ class _Run:
         self.settings, self.args = settings, args
         self.config, self.shape = settings.config, shape_of(args)
         self.game = settings.game()
-        plays(self.game.rules.possible_agents, settings.policies, settings.plays, settings.others)
-        if args.ckpt.max_num < 2:
-            raise ConfigError(
-                "several policies need two checkpoints of each, in case a run ends while it saves: "
-                "set --ckpt.max_num to 2 or more"
-            )
-        self.resumed = None
-        if args.ckpt.load_enable:
-            self.resumed = take_common_checkpoint(
-                [Path(args.ckpt.path) / name / "_actor" for name in settings.policies]
-            )
-        own = {name: arguments_of(args, name, path, self.resumed) for name, path in settings.policies.items()}
-        for one in own.values():
-            one.ckpt.load_enable = self.resumed is not None
+        own = self._arguments()
         if not ray.is_initialized():
             ray.init(
                 runtime_env={
@@ -110,13 +94,17 @@ class _Run:
                 }
             )
         require_gpus(own.values())
+        install_engines(settings)
         self.policies = {name: placed(one) for name, one in own.items()}
         self._engines: list[RayEngine] = []
         self.prompts = self._prompts()
         steps = scheduled_steps(settings, args, len(self.prompts))
         load_models(self.policies.values(), steps)
         for name, policy in self.policies.items():
-            policy.trainer = _trainer(settings, policy)
+            policy.trainer = PolicyTrainer(
+                settings, policy.strategy, policy.actors, None, None, policy.reference, policy.engines,
+                policy.tokenizer,
+            )  # fmt: skip
             policy.model = self._model(name, policy)
         if settings.eval_problems:  # so that a misfit is reported now
             self._agents(settings.evaluation_game().rules.possible_agents, evaluation=True)
@@ -137,13 +125,12 @@ class _Run:
         updates = {states[name].get("update", 0) for name in self.policies}
         if len(updates) != 1:
             raise StoreError(f"the policies' checkpoints are of different updates: {sorted(updates)}")
-        if self.resumed is None:
-            return
         for name, policy in self.policies.items():
             policy.step = states[name]["global_step"]
             if policy.step:
                 policy.trainer.broadcast_to_vllm()
-        self.prompts.load_state_dict(next(iter(states.values()))["data_loader_state_dict"])
+        if drawn := next(iter(states.values()))["data_loader_state_dict"]:
+            self.prompts.load_state_dict(drawn)
 
     def next_batch(self) -> UpdateBatch | None:
         """The batch of the next update; None if everything is trained."""
@@ -178,12 +165,12 @@ class _Run:
             shown = {key: value for key, value in status.items() if key != "generated_samples"}
             log.info(f"Update {update}, policy {name}, its step {policy.step}: {shown}")
             if update % self.args.logger.logging_steps == 0:
-                for logger in _loggers(policy):
+                for logger in policy.trainer.loggers:
                     logger.log_train(update, status)
-        if self.args.ckpt.save_steps > 0 and update % self.args.ckpt.save_steps == 0:
-            self._save(update)
         if self.settings.eval_problems and self.args.eval.steps > 0 and update % self.args.eval.steps == 0:
             self._evaluate(update)
+        if self.args.ckpt.save_steps > 0 and update % self.args.ckpt.save_steps == 0:
+            self._save(update)
 
     def save_models(self) -> None:
         """Write each policy's weights as an ordinary checkpoint."""
@@ -193,28 +180,48 @@ class _Run:
         """End the rollouts and close the loggers."""
         with ExitStack() as closing:  # each, also where another fails; the last one added first
             for policy in self.policies.values():
-                for logger in _loggers(policy):
+                for logger in policy.trainer.loggers:
                     closing.callback(logger.close)
             closing.callback(self.pool.shutdown)
             closing.callback(self.feed.close)
 
     # ---------------------------------------------------------------------------------------- parts
 
+    def _arguments(self) -> dict[str, SimpleNamespace]:
+        """OpenRLHF's arguments for each policy: those of the run, or with a policy's own directories."""
+        args, policies = self.args, self.settings.policies
+        if not policies:
+            return {POLICY: args}
+        if args.ckpt.max_num < 2:
+            raise ConfigError(
+                "several policies need two checkpoints of each, in case a run ends while it saves: "
+                "set --ckpt.max_num to 2 or more"
+            )
+        folders = [Path(args.ckpt.path) / name / "_actor" for name in policies]
+        resumed = take_common_checkpoint(folders) if args.ckpt.load_enable else None
+        own = {name: arguments_of(args, name, path, resumed) for name, path in policies.items()}
+        for one in own.values():
+            one.ckpt.load_enable = resumed is not None
+        return own
+
     def _prompts(self) -> DrawnProblems:
         """OpenRLHF's loader, which draws the problems for all policies."""
         torch.manual_seed(self.args.train.seed)  # for the order in which the loader draws
         tokenizer = next(iter(self.policies.values())).tokenizer  # required, but not used
         loader, _, _ = prepare_datasets(get_strategy(self.args), tokenizer)
-        return drawn_problems(self.settings, loader, self.args)
+        return DrawnProblems(loader, by_id(self.settings.training_problems()), self.args.train.num_episodes)
 
     def _model(self, name: str, policy: Trained) -> Model:
+        """The engines of a policy as the model of its agents, in segments if the settings say so."""
         engines = list(map(RayEngine, policy.engines))
         self._engines += engines
-        return playing_model(self.settings, self.args, engines, policy.tokenizer, name)
+        context, segment = self.args.data.max_len, self.settings.segment_tokens
+        model = EnginesModel(engines, policy.tokenizer, context, name=name)
+        return model if segment is None else SegmentedModel(model, segment, context=context)
 
     def _agents(self, names: Sequence[str], *, evaluation: bool = False) -> dict[str, Agent]:
         sampling = sampling_of(self.settings, self.args, evaluation=evaluation)
-        whose = plays(names, self.settings.policies, self.settings.plays, self.settings.others)
+        whose = plays(names, self.policies, self.settings.plays, self.settings.others)
         agents: dict[str, Agent] = {}
         for name, policy in self.policies.items():
             assert policy.model is not None
@@ -224,7 +231,7 @@ class _Run:
         agents |= make_agents(self.settings.others, frozen, sampling=sampling) if frozen else {}
         return {name: agents[name] for name in names}
 
-    def _rows(self, name: str, batch: UpdateBatch, samples: Sequence[TurnSample]) -> Rollouts:
+    def _rows(self, name: str, batch: UpdateBatch, samples: Sequence[TurnSample]) -> list[Any]:
         policy = self.policies[name]
         made = responses(
             samples,
@@ -235,31 +242,39 @@ class _Run:
         )
         maker = SamplesGenerator(policy.strategy, None, None, policy.tokenizer, policy.engines)
         context = self.args.data.max_len
-        return Rollouts(maker._process_response_into_experience(row, max_len=context) for row in made)
+        return [maker._process_response_into_experience(row, max_len=context) for row in made]
 
-    def _train(self, name: str, rows: Rollouts) -> dict[str, Any]:
+    def _train(self, name: str, rows: list[Any]) -> dict[str, Any]:
         policy = self.policies[name]
         status, policy.step = policy.trainer.train_step(rows, policy.step)
         return dict(status)
 
+    def _states(self, update: int, policy: Trained) -> dict[str, Any]:
+        """What a checkpoint holds beside the weights. Rollouts under way are not saved, but played again."""
+        return {
+            "update": update,
+            "global_step": policy.step,
+            "episode": 0,
+            "total_consumed_prompts": 0,
+            "data_loader_state_dict": self.prompts.state_dict(),
+        }
+
     def _save(self, update: int) -> None:
-        """Save all policies under one tag. Rollouts under way are not saved; they are played again."""
-        drawn = self.prompts.state_dict()
+        """Save all policies under one tag."""
         refs = []
         for policy in self.policies.values():
-            states = {
-                "update": update,
-                "global_step": policy.step,
-                "episode": 0,
-                "total_consumed_prompts": 0,
-                "data_loader_state_dict": drawn,
+            trainer = policy.trainer
+            states = self._states(update, policy) | {
+                "best_eval_metric_key": trainer.best_eval_metric_key,
+                "best_eval_metric_value": trainer.best_eval_metric_value,
+                "latest_eval_metric_value": trainer._latest_eval_metric_value,
             }
             refs += policy.actors.async_run_method(
                 "save_checkpoint",
                 tag=tag_of(update),
                 client_states=states,
-                metric_value=None,
-                metric_key=None,
+                metric_value=trainer._latest_eval_metric_value,
+                metric_key=trainer.best_eval_metric_key or None,
             )
         ray.get(refs)
 
@@ -277,29 +292,13 @@ class _Run:
         figures = evaluation_figures(trees, problems.name)
         log.info(f"Evaluation at update {update}: {figures}")
         for policy in self.policies.values():
-            for logger in _loggers(policy):
+            for logger in policy.trainer.loggers:
                 logger.log_eval(update, figures)
+        if not self.settings.policies:  # several are saved together, under one tag
+            [policy] = self.policies.values()
+            policy.trainer.save_best_checkpoint(figures, update, self._states(update, policy))
 
     @property
     def _handles(self) -> list[Any]:
         """Handles of all engines of all policies."""
         return [engine for policy in self.policies.values() for engine in policy.engines]
-
-
-def _trainer(settings: TeamSettings, policy: Trained) -> PolicyTrainer:
-    wandb = policy.strategy.args.logger.wandb
-    key, wandb.key = wandb.key, None  # OpenRLHF's logger would end the run of the policy before
-    made: Any = type("PolicyTrainer", (PolicyTrainer,), {"team": settings, "__module__": __name__})(
-        policy.strategy, policy.actors, None, None, policy.reference, policy.engines, policy.tokenizer
-    )
-    wandb.key = key
-    if key:
-        made.wandb_logger = PolicyRun(policy.strategy.args)
-    made.take_advantages()
-    return made  # type: ignore[no-any-return]
-
-
-def _loggers(policy: Trained) -> list[Any]:
-    trainer = policy.trainer
-    found = (trainer.wandb_logger, trainer.tensorboard_logger) if trainer is not None else ()
-    return [logger for logger in found if logger is not None]

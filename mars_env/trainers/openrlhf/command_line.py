@@ -1,0 +1,130 @@
+"""The launcher's command line and its settings file, as one mapping of flags to values."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mars_env.errors import ConfigError
+
+Flags = dict[str, list[str]]
+"""Values by flag, e.g. ``{"--train.batch_size": ["64"]}``; a switch has none. Words before the first flag
+have the name ``""``."""
+
+CONFIG: Final = "--config"
+"""``--config FILE``: the flags of a TOML file, under those of the command line."""
+
+PREFIX: Final = "--mars."
+"""Prefix of the flags that mars_env adds."""
+
+
+def read(argv: Sequence[str]) -> Flags:
+    """The flags of a command line, and below them those of its settings file, if it names one.
+
+    A flag of the command line replaces the file's; ``--NAME=false`` turns off what the file switches on.
+    Modules in the folder of the file can be imported, in this process and in those that it starts.
+
+    Raises:
+        ConfigError: The file is missing, is no TOML, or holds what no flag can take.
+
+    Example:
+        >>> read(["--mars.env=aime-solve", "--actor.adam.betas", "0.9", "0.95", "--train.colocate_all"])
+        {'--mars.env': ['aime-solve'], '--actor.adam.betas': ['0.9', '0.95'], '--train.colocate_all': []}
+    """
+    given: Flags = {}
+    name = ""
+    for word in argv:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            given[name] = [value] if equals else []
+        else:
+            given.setdefault(name, []).append(word)
+    if CONFIG not in given:
+        return given
+    path = Path(" ".join(given.pop(CONFIG)))
+    if path == Path():
+        raise ConfigError(f"{CONFIG} needs a file")
+    told = _read_file(path)
+    _import_beside(path)
+    return {
+        flag: values for flag, values in (told | given).items() if values != ["false"] or told.get(flag) != []
+    }
+
+
+def as_words(flags: Mapping[str, Sequence[str]]) -> list[str]:
+    """The words of a command line: the inverse of `read`.
+
+    Example:
+        >>> as_words({"--mars.env": ["aime-solve"], "--actor.adam.betas": ["0.9", "0.95"], "--a": ["-b"]})
+        ['--mars.env', 'aime-solve', '--actor.adam.betas', '0.9', '0.95', '--a=-b']
+    """
+    words: list[str] = []
+    for flag, values in flags.items():
+        if flag and len(values) == 1 and values[0].startswith("-"):
+            words.append(f"{flag}={values[0]}")
+        else:
+            words += [flag, *values] if flag else values
+    return words
+
+
+def flags_of(tables: Mapping[str, Any], prefix: str = "--") -> Flags:
+    """The flags that the tables of a file stand for.
+
+    ``true`` is a switch, ``false`` no flag, a list several values. In the table ``mars`` every key is one
+    flag, and a table or list its value.
+
+    Raises:
+        ConfigError: A value is of a type that no flag takes.
+
+    Example:
+        >>> flags_of({"mars": {"env": "aime-solve", "options": {"rounds": 2}},
+        ...           "train": {"colocate_all": True, "batch_size": 64}, "actor": {"adam": {"lr": 0.5}}})
+        {'--mars.env': ['aime-solve'], '--mars.options': ['{"rounds": 2}'], '--train.colocate_all': [], \
+'--train.batch_size': ['64'], '--actor.adam.lr': ['0.5']}
+    """
+    found: Flags = {}
+    for key, value in tables.items():
+        flag = f"{prefix}{key}"
+        if prefix == PREFIX:
+            found[flag] = [as_text(value)]
+        elif isinstance(value, Mapping):
+            found |= flags_of(value, f"{flag}.")
+        elif value is not False:
+            found[flag] = _values(flag, value)
+    return found
+
+
+def as_text(value: Any) -> str:
+    """A value of the team's settings as a flag has it: strings as they are, others as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _values(flag: str, value: Any) -> list[str]:
+    if value is True:
+        return []
+    values = value if isinstance(value, list) else [value]
+    if not values or not {type(each) for each in values} <= {str, int, float}:
+        raise ConfigError(f"{flag} takes strings and numbers, got {value!r}")
+    return [str(each) for each in values]
+
+
+def _read_file(path: Path) -> Flags:
+    try:
+        return flags_of(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError(f"the settings file {path} cannot be read: {error.strerror}") from error
+    except ConfigError as error:
+        raise ConfigError(f"the settings file {path}: {error}") from error
+    except ValueError as error:  # TOML's mistakes, and bytes that are no UTF-8
+        raise ConfigError(f"the settings file {path} is no TOML: {error}") from error
+
+
+def _import_beside(file: Path) -> None:
+    folder = str(file.parent.absolute())
+    sys.path.insert(0, folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
