@@ -70,7 +70,7 @@ def stored_report(folder: Path, run: Run) -> Report | None:
 
 
 def _up_to_date(written: Report, now: Report) -> Report:
-    """The written report, if it is of the same trees, with the figures of their present rewards and grades.
+    """The written report, if it is of the same trees, with the metrics of their present rewards and grades.
 
     Else the report of the present trees, with the written description and notes: baselines and cost were of
     other trees.
@@ -81,7 +81,7 @@ def _up_to_date(written: Report, now: Report) -> Report:
     return written.model_copy(
         update={
             "samples": now.samples,
-            "figures": {**(written.figures if same else {}), **now.figures},  # own metrics are not known here
+            "metrics": {**(written.metrics if same else {}), **now.metrics},  # own metrics are not known here
             "counts": now.counts,
             "baselines": baselines,
             "notes": (*own, *derived_notes(now.counts, baselines)),

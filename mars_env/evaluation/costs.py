@@ -59,17 +59,17 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
 
 
 def uncounted(trees: Sequence[Tree]) -> list[str]:
-    """What models that judge have read and sampled and no figure and no cost has, in sentences.
+    """Notes on what models that judge read and sampled, which no metric and no cost counts.
 
     Example:
         >>> from mars_env.types import Action, Grade, Problem, Turn
         >>> turn = Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), Grade.correct(tokens=1500))
         >>> uncounted([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))])
-        ['Models that graded sampled 1,500 tokens, which no figure and no cost counts']
+        ['Models that graded sampled 1,500 tokens, which no metric and no cost counts']
     """
     notes = []
     if any(map(judging_tokens, trees)):
-        notes.append("What models read to judge for the search is not known: no figure and no cost counts it")
+        notes.append("What models read to judge for the search is not known: no metric and no cost counts it")
     graded = sum(
         turn.grade.tokens
         for tree in trees
@@ -78,7 +78,7 @@ def uncounted(trees: Sequence[Tree]) -> list[str]:
         if turn.grade is not None and turn.grade.tokens != turn.info.get("search_tokens")
     )
     if graded:
-        notes.append(f"Models that graded sampled {graded:,} tokens, which no figure and no cost counts")
+        notes.append(f"Models that graded sampled {graded:,} tokens, which no metric and no cost counts")
     return notes
 
 

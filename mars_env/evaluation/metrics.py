@@ -1,4 +1,4 @@
-"""What a run says in figures: accuracies, precision and recall, fixes and breaks, cost.
+"""What a run says in metrics: accuracies, precision and recall, fixes and breaks, cost.
 
 Every metric is a pair of numbers per problem, a numerator and a denominator, and its value is the
 ratio of their sums (`statistics.ratio`); so the same code gives every interval, and every comparison
@@ -64,7 +64,7 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure, problem by problem.
+    """One metric, problem by problem.
 
     Attributes:
         name: Its key in reports, e.g. ``"solver_accuracy"``.
@@ -213,13 +213,13 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     return _named_after(trees, metrics)
 
 
-def telling(metrics: Mapping[str, Metric]) -> list[str]:
+def informative(metrics: Mapping[str, Metric]) -> list[str]:
     """Names of the metrics that say something: an amount that is 0 everywhere applies to nothing here.
 
     A metric of your own always says something: 0 is what it has measured.
 
     Example:
-        >>> telling({"tokens": Metric("tokens", "Tokens", "amount", {"p": (0.0, 1.0)})})
+        >>> informative({"tokens": Metric("tokens", "Tokens", "amount", {"p": (0.0, 1.0)})})
         []
     """
     own = registered_metrics()

@@ -40,10 +40,10 @@ _REGISTERED: dict[str, OwnMetric] = {}
 
 
 def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "value") -> None:
-    """Register a metric. Its figure is the mean over problems of the mean over their trees.
+    """Register a metric. Its value is the mean over problems of the mean over their trees.
 
     Args:
-        name: Its key in `Report.figures`; a later registration of the same name replaces it.
+        name: Its key in `Report.metrics`; a later registration of the same name replaces it.
         of: Measures one tree: a number, True or False, or None where it says nothing of the tree.
         title: What a reader sees; by default the name.
         scale: ``"rate"`` for what lies in [0, 1], ``"amount"`` for what is never negative, else ``"value"``.
@@ -58,7 +58,7 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         >>> turn = Turn("p#0", "0", None, "", "solver_0", "", "p", Action("four"))
         >>> tree = Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,), final="0")
         >>> report = build_report([tree], title="t", problem_set="s", generated=False)
-        >>> report.figures["answer_length"].estimate.value
+        >>> report.metrics["answer_length"].estimate.value
         4.0
         >>> remove_metric("answer_length")
     """

@@ -33,7 +33,7 @@ class Provenance:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, mars_env and the libraries that decide figures, as far as they are installed.
+    """Versions of Python, mars_env and the libraries that decide metrics, as far as they are installed.
 
     Example:
         >>> {"python", "mars_env", "numpy"} <= versions().keys()

@@ -134,7 +134,7 @@ def test_going_on_has_the_systems_tokens_as_its_limit(tmp_path):
     settings = {"limit": 2, "rounds": 5, "baselines": True, "out": tmp_path}
     report = mars_env.evaluate("arithmetic-solve-verify-correct", agents=agents, **settings)
     found = {baseline.name: baseline for baseline in report.baselines}
-    tokens = math.ceil(report.figures["tokens"].estimate.value)
+    tokens = math.ceil(report.metrics["tokens"].estimate.value)
     written = found["Single agent, going on writing"]
     assert tokens >= 40 and written.detail == f"1 sample, {tokens} tokens" and written.tokens == 40
     for tree in read_run(tmp_path / f"baseline-go-on-{tokens}").trees:
