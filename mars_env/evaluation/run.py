@@ -21,17 +21,19 @@ from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.baselines import (
     Baseline,
     majority,
+    oracle,
     refinement,
+    retries,
     samples_for,
     single,
     token_budget,
     votes_for,
+    weighted_vote,
 )
 from mars_env.evaluation.costs import Prices, checked_prices, cost, refuse_unpriced, uncounted
 from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import REPORT, Report, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
-from mars_env.evaluation.verified_baselines import oracle, retries, weighted_vote
 from mars_env.files import write_whole
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
