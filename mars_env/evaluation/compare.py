@@ -90,7 +90,7 @@ class Comparison(Tabled):
     def tables(self) -> list[Table]:
         """One table: each metric of the two runs, and the difference."""
         rows = (
-            (row.title, row.a, row.b, row.difference_text + (" *" if row.clear else "  "))
+            (row.title, row.a, row.b, row.difference_text + (" *" if row.clear else ""))
             for row in self.rows.values()
         )
         caption = " ".join([f"{self.headline}.", *self.remarks()])

@@ -209,7 +209,7 @@ def _data_uri(data: bytes) -> str:
 def _tables(report: Report | None, comparison: Comparison | None) -> list[Mapping[str, Any]]:
     found = []
     if comparison is not None:
-        title = f"Comparison, paired by problem. {comparison.left_out}".rstrip(". ")
+        title = " ".join(["Comparison.", *comparison.remarks()]).rstrip(".")
         found += [replace(table, title=title) for table in comparison.tables()]
     if report is not None:
         # Wide tables come first.
@@ -218,7 +218,7 @@ def _tables(report: Report | None, comparison: Comparison | None) -> list[Mappin
         {
             "title": table.title or "Metrics",
             "wide": len(table.columns) > 3 and table.title != "",
-            "heads": [visible(head) for head in table.columns],
+            "heads": map(visible, table.columns) if table.align == "right" else (),
             "rows": table.strings(),
         }
         for table in found
