@@ -13,9 +13,9 @@ import typer
 
 from mars_env.agents.registry import role_agent, roles_of
 from mars_env.agents.roles import RoleAgent
-from mars_env.cli.options import settings
+from mars_env.cli.options import Settings, StoredEnv, StoredRun, settings
 from mars_env.cli.screen import say
-from mars_env.cli.stored import stored_game as _game
+from mars_env.cli.stored import stored_game
 from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.lazy import resolve
@@ -38,7 +38,7 @@ _ONLY = {
 
 
 def export(  # public edge: one parameter is one option of the command
-    run: Annotated[Path, typer.Argument(help="Directory of a stored run.")],
+    run: StoredRun,
     out: Annotated[
         Path,
         typer.Argument(
@@ -63,10 +63,8 @@ def export(  # public edge: one parameter is one option of the command
         str | None,
         typer.Option(help="my_module:my_prompt, a function of role and observation: text or messages."),
     ] = None,
-    env_id: Annotated[
-        str | None, typer.Option("--env", help="The environment, where the run does not say.")
-    ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of its rules, name=value.")] = None,
+    env_id: StoredEnv = None,
+    set_: Settings = None,
     advantage: Annotated[
         Literal["group_normalised", "mean_centred", "leave_one_out"],
         typer.Option(help="How samples are compared in their groups."),
@@ -116,7 +114,7 @@ def export(  # public edge: one parameter is one option of the command
             table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
             number = write_parquet(table, target)
         else:
-            game = _game(stored, env_id, settings(set_ or []))
+            game = stored_game(stored, env_id, settings(set_))
             rows = (sft_rows if format == "sft" else dpo_rows)(
                 stored.trees,
                 game,

@@ -54,7 +54,11 @@ class Row(BaseModel):
             "–" if x is None else f"{'+' if x >= 0 else '-'}{number(abs(x), self.scale)}"
             for x in (self.difference.value, self.difference.low, self.difference.high)
         )
-        return value if self.difference.low is None or self.difference.high is None else f"{value} [{low}, {high}]"
+        return (
+            value
+            if self.difference.low is None or self.difference.high is None
+            else f"{value} [{low}, {high}]"
+        )
 
 
 class Comparison(Tabled):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from mars_env.evaluation.baselines import Baseline
 from mars_env.evaluation.costs import Prices, cost, money, policies
@@ -21,6 +21,7 @@ REPORT = "report.json"
 """The file of a stored run that holds its report."""
 
 SHOWN_REASONS = 5
+
 
 class MetricEstimate(BaseModel):
     """One row of a report: a metric's title and its estimate."""
@@ -63,10 +64,10 @@ class Report(Tabled):
     counts: Counts
     baselines: tuple[Baseline, ...] = ()
     notes: tuple[str, ...] = ()
-    agents: dict[str, str] = {}
-    rewards: dict[str, str] = {}
+    agents: dict[str, str] = Field(default_factory=dict)
+    rewards: dict[str, str] = Field(default_factory=dict)
     commit: str | None = None
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = Field(default_factory=dict)
     cost: float | None = None
 
     @property

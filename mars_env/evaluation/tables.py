@@ -31,7 +31,7 @@ _NAME = 20
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table for readers. Each row begins with its name.
+    r"""A table for readers. Each row begins with its name.
 
     Attributes:
         columns: Their heads.
@@ -45,7 +45,7 @@ class Table:
         >>> print(as_markdown(table))
         | Run | Accuracy |
         |---|---|
-        | a_b | 50.0% \\[40.0, 60.0] |
+        | a_b | 50.0% \[40.0, 60.0] |
     """
 
     columns: tuple[str, ...]
@@ -142,7 +142,7 @@ _MARKUP = re.compile(r"[\\`*~|\[$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])
 
 
 def markdown_text(text: str, width: int = 300) -> str:
-    """A string that Markdown shows as it is: no link, image, emphasis, code, formula, HTML or bare address."""
+    """A string that Markdown shows as it is: no link, emphasis, code, formula, HTML or bare address."""
     shown = _MARKUP.sub(r"\\\g<0>", one_line(text, width))
     return shown.replace("&", "&amp;").replace("<", "&lt;")
 

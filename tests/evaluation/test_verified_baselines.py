@@ -96,7 +96,7 @@ def test_unknown_and_interrupted_verdicts_are_left_out(team, pool, episode):
 
 
 def test_a_pool_that_is_too_small_says_how_many_it_needs(team, pool):
-    with pytest.raises(ConfigError, match="takes 3 samples .* but for 2 of 2 problems"):
+    with pytest.raises(ConfigError, match=r"takes 3 samples .* but for 2 of 2 problems"):
         weighted_vote(team, [tree for tree in pool if tree.id.endswith(("#0", "#1"))], answer)
     with pytest.raises(ConfigError, match="no attempt of the pool"):
         retries(team, [replace(tree, turns=tree.turns[:1]) for tree in pool])
