@@ -24,9 +24,9 @@ from mars_env.cli.options import (
     TeamReward,
     TurnTimeout,
     loaded,
-    own_metrics,
     pairs,
     prices,
+    register_metrics,
     settings,
 )
 from mars_env.cli.progress import shown_progress
@@ -34,7 +34,7 @@ from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import Report
-from mars_env.evaluation.run import estimate, run
+from mars_env.evaluation.run import cost_bound, run
 from mars_env.loggers import TensorBoardLogger
 from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
@@ -91,7 +91,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     """Play every problem n times with a team and print the report, with 95% intervals."""
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
-    own_metrics(metric)
+    register_metrics(metric)
     env_spec = replace(
         spec(env_id, **settings(set_)),
         rewards=pairs(reward, "--reward"),
@@ -113,7 +113,7 @@ def evaluate(  # public edge: one parameter is one option of the command
     )
     plan = prepared.plan
     if dry_run:
-        most = estimate(plan, prepared.game, prepared.make_agents())
+        most = cost_bound(plan, prepared.game, prepared.make_agents())
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
         apart = "; the baselines take about twice that again" if baselines else ""
         played = f"{counted(len(plan.problems), 'problem')} x {counted(n, 'sample')}"

@@ -82,7 +82,7 @@ def export(  # public edge: one parameter is one option of the command
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
     if out.suffix == ".parquet" and format != "parquet":
         raise ConfigError(f"--format {format} writes rows of JSON, not {out}: add --format parquet")
-    told = {
+    given = {
         "--least": least != 1.0,
         "--tokenizer": tokenizer is not None,
         "--prompt": prompt is not None,
@@ -90,7 +90,7 @@ def export(  # public edge: one parameter is one option of the command
         "--skip-untrainable": skip_untrainable,
     }
     for option, formats in _ONLY.items():
-        if told[option] and format not in formats:
+        if given[option] and format not in formats:
             raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")
     stored = read_run(run)
     if role and format in ("samples", "parquet"):
@@ -135,10 +135,10 @@ def cut_distribution(config: Mapping[str, Any]) -> str:
         >>> cut_distribution({"agents": "hf:tiny?top_p=1.0&top_k=-1"})
         ''
     """
-    told = json.dumps([config.get("agents"), config.get("fields"), config.get("identity")])
+    recorded = json.dumps([config.get("agents"), config.get("fields"), config.get("identity")])
     found = {
         f"{name}={value}"
-        for name, value in _CUTS.findall(told)
+        for name, value in _CUTS.findall(recorded)
         if float(value) and not (name == "top_p" and float(value) >= 1)
     }
     return ", ".join(sorted(found))
@@ -148,8 +148,8 @@ def _require_roles(stored: Run, roles: Sequence[str]) -> None:
     known = {turn.role for tree in stored.trees for turn in tree.turns}
     if not known:
         raise ConfigError("the run has no turns yet")
-    if strangers := sorted({*roles} - known):
-        raise ConfigError(f"no turn has the role {strangers[0]!r}; there are {', '.join(sorted(known))}")
+    if unknown := sorted({*roles} - known):
+        raise ConfigError(f"no turn has the role {unknown[0]!r}; there are {', '.join(sorted(known))}")
 
 
 def _prompts(tokenizer: str | None, function: str | None, roles: Mapping[str, type[RoleAgent]]) -> PromptOf:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from mars_env.api import as_problem_set
-from mars_env.cli.options import Fields, Split, finite, loaded, progress_bar
+from mars_env.cli.options import Fields, Split, finite_set, loaded, progress_bar
 from mars_env.cli.screen import Screen
 from mars_env.cli.streams import STREAM, json_of, read_from, write_to
 from mars_env.errors import ConfigError
@@ -49,7 +49,7 @@ def grade(  # public edge: one parameter is one option of the command
         raise ConfigError(
             "standard input cannot be both problems and completions: name a file for one of them"
         )
-    listed = finite(as_problem_set(loaded(problems, fields, split) or problems))
+    listed = finite_set(as_problem_set(loaded(problems, fields, split) or problems))
     known = {problem.id: problem for problem in listed}
     with read_from(completions) as source, write_to(out) as target, progress_bar() as bar:
         task = bar.add_task("grading", total=None)

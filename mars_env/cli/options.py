@@ -167,7 +167,7 @@ def loaded(
     return load_problems(Path(problems), fields=by_field) if problems is not None and by_field else problems
 
 
-def finite(problems: ProblemSet) -> ProblemSet:
+def finite_set(problems: ProblemSet) -> ProblemSet:
     """The set.
 
     Raises:
@@ -226,7 +226,7 @@ def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | Non
     return result or None
 
 
-def own_metrics(values: Sequence[str] | None) -> None:
+def register_metrics(values: Sequence[str] | None) -> None:
     """Register metrics of the form ``my_module:my_metric`` under the function's own name.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mars_env.api import load_problems
-from mars_env.cli.options import Host, Port, finite, serve_until_stopped
+from mars_env.cli.options import Host, Port, finite_set, serve_until_stopped
 from mars_env.cli.screen import say
 from mars_env.cli.streams import read_from
 from mars_env.errors import ConfigError, ProblemError
@@ -55,7 +55,7 @@ def record(  # public edge: one parameter is one option of the command
     recorder = Recorder(
         upstream,
         out,
-        problems=() if problems is None else finite(load_problems(problems)),
+        problems=() if problems is None else finite_set(load_problems(problems)),
         group=group,
         logprobs=logprobs,
         api_key_env=api_key_env,

@@ -67,7 +67,7 @@ def view(  # public edge: one parameter is one option of the command
 
 
 def _prompts(stored: Run, env_id: str | None, given: Mapping[str, Any]) -> Prompts | None:
-    """The prompts of a stored run, made again; None, and a sentence, if its game is not known."""
+    """The prompts of a stored run, made again; None, and a message, if its game is not known."""
     try:
         return prompts_of(stored_game(stored, env_id, given))
     except ConfigError as error:

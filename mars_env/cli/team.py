@@ -77,7 +77,7 @@ def solve(  # public edge: one parameter is one option of the command
         seed=seed,
         out=out,
         turn_timeout=turn_timeout,
-        on_turn=_tell,
+        on_turn=_show,
         **settings(set_),
     )
     if json_output:
@@ -166,20 +166,20 @@ def _played(game: Game, team: Mapping[str, Agent], job: Job, seed: int) -> Tree:
     """The tree, played in this thread on a plain event loop, so that Ctrl-C interrupts the reading."""
     loop = asyncio.new_event_loop()
     try:
-        turns = play(game, team, job, seed=derive_seed(seed, "play"), width=1, on_turns=_tell_all)
+        turns = play(game, team, job, seed=derive_seed(seed, "play"), width=1, on_turns=_show_all)
         return loop.run_until_complete(turns)
     finally:
         loop.close()
 
 
 def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str, Agent]:
-    """Agents for all places: the person in some, those of a specification in the others."""
+    """The person for some agents, those of a specification for the others."""
     from mars_env.agents.registry import make_agents, roles_of
 
     names = list(env.possible_agents)
     known = {*names, *map(role_of, names)}
-    if strange := next((role for role in roles if role not in known), None):
-        raise ConfigError(f"there is no role {shown(strange)}; the agents are {', '.join(names)}")
+    if unknown := next((role for role in roles if role not in known), None):
+        raise ConfigError(f"there is no role {shown(unknown)}; the agents are {', '.join(names)}")
     mine = [name for name in names if not roles or name in roles or role_of(name) in roles]
     others = [name for name in names if name not in mine]
     if others and agents is None:
@@ -192,11 +192,11 @@ def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str
     return {name: made.get(name, person) for name in names}
 
 
-def _tell(turn: Turn) -> None:
+def _show(turn: Turn) -> None:
     say(progress(turn), err=True)
 
 
-def _tell_all(turns: Iterable[Turn]) -> None:
+def _show_all(turns: Iterable[Turn]) -> None:
     for turn in turns:
         if turn.policy != Person.policy:
             say(f"\n{turn.agent} (turn {turn.id}) writes:\n{turn.text}")

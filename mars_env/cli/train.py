@@ -207,7 +207,7 @@ def assigned_checkpoints(
     known = {*names, *map(role_of, names)}
     named: dict[str, tuple[str, str]] = {}
     for one in given:
-        _refuse_misspelt(one, known)
+        _check_names(one, known)
     for one in given:
         who, equals, path = one.partition("=")
         parts = who.split(",")
@@ -231,15 +231,15 @@ def assigned_checkpoints(
     return {name: (name, given[i % len(given)]) for i, name in enumerate(names)}
 
 
-def _refuse_misspelt(given: str, known: Collection[str]) -> None:
-    """Refuse a checkpoint such as ``solvr=path``, unless there is a folder of this name."""
+def _check_names(given: str, known: Collection[str]) -> None:
+    """Reject a checkpoint such as ``solvr=path``, unless there is a folder of this name."""
     who, equals, _ = given.partition("=")
     names = who.split(",")
-    strange = next((name for name in names if name not in known), None)
-    if equals and strange and all(map(str.isidentifier, names)) and not Path(given).exists():
+    unknown = next((name for name in names if name not in known), None)
+    if equals and unknown and all(map(str.isidentifier, names)) and not Path(given).exists():
         raise ConfigError(
-            f"--model {shown(given)}: there is no agent {shown(strange)}; the agents and roles are "
-            f"{', '.join(sorted(known))}{suggestion(strange, known)}"
+            f"--model {shown(given)}: there is no agent {shown(unknown)}; the agents and roles are "
+            f"{', '.join(sorted(known))}{suggestion(unknown, known)}"
         )
 
 

@@ -14,8 +14,8 @@ from mars_env.evaluation.baselines import (
 from mars_env.evaluation.compare import Comparison, compare
 from mars_env.evaluation.costs import cost, policies
 from mars_env.evaluation.counts import Counts, count
+from mars_env.evaluation.custom_metrics import register_metric, remove_metric
 from mars_env.evaluation.metrics import Metric, estimates, measure
-from mars_env.evaluation.own_metrics import register_metric, remove_metric
 from mars_env.evaluation.provenance import Provenance, provenance
 from mars_env.evaluation.report import MetricEstimate, Report, build_report
 from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean, pass_at_k, ratio

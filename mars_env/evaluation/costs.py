@@ -117,8 +117,8 @@ def checked_prices(prices: object) -> Prices:
     return checked
 
 
-def refuse_unpriced(policies: Iterable[str], prices: Prices) -> None:
-    """Refuse prices that lack one of the policies that will act.
+def require_prices(policies: Iterable[str], prices: Prices) -> None:
+    """Check that there is a price for every policy that will act.
 
     Raises:
         ConfigError: A policy has no price.

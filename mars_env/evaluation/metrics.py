@@ -36,7 +36,7 @@ from statistics import median
 
 import numpy as np
 
-from mars_env.evaluation.own_metrics import Measure, own_values, registered_metrics
+from mars_env.evaluation.custom_metrics import Measure, custom_values, registered_metrics
 from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, optional, pass_at_k
 from mars_env.evaluation.titles import NAMED_TITLES, TITLES
 from mars_env.evaluation.trees import (
@@ -184,7 +184,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
             if is_search(tree) and not tree.fault:
                 _nodes(sums, problem, tree)
         _rewards(sums, problem, group, graded)
-        for name, values in own_values(group).items():
+        for name, values in custom_values(group).items():
             sums.average(name, problem, values)
     _at_k(sums, "solver", solvers, answer_of is not None)
     _at_k(sums, "system", systems, answer_of is not None)

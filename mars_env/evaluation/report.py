@@ -36,12 +36,12 @@ class Report(Tabled):
     """What `mars_env.evaluate` found, as a value that is stored, read back and rendered.
 
     Attributes:
-        title: What was played, e.g. ``"aime-solve-verify-correct"``.
+        title: The environment, e.g. ``"aime-solve-verify-correct"``.
         problem_set: Name of the problem set.
         generated: Whether its problems were generated rather than collected; shown wherever
             the name is shown, so that nobody mistakes them for the contest.
         style: What generated problems imitate, e.g. ``"AIME-style"``.
-        samples: Fewest and most playings of a problem.
+        samples: Fewest and most episodes of a problem.
         seed: The run's seed.
         metrics: By name, in the order of display.
         counts: What the metrics rest on.

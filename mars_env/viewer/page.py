@@ -115,7 +115,7 @@ def render_page(  # public edge: friendly keywords, each with a default
             break
         chosen.append(tree)
         held += min(len(tree.turns), max_turns)
-    most = _most_characters(chosen, max_characters)
+    most = _fitting_characters(chosen, max_characters)
     how = Shown(
         most, prompts, advantages or {}, limited(FORMULA_CHARACTERS), limited_colours(PROGRAM_CHARACTERS)
     )
@@ -169,7 +169,7 @@ def _count(views: Sequence[Mapping[str, Any]], tag: str) -> int:
     return sum(tag in view["tags"] or tag in view["more"] for view in views)
 
 
-def _most_characters(trees: Sequence[Tree], most: int) -> int:
+def _fitting_characters(trees: Sequence[Tree], most: int) -> int:
     """How many characters of one text are shown, so that all texts together fit into the page."""
     texts = [
         sum(len(c.text) for c in turn.action.completions) + len(turn.text)

@@ -20,8 +20,7 @@ from rich.console import Console
 
 from mars_env.envs import Game
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Provenance
-from mars_env.evaluation import tables
+from mars_env.evaluation import Provenance, tables
 from mars_env.files import write_whole
 from mars_env.models import HFModel
 from mars_env.rollout import Job, collect

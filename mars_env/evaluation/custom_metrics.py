@@ -1,4 +1,4 @@
-"""Metrics of your own: registered once, they stand in every report and comparison after it."""
+"""Custom metrics: registered once, they stand in every report and comparison after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Measure = Callable[[Tree], float | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
-class OwnMetric:
+class CustomMetric:
     """A metric that a user has registered.
 
     Attributes:
@@ -36,7 +36,7 @@ class OwnMetric:
     scale: Scale
 
 
-_REGISTERED: dict[str, OwnMetric] = {}
+_REGISTERED: dict[str, CustomMetric] = {}
 
 
 def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "value") -> None:
@@ -70,7 +70,7 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         raise ConfigError(f"the metric {name!r} needs a function of a tree, not {shown(of)}")
     if scale not in ("rate", "amount", "value"):
         raise ConfigError(f"the metric {name!r}: a scale is 'rate', 'amount' or 'value', not {shown(scale)}")
-    _REGISTERED[name] = OwnMetric(name, of, title or name, scale)
+    _REGISTERED[name] = CustomMetric(name, of, title or name, scale)
 
 
 def remove_metric(name: str) -> None:
@@ -78,12 +78,12 @@ def remove_metric(name: str) -> None:
     _REGISTERED.pop(name, None)
 
 
-def registered_metrics() -> Mapping[str, OwnMetric]:
+def registered_metrics() -> Mapping[str, CustomMetric]:
     """The registered metrics by name, in the order of their registration."""
     return MappingProxyType(_REGISTERED)
 
 
-def own_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
+def custom_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
     """What the registered metrics say of some trees. A tree that one fails on is left out and logged."""
     found: dict[str, list[float]] = {}
     for metric in _REGISTERED.values():
@@ -98,7 +98,7 @@ def own_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
     return found
 
 
-def _checked(metric: OwnMetric, value: float | bool | None) -> float | None:
+def _checked(metric: CustomMetric, value: float | bool | None) -> float | None:
     if value is None:
         return None
     number = float(value)
