@@ -30,13 +30,6 @@ _CUTS = re.compile(r'\b(top_p|top_k|min_p)[\\"=: ]{1,6}(\d*\.?\d+)')
 """As in ``top_p=0.9`` of a specification, or ``"top_p": "0.9"`` of an agent given as an object."""
 
 
-_ONLY = {
-    **dict.fromkeys(("--least", "--tokenizer", "--prompt"), ("sft", "dpo")),
-    **dict.fromkeys(("--advantage", "--skip-untrainable"), ("samples",)),
-}
-"""Options that some formats alone have a use for."""
-
-
 def export(  # public edge: one parameter is one option of the command
     run: StoredRun,
     out: Annotated[
@@ -82,15 +75,15 @@ def export(  # public edge: one parameter is one option of the command
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
     if out.suffix == ".parquet" and format != "parquet":
         raise ConfigError(f"--format {format} writes rows of JSON, not {out}: add --format parquet")
-    given = {
-        "--least": least != 1.0,
-        "--tokenizer": tokenizer is not None,
-        "--prompt": prompt is not None,
-        "--advantage": advantage != "group_normalised",
-        "--skip-untrainable": skip_untrainable,
-    }
-    for option, formats in _ONLY.items():
-        if given[option] and format not in formats:
+    examples, samples = ("sft", "dpo"), ("samples",)
+    for option, is_given, formats in (
+        ("--least", least != 1.0, examples),
+        ("--tokenizer", tokenizer is not None, examples),
+        ("--prompt", prompt is not None, examples),
+        ("--advantage", advantage != "group_normalised", samples),
+        ("--skip-untrainable", skip_untrainable, samples),
+    ):
+        if is_given and format not in formats:
             raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")
     stored = read_run(run)
     if role and format in ("samples", "parquet"):
@@ -102,8 +95,8 @@ def export(  # public edge: one parameter is one option of the command
             from mars_env.trainers.samples import turn_samples
 
             config = TrainConfig(advantage=advantage, train_roles=tuple(role) if role else None)
-            samples = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
-            number = write_samples(target, samples)
+            sampled = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
+            number = write_samples(target, sampled)
             if cut := cut_distribution(stored.manifest["config"]):
                 say(
                     f"note: this run was sampled with {cut}, and its log-probabilities may be of the cut "

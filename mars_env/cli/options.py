@@ -7,7 +7,7 @@ import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import (
@@ -28,6 +28,10 @@ from mars_env.lazy import resolve
 from mars_env.problems import ProblemSet
 from mars_env.rollout.records import tagged
 from mars_env.text import suggestion
+
+if TYPE_CHECKING:
+    from mars_env.serving.recorder import Recorder
+    from mars_env.serving.server import TeamServer
 
 FIELDS = ("id", "problem", "answer")
 
@@ -181,17 +185,9 @@ def finite_set(problems: ProblemSet) -> ProblemSet:
     return problems
 
 
-class Server(Protocol):
-    """What serves requests until it is closed."""
-
-    async def start(self, host: str, port: int) -> None:
-        """Serve."""
-
-    async def close(self) -> None:
-        """End."""
-
-
-async def serve_until_stopped(server: Server, host: str, port: int, hello: Callable[[], str]) -> None:
+async def serve_until_stopped(
+    server: Recorder | TeamServer, host: str, port: int, hello: Callable[[], str]
+) -> None:
     """Serve until Ctrl-C or a request to end; what `hello` gives is said once the server is there."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -218,8 +214,8 @@ def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | Non
     for value in values or ():
         policy, _, amounts = value.rpartition("=")
         try:
-            result |= checked_prices({policy: tuple(map(float, amounts.split(",")))})
-        except (ConfigError, ValueError) as error:
+            result |= checked_prices({policy: amounts.split(",")})
+        except ConfigError as error:
             raise ConfigError(
                 f"--price takes READ,SAMPLED or POLICY=READ,SAMPLED, for a million tokens, got {value!r}"
             ) from error

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from typing import Annotated
 
-from mars_env.checks import finite
+from pydantic import Field, TypeAdapter, ValidationError
+
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
-from mars_env.text import shown
+from mars_env.text import unfit
 from mars_env.types import Tree
 
 Prices = Mapping[str, tuple[float, float]]
@@ -102,19 +104,17 @@ def checked_prices(prices: object) -> Prices:
         >>> checked_prices({"qwen": [0.5, 2]})
         {'qwen': (0.5, 2.0)}
     """
-    example = "such as {'qwen': (0.5, 2.0)}, for a million tokens read and sampled"
-    if not isinstance(prices, Mapping):
-        raise ConfigError(f"prices are given by policy, {example}, not as {shown(prices)}")
-    checked: dict[str, tuple[float, float]] = {}
-    for policy, price in prices.items():
-        try:
-            read, sampled = map(finite, price)
-        except (TypeError, ValueError):
-            read = sampled = -1.0
-        if not isinstance(policy, str) or read < 0 or sampled < 0:
-            raise ConfigError(f"the price of {shown(policy)} is not two amounts of money, {example}")
-        checked[policy] = (read, sampled)
-    return checked
+    try:
+        return _PRICES.validate_python(prices)
+    except ValidationError as error:
+        raise ConfigError(
+            f"prices are two amounts of money a policy, such as {{'qwen': (0.5, 2.0)}}, for a million tokens "
+            f"read and sampled: {unfit(error)}"
+        ) from error
+
+
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_PRICES = TypeAdapter(dict[str, tuple[_Amount, _Amount]])
 
 
 def require_prices(policies: Iterable[str], prices: Prices) -> None:
