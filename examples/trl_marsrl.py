@@ -38,7 +38,7 @@ def accuracy(agents: object, problems: object) -> str:
     report = mars_env.evaluate(
         "arithmetic-solve-verify-correct", agents=agents, problems=problems, rounds=2, seed=1
     )
-    solver, system = (report.figures[f"{who}_accuracy"].estimate for who in ("solver", "system"))
+    solver, system = (report.metrics[f"{who}_accuracy"].estimate for who in ("solver", "system"))
     return f"Solver {solver.value:.1%}, System {system.value:.1%}"
 
 

@@ -307,7 +307,7 @@ async def playing(
         address: Of the Ray to join; replaces that of the placement.
         monitor: Watches.
     """
-    from mars_env.evaluation.run import Here
+    from mars_env.evaluation.run import LocalPlay
     from mars_env.models.preflight import preflight
     from mars_env.rollout.monitor import Measured
 
@@ -321,9 +321,9 @@ async def playing(
             if isinstance(pool := getattr(prepared.game.grader, "pool", None), Measured):
                 monitor.measure("grading", pool)
             watched = monitor.watch(agents)
-            yield Here(prepared.game, watched, plain=agents, on_turns=monitor.record_turns)
+            yield LocalPlay(prepared.game, watched, plain=agents, on_turns=monitor.record_turns)
         else:
-            yield Here(prepared.game, agents)
+            yield LocalPlay(prepared.game, agents)
         return
     from mars_env.distributed import Fleet, placement
 

@@ -56,4 +56,4 @@ if __name__ == "__main__":
     for step in asyncio.run(train(env.game, team, env.problems, settings)):
         print(step.step, {role: round(figures["reward"], 2) for role, figures in step.roles.items()})
     report = mars_env.evaluate("arithmetic-relay", agents=agents, problems=held_out)
-    print("right:", report.figures["system_accuracy"].estimate.value)
+    print("right:", report.metrics["system_accuracy"].estimate.value)

@@ -88,7 +88,7 @@ class _Commands(TyperGroup):
         return list(_COMMANDS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is called; an unknown name is told with the closest one."""
+        """The command that is called; an unknown name raises with the closest one."""
         if args and args[0] not in _COMMANDS:
             ctx.fail(f"there is no command {args[0]!r}{suggestion(args[0], _COMMANDS)}")
         return super().resolve_command(ctx, args)

@@ -31,7 +31,7 @@ def config_option(*, takes_more: bool) -> Any:
             ctx.default_map, ctx.meta[REST] = _defaults(Path(value), ctx.command.params, takes_more, name)
 
     more = ", and its settings," if takes_more else ""
-    told = typer.Option(
+    option = typer.Option(
         "--config",
         callback=read,
         is_eager=True,
@@ -43,7 +43,7 @@ def config_option(*, takes_more: bool) -> Any:
     def command(config: Any = None) -> None:
         pass
 
-    command.__annotations__["config"] = Annotated[str | None, told]
+    command.__annotations__["config"] = Annotated[str | None, option]
     app = typer.Typer(add_completion=False)
     app.command()(command)
     return typer.main.get_command(app).params[0]

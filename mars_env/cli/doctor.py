@@ -16,46 +16,30 @@ from mars_env.sync import run_sync
 from mars_env.trainers.openrlhf.versions import installed
 
 PARTS = {
-    "hf": ("torch", "transformers", "safetensors"),
-    "datasets": ("datasets", "pyarrow"),
-    "plots": ("matplotlib",),
-    "viewer": ("latex2mathml", "pygments"),
-    "math-verify": ("math_verify",),
-    "tensorboard": ("tensorboard",),
-    "lora": ("peft",),
-    "trl": ("trl", "datasets"),
-    "judges": sandbox.OFFERED,
-    "treequest": ("treequest",),
-    "verifiers": ("verifiers",),
-    "trackio": ("trackio",),
-    "wandb": ("wandb",),
-    "ray": ("ray",),
-    "vllm": ("vllm",),
-    "openrlhf": ("openrlhf",),
+    "hf": (
+        "models in this process, the local trainer, the miniature",
+        ("torch", "transformers", "safetensors"),
+    ),
+    "datasets": ("real problem sets, parquet files", ("datasets", "pyarrow")),
+    "plots": ("training curves", ("matplotlib",)),
+    "viewer": ("formulas and programs in the page of a run", ("latex2mathml", "pygments")),
+    "math-verify": ("grades comparable with those of other harnesses", ("math_verify",)),
+    "tensorboard": ("metrics", ("tensorboard",)),
+    "lora": ("adapters in the local trainer", ("peft",)),
+    "trl": ("training with TRL", ("trl", "datasets")),
+    "judges": ("what programs may import, as contest judges offer it", sandbox.OFFERED),
+    "treequest": ("its search policies", ("treequest",)),
+    "verifiers": ("training with verifiers", ("verifiers",)),
+    "trackio": ("metrics", ("trackio",)),
+    "wandb": ("metrics", ("wandb",)),
+    "ray": ("play on many machines", ("ray",)),
+    "vllm": ("fast rollouts on GPUs", ("vllm",)),
+    "openrlhf": ("training at scale", ("openrlhf",)),
 }
-"""Optional packages by the extra that brings them."""
+"""What each extra is for, and the packages that it brings."""
 
 APART = ("vllm", "openrlhf")
 """Extras that pin other versions of torch and transformers."""
-
-PURPOSES = {
-    "hf": "models in this process, the local trainer, the miniature",
-    "datasets": "real problem sets, parquet files",
-    "plots": "training curves",
-    "viewer": "formulas and programs in the page of a run",
-    "math-verify": "grades comparable with those of other harnesses",
-    "tensorboard": "metrics",
-    "lora": "adapters in the local trainer",
-    "trl": "training with TRL",
-    "judges": "what programs may import, as contest judges offer it",
-    "treequest": "its search policies",
-    "verifiers": "training with verifiers",
-    "trackio": "metrics",
-    "wandb": "metrics",
-    "ray": "play on many machines",
-    "vllm": "fast rollouts on GPUs",
-    "openrlhf": "training at scale",
-}
 
 
 def doctor() -> None:
@@ -64,18 +48,18 @@ def doctor() -> None:
     console.print(f"mars_env {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores")
     table = Table("extra", "for", "packages", "state", title="Optional parts")
     lacking = []
-    for extra, packages in PARTS.items():
+    for extra, (purpose, packages) in PARTS.items():
         found = {package: installed(package) for package in packages}
         if None in found.values():
             lacking.append(extra)
         state = "missing" if extra in lacking else Text("ready", style="green")
         shown = ", ".join(f"{package} {number or '-'}" for package, number in found.items())
-        table.add_row(extra, PURPOSES[extra], shown, state)
+        table.add_row(extra, purpose, shown, state)
     console.print(table)
-    if together := [extra for extra in lacking if extra not in APART]:
-        say(f"to add what is missing: pip install 'mars-env[{','.join(together)}]'")
+    if installable := [extra for extra in lacking if extra not in APART]:
+        say(f"to add what is missing: pip install 'mars-env[{','.join(installable)}]'")
     if apart := [extra for extra in lacking if extra in APART]:
-        say(f"in environments of their own (docs/dependencies.md): {', '.join(apart)}")
+        say(f"in separate environments (docs/dependencies.md): {', '.join(apart)}")
     console.print(f"device: {_device()}")
     sandboxes = Table("sandbox", "works", "without", title="Where programs can be run, best first")
     probes = run_sync(sandbox.doctor())

@@ -12,15 +12,21 @@ import typer
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.api import playing, prepare
 from mars_env.cli.options import (
-    FIELDS_HELP,
-    SPLIT_HELP,
+    Agents,
+    Fields,
     Grader,
+    Out,
+    Problems,
     Rewards,
+    Seed,
+    Settings,
+    Split,
     TeamReward,
+    TurnTimeout,
     loaded,
-    own_metrics,
     pairs,
     prices,
+    register_metrics,
     settings,
 )
 from mars_env.cli.progress import shown_progress
@@ -28,7 +34,7 @@ from mars_env.cli.screen import Screen, say, say_json
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import Report
-from mars_env.evaluation.run import estimate, run
+from mars_env.evaluation.run import cost_bound, run
 from mars_env.loggers import TensorBoardLogger
 from mars_env.rollout.monitor import Monitor, Trace, reporting
 from mars_env.rollout.store import finished_trees
@@ -42,29 +48,22 @@ def evaluate(  # public edge: one parameter is one option of the command
     env_id: Annotated[
         str, typer.Argument(help="E.g. aime-solve-verify-correct, or my_module:my-set-my-rules.")
     ],
-    agents: Annotated[
-        str,
-        typer.Option(help="Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md)."),
-    ],
-    problems: Annotated[
-        str | None, typer.Option(help="Other problems: a set's name or a file; - is standard input.")
-    ] = None,
-    fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
-    split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
+    agents: Agents,
+    problems: Problems = None,
+    fields: Fields = None,
+    split: Split = None,
     n: Annotated[int, typer.Option("--n", "--samples", help="Samples of each problem.", min=1)] = 1,
     limit: Annotated[int | None, typer.Option(help="Number of problems, from the first.", min=1)] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    seed: Seed = 0,
     concurrency: Annotated[int, typer.Option(help="Episodes played at the same time.", min=1)] = 64,
-    turn_timeout: Annotated[
-        float | None, typer.Option(help="Seconds that an agent may take for a turn.")
-    ] = None,
+    turn_timeout: TurnTimeout = None,
     workers: Annotated[
         str | None, typer.Option(help="Play on Ray: ray:COUNT, or ray:FILE.json (docs/ray.md).")
     ] = None,
     ray_address: Annotated[
         str | None, typer.Option(help="Of the Ray to join; else RAY_ADDRESS, else one is started here.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Store the run here; resumes it if it is there.")] = None,
+    out: Out = None,
     baselines: Annotated[
         bool, typer.Option("--baselines", help="Also spend the System's tokens without the team.")
     ] = False,
@@ -78,24 +77,24 @@ def evaluate(  # public edge: one parameter is one option of the command
     reward: Rewards = None,
     team_reward: TeamReward = None,
     grader: Grader = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")] = None,
+    set_: Settings = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the most that agents take.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     trace: Annotated[
         Path | None, typer.Option(help="Write every turn here, as Chrome and Perfetto show it.")
     ] = None,
-    tensorboard: Annotated[Path | None, typer.Option(help="Log the run's figures here as it plays.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Log the run's metrics here as it plays.")] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Serve the figures at http://127.0.0.1:PORT/metrics for Prometheus.")
+        int | None, typer.Option(help="Serve the metrics at http://127.0.0.1:PORT/metrics for Prometheus.")
     ] = None,
 ) -> None:
     """Play every problem n times with a team and print the report, with 95% intervals."""
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
-    own_metrics(metric or [])
+    register_metrics(metric)
     env_spec = replace(
-        spec(env_id, **settings(set_ or [])),
-        rewards=pairs(reward or [], "--reward"),
+        spec(env_id, **settings(set_)),
+        rewards=pairs(reward, "--reward"),
         team_reward=team_reward,
         grader=grader,
         turn_timeout=turn_timeout,
@@ -110,11 +109,11 @@ def evaluate(  # public edge: one parameter is one option of the command
         seed=seed,
         concurrency=concurrency,
         baselines=baselines,
-        prices=prices(price or []),
+        prices=prices(price),
     )
     plan = prepared.plan
     if dry_run:
-        most = estimate(plan, prepared.game, prepared.make_agents())
+        most = cost_bound(plan, prepared.game, prepared.make_agents())
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
         apart = "; the baselines take about twice that again" if baselines else ""
         played = f"{counted(len(plan.problems), 'problem')} x {counted(n, 'sample')}"

@@ -13,9 +13,9 @@ import typer
 
 from mars_env.agents.registry import role_agent, roles_of
 from mars_env.agents.roles import RoleAgent
-from mars_env.cli.options import settings
+from mars_env.cli.options import Settings, StoredEnv, StoredRun, settings
 from mars_env.cli.screen import say
-from mars_env.cli.stored import stored_game as _game
+from mars_env.cli.stored import stored_game
 from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.lazy import resolve
@@ -30,15 +30,8 @@ _CUTS = re.compile(r'\b(top_p|top_k|min_p)[\\"=: ]{1,6}(\d*\.?\d+)')
 """As in ``top_p=0.9`` of a specification, or ``"top_p": "0.9"`` of an agent given as an object."""
 
 
-_ONLY = {
-    **dict.fromkeys(("--least", "--tokenizer", "--prompt"), ("sft", "dpo")),
-    **dict.fromkeys(("--advantage", "--skip-untrainable"), ("samples",)),
-}
-"""Options that some formats alone have a use for."""
-
-
 def export(  # public edge: one parameter is one option of the command
-    run: Annotated[Path, typer.Argument(help="Directory of a stored run.")],
+    run: StoredRun,
     out: Annotated[
         Path,
         typer.Argument(
@@ -63,10 +56,8 @@ def export(  # public edge: one parameter is one option of the command
         str | None,
         typer.Option(help="my_module:my_prompt, a function of role and observation: text or messages."),
     ] = None,
-    env_id: Annotated[
-        str | None, typer.Option("--env", help="The environment, where the run does not say.")
-    ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of its rules, name=value.")] = None,
+    env_id: StoredEnv = None,
+    set_: Settings = None,
     advantage: Annotated[
         Literal["group_normalised", "mean_centred", "leave_one_out"],
         typer.Option(help="How samples are compared in their groups."),
@@ -84,15 +75,15 @@ def export(  # public edge: one parameter is one option of the command
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
     if out.suffix == ".parquet" and format != "parquet":
         raise ConfigError(f"--format {format} writes rows of JSON, not {out}: add --format parquet")
-    told = {
-        "--least": least != 1.0,
-        "--tokenizer": tokenizer is not None,
-        "--prompt": prompt is not None,
-        "--advantage": advantage != "group_normalised",
-        "--skip-untrainable": skip_untrainable,
-    }
-    for option, formats in _ONLY.items():
-        if told[option] and format not in formats:
+    examples, samples = ("sft", "dpo"), ("samples",)
+    for option, is_given, formats in (
+        ("--least", least != 1.0, examples),
+        ("--tokenizer", tokenizer is not None, examples),
+        ("--prompt", prompt is not None, examples),
+        ("--advantage", advantage != "group_normalised", samples),
+        ("--skip-untrainable", skip_untrainable, samples),
+    ):
+        if is_given and format not in formats:
             raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")
     stored = read_run(run)
     if role and format in ("samples", "parquet"):
@@ -104,8 +95,8 @@ def export(  # public edge: one parameter is one option of the command
             from mars_env.trainers.samples import turn_samples
 
             config = TrainConfig(advantage=advantage, train_roles=tuple(role) if role else None)
-            samples = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
-            number = write_samples(target, samples)
+            sampled = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
+            number = write_samples(target, sampled)
             if cut := cut_distribution(stored.manifest["config"]):
                 say(
                     f"note: this run was sampled with {cut}, and its log-probabilities may be of the cut "
@@ -116,7 +107,7 @@ def export(  # public edge: one parameter is one option of the command
             table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
             number = write_parquet(table, target)
         else:
-            game = _game(stored, env_id, settings(set_ or []))
+            game = stored_game(stored, env_id, settings(set_))
             rows = (sft_rows if format == "sft" else dpo_rows)(
                 stored.trees,
                 game,
@@ -137,10 +128,10 @@ def cut_distribution(config: Mapping[str, Any]) -> str:
         >>> cut_distribution({"agents": "hf:tiny?top_p=1.0&top_k=-1"})
         ''
     """
-    told = json.dumps([config.get("agents"), config.get("fields"), config.get("identity")])
+    recorded = json.dumps([config.get("agents"), config.get("fields"), config.get("identity")])
     found = {
         f"{name}={value}"
-        for name, value in _CUTS.findall(told)
+        for name, value in _CUTS.findall(recorded)
         if float(value) and not (name == "top_p" and float(value) >= 1)
     }
     return ", ".join(sorted(found))
@@ -150,8 +141,8 @@ def _require_roles(stored: Run, roles: Sequence[str]) -> None:
     known = {turn.role for tree in stored.trees for turn in tree.turns}
     if not known:
         raise ConfigError("the run has no turns yet")
-    if strangers := sorted({*roles} - known):
-        raise ConfigError(f"no turn has the role {strangers[0]!r}; there are {', '.join(sorted(known))}")
+    if unknown := sorted({*roles} - known):
+        raise ConfigError(f"no turn has the role {unknown[0]!r}; there are {', '.join(sorted(known))}")
 
 
 def _prompts(tokenizer: str | None, function: str | None, roles: Mapping[str, type[RoleAgent]]) -> PromptOf:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +9,9 @@ from typing import Annotated
 import typer
 
 from mars_env.api import as_problem_set
-from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, progress_bar
+from mars_env.cli.options import Fields, Split, finite_set, loaded, progress_bar
 from mars_env.cli.screen import Screen
-from mars_env.cli.streams import STREAM, read_from, text_of, write_to
+from mars_env.cli.streams import STREAM, json_of, read_from, write_to
 from mars_env.errors import ConfigError
 from mars_env.grading.bulk import grade_file
 from mars_env.types import Grader
@@ -28,8 +27,8 @@ def grade(  # public edge: one parameter is one option of the command
     out: Annotated[
         Path, typer.Option(help="Verdicts, in the order of the completions; - is standard output.")
     ],
-    fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
-    split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
+    fields: Fields = None,
+    split: Split = None,
     rubric: Annotated[
         str | None,
         typer.Option(
@@ -50,12 +49,7 @@ def grade(  # public edge: one parameter is one option of the command
         raise ConfigError(
             "standard input cannot be both problems and completions: name a file for one of them"
         )
-    listed = as_problem_set(loaded(problems, fields, split) or problems)
-    if listed.endless:
-        raise ConfigError(
-            f"the set {problems!r} is endless: write the problems that were played with `mars-env problems "
-            f"{problems} --jsonl --limit N`, and give that file"
-        )
+    listed = finite_set(as_problem_set(loaded(problems, fields, split) or problems))
     known = {problem.id: problem for problem in listed}
     with read_from(completions) as source, write_to(out) as target, progress_bar() as bar:
         task = bar.add_task("grading", total=None)
@@ -74,18 +68,10 @@ def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
     from mars_env.agents.registry import make_model
     from mars_env.grading.rubrics import Rubric, RubricGrader
 
-    criteria = None if rubric == OWN else Rubric.from_rows(_rows(Path(rubric)))
+    criteria = None if rubric == OWN else Rubric.from_rows(json_of(Path(rubric), "the rubric"))
     if judge is None:
         return RubricGrader(rubric=criteria, repeats=repeats)
     model, sampling = make_model(judge)
     if sampling is None:
         return RubricGrader(model, criteria, repeats=repeats)
     return RubricGrader(model, criteria, repeats=repeats, sampling=sampling)
-
-
-def _rows(path: Path) -> object:
-    text = text_of(path)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: the rubric is not JSON: {error}") from error

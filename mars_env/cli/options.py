@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import (
@@ -24,23 +23,64 @@ from mars_env.api import load_problems
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.streams import STREAM, read_from
 from mars_env.errors import ConfigError
+from mars_env.evaluation.costs import checked_prices
 from mars_env.lazy import resolve
 from mars_env.problems import ProblemSet
 from mars_env.rollout.records import tagged
 from mars_env.text import suggestion
 
-SPLIT_HELP = "Split of the set, e.g. train or test, where its own choice is not meant."
+if TYPE_CHECKING:
+    from mars_env.serving.recorder import Recorder
+    from mars_env.serving.server import TeamServer
 
 FIELDS = ("id", "problem", "answer")
-FIELDS_HELP = (
-    "The file's fields, where they differ: id=NAME,problem=NAME,answer=NAME; id= numbers the problems."
-)
 
+# Options that several commands have.
+Agents = Annotated[
+    str, typer.Option(help="Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md).")
+]
+Problems = Annotated[
+    str | None, typer.Option(help="Other problems: a set's name or a file; - is standard input.")
+]
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        help="The file's fields, where they differ: id=NAME,problem=NAME,answer=NAME; id= numbers the "
+        "problems."
+    ),
+]
+Split = Annotated[
+    str | None, typer.Option(help="Split of the set, e.g. train or test, where its own choice is not meant.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="Setting of the rules, name=value, e.g. nodes=8.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of the run.")]
+TurnTimeout = Annotated[float | None, typer.Option(help="Seconds that an agent may take for a turn.")]
 Rewards = Annotated[list[str] | None, typer.Option("--reward", help="role=my_module:my_reward; repeatable.")]
 TeamReward = Annotated[
     str | None, typer.Option("--team-reward", help="my_module:my_team_reward, a function of a whole tree.")
 ]
 Grader = Annotated[str | None, typer.Option("--grader", help="my_module:my_grader.")]
+Out = Annotated[Path | None, typer.Option(help="Store the run here; resumes it if it is there.")]
+StoredRun = Annotated[Path, typer.Argument(help="Directory of a stored run.")]
+StoredEnv = Annotated[
+    str | None,
+    typer.Option("--env", help="The environment, where the run does not say: its rules make prompts."),
+]
+Host = Annotated[str, typer.Option(help="Address to serve on; others than this machine need a key.")]
+Port = Annotated[int, typer.Option(help="Port to serve on; 0 for any.")]
+Lora = Annotated[
+    int | None,
+    typer.Option(help="Train adapters of this rank on one model, one for each agent or --model.", min=1),
+]
+Team = Annotated[
+    str | None,
+    typer.Option(
+        help="my_module:my_team, a function of (model) or (model, sampling) that gives agents by role."
+    ),
+]
+MaxTokens = Annotated[int | None, typer.Option(help="Limit of one completion: sampling.max_tokens.", min=1)]
 
 
 def progress_bar() -> Progress:
@@ -60,8 +100,8 @@ def print_json_line(row: Mapping[str, Any]) -> None:
     say_json(json.dumps(tagged(row), allow_nan=False))
 
 
-def pairs(values: Sequence[str], what: str) -> dict[str, str]:
-    """Options of the form ``name=value``.
+def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
+    """The values of an option of the form ``name=value``.
 
     Raises:
         ConfigError: One has no equals sign.
@@ -71,12 +111,30 @@ def pairs(values: Sequence[str], what: str) -> dict[str, str]:
         {'rounds': '3'}
     """
     result = {}
-    for value in values:
+    for value in values or ():
         name, mark, rest = value.partition("=")
         if not mark or not name:
-            raise ConfigError(f"{what} takes name=value, got {value!r}")
+            raise ConfigError(f"{option} takes name=value, got {value!r}")
         result[name] = rest
     return result
+
+
+def read_value(value: str) -> Any:
+    """A value of JSON, else the string itself.
+
+    Example:
+        >>> read_value("3"), read_value("training")
+        (3, 'training')
+    """
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def settings(values: Sequence[str] | None) -> dict[str, Any]:
+    """Settings of rules: ``name=value``, each value read by `read_value`."""
+    return {name: read_value(value) for name, value in pairs(values, "--set").items()}
 
 
 def loaded(
@@ -101,29 +159,35 @@ def loaded(
         raise ConfigError("--split is for a set that has splits: a file's rows are all played")
     if problems is None and fields is not None:
         raise ConfigError("--fields names the fields of a file: add --problems FILE")
-    given = pairs(fields.split(","), "--fields") if fields is not None else {}
-    told = {name: field or None for name, field in given.items()}
-    if strange := next((name for name in told if name not in FIELDS), None):
+    named = pairs(fields.split(",") if fields is not None else None, "--fields")
+    if unknown := next((name for name in named if name not in FIELDS), None):
         raise ConfigError(
-            f"--fields has no {strange!r}; it takes {', '.join(FIELDS)}{suggestion(strange, FIELDS)}"
+            f"--fields has no {unknown!r}; it takes {', '.join(FIELDS)}{suggestion(unknown, FIELDS)}"
         )
+    by_field = {name: field or None for name, field in named.items()}
     if problems == STREAM:
         with read_from(Path(STREAM)) as file:
-            return load_problems(file, fields=told or None)
-    return load_problems(Path(problems), fields=told) if problems is not None and told else problems
+            return load_problems(file, fields=by_field or None)
+    return load_problems(Path(problems), fields=by_field) if problems is not None and by_field else problems
 
 
-class Server(Protocol):
-    """What serves requests until it is closed."""
+def finite_set(problems: ProblemSet) -> ProblemSet:
+    """The set.
 
-    async def start(self, host: str, port: int) -> None:
-        """Serve."""
+    Raises:
+        ConfigError: It is endless.
+    """
+    if problems.endless:
+        raise ConfigError(
+            f"the set {problems.name!r} is endless: write the problems with `mars-env problems "
+            f"{problems.name} --jsonl --limit N`, and give that file"
+        )
+    return problems
 
-    async def close(self) -> None:
-        """End."""
 
-
-async def serve_until_stopped(server: Server, host: str, port: int, hello: Callable[[], str]) -> None:
+async def serve_until_stopped(
+    server: Recorder | TeamServer, host: str, port: int, hello: Callable[[], str]
+) -> None:
     """Serve until Ctrl-C or a request to end; what `hello` gives is said once the server is there."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -136,23 +200,7 @@ async def serve_until_stopped(server: Server, host: str, port: int, hello: Calla
         await server.close()
 
 
-def settings(values: Sequence[str]) -> dict[str, Any]:
-    """Settings of rules: ``name=value``, values read as JSON where they are, else as texts.
-
-    Example:
-        >>> settings(["rounds=3", "schedule=training"])
-        {'rounds': 3, 'schedule': 'training'}
-    """
-    result: dict[str, Any] = {}
-    for name, value in pairs(values, "--set").items():
-        try:
-            result[name] = json.loads(value)
-        except ValueError:
-            result[name] = value
-    return result
-
-
-def prices(values: Sequence[str]) -> dict[str, tuple[float, float]] | None:
+def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | None:
     """Prices of a million tokens, read and sampled: ``0.5,2`` for every policy, or ``policy=0.5,2``.
 
     Raises:
@@ -163,21 +211,18 @@ def prices(values: Sequence[str]) -> dict[str, tuple[float, float]] | None:
         {'': (0.5, 2.0), 'large': (3.0, 15.0)}
     """
     result: dict[str, tuple[float, float]] = {}
-    for value in values:
+    for value in values or ():
         policy, _, amounts = value.rpartition("=")
         try:
-            read, sampled = map(float, amounts.split(","))
-        except ValueError:
-            read = sampled = -1.0
-        if not (0 <= read < math.inf and 0 <= sampled < math.inf):
+            result |= checked_prices({policy: amounts.split(",")})
+        except ConfigError as error:
             raise ConfigError(
                 f"--price takes READ,SAMPLED or POLICY=READ,SAMPLED, for a million tokens, got {value!r}"
-            )
-        result[policy] = (read, sampled)
+            ) from error
     return result or None
 
 
-def own_metrics(values: Sequence[str]) -> None:
+def register_metrics(values: Sequence[str] | None) -> None:
     """Register metrics of the form ``my_module:my_metric`` under the function's own name.
 
     Raises:
@@ -185,5 +230,5 @@ def own_metrics(values: Sequence[str]) -> None:
     """
     from mars_env.evaluation import register_metric
 
-    for value in values:
+    for value in values or ():
         register_metric(value.rpartition(":")[2], resolve(value))

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from mars_env.api import as_problem_set, load_problems
-from mars_env.cli.options import FIELDS_HELP, SPLIT_HELP, loaded, print_json_line
+from mars_env.cli.options import Fields, Split, loaded, print_json_line
 from mars_env.cli.screen import Screen, say
 from mars_env.envs import list_envs
 from mars_env.problems.written import written_rows
@@ -25,8 +25,8 @@ def problems(
     name: Annotated[str, typer.Argument(help="A problem set's name or file.")],
     limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of a generated set.")] = 0,
-    split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
-    fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
+    split: Split = None,
+    fields: Fields = None,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="A problem file, with references.")] = False,
 ) -> None:
     """Show the first problems of a set; with --jsonl as a file that `grade` and `make` take."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mars_env.api import load_problems
-from mars_env.cli.options import serve_until_stopped
+from mars_env.cli.options import Host, Port, finite_set, serve_until_stopped
 from mars_env.cli.screen import say
 from mars_env.cli.streams import read_from
 from mars_env.errors import ConfigError, ProblemError
@@ -27,10 +27,8 @@ from mars_env.text import shown
 def record(  # public edge: one parameter is one option of the command
     upstream: Annotated[str, typer.Option(help="The engine, such as http://localhost:8000/v1.")],
     out: Annotated[Path, typer.Option(help="Directory of the run; one that exists is continued.")],
-    port: Annotated[int, typer.Option(help="Port to serve on; 0 for any.")] = 8100,
-    host: Annotated[str, typer.Option(help="Address to serve on; others than this machine need a key.")] = (
-        "127.0.0.1"
-    ),
+    port: Port = 8100,
+    host: Host = "127.0.0.1",
     problems: Annotated[
         str | None, typer.Option(help="A problem set's name or file: problems that trees may name.")
     ] = None,
@@ -54,16 +52,10 @@ def record(  # public edge: one parameter is one option of the command
 
     Agents are named by the header X-Mars-Agent, an API key mars:AGENT, or a model's name MODEL@AGENT.
     """
-    known = None if problems is None else load_problems(problems)
-    if known is not None and known.endless:
-        raise ConfigError(
-            f"the set {problems!r} is endless: write the problems that are played with `mars-env problems "
-            f"{problems} --jsonl --limit N`, and give that file"
-        )
     recorder = Recorder(
         upstream,
         out,
-        problems=known or (),
+        problems=() if problems is None else finite_set(load_problems(problems)),
         group=group,
         logprobs=logprobs,
         api_key_env=api_key_env,

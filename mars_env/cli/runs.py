@@ -10,7 +10,7 @@ import typer
 
 from mars_env import api
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
-from mars_env.cli.options import settings
+from mars_env.cli.options import Settings, StoredEnv, StoredRun, settings
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.stored import stored_game, stored_report
 from mars_env.errors import ConfigError
@@ -39,13 +39,10 @@ def compare(
 
 
 def view(  # public edge: one parameter is one option of the command
-    run: Annotated[Path, typer.Argument(help="Directory of a run.")],
+    run: StoredRun,
     out: Annotated[Path | None, typer.Option(help="Where to write the page.")] = None,
-    env_id: Annotated[
-        str | None,
-        typer.Option("--env", help="The environment, where the run does not say: its rules make prompts."),
-    ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of its rules, name=value.")] = None,
+    env_id: StoredEnv = None,
+    set_: Settings = None,
     advantage: Annotated[
         Literal["group_normalised", "mean_centred", "leave_one_out"] | None,
         typer.Option(help="Show each turn's advantage, its samples compared in their groups like this."),
@@ -54,7 +51,7 @@ def view(  # public edge: one parameter is one option of the command
     """Write a run as one HTML page that needs no network."""
     page = out or run / "report.html"
     stored = read_run(run)
-    prompts = _prompts(stored, env_id, settings(set_ or []))
+    prompts = _prompts(stored, env_id, settings(set_))
     write_page(
         page,
         stored.trees,
@@ -70,7 +67,7 @@ def view(  # public edge: one parameter is one option of the command
 
 
 def _prompts(stored: Run, env_id: str | None, given: Mapping[str, Any]) -> Prompts | None:
-    """The prompts of a stored run, made again; None, and a sentence, if its game is not known."""
+    """The prompts of a stored run, made again; None, and a message, if its game is not known."""
     try:
         return prompts_of(stored_game(stored, env_id, given))
     except ConfigError as error:

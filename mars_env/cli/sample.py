@@ -10,15 +10,12 @@ from yarl import URL
 
 from mars_env.agents.registry import roles_of
 from mars_env.api import made_game
-from mars_env.cli.config import REST
-from mars_env.cli.options import settings
+from mars_env.cli.options import MaxTokens, Settings, Team, settings
 from mars_env.cli.screen import say
 from mars_env.cli.train import (
-    TEAM_HELP,
     assigned_checkpoints,
+    given_settings,
     loaded_models,
-    merged_settings,
-    overridden,
     settings_for,
     team_of,
 )
@@ -47,18 +44,13 @@ def sample(  # public edge: one parameter is one option of the command
     lora: Annotated[
         int | None, typer.Option(help="Rank of the adapters, if the learner trains adapters.", min=1)
     ] = None,
-    team: Annotated[
-        str | None,
-        typer.Option(help=TEAM_HELP),
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(help="Limit of one completion: sampling.max_tokens.", min=1)
-    ] = None,
+    team: Team = None,
+    max_tokens: MaxTokens = None,
     option: Annotated[
         list[str] | None,
         typer.Option(help="One setting, as the learner's, e.g. sampling.temperature=0.7."),
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")] = None,
+    set_: Settings = None,
     kind: Annotated[
         Literal["math", "code", "open"], typer.Option(help="Kind of the learner's problems.")
     ] = "math",
@@ -93,12 +85,10 @@ def sample(  # public edge: one parameter is one option of the command
     key = api_key(api_key_env, "the learner's key")
     size = rules_spec(spec(env_id).rules).team_size
     number = {size: len(model)} if size else {}  # as `mars-env train`
-    rules = made_game(spec(env_id, **{**number, **settings(set_ or [])}), kind).rules
-    told = overridden(ctx.meta.get(REST, {}), option or [])
-    told = merged_settings(told, {"sampling": {"max_tokens": max_tokens}} if max_tokens else {})
-    run_settings = settings_for(env_id, told).model_copy(
-        update={"train": TrainConfig()}
-    )  # no copies for a KL
+    rules = made_game(spec(env_id, **{**number, **settings(set_)}), kind).rules
+    given = given_settings(ctx, option, max_tokens=max_tokens)
+    # Without copies for a KL.
+    run_settings = settings_for(env_id, given).model_copy(update={"train": TrainConfig()})
     assigned = assigned_checkpoints(model, rules.possible_agents, apart=lora is not None)
     if policy is not None:
         if len(set(assigned.values())) > 1:
@@ -109,7 +99,7 @@ def sample(  # public edge: one parameter is one option of the command
         run_settings,
         rules.possible_agents,
         models,
-        agent=team_of(team, rules, run_settings, told),
+        agent=team_of(team, rules, run_settings, given),
         roles=roles_of(rules),
     ).agents
     if key and (host := URL(url).host) and URL(url).scheme == "http" and host not in LOOPBACK:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mars_env.api import made_game
+from mars_env.cli.options import read_value
 from mars_env.envs import Game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
-from mars_env.evaluation.counts import Counts
 from mars_env.evaluation.report import REPORT, Report, build_report, derived_notes
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.rollout import Run
@@ -36,16 +35,18 @@ def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
             "say yourself which environment it is of, --env my_module:my-set-my-rules"
         )
     settings = config.get("settings", {}) if env_id is None else {}
-    told = {key: _read(value) for key, value in settings.items()} if isinstance(settings, dict) else {}
-    if "env_id" in told:  # the name of the environment itself, and of no setting
+    if not isinstance(settings, dict):
+        settings = {}
+    recorded = {key: _recorded(value) for key, value in settings.items()}
+    if "env_id" in recorded:  # the name of the environment itself, and of no setting
         raise ConfigError(
             "the run's settings name an 'env_id', which is not a setting: give --env, and --set"
         )
     try:
-        named = rules_spec(spec(name).rules).parts.keys() & told.keys() - given.keys()
+        named = rules_spec(spec(name).rules).parts.keys() & recorded.keys() - given.keys()
         if named:  # a model's name, say: it would be loaded
             raise ConfigError(f"a stored run does not decide what is loaded as {', '.join(sorted(named))}")
-        return made_game(spec(name, **{**told, **given}), run.trees[0].problem.kind)
+        return made_game(spec(name, **{**recorded, **given}), run.trees[0].problem.kind)
     except ConfigError as error:
         raise ConfigError(
             f"the run's environment {name!r} cannot be made again ({error}): give --env, and --set for its "
@@ -53,14 +54,10 @@ def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
         ) from error
 
 
-def _read(value: Any) -> Any:
-    """A setting from its text in the manifest."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return {"True": True, "False": False, "None": None}.get(value, value)
+def _recorded(value: Any) -> Any:
+    """A setting from its string in the manifest."""
+    plain = {"True": True, "False": False, "None": None}
+    return plain.get(value, read_value(value)) if isinstance(value, str) else value
 
 
 def stored_report(folder: Path, run: Run) -> Report | None:
@@ -70,18 +67,21 @@ def stored_report(folder: Path, run: Run) -> Report | None:
 
 
 def _up_to_date(written: Report, now: Report) -> Report:
-    """The written report, if it is of the same trees, with the figures of their present rewards and grades.
+    """The written report, if it is of the same trees, with the metrics of their present rewards and grades.
 
     Else the report of the present trees, with the written description and notes: baselines and cost were of
     other trees.
     """
     own = [note for note in written.notes if note not in derived_notes(written.counts, written.baselines)]
-    same = _size(written.counts) == _size(now.counts)
+    same = all(
+        getattr(written.counts, name) == getattr(now.counts, name)
+        for name in ("episodes", "turns", "completion_tokens")
+    )
     baselines = written.baselines if same else ()
     return written.model_copy(
         update={
             "samples": now.samples,
-            "figures": {**(written.figures if same else {}), **now.figures},  # own metrics are not known here
+            "metrics": {**(written.metrics if same else {}), **now.metrics},  # own metrics are not known here
             "counts": now.counts,
             "baselines": baselines,
             "notes": (*own, *derived_notes(now.counts, baselines)),
@@ -89,10 +89,6 @@ def _up_to_date(written: Report, now: Report) -> Report:
             "cost": written.cost if same else None,
         }
     )
-
-
-def _size(counts: Counts) -> tuple[int, int, int]:
-    return counts.episodes, sum(counts.turns.values()), counts.completion_tokens
 
 
 def _written(path: Path) -> Report | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mars_env.errors import ConfigError
 
@@ -25,6 +27,19 @@ def text_of(path: Path) -> str:
         return text.removeprefix("\ufeff")  # editors on Windows begin a file with it
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def json_of(path: Path, what: str) -> Any:
+    """What the JSON of a file holds; ``-`` is standard input.
+
+    Raises:
+        ConfigError: It cannot be read, or is not JSON.
+    """
+    text = text_of(path)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: {what} is not JSON: {error}") from error
 
 
 @contextmanager

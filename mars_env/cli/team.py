@@ -6,15 +6,25 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from mars_env.api import make_env
-from mars_env.cli.options import serve_until_stopped, settings
+from mars_env.cli.options import (
+    Agents,
+    Host,
+    Out,
+    Port,
+    Seed,
+    Settings,
+    TurnTimeout,
+    serve_until_stopped,
+    settings,
+)
 from mars_env.cli.person import Person, Stopped
 from mars_env.cli.screen import say, say_json
-from mars_env.cli.streams import STREAM, text_of
+from mars_env.cli.streams import STREAM, json_of, text_of
 from mars_env.envs import MarsEnv, spec
 from mars_env.envs.game import Game
 from mars_env.errors import ConfigError
@@ -28,17 +38,17 @@ from mars_env.serving.solution import progress
 from mars_env.text import shown
 from mars_env.types import Agent, Tree, Turn, role_of
 
-_AGENTS = "Who plays: one specification for all, or role=SPEC,role=SPEC (docs/agents.md)."
-_KIND = "Kind of the questions; by default that of the id's problems, mathematics for bare rules."
-
-Kind = Annotated[Literal["math", "code"] | None, typer.Option(help=_KIND)]
-TurnTimeout = Annotated[float | None, typer.Option(help="Seconds that an agent may take for a turn.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="Setting of the rules, name=value.")]
+Kind = Annotated[
+    Literal["math", "code"] | None,
+    typer.Option(
+        help="Kind of the questions; by default that of the id's problems, mathematics for bare rules."
+    ),
+]
 
 
 def solve(  # public edge: one parameter is one option of the command
     question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
-    agents: Annotated[str, typer.Option(help=_AGENTS)],
+    agents: Agents,
     env: Annotated[
         str, typer.Option(help="The game: rules such as tree-search, or an environment's id.")
     ] = SOLVE_VERIFY_CORRECT,
@@ -47,9 +57,9 @@ def solve(  # public edge: one parameter is one option of the command
         Path | None,
         typer.Option(help='Public tests of a program, JSON: [{"input": ..., "output": ...}], or asserts.'),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    seed: Seed = 0,
     turn_timeout: TurnTimeout = None,
-    out: Annotated[Path | None, typer.Option(help="Store the run here; resumes it if it is there.")] = None,
+    out: Out = None,
     set_: Settings = None,
     json_output: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
 ) -> None:
@@ -63,12 +73,12 @@ def solve(  # public edge: one parameter is one option of the command
         agents=agents,
         env_id=env,
         kind=kind,
-        tests=() if tests is None else _tests(tests),
+        tests=() if tests is None else json_of(tests, "the file of tests"),
         seed=seed,
         out=out,
         turn_timeout=turn_timeout,
-        on_turn=_tell,
-        **settings(set_ or []),
+        on_turn=_show,
+        **settings(set_),
     )
     if json_output:
         say_json(json.dumps(solution.as_dict()))
@@ -80,17 +90,15 @@ def serve(  # public edge: one parameter is one option of the command
     env_id: Annotated[
         str, typer.Argument(help="E.g. aime-solve-verify-correct, programs-tree-search, or bare rules.")
     ],
-    agents: Annotated[str, typer.Option(help=_AGENTS)],
-    port: Annotated[int, typer.Option(help="Port to serve on; 0 for any.")] = 8200,
-    host: Annotated[str, typer.Option(help="Address to serve on; others than this machine need a key.")] = (
-        "127.0.0.1"
-    ),
+    agents: Agents,
+    port: Port = 8200,
+    host: Host = "127.0.0.1",
     name: Annotated[str, typer.Option(help="The model's name for clients; by default the id.")] = "",
     api_key_env: Annotated[
-        str | None, typer.Option(help="Environment variable with the clients' keys, parted by commas.")
+        str | None, typer.Option(help="Environment variable with the clients' keys, separated by commas.")
     ] = None,
     concurrency: Annotated[int, typer.Option(help="Answers played at the same time.")] = 64,
-    waiting: Annotated[int, typer.Option(help="Answers that may wait; more are refused (429).")] = 1024,
+    waiting: Annotated[int, typer.Option(help="Answers that may wait; more are rejected (429).")] = 1024,
     kind: Kind = None,
     seed: Annotated[int, typer.Option(help="Seed of requests that have none.")] = 0,
     turn_timeout: TurnTimeout = None,
@@ -100,7 +108,7 @@ def serve(  # public edge: one parameter is one option of the command
     set_: Settings = None,
 ) -> None:
     """Serve a team, or a search, as one model behind an OpenAI-compatible API (docs/team.md)."""
-    answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings(set_ or []))
+    answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings(set_))
     server = TeamServer(
         answerer,
         name=name,
@@ -136,7 +144,7 @@ def play_game(
 
     A line with a single dot ends a text.
     """
-    made = make_env(spec(env_id, **settings(set_ or [])), problems)
+    made = make_env(spec(env_id, **settings(set_)), problems)
     made.reset(seed=seed, options={"problem": problem} if problem else None)
     team = _with_person(made, role or [], agents)
     say(f"You play {', '.join(name for name, agent in team.items() if isinstance(agent, Person))}.")
@@ -158,20 +166,20 @@ def _played(game: Game, team: Mapping[str, Agent], job: Job, seed: int) -> Tree:
     """The tree, played in this thread on a plain event loop, so that Ctrl-C interrupts the reading."""
     loop = asyncio.new_event_loop()
     try:
-        turns = play(game, team, job, seed=derive_seed(seed, "play"), width=1, on_turns=_tell_all)
+        turns = play(game, team, job, seed=derive_seed(seed, "play"), width=1, on_turns=_show_all)
         return loop.run_until_complete(turns)
     finally:
         loop.close()
 
 
 def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str, Agent]:
-    """Agents for all places: the person in some, those of a specification in the others."""
+    """The person for some agents, those of a specification for the others."""
     from mars_env.agents.registry import make_agents, roles_of
 
     names = list(env.possible_agents)
     known = {*names, *map(role_of, names)}
-    if strange := next((role for role in roles if role not in known), None):
-        raise ConfigError(f"there is no role {shown(strange)}; the agents are {', '.join(names)}")
+    if unknown := next((role for role in roles if role not in known), None):
+        raise ConfigError(f"there is no role {shown(unknown)}; the agents are {', '.join(names)}")
     mine = [name for name in names if not roles or name in roles or role_of(name) in roles]
     others = [name for name in names if name not in mine]
     if others and agents is None:
@@ -184,19 +192,11 @@ def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str
     return {name: made.get(name, person) for name in names}
 
 
-def _tell(turn: Turn) -> None:
+def _show(turn: Turn) -> None:
     say(progress(turn), err=True)
 
 
-def _tell_all(turns: Iterable[Turn]) -> None:
+def _show_all(turns: Iterable[Turn]) -> None:
     for turn in turns:
         if turn.policy != Person.policy:
             say(f"\n{turn.agent} (turn {turn.id}) writes:\n{turn.text}")
-
-
-def _tests(path: Path) -> Any:
-    text = text_of(path)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not a file of tests in JSON: {error}") from error

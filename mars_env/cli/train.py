@@ -17,13 +17,19 @@ from mars_env.api import make
 from mars_env.checks import refuse_misfit
 from mars_env.cli.config import REST
 from mars_env.cli.options import (
-    FIELDS_HELP,
-    SPLIT_HELP,
+    Fields,
     Grader,
+    Lora,
+    MaxTokens,
+    Problems,
     Rewards,
+    Settings,
+    Split,
+    Team,
     TeamReward,
     loaded,
     pairs,
+    read_value,
     settings,
 )
 from mars_env.envs import spec
@@ -40,8 +46,6 @@ from mars_env.types import Agent, role_of
 if TYPE_CHECKING:
     from mars_env.models.hf import HFModel
     from mars_env.trainers import RunSettings
-
-TEAM_HELP = "my_module:my_team, a function of (model) or (model, sampling) that gives agents by role."
 
 
 def train(  # public edge: one parameter is one option of the command
@@ -65,13 +69,8 @@ def train(  # public edge: one parameter is one option of the command
         int | None,
         typer.Option(help="Agents of a search, by default as many as models; more share one model.", min=1),
     ] = None,
-    lora: Annotated[
-        int | None,
-        typer.Option(help="Train adapters of this rank on one model, one for each agent or --model.", min=1),
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(help="Limit of one completion: sampling.max_tokens.", min=1)
-    ] = None,
+    lora: Lora = None,
+    max_tokens: MaxTokens = None,
     overflow: Annotated[
         Literal["check", "unknown", "refuse"] | None,
         typer.Option(
@@ -79,13 +78,10 @@ def train(  # public edge: one parameter is one option of the command
             "docs/faults.md says what each does."
         ),
     ] = None,
-    team: Annotated[
-        str | None,
-        typer.Option(help=TEAM_HELP),
-    ] = None,
-    problems: Annotated[str | None, typer.Option(help="Other problems: a set's name or a file.")] = None,
-    fields: Annotated[str | None, typer.Option(help=FIELDS_HELP)] = None,
-    split: Annotated[str | None, typer.Option(help=SPLIT_HELP)] = None,
+    team: Team = None,
+    problems: Problems = None,
+    fields: Fields = None,
+    split: Split = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,9 +92,7 @@ def train(  # public edge: one parameter is one option of the command
     reward: Rewards = None,
     team_reward: TeamReward = None,
     grader: Grader = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Setting of the rules, name=value, e.g. nodes=8.")
-    ] = None,
+    set_: Settings = None,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 10,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Metrics for TensorBoard too.")] = False,
 ) -> None:
@@ -132,22 +126,19 @@ def train(  # public edge: one parameter is one option of the command
     env = make(
         env_id,
         problems=loaded(problems, fields, split, env_spec.problems),
-        rewards=pairs(reward or [], "--reward"),
+        rewards=pairs(reward, "--reward"),
         team_reward=team_reward,
         grader=grader,
-        **{**rules.training, **number, **settings(set_ or [])},
+        **{**rules.training, **number, **settings(set_)},
     )
-    told = overridden(ctx.meta.get(REST, {}), option or [])
-    sampling = {"max_tokens": max_tokens, "overflow": overflow}
-    given = {name: value for name, value in sampling.items() if value}
-    told = merged_settings(told, {"sampling": given} if given else {})
-    run_settings = settings_for(env_id, told)
+    given = given_settings(ctx, option, max_tokens=max_tokens, overflow=overflow)
+    run_settings = settings_for(env_id, given)
     assigned = assigned_checkpoints(model, env.possible_agents, apart=lora is not None)
     players = make_team(
         run_settings,
         env.possible_agents,
         loaded_models(assigned, lora, run_settings.seed),
-        agent=team_of(team, env.game.rules, run_settings, told),
+        agent=team_of(team, env.game.rules, run_settings, given),
         roles=roles_of(env.game.rules),
     )
     out.mkdir(parents=True, exist_ok=True)
@@ -167,16 +158,25 @@ def train(  # public edge: one parameter is one option of the command
     )
 
 
-def settings_for(env_id: str, told: Mapping[str, Any]) -> RunSettings:
-    """The recipe of an environment, with what the user told in its place."""
+def given_settings(
+    ctx: typer.Context, options: Sequence[str] | None, **sampling: int | str | None
+) -> dict[str, Any]:
+    """The settings that the user gives: of the file of --config, of --option, of single options."""
+    given = overridden(ctx.meta.get(REST, {}), options)
+    chosen = {name: value for name, value in sampling.items() if value}
+    return merged_settings(given, {"sampling": chosen} if chosen else {})
+
+
+def settings_for(env_id: str, given: Mapping[str, Any]) -> RunSettings:
+    """The recipe of an environment, with what the user gives in its place."""
     from mars_env.trainers.recipes import RunSettings, recipe_of
 
-    merged = merged_settings(recipe_of(spec(env_id)).model_dump(mode="json"), told)
-    limit, train = _own(merged, "sampling").get("max_tokens"), merged["train"]
+    merged = merged_settings(recipe_of(spec(env_id)).model_dump(mode="json"), given)
+    limit, train = _given(merged, "sampling").get("max_tokens"), merged["train"]
     if isinstance(limit, int) and isinstance(train, dict) and isinstance(train.get("overlong"), dict):
         # The penalty is for the agents' own limit; one that is short has no room for the paper's buffer.
         overlong = {"limit": limit, "buffer": min(2048, (limit + 1) // 2)}
-        train["overlong"] = {**overlong, **_own(told, "train", "overlong")}
+        train["overlong"] = {**overlong, **_given(given, "train", "overlong")}
     try:
         return RunSettings.model_validate(merged)
     except ValidationError as error:
@@ -208,7 +208,7 @@ def assigned_checkpoints(
     known = {*names, *map(role_of, names)}
     named: dict[str, tuple[str, str]] = {}
     for one in given:
-        _refuse_misspelt(one, known)
+        _check_names(one, known)
     for one in given:
         who, equals, path = one.partition("=")
         parts = who.split(",")
@@ -232,15 +232,15 @@ def assigned_checkpoints(
     return {name: (name, given[i % len(given)]) for i, name in enumerate(names)}
 
 
-def _refuse_misspelt(given: str, known: Collection[str]) -> None:
-    """Refuse a checkpoint such as ``solvr=path``, unless there is a folder of this name."""
+def _check_names(given: str, known: Collection[str]) -> None:
+    """Reject a checkpoint such as ``solvr=path``, unless there is a folder of this name."""
     who, equals, _ = given.partition("=")
     names = who.split(",")
-    strange = next((name for name in names if name not in known), None)
-    if equals and strange and all(map(str.isidentifier, names)) and not Path(given).exists():
+    unknown = next((name for name in names if name not in known), None)
+    if equals and unknown and all(map(str.isidentifier, names)) and not Path(given).exists():
         raise ConfigError(
-            f"--model {shown(given)}: there is no agent {shown(strange)}; the agents and roles are "
-            f"{', '.join(sorted(known))}{suggestion(strange, known)}"
+            f"--model {shown(given)}: there is no agent {shown(unknown)}; the agents and roles are "
+            f"{', '.join(sorted(known))}{suggestion(unknown, known)}"
         )
 
 
@@ -263,7 +263,7 @@ def loaded_models(assigned: Mapping[str, tuple[str, str]], lora: int | None, see
 
 
 def team_of(
-    name: str | None, rules: Rules[Any], run_settings: RunSettings, told: Mapping[str, Any]
+    name: str | None, rules: Rules[Any], run_settings: RunSettings, given: Mapping[str, Any]
 ) -> Callable[[str, Any], Agent] | None:
     """What makes the agents of --team; None without it. A parameter ``sampling`` gets the run's.
 
@@ -271,7 +271,7 @@ def team_of(
         name: The value of --team.
         rules: Of the game.
         run_settings: Their `sampling` is what the agents are asked to use.
-        told: The settings that the user gave.
+        given: The settings that the user gave.
 
     Raises:
         ConfigError: There is no such function of a model, or it ignores the sampling that the user gave.
@@ -281,7 +281,7 @@ def team_of(
     function = resolve(name)
     if takes(function, "sampling"):
         function = partial(function, sampling=run_settings.sampling)
-    elif ignored := _own(told, "sampling"):
+    elif ignored := _given(given, "sampling"):
         raise ConfigError(
             f"--team {name} has no parameter sampling, so its agents ignore "
             f"sampling.{', sampling.'.join(ignored)}: let it take (model, sampling) and give that to its "
@@ -317,12 +317,12 @@ def _names(settings: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield from _names(field.annotation, f"{prefix}{name}.")
 
 
-def _own(told: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """A nested setting as far as the user told it."""
+def _given(settings: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """A nested setting, as far as it is given."""
     for name in names:
-        found = told.get(name)
-        told = found if isinstance(found, Mapping) else {}
-    return told
+        found = settings.get(name)
+        settings = found if isinstance(found, Mapping) else {}
+    return settings
 
 
 def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[st
     return result
 
 
-def overridden(base: Mapping[str, Any], options: Sequence[str]) -> dict[str, Any]:
+def overridden(base: Mapping[str, Any], options: Sequence[str] | None) -> dict[str, Any]:
     """Settings with single ones replaced: dotted names, values read as JSON where they are.
 
     Raises:
@@ -357,8 +357,5 @@ def overridden(base: Mapping[str, Any], options: Sequence[str]) -> dict[str, Any
             place = place.setdefault(key, {})
             if not isinstance(place, dict):
                 raise ConfigError(f"--option {name}: {key!r} is a single value, so it has no parts")
-        try:
-            place[last] = json.loads(value)
-        except ValueError:
-            place[last] = value
+        place[last] = read_value(value)
     return result

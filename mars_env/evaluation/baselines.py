@@ -1,33 +1,35 @@
 """Equal-token baselines: what a single agent reaches with the tokens of the whole team.
 
-The budget is the System's mean number of sampled tokens per episode. A vote and a refinement spend at
-least as much: the number of votes or of revisions is rounded *up*, the same for every problem, so that
-a System never wins by having more tokens. A single attempt may end by itself before it has spent them, and
-is then marked `short`. Each baseline shows the tokens that it really spent.
+The budget is the System's mean number of sampled tokens per episode. Every baseline finds its size from it:
+how many samples are drawn from a pool, or how many steps a sequence has. The size is rounded *up*, the same
+for every problem, so that a System never wins by having more tokens. Where the budget cannot be spent (an
+attempt ends by itself), the baseline is marked `short`. Each shows the tokens that it really spent.
+
+`weighted_vote` and `retries` use the team's Verifier but no Corrector: they answer whether a gain comes from
+correcting, or from a Verifier that chooses among fresh attempts. Its tokens count as the Solver's do.
+`oracle` is what no baseline can reach without the reference.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.metrics import measure
+from mars_env.evaluation.metrics import Metric, measure
 from mars_env.evaluation.problems import require_same_problems
-from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean
-from mars_env.evaluation.trees import (
-    AnswerOf,
-    by_problem,
-    first_attempts,
-    is_right,
-    sampled_tokens,
-    vote_samples,
-)
+from mars_env.evaluation.statistics import Estimate, difference, maj_at_k, mean, pass_at_k
+from mars_env.evaluation.trees import AnswerOf, by_problem, first_attempts, is_right, sampled_tokens
+from mars_env.seeds import derive_seed
 from mars_env.text import counted
 from mars_env.types import Tree, Turn
+
+SUBSETS = 2000
+"""How many subsets of a problem's attempts a weighted vote is averaged over, if there are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +53,41 @@ class Baseline:
     short: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One answer that a baseline may draw.
+
+    Attributes:
+        right: Whether it is right; None where that is not known.
+        tokens: Sampled for it, by the Solver and by a Verifier.
+        answer: What it votes for; None if it holds no answer.
+        accepted: Whether the Verifier called it Correct.
+    """
+
+    right: bool | None
+    tokens: int
+    answer: Hashable | None = None
+    accepted: bool = False
+
+
+Attempts = Mapping[str, Sequence[Attempt]]
+"""Attempts by problem."""
+
+
 def token_budget(trees: Sequence[Tree]) -> float:
     """The System's mean sampled tokens per episode: the mean over problems of the mean over samples.
 
     Raises:
         ConfigError: If no episode was finished, or no tokens were counted.
     """
-    pairs = measure(trees).get("tokens")
-    if pairs is None:
+    return _budget(measure(trees))
+
+
+def _budget(metrics: Mapping[str, Metric]) -> float:
+    tokens = metrics.get("tokens")
+    if tokens is None:
         raise ConfigError("no episode of the run was finished: there is no token budget to match")
-    budget = sum(x for x, _ in pairs.pairs.values()) / sum(w for _, w in pairs.pairs.values())
+    budget = sum(x for x, _ in tokens.pairs.values()) / sum(w for _, w in tokens.pairs.values())
     if not budget:
         raise ConfigError(
             "the run counts no sampled tokens: equal-token baselines need a model that reports them"
@@ -83,41 +110,8 @@ def samples_for(budget: float, tokens_a_sample: float) -> int:
 
 def votes_for(system: Sequence[Tree], pool: Sequence[Tree]) -> int:
     """How many attempts like those of a pool the System's tokens buy; 0 if the pool has none."""
-    first = _first(pool)
-    return samples_for(token_budget(system), _mean_tokens(first)) if any(first.values()) else 0
-
-
-def left_out(problems: int) -> str:
-    """What the size of a baseline says of the problems that lack samples."""
-    return f", problems left out for lack of samples: {problems}" if problems else ""
-
-
-def _mean_tokens(samples: dict[str, list[Turn]]) -> float:
-    means = [np.mean([sampled_tokens(t) for t in turns]) for turns in samples.values() if turns]
-    if not means:
-        raise ConfigError("no attempt of one agent alone was finished")
-    return float(np.mean(means))
-
-
-def _system_against(system: Sequence[Tree], accuracy: dict[str, float]) -> Estimate:
-    """System minus a baseline's accuracy by problem, over the problems where both are known."""
-    known = measure(system).get("system_accuracy")
-    pairs = {p: pair for p, pair in known.pairs.items() if p in accuracy} if known is not None else {}
-    x = [pair[0] for pair in pairs.values()]
-    return difference([accuracy[p] for p in pairs], [1.0] * len(pairs), x, [w for _, w in pairs.values()])
-
-
-def baseline_of(
-    name: str,
-    detail: str,
-    system: Sequence[Tree],
-    accuracy: dict[str, float],
-    tokens: float,
-    short: bool = False,
-) -> Baseline:
-    """A baseline from its accuracy by problem and its tokens a problem, set against the System."""
-    against = _system_against(system, accuracy)
-    return Baseline(name, detail, mean(list(accuracy.values())), tokens, against, short)
+    attempts = _attempts(pool)
+    return samples_for(token_budget(system), _mean_tokens(attempts)) if any(attempts.values()) else 0
 
 
 def single(
@@ -133,30 +127,14 @@ def single(
         name: What the agent did, for the table.
 
     Raises:
-        ConfigError: If the two were played on different problems, or nothing was graded.
+        ConfigError: If the two are of different problems, or nothing was graded.
     """
-    first = _first(shared_trees(system, samples, "the baseline's run"))
-    accuracy = {}
-    for problem, turns in first.items():
-        judged = [r for t in turns if (r := is_right(t)) is not None]
-        if judged:
-            accuracy[problem] = sum(judged) / len(judged)
+    against = _System.of(system)
+    attempts = _attempts(against.shared(samples, "the baseline's run"))
+    accuracy = {problem: share for problem, each in attempts.items() if (share := _share(each)) is not None}
     if not accuracy:
         raise ConfigError(f"no attempt of the baseline {name!r} has a known grade")
-    tokens = _mean_tokens(first)
-    return baseline_of(name, "1 sample", system, accuracy, tokens, short=tokens < 0.99 * token_budget(system))
-
-
-def shared_trees(system: Sequence[Tree], trees: Sequence[Tree], name: str) -> list[Tree]:
-    """The baseline's trees on the System's problems; it must have all of them."""
-    problems = {tree.problem.id for tree in system}
-    shared = [tree for tree in trees if tree.problem.id in problems]
-    require_same_problems(system, shared, ("the System's run", name))
-    return shared
-
-
-def _first(trees: Sequence[Tree]) -> dict[str, list[Turn]]:
-    return {p: [t for x in group for t in first_attempts(x)] for p, group in by_problem(trees).items()}
+    return against.baseline(name, "1 sample", accuracy, _mean_tokens(attempts))
 
 
 def majority(
@@ -181,23 +159,63 @@ def majority(
         ConfigError: If the problems differ, or the pool is too small for most of them; the message says
             how many it needs. A problem with too few known grades is left out.
     """
-    budget = token_budget(system)
-    first = _first(shared_trees(system, pool, "the pool of samples"))
-    a_sample = _mean_tokens(first)
-    k = samples_for(budget, a_sample)
-    accuracy = {}
-    for problem, turns in first.items():
-        answers, judged = vote_samples(turns, answer_of)
-        if len(judged) >= k:
-            accuracy[problem] = maj_at_k(answers, judged, k)
-    short = len(first) - len(accuracy)
-    if 2 * short > len(first):
-        raise ConfigError(
-            f"a majority vote at the System's {budget:.0f} tokens a problem takes {k} samples with a known "
-            f"grade, but for {short} of {len(first)} problems the pool has fewer; draw more samples"
-        )
-    detail = counted(k, "vote") + (f" by {voted_by}" if voted_by else "") + left_out(short)
-    return baseline_of(name, detail, system, accuracy, k * a_sample)
+    against = _System.of(system)
+    attempts = _attempts(against.shared(pool, "the pool of samples"), answer_of)
+
+    def accuracy(_: str, samples: Sequence[Attempt], k: int) -> float:
+        return maj_at_k([each.answer for each in samples], [bool(each.right) for each in samples], k)
+
+    kind = _Draws("vote", accuracy, voted_by)
+    return against.drawn(name, kind, _known(attempts), _mean_tokens(attempts))
+
+
+def weighted_vote(
+    system: Sequence[Tree],
+    pool: Sequence[Tree],
+    answer_of: AnswerOf,
+    voted_by: str = "",
+    name: str = "Solver and Verifier, weighted vote",
+) -> Baseline:
+    """A vote of as many verified attempts as the System's tokens buy; those that the Verifier accepts decide.
+
+    Where none of them is accepted, all of them vote. A tie is split evenly. The accuracy is the mean over all
+    subsets of the pool, or over 2,000 of them drawn with a fixed seed.
+
+    Args:
+        system: The team's trees.
+        pool: Trees that begin with an attempt and a verdict on it.
+        answer_of: What a turn votes for.
+        voted_by: What that is, for the table.
+        name: What was done, for the table.
+
+    Raises:
+        ConfigError: If the problems differ, or the pool is too small for most of them.
+    """
+    against = _System.of(system)
+    attempts = checked_attempts(against.shared(pool, "the pool of verified attempts"), answer_of)
+    return against.drawn(name, _Draws("vote", _voted, voted_by), attempts, _mean_tokens(attempts))
+
+
+def oracle(
+    system: Sequence[Tree], pool: Sequence[Tree], name: str = "Oracle, any sample right (pass@k)"
+) -> Baseline:
+    """Pass@k at the System's tokens: what a perfect choice among fresh attempts would reach.
+
+    Args:
+        system: The team's trees.
+        pool: Trees whose root turns are independent attempts.
+        name: What it is, for the table.
+
+    Raises:
+        ConfigError: If the problems differ, or the pool is too small for most of them.
+    """
+    against = _System.of(system)
+    attempts = _known(_attempts(against.shared(pool, "the pool of samples")))
+
+    def accuracy(_: str, samples: Sequence[Attempt], k: int) -> float:
+        return pass_at_k(len(samples), sum(bool(each.right) for each in samples), k)
+
+    return against.drawn(name, _Draws("sample", accuracy), attempts, _mean_tokens(attempts))
 
 
 def refinement(
@@ -216,32 +234,171 @@ def refinement(
     Raises:
         ConfigError: If the problems differ, a tree branches, or nothing was graded.
     """
-    budget = token_budget(system)
-    played = by_problem(shared_trees(system, refined, "the refinements' run"))
-    groups = {p: [_chain(x) for x in group if not x.fault] for p, group in played.items()}
-    groups = {p: chains for p, chains in groups.items() if chains}
-    longest = max((len(chain) for chains in groups.values() for chain in chains), default=0)
+    against = _System.of(system)
+    groups = by_problem(against.shared(refined, "the refinements' run"))
+    chains = {p: [_chain(tree) for tree in group if not tree.fault] for p, group in groups.items()}
+    chains = {problem: each for problem, each in chains.items() if each}
+    longest = max((len(chain) for each in chains.values() for chain in each), default=0)
     if not longest:
         raise ConfigError("no refinement was finished; run them again")
-    costs = [
-        float(
-            np.mean(
-                [np.mean([sum(map(sampled_tokens, c[:n])) for c in chains]) for chains in groups.values()]
+
+    def outcomes(turns: int) -> Outcomes:
+        return {problem: _refined([chain[:turns] for chain in each]) for problem, each in chains.items()}
+
+    return against.grown(name, lambda turns: counted(turns, "turn"), longest, outcomes)
+
+
+def retries(
+    system: Sequence[Tree], pool: Sequence[Tree], name: str = "Solver and Verifier, fresh retries"
+) -> Baseline:
+    """Fresh attempts until the Verifier accepts one, at most as many as the System's tokens buy.
+
+    The most is the least number whose expected cost reaches the budget; if the Verifier accepts too early for
+    that, all of the pool, and the baseline is `short`. Where no attempt is accepted, the last is the answer.
+    Accuracy and cost are exact over all orders of the pool.
+
+    Args:
+        system: The team's trees.
+        pool: Trees that begin with an attempt and a verdict on it.
+        name: What was done, for the table.
+
+    Raises:
+        ConfigError: If the problems differ, or no attempt has a known grade and verdict.
+    """
+    against = _System.of(system)
+    attempts = checked_attempts(against.shared(pool, "the pool of verified attempts"), lambda turn: None)
+    known = {problem: samples for problem, samples in attempts.items() if samples}
+    if not known:
+        raise ConfigError("no attempt of the pool has a known grade and a verdict")
+
+    def outcomes(most: int) -> Outcomes:
+        return {problem: _retried(samples, most) for problem, samples in known.items()}
+
+    longest = max(map(len, known.values()))
+    return against.grown(name, lambda most: f"up to {most} tries", longest, outcomes)
+
+
+def checked_attempts(trees: Sequence[Tree], answer_of: AnswerOf) -> dict[str, list[Attempt]]:
+    """The attempts by problem, each with the first verdict on it; left out where either is unknown."""
+    found: dict[str, list[Attempt]] = {}
+    for tree in trees:
+        attempts = found.setdefault(tree.problem.id, [])
+        for attempt in first_attempts(tree):
+            right = is_right(attempt)
+            verdicts = [t for t in tree.turns if t.parent_id == attempt.id and "verdict" in t.info]
+            if right is None or not verdicts or verdicts[0].action.interrupted:
+                continue
+            tokens = sampled_tokens(attempt) + sampled_tokens(verdicts[0])
+            accepted = verdicts[0].info["verdict"] == "Correct"
+            attempts.append(Attempt(right, tokens, answer_of(attempt), accepted))
+    return found
+
+
+Outcomes = Mapping[str, tuple[float | None, float]]
+"""By problem: accuracy, None where no grade is known, and tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """What is made of samples that are drawn from a pool: the accuracy of k of a problem's samples."""
+
+    unit: str
+    accuracy: Callable[[str, Sequence[Attempt], int], float]
+    voted_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _System:
+    """The team that baselines are set against."""
+
+    trees: Sequence[Tree]
+    budget: float
+    accuracy: Mapping[str, tuple[float, float]]
+
+    @classmethod
+    def of(cls, trees: Sequence[Tree]) -> _System:
+        metrics = measure(trees)
+        known = metrics.get("system_accuracy")
+        return cls(trees, _budget(metrics), {} if known is None else known.pairs)
+
+    def shared(self, trees: Sequence[Tree], name: str) -> list[Tree]:
+        """The baseline's trees on the System's problems; it must have all of them."""
+        problems = {tree.problem.id for tree in self.trees}
+        shared = [tree for tree in trees if tree.problem.id in problems]
+        require_same_problems(self.trees, shared, ("the System's run", name))
+        return shared
+
+    def drawn(self, name: str, draws: _Draws, attempts: Attempts, tokens: float) -> Baseline:
+        """A baseline of as many samples as the budget buys at so many tokens each."""
+        k = samples_for(self.budget, tokens)
+        accuracy = {p: draws.accuracy(p, each, k) for p, each in attempts.items() if len(each) >= k}
+        short = len(attempts) - len(accuracy)
+        if 2 * short > len(attempts):
+            raise ConfigError(
+                f"{name!r} takes {counted(k, 'sample')} with a known grade at the System's "
+                f"{self.budget:.0f} tokens a problem, but for {short} of {len(attempts)} problems the pool "
+                "has fewer; draw more samples"
             )
-        )
-        for n in range(1, longest + 1)
-    ]
-    turns = next((n for n, cost in enumerate(costs, 1) if cost >= budget), longest)
-    cost = costs[turns - 1]
-    accuracy = {}
-    for problem, chains in groups.items():
-        last = [[t for t in chain[:turns] if t.grade is not None][-1:] for chain in chains]
-        judged = [r for answer in last for t in answer if (r := is_right(t)) is not None]
-        if judged:
-            accuracy[problem] = sum(judged) / len(judged)
-    if not accuracy:
-        raise ConfigError("no refinement has a known grade")
-    return baseline_of(name, counted(turns, "turn"), system, accuracy, cost, short=cost < 0.99 * budget)
+        detail = counted(k, draws.unit) + (f" by {draws.voted_by}" if draws.voted_by else "")
+        detail += f", problems left out for lack of samples: {short}" if short else ""
+        return self.baseline(name, detail, accuracy, k * tokens)
+
+    def grown(
+        self, name: str, detail: Callable[[int], str], longest: int, outcomes: Callable[[int], Outcomes]
+    ) -> Baseline:
+        """A baseline of the fewest steps whose mean cost reaches the budget, or of all there are."""
+        for steps in range(1, longest + 1):
+            found = outcomes(steps)
+            tokens = float(np.mean([cost for _, cost in found.values()]))
+            if tokens >= self.budget:
+                break
+        accuracy = {problem: right for problem, (right, _) in found.items() if right is not None}
+        if not accuracy:
+            raise ConfigError(f"no attempt of the baseline {name!r} has a known grade")
+        return self.baseline(name, detail(steps), accuracy, tokens)
+
+    def baseline(self, name: str, detail: str, accuracy: Mapping[str, float], tokens: float) -> Baseline:
+        """A baseline from its accuracy by problem and its tokens a problem."""
+        both = [problem for problem in self.accuracy if problem in accuracy]
+        x, w = [self.accuracy[p][0] for p in both], [self.accuracy[p][1] for p in both]
+        minus = difference([accuracy[p] for p in both], [1.0] * len(both), x, w)
+        short = tokens < 0.99 * self.budget
+        return Baseline(name, detail, mean(list(accuracy.values())), tokens, minus, short)
+
+
+def _attempts(trees: Sequence[Tree], answer_of: AnswerOf = lambda turn: None) -> dict[str, list[Attempt]]:
+    return {
+        problem: [
+            Attempt(is_right(turn), sampled_tokens(turn), answer_of(turn))
+            for tree in group
+            for turn in first_attempts(tree)
+        ]
+        for problem, group in by_problem(trees).items()
+    }
+
+
+def _known(attempts: Attempts) -> Attempts:
+    return {p: [attempt for attempt in each if attempt.right is not None] for p, each in attempts.items()}
+
+
+def _share(attempts: Sequence[Attempt]) -> float | None:
+    """The share that is right, of those that are known."""
+    known = [attempt.right for attempt in attempts if attempt.right is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _mean_tokens(attempts: Attempts) -> float:
+    means = [np.mean([attempt.tokens for attempt in each]) for each in attempts.values() if each]
+    if not means:
+        raise ConfigError("no attempt of the pool has a known grade")
+    return float(np.mean(means))
+
+
+def _refined(chains: Sequence[Sequence[Turn]]) -> tuple[float | None, float]:
+    """The share of chains whose last graded turn is right, and their mean tokens."""
+    last = [turn for chain in chains for turn in [t for t in chain if t.grade is not None][-1:]]
+    attempts = [Attempt(is_right(turn), sampled_tokens(turn)) for turn in last]
+    return _share(attempts), float(np.mean([sum(map(sampled_tokens, chain)) for chain in chains]))
 
 
 def _chain(tree: Tree) -> list[Turn]:
@@ -255,3 +412,50 @@ def _chain(tree: Tree) -> list[Turn]:
         chain.append(child[parent])
         parent = child[parent].id
     return chain
+
+
+def _voted(problem: str, samples: Sequence[Attempt], k: int) -> float:
+    """The mean accuracy of a weighted vote of k of the samples."""
+    results = [_elected([samples[i] for i in chosen]) for chosen in _subsets(problem, len(samples), k)]
+    return sum(results) / len(results)
+
+
+def _subsets(problem: str, n: int, k: int) -> Iterator[Sequence[int]]:
+    if math.comb(n, k) <= SUBSETS:
+        yield from combinations(range(n), k)
+        return
+    generator = np.random.default_rng(derive_seed("weighted vote", problem, n, k))
+    for _ in range(SUBSETS):
+        yield generator.permutation(n)[:k].tolist()
+
+
+def _elected(samples: Sequence[Attempt]) -> float:
+    """How right the winner of a vote is, the accepted alone voting where there are any."""
+    voters = [each for each in samples if each.answer is not None]
+    voters = [each for each in voters if each.accepted] or voters
+    votes: dict[Hashable, list[bool]] = {}
+    for each in voters:
+        votes.setdefault(each.answer, []).append(bool(each.right))
+    if not votes:
+        return 0.0
+    most = max(map(len, votes.values()))
+    leaders = [sum(right) / len(right) for right in votes.values() if len(right) == most]
+    return sum(leaders) / len(leaders)
+
+
+def _retried(samples: Sequence[Attempt], most: int) -> tuple[float, float]:
+    """Expected accuracy and tokens of at most so many tries, over all orders of the samples."""
+    accepted = [each for each in samples if each.accepted]
+    rejected = [each for each in samples if not each.accepted]
+    n, bad = len(samples), len(rejected)
+    most = min(most, n)
+    # The chance that the first i of n samples are all rejected.
+    none = [math.comb(bad, i) / math.comb(n, i) for i in range(most + 1)]
+    right = tokens = 0.0
+    if accepted:
+        right += (1 - none[most]) * sum(bool(each.right) for each in accepted) / len(accepted)
+        tokens += (1 - none[most]) * sum(each.tokens for each in accepted) / len(accepted)
+    if rejected:
+        right += none[most] * sum(bool(each.right) for each in rejected) / bad
+        tokens += sum(none[1:]) * sum(each.tokens for each in rejected) / bad
+    return right, tokens

@@ -1,34 +1,25 @@
-"""Two runs on the same problems, compared figure by figure, paired by problem."""
+"""Two runs on the same problems, compared metric by metric, paired by problem."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from html import escape
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
-from rich.console import Console, ConsoleOptions, Group, RenderResult
-from rich.text import Text
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.metrics import Metric, estimates, measure, telling
+from mars_env.evaluation.metrics import Metric, estimates, informative, measure
 from mars_env.evaluation.problems import require_same_problems
-from mars_env.evaluation.report import console_text, interval, markdown_table, number, shown
 from mars_env.evaluation.statistics import Estimate, difference
-from mars_env.evaluation.tables import html_table, latex_table, table
+from mars_env.evaluation.tables import Table, Tabled, interval, number
 from mars_env.evaluation.trees import AnswerOf, by_problem
-from mars_env.text import counted, one_line
+from mars_env.text import counted
 from mars_env.types import Tree
-
-WIDE = 120
-"""Columns of a console that has room for all intervals."""
 
 
 class Row(BaseModel):
-    """One figure of two runs and their paired difference, b minus a.
+    """One metric of two runs and their paired difference, b minus a.
 
     Attributes:
         title: The metric's.
@@ -54,8 +45,23 @@ class Row(BaseModel):
         low, high = self.difference.low, self.difference.high
         return low is not None and high is not None and (low > 0 or high < 0)
 
+    @property
+    def difference_text(self) -> str:
+        """The difference with its interval, in the unit of the metric."""
+        if self.scale not in ("amount", "value"):  # in percentage points
+            return f"{number(self.difference.value, 'difference')} {interval(self.difference)}".strip()
+        value, low, high = (
+            "–" if x is None else f"{'+' if x >= 0 else '-'}{number(abs(x), self.scale)}"
+            for x in (self.difference.value, self.difference.low, self.difference.high)
+        )
+        return (
+            value
+            if self.difference.low is None or self.difference.high is None
+            else f"{value} [{low}, {high}]"
+        )
 
-class Comparison(BaseModel):
+
+class Comparison(Tabled):
     """Run B against run A.
 
     Attributes:
@@ -64,24 +70,9 @@ class Comparison(BaseModel):
         rows: By metric name; metrics that one of the runs lacks are absent.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     names: tuple[str, str]
     problems: int
     rows: dict[str, Row]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """For a console: `rich.print(comparison)`. A narrow one shows no intervals of the two runs."""
-        of = shown if options.max_width >= WIDE else _plain
-        names = self.names if options.max_width >= WIDE else tuple(one_line(n, 12) for n in self.names)
-        heads = ("", *names, "Difference")
-        rows = [
-            (r.title, of(r.a), of(r.b), difference_text(r) + (" *" if r.clear else "  "))
-            for r in self.rows.values()
-        ]
-        note = "Paired by problem. * the interval excludes 0. Not corrected for multiple comparisons."
-        notes = [Text(line) for line in (note, self.left_out) if line]
-        yield Group(Text(one_line(self.headline, 200), style="bold"), table(heads, rows), *notes)
 
     @property
     def headline(self) -> str:
@@ -93,68 +84,28 @@ class Comparison(BaseModel):
         """A sentence on the problems that differences leave out; empty where there are none."""
         most = max((row.left_out for row in self.rows.values()), default=0)
         return (
-            f"Differences leave out problems that only one run knows: up to {most} a figure." if most else ""
+            f"Differences leave out problems that only one run knows: up to {most} a metric." if most else ""
         )
 
-    def __str__(self) -> str:
-        """The table as plain text, 100 characters wide."""
-        return console_text(self, 100).rstrip()
+    def heading(self) -> tuple[str, ...]:
+        """The headline."""
+        return (self.headline,)
 
-    def _repr_html_(self) -> str:
-        """The table as HTML, for notebooks."""
-        note = f"<p>{escape(self.left_out)}</p>" if self.left_out else ""
-        return f"<p>{escape(one_line(self.headline, 200))}</p>" + html_table(*self._cells()) + note
+    def tables(self) -> list[Table]:
+        """One table: each metric of the two runs, and the difference."""
+        rows = (
+            (row.title, row.a, row.b, row.difference_text + (" *" if row.clear else ""))
+            for row in self.rows.values()
+        )
+        caption = " ".join([f"{self.headline}.", *self.remarks()])
+        return [Table(("", *self.names, "Difference"), tuple(rows), caption=caption)]
 
-    def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        heads: tuple[str, ...] = ("Figure", *self.names, "Difference", "95% interval")
-        rows: list[tuple[str, ...]] = [
-            (r.title, shown(r.a), shown(r.b), _number(r), _interval(r)) for r in self.rows.values()
-        ]
-        return heads, rows
-
-    def markdown(self) -> str:
-        """The comparison as a Markdown table, and what the differences leave out."""
-        note = f"\n{self.left_out}\n" if self.left_out else ""
-        return markdown_table(*self._cells()) + "\n" + note
-
-    def latex(self) -> str:
-        """The comparison as a LaTeX table; it needs the package booktabs."""
-        return latex_table(*self._cells(), f"{self.headline}, paired by problem. {self.left_out}".rstrip())
-
-    def json_text(self) -> str:
-        """The comparison as JSON; `Comparison.model_validate_json` reads it back."""
-        return json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"  # ASCII
+    def remarks(self) -> tuple[str, ...]:
+        """How to read the differences."""
+        return tuple(filter(None, (_READING, self.left_out)))
 
 
-def _plain(estimate: Estimate) -> str:
-    """The value without its interval."""
-    return shown(replace(estimate, low=None, high=None))
-
-
-def difference_text(row: Row) -> str:
-    """The difference of a row with its interval, in the unit of its figure."""
-    return f"{_number(row)} {_interval(row)}".strip()
-
-
-def _number(row: Row) -> str:
-    if row.scale not in _PLAIN or row.difference.value is None:
-        return number(row.difference.value, "difference")
-    return _signed(row.difference.value, row.scale)
-
-
-def _interval(row: Row) -> str:
-    low, high = row.difference.low, row.difference.high
-    if row.scale not in _PLAIN or low is None or high is None:
-        return interval(row.difference)
-    return f"[{_signed(low, row.scale)}, {_signed(high, row.scale)}]"
-
-
-_PLAIN = ("amount", "value")
-"""Scales whose differences are in the figure's own unit, not in percentage points."""
-
-
-def _signed(value: float, scale: str) -> str:
-    return f"{'+' if value >= 0 else '-'}{number(abs(value), scale)}"
+_READING = "Paired by problem. * the interval excludes 0. Not corrected for multiple comparisons."
 
 
 def compare(
@@ -193,7 +144,7 @@ def compare(
     problems = list(by_problem(a))
     left, right = measure(a, answer_of), measure(b, answer_of)
     values = estimates(left, problems), estimates(right, problems)
-    told = {*telling(left), *telling(right)}
+    shown = {*informative(left), *informative(right)}
     unknown = _known(left) ^ _known(right)
     rows = {
         name: Row(
@@ -205,7 +156,7 @@ def compare(
             left_out=len(lost),
         )
         for name, metric in left.items()
-        if name in right and name in told
+        if name in right and name in shown
         for lost in [metric.pairs.keys() ^ right[name].pairs.keys() if metric.averaged else unknown]
     }
     return Comparison(names=names, problems=len(problems), rows=rows)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from typing import Annotated
 
-from mars_env.checks import finite
+from pydantic import Field, TypeAdapter, ValidationError
+
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import judging_tokens, prompt_tokens, sampled_tokens
-from mars_env.text import shown
+from mars_env.text import unfit
 from mars_env.types import Tree
 
 Prices = Mapping[str, tuple[float, float]]
@@ -59,17 +61,17 @@ def cost(trees: Sequence[Tree], prices: Prices) -> float:
 
 
 def uncounted(trees: Sequence[Tree]) -> list[str]:
-    """What models that judge have read and sampled and no figure and no cost has, in sentences.
+    """Notes on what models that judge read and sampled, which no metric and no cost counts.
 
     Example:
         >>> from mars_env.types import Action, Grade, Problem, Turn
         >>> turn = Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), Grade.correct(tokens=1500))
         >>> uncounted([Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))])
-        ['Models that graded sampled 1,500 tokens, which no figure and no cost counts']
+        ['Models that graded sampled 1,500 tokens, which no metric and no cost counts']
     """
     notes = []
     if any(map(judging_tokens, trees)):
-        notes.append("What models read to judge for the search is not known: no figure and no cost counts it")
+        notes.append("What models read to judge for the search is not known: no metric and no cost counts it")
     graded = sum(
         turn.grade.tokens
         for tree in trees
@@ -78,7 +80,7 @@ def uncounted(trees: Sequence[Tree]) -> list[str]:
         if turn.grade is not None and turn.grade.tokens != turn.info.get("search_tokens")
     )
     if graded:
-        notes.append(f"Models that graded sampled {graded:,} tokens, which no figure and no cost counts")
+        notes.append(f"Models that graded sampled {graded:,} tokens, which no metric and no cost counts")
     return notes
 
 
@@ -102,23 +104,21 @@ def checked_prices(prices: object) -> Prices:
         >>> checked_prices({"qwen": [0.5, 2]})
         {'qwen': (0.5, 2.0)}
     """
-    example = "such as {'qwen': (0.5, 2.0)}, for a million tokens read and sampled"
-    if not isinstance(prices, Mapping):
-        raise ConfigError(f"prices are given by policy, {example}, not as {shown(prices)}")
-    checked: dict[str, tuple[float, float]] = {}
-    for policy, price in prices.items():
-        try:
-            read, sampled = map(finite, price)
-        except (TypeError, ValueError):
-            read = sampled = -1.0
-        if not isinstance(policy, str) or read < 0 or sampled < 0:
-            raise ConfigError(f"the price of {shown(policy)} is not two amounts of money, {example}")
-        checked[policy] = (read, sampled)
-    return checked
+    try:
+        return _PRICES.validate_python(prices)
+    except ValidationError as error:
+        raise ConfigError(
+            f"prices are two amounts of money a policy, such as {{'qwen': (0.5, 2.0)}}, for a million tokens "
+            f"read and sampled: {unfit(error)}"
+        ) from error
 
 
-def refuse_unpriced(policies: Iterable[str], prices: Prices) -> None:
-    """Refuse prices that lack one of the policies that will act.
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_PRICES = TypeAdapter(dict[str, tuple[_Amount, _Amount]])
+
+
+def require_prices(policies: Iterable[str], prices: Prices) -> None:
+    """Check that there is a price for every policy that will act.
 
     Raises:
         ConfigError: A policy has no price.

@@ -1,4 +1,4 @@
-"""What a run's figures rest on, and what was left out of them."""
+"""What a run's metrics rest on, and what was left out of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mars_env.types import Tree, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a run's figures rest on, and what was left out of them.
+    """What a run's metrics rest on, and what was left out of them.
 
     Attributes:
         problems: Problems played.

@@ -1,4 +1,4 @@
-"""What a run says in figures: accuracies, precision and recall, fixes and breaks, cost.
+"""What a run says in metrics: accuracies, precision and recall, fixes and breaks, cost.
 
 Every metric is a pair of numbers per problem, a numerator and a denominator, and its value is the
 ratio of their sums (`statistics.ratio`); so the same code gives every interval, and every comparison
@@ -36,7 +36,7 @@ from statistics import median
 
 import numpy as np
 
-from mars_env.evaluation.own_metrics import own_values, registered_metrics
+from mars_env.evaluation.custom_metrics import Measure, custom_values, registered_metrics
 from mars_env.evaluation.statistics import Estimate, Scale, intervals, maj_at_k, optional, pass_at_k
 from mars_env.evaluation.titles import NAMED_TITLES, TITLES
 from mars_env.evaluation.trees import (
@@ -64,7 +64,7 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure, problem by problem.
+    """One metric, problem by problem.
 
     Attributes:
         name: Its key in reports, e.g. ``"solver_accuracy"``.
@@ -167,39 +167,30 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     solvers: dict[str, list[tuple[bool, Hashable | None]]] = {}
     systems: dict[str, list[tuple[bool, Hashable | None]]] = {}
     graded = _graded_later(trees)
-    single_turns = all(len(tree.turns) < 2 for tree in trees)
     for problem, group in by_problem(trees).items():
+        for name, of in _OF_A_TREE.items():
+            sums.average(name, problem, [value for tree in group if (value := of(tree)) is not None])
         first = [t for tree in group if not is_search(tree) for t in first_attempts(tree)]
         solvers[problem] = [(r, read(t)) for t in first if (r := is_right(t)) is not None]
         sums.average("solver_accuracy", problem, [r for r, _ in solvers[problem]])
-        system = [(tree, r) for tree in group if (r := system_right(tree)) is not None]
-        answers = [next((read(t) for t in x.turns if t.id == x.final), None) for x, _ in system]
-        systems[problem] = [(r, a) for (_, r), a in zip(system, answers, strict=True)]
-        sums.average("system_accuracy", problem, [r for _, r in system])
-        gains = []
-        for tree, right in system:
-            attempts = [r for t in first_attempts(tree) if (r := is_right(t)) is not None]
-            if attempts and not is_search(tree) and not single_turns:
-                gains.append(right - sum(attempts) / len(attempts))
-        sums.average("gain", problem, gains)
+        sums.average("solver_tokens", problem, [sampled_tokens(t) for t in first])
+        systems[problem] = [
+            (r, next((read(t) for t in tree.turns if t.id == tree.final), None))
+            for tree in group
+            if (r := system_right(tree)) is not None
+        ]
         for tree in group:
             _roles(sums, problem, tree)
-        finished = [tree for tree in group if not tree.fault]
-        sums.average("rounds", problem, [rounds(tree) for tree in finished])
-        sums.average("calls", problem, [sum(len(t.action.completions) for t in x.turns) for x in finished])
-        sums.average("solver_tokens", problem, [sampled_tokens(t) for t in first])
-        judging = [judging_tokens(tree) for tree in finished]
-        sampled = [sum(map(sampled_tokens, tree.turns)) for tree in finished]
-        sums.average("tokens", problem, [a + b for a, b in zip(sampled, judging, strict=True)])
-        sums.average("judging_tokens", problem, judging)
-        _searches(sums, problem, [tree for tree in finished if is_search(tree)])
+            if is_search(tree) and not tree.fault:
+                _nodes(sums, problem, tree)
         _rewards(sums, problem, group, graded)
-        for name, values in own_values(group).items():
+        for name, values in custom_values(group).items():
             sums.average(name, problem, values)
-        sums.average("prompt_tokens", problem, [sum(map(prompt_tokens, x.turns)) for x in finished])
     _at_k(sums, "solver", solvers, answer_of is not None)
     _at_k(sums, "system", systems, answer_of is not None)
     order = [*TITLES, *(name for name in sums.pairs if name not in TITLES)]
+    if all(len(tree.turns) < 2 for tree in trees):
+        order.remove("gain")  # the System is the first attempt
     for name in ("rounds", "judging_tokens"):
         if not any(x for x, _ in sums.pairs[name].values()):
             order.remove(name)  # no agent verifies in this game
@@ -213,13 +204,13 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     return _named_after(trees, metrics)
 
 
-def telling(metrics: Mapping[str, Metric]) -> list[str]:
+def informative(metrics: Mapping[str, Metric]) -> list[str]:
     """Names of the metrics that say something: an amount that is 0 everywhere applies to nothing here.
 
     A metric of your own always says something: 0 is what it has measured.
 
     Example:
-        >>> telling({"tokens": Metric("tokens", "Tokens", "amount", {"p": (0.0, 1.0)})})
+        >>> informative({"tokens": Metric("tokens", "Tokens", "amount", {"p": (0.0, 1.0)})})
         []
     """
     own = registered_metrics()
@@ -265,22 +256,50 @@ def _rewards(sums: _Sums, problem: str, trees: Sequence[Tree], graded: Collectio
         sums.average(f"accuracy:{role}", problem, verdicts)
 
 
-def _searches(sums: _Sums, problem: str, trees: Sequence[Tree]) -> None:
-    """Metrics of the searches of one problem."""
-    sums.average("search_pass@n", problem, [r for tree in trees if (r := any_right(tree)) is not None])
-    sums.average("nodes", problem, [len(tree.turns) for tree in trees])
-    sums.average("depth", problem, [depth(tree) for tree in trees])
-    for tree in trees:
-        if right := known_verdicts(tree.turns):
-            sums.add("node_accuracy", problem, sum(right), len(right))
-        answers = [turn.agent for turn in tree.turns if turn.id == tree.final]
-        for agent in agents_of(tree):
-            own = [turn for turn in tree.turns if turn.agent == agent]
-            sums.add(f"share:{agent}", problem, len(own), len(tree.turns))
-            if right := known_verdicts(own):
-                sums.add(f"right:{agent}", problem, sum(right), len(right))
-            if answers:
-                sums.add(f"answers:{agent}", problem, agent in answers)
+def _nodes(sums: _Sums, problem: str, tree: Tree) -> None:
+    """The nodes of a search, and each agent's share of them."""
+    if right := known_verdicts(tree.turns):
+        sums.add("node_accuracy", problem, sum(right), len(right))
+    answers = [turn.agent for turn in tree.turns if turn.id == tree.final]
+    for agent in agents_of(tree):
+        own = [turn for turn in tree.turns if turn.agent == agent]
+        sums.add(f"share:{agent}", problem, len(own), len(tree.turns))
+        if right := known_verdicts(own):
+            sums.add(f"right:{agent}", problem, sum(right), len(right))
+        if answers:
+            sums.add(f"answers:{agent}", problem, agent in answers)
+
+
+def _gain(tree: Tree) -> float | None:
+    attempts = known_verdicts(first_attempts(tree))
+    right = system_right(tree)
+    if right is None or not attempts or is_search(tree):
+        return None
+    return right - sum(attempts) / len(attempts)
+
+
+def _finished(of: Measure) -> Measure:
+    return lambda tree: None if tree.fault else of(tree)
+
+
+def _of_a_search(of: Measure) -> Measure:
+    return lambda tree: None if tree.fault or not is_search(tree) else of(tree)
+
+
+_OF_A_TREE: Mapping[str, Measure] = {
+    "system_accuracy": system_right,
+    "gain": _gain,
+    "search_pass@n": _of_a_search(any_right),
+    "nodes": _of_a_search(lambda tree: len(tree.turns)),
+    "depth": _of_a_search(depth),
+    "rounds": _finished(rounds),
+    "calls": _finished(lambda tree: sum(len(turn.action.completions) for turn in tree.turns)),
+    "tokens": _finished(lambda tree: sum(map(sampled_tokens, tree.turns)) + judging_tokens(tree)),
+    "judging_tokens": _finished(judging_tokens),
+    "prompt_tokens": _finished(lambda tree: sum(map(prompt_tokens, tree.turns))),
+}
+"""What one tree counts for. The metric is the mean over problems of the mean over their trees, as it is of
+metrics that `register_metric` adds."""
 
 
 def _roles(sums: _Sums, problem: str, tree: Tree) -> None:

@@ -33,7 +33,7 @@ class Provenance:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, mars_env and the libraries that decide figures, as far as they are installed.
+    """Versions of Python, mars_env and the libraries that decide metrics, as far as they are installed.
 
     Example:
         >>> {"python", "mars_env", "numpy"} <= versions().keys()
@@ -99,6 +99,6 @@ def _git(folder: Path, *words: str) -> str:
             ["git", *words], cwd=folder, env=env, capture_output=True, text=True, errors="replace", check=True
         )
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        raise ConfigError(f"git cannot tell the commit of {folder}: {said.strip()}") from error
+        message = getattr(error, "stderr", None) or str(error)
+        raise ConfigError(f"git cannot tell the commit of {folder}: {message.strip()}") from error
     return found.stdout.strip()

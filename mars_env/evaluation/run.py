@@ -21,17 +21,19 @@ from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.evaluation.baselines import (
     Baseline,
     majority,
+    oracle,
     refinement,
+    retries,
     samples_for,
     single,
     token_budget,
     votes_for,
+    weighted_vote,
 )
-from mars_env.evaluation.costs import Prices, checked_prices, cost, refuse_unpriced, uncounted
+from mars_env.evaluation.costs import Prices, checked_prices, cost, require_prices, uncounted
 from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import REPORT, Report, build_report
 from mars_env.evaluation.trees import AnswerOf, answers_of_grading, first_attempts, sampled_tokens
-from mars_env.evaluation.verified_baselines import oracle, retries, weighted_vote
 from mars_env.files import write_whole
 from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
@@ -46,13 +48,13 @@ log = logger(__name__)
 GENERATED_LIMIT = 100
 """How many problems of an endless set are played when no limit is given."""
 
-GOING_ON = "Single agent, going on writing"
+CONTINUED = "Single agent, going on writing"
 
 OnTree = Callable[[Tree], None]
 
 
 class Play(Protocol):
-    """Plays jobs: in this process (`Here`), or on a cluster (`mars_env.distributed.Fleet.play_all`)."""
+    """Plays jobs: in this process (`LocalPlay`), or on a cluster (`mars_env.distributed.Fleet.play_all`)."""
 
     def __call__(
         self,
@@ -68,7 +70,7 @@ class Play(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LocalPlay:
     """Plays jobs in this process.
 
     Attributes:
@@ -114,11 +116,11 @@ class Here:
         sampling = getattr(self.plain.get(agent, self.agents[agent]), "sampling", None)
         return sampling.max_tokens if isinstance(sampling, Sampling) else None
 
-    def longer(self, agent: str, limit: int) -> Here:
+    def longer(self, agent: str, limit: int) -> LocalPlay:
         """The same, with another limit on the completions of an agent that has one."""
         changed: Any = copy.copy(self.plain.get(agent, self.agents[agent]))
         changed.sampling = replace(changed.sampling, max_tokens=limit, overflow="unknown")
-        return Here(self.game, {**self.agents, agent: changed}, on_turns=self.on_turns)
+        return LocalPlay(self.game, {**self.agents, agent: changed}, on_turns=self.on_turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostBound:
     """What a plan can cost at most: a dry run's answer. Tokens are None where an agent has no limit."""
 
     episodes: int
@@ -180,7 +182,7 @@ class Estimate:
     tokens: int | None
 
 
-def estimate(plan: Plan, game: Game, agents: Mapping[str, Agent]) -> Estimate:
+def cost_bound(plan: Plan, game: Game, agents: Mapping[str, Agent]) -> CostBound:
     """Upper bounds for the agents' calls and sampled tokens.
 
     The baselines, which about triple both, are left out, and models that judge: a search's or a grader's.
@@ -189,7 +191,7 @@ def estimate(plan: Plan, game: Game, agents: Mapping[str, Agent]) -> Estimate:
     limits = [getattr(getattr(agent, "sampling", None), "max_tokens", None) for agent in agents.values()]
     known = [limit for limit in limits if limit is not None]
     tokens = episodes * turns * max(known) if known and len(known) == len(limits) else None
-    return Estimate(episodes, episodes * turns, tokens)
+    return CostBound(episodes, episodes * turns, tokens)
 
 
 def limited(problems: ProblemSet, limit: int | None) -> ProblemSet:
@@ -237,9 +239,9 @@ async def run(
     if game.visibility is not None:
         game.visibility.refuse_unfit(plan.problems)
     if plan.baselines:
-        _refuse_baselines(game)
-    if plan.prices is not None and isinstance(play, Here):
-        refuse_unpriced((agent.policy for agent in play.agents.values()), plan.prices)
+        _require_solver(game)
+    if plan.prices is not None and isinstance(play, LocalPlay):
+        require_prices((agent.policy for agent in play.agents.values()), plan.prices)
     described = partial(
         build_report,
         title=plan.title,
@@ -250,7 +252,7 @@ async def run(
         rewards=_named_rewards(plan.config),
         made_by=_made_by(),
     )
-    told = (
+    remarks = (
         *(game.visibility.notes if game.visibility is not None else ()),
         *getattr(_evaluated(game).grader, "notes", ()),
     )
@@ -258,7 +260,7 @@ async def run(
     def finished(tree: Tree) -> None:
         """Counts a tree; the first leaves what the trees do not say, for whoever views an interrupted run."""
         if out is not None and not (out / REPORT).exists():
-            _write(out / REPORT, described([], notes=told).json_text())
+            _write(out / REPORT, described([], notes=remarks).json_text())
         if on_tree is not None:
             on_tree(tree)
 
@@ -272,7 +274,7 @@ async def run(
         prices=prices,
         answer_of=answers_of_grading(trees) if plan.problems[0].kind == "math" else None,
         baselines=baselines,
-        notes=(*told, *notes, *unpriced, *uncounted(trees)),
+        notes=(*remarks, *notes, *unpriced, *uncounted(trees)),
     )
     if out is not None:
         _write(out / REPORT, report.json_text())
@@ -304,8 +306,8 @@ def _named_rewards(config: Mapping[str, Any]) -> dict[str, str]:
     return {**config.get("rewards", {}), **team}
 
 
-def _refuse_baselines(game: Game) -> None:
-    """Refuse a game that one agent alone cannot be set against.
+def _require_solver(game: Game) -> None:
+    """Check that the Solver can play the game alone.
 
     Raises:
         ConfigError: It is a search, or it has no Solver.
@@ -381,15 +383,15 @@ async def _baselines(
     await add_vote(lambda answer_of: majority(finished, votes, answer_of, voted_by), votes)
     add(lambda: refinement(finished, refined))
     cut = any(turn.action.truncated for turn in attempts)
-    if cut and isinstance(play, Here) and (own := play.limit_of(SOLVER)) is not None:
+    if cut and isinstance(play, LocalPlay) and (own := play.limit_of(SOLVER)) is not None:
         limit = math.ceil(budget)
         if limit > own:
             rules, longer = f"solve, {limit} tokens", play.longer(SOLVER, limit)
             written = await played("baseline-go-on", alone, plan.samples, rules, limit, longer)
-            add(lambda: replace(single(finished, written, GOING_ON), detail=f"1 sample, {limit} tokens"))
+            add(lambda: replace(single(finished, written, CONTINUED), detail=f"1 sample, {limit} tokens"))
         else:
             notes.append(
-                f"{GOING_ON}: left out, since the System's {limit} tokens a problem are no more than the "
+                f"{CONTINUED}: left out, since the System's {limit} tokens a problem are no more than the "
                 f"Solver's own limit of {own}"
             )
     if VERIFIER in game.rules.possible_agents:

@@ -1,7 +1,7 @@
 """Estimates over problems: avg@n, pass@k, maj@k, ratios and paired differences, with 95% intervals.
 
 The unit is the *problem*. Samples of one problem resemble each other, so a hundred samples of
-thirty problems tell about thirty problems. Every figure is a ratio of sums over problems,
+thirty problems tell about thirty problems. Every metric is a ratio of sums over problems,
 ``sum(numerators) / sum(denominators)``: an average has a denominator of 1 a problem, a precision
 or a fix rate has a count.
 
@@ -28,9 +28,12 @@ An amount or a value has no bounds to fall back to: one that is the same everywh
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -49,13 +52,13 @@ _BLOCK = 1 << 22  # counts that are turned into floats at a time: 32 MiB
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its 95% interval over problems.
+    """A metric with its 95% interval over problems.
 
     Attributes:
-        value: The figure; None where there is nothing to compute it from.
+        value: The metric; None where there is nothing to compute it from.
         low: Lower end of the interval; None where one problem alone leaves it open.
         high: Upper end, likewise.
-        problems: Number of problems that the figure rests on.
+        problems: Number of problems that the metric rests on.
         scale: ``"rate"`` (in [0, 1]), ``"difference"`` (of rates), ``"amount"`` (never negative) or
             ``"value"`` (any number).
 
@@ -75,7 +78,7 @@ class Estimate:
 def _counts(problems: int) -> NDArray[np.uint16]:
     """How often each problem is drawn in each bootstrap resample: shape (RESAMPLES, problems).
 
-    One matrix a number of problems: the same data always get the same interval, and figures
+    One matrix a number of problems: the same data always get the same interval, and metrics
     of one report are resampled together.
     """
     generator = np.random.default_rng(derive_seed("clustered bootstrap", problems))
@@ -133,7 +136,7 @@ def intervals(
         scale: What they are; it decides the form of the interval.
 
     Returns:
-        Value, low and high, each of shape (k,); NaN where a figure is not defined.
+        Value, low and high, each of shape (k,); NaN where a metric is not defined.
 
     Example:
         >>> value, low, high = intervals([[1.0], [0.0], [1.0], [0.5]], [[1.0]] * 4)
@@ -322,10 +325,9 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int) -> float:
     """Expected accuracy of a majority vote among k of one problem's samples, drawn without replacement.
 
-    Exact: all subsets of size k are counted (by dynamic programming over the distinct answers), none
-    is drawn. A tie is broken evenly among the answers that lead. A sample without an answer
-    (None) does not vote; where nobody votes the vote is wrong. Where equal answers were
-    judged differently, the winner counts as correct in the proportion of its judgements.
+    Exact: all subsets of size k count, none is drawn. A tie is broken evenly among the answers that lead.
+    A sample without an answer (None) does not vote; where nobody votes the vote is wrong. Where equal
+    answers were judged differently, the winner counts as correct in the proportion of its judgements.
 
     Args:
         answers: One a sample: what it voted for.
@@ -341,75 +343,61 @@ def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int
         >>> maj_at_k(["7", "3"], [True, False], 2)  # a tie
         0.5
     """
-    if len(answers) != len(correct):
-        raise ValueError(f"{len(answers)} answers but {len(correct)} judgements")
-    if not 1 <= k <= len(answers):
-        raise ValueError(f"maj@{k} is not defined for {len(answers)} samples")
-    votes: dict[Hashable, list[bool]] = {}
-    silent = 0
-    for answer, right in zip(answers, correct, strict=True):
-        if answer is None:
-            silent += 1
-        else:
-            votes.setdefault(answer, []).append(right)
-    sizes = [len(v) for v in votes.values()]
-    quality = [sum(v) / len(v) for v in votes.values()]
-    choices = _Choices(k, len(answers))
+    n = len(answers)
+    if n != len(correct):
+        raise ValueError(f"{n} answers but {len(correct)} judgements")
+    if not 1 <= k <= n:
+        raise ValueError(f"maj@{k} is not defined for {n} samples")
+    right = Counter(answer for answer, judged in zip(answers, correct, strict=True) if judged)
+    counts = Counter(answer for answer in answers if answer is not None)
+    votes = sorted((size, right[answer] / size) for answer, size in counts.items())
+    # Samples without an answer, then also those of the first answer, of the first two ...
+    below = list(accumulate((size for size, _ in votes), initial=n - counts.total()))
+    drawn = _drawn([n, *below, *counts.values(), *(n - size for size in counts.values())], k, k / n)
     total = 0.0
-    for top in range(1, min(k, max(sizes, default=0)) + 1):
-        total += _won_with(top, sizes, quality, silent, choices)
-    return min(1.0, total / choices.all([silent, *sizes]))
+    for top in range(1, min(k, max(counts.values(), default=0)) + 1):
+        first = bisect_left(votes, (top,))
+        leaders = votes[first:]
+        if len(leaders) == 1 or 2 * top > k:  # whoever has so many votes leads alone
+            total += sum(good * drawn[size][top] * drawn[n - size][k - top] for size, good in leaders)
+        else:
+            total += _won_with(top, leaders, drawn, drawn[below[first]])
+    return min(1.0, float(total / drawn[n][k]))
 
 
-class _Choices:
-    """How many choices there are, times a power of two: the numbers themselves are too large for floats.
+def _drawn(sizes: Iterable[int], k: int, share: float) -> dict[int, Array]:
+    """By size of a group of samples: the chances that 0 to k of it are drawn, each with the given chance.
 
-    Each sample that is taken scales them by 2**-lean, and each answer by another power, so that likely
-    choices stay near 1. However k samples fall on the answers, the product is the same, and `all` has it.
+    Draws of k samples are equally likely, so that they may be drawn independently, given that k are drawn.
     """
-
-    def __init__(self, k: int, samples: int) -> None:
-        self.k = k
-        self.lean = round(math.log2(max(samples - k, 0.5) / k))
-
-    def of(self, size: int, chosen: int) -> float:
-        """Ways to take so many of one answer's samples."""
-        return _times_power(math.comb(size, chosen), -self.lean * chosen - self._scale(size))
-
-    def all(self, sizes: Sequence[int]) -> float:
-        """Ways to take k samples of answers of these sizes."""
-        return _times_power(math.comb(sum(sizes), self.k), -self.lean * self.k - sum(map(self._scale, sizes)))
-
-    def _scale(self, size: int) -> int:
-        return round(size * math.log2(1 + 2.0**-self.lean))
+    different = sorted(set(sizes))
+    rows = stats.binom.pmf(np.arange(k + 1), np.array(different)[:, None], share)
+    return dict(zip(different, rows, strict=True))
 
 
-def _times_power(number: int, exponent: int) -> float:
-    """The number times 2**exponent, rounded once."""
-    return float(number << exponent) if exponent >= 0 else number / (1 << -exponent)
+def _won_with(
+    top: int, leaders: Sequence[tuple[int, float]], drawn: Mapping[int, Array], others: Array
+) -> float:
+    """The chance that k samples are drawn whose leading answers have `top` votes, times their correctness.
 
+    Args:
+        top: Votes of the leaders.
+        leaders: Size and correctness of each answer with so many samples.
+        drawn: Chances by size.
+        others: The chances for all other samples.
+    """
+    from scipy.signal import lfilter  # only here: it takes time, and most reports have no ties
 
-def _won_with(top: int, sizes: list[int], quality: list[float], silent: int, choices: _Choices) -> float:
-    """Subsets of size k whose leading answers have exactly `top` votes, weighted by correctness."""
-    k = choices.k
-    ties = min(k // top, sum(size >= top for size in sizes))
-    # ways[s, r]: choices of s samples so far with r answers at `top` votes and none above;
-    # right[s, r]: the same, times the sum of the leaders' qualities.
-    ways = np.zeros((k + 1, ties + 1))
-    for s in range(min(silent, k) + 1):
-        ways[s, 0] = choices.of(silent, s)
-    right = np.zeros_like(ways)
-    for size, good in zip(sizes, quality, strict=True):
-        new_ways, new_right = np.zeros_like(ways), np.zeros_like(right)
-        for chosen in range(min(size, top, k) + 1):
-            c = choices.of(size, chosen)
-            here = slice(chosen, None)
-            before = slice(None, k + 1 - chosen)
-            if chosen < top:
-                new_ways[here] += c * ways[before]
-                new_right[here] += c * right[before]
-            else:
-                new_ways[here, 1:] += c * ways[before, :-1]
-                new_right[here, 1:] += c * (right[before, :-1] + good * ways[before, :-1])
-        ways, right = new_ways, new_right
-    return float((right[k, 1:] / np.arange(1, ties + 1)).sum())
+    k = len(others) - 1
+    ties = min(k // top, len(leaders))
+    # chances[0, r, s]: s samples so far, r answers at `top` votes and none above;
+    # chances[1, r, s]: the same, times the sum of the leaders' correctness.
+    chances = np.zeros((2, ties + 1, k + 1))
+    chances[0, 0] = others
+    for size, good in leaders:
+        own = drawn[size]
+        below = lfilter(own[:top], [1.0, 0.0], chances)  # adds fewer than `top` votes
+        below[:, 1:, top:] += own[top] * chances[:, :-1, : k + 1 - top]
+        below[1, 1:, top:] += own[top] * good * chances[0, :-1, : k + 1 - top]
+        chances = below
+    return float((chances[1, 1:, k] / np.arange(1, ties + 1)).sum())

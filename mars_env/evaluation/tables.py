@@ -1,20 +1,191 @@
-"""Tables of plain strings for consoles, as HTML and as LaTeX; no cell is read as markup."""
+"""Tables of strings and estimates for consoles, as Markdown, HTML and LaTeX; no cell is read as markup."""
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Literal
 
+from pydantic import BaseModel, ConfigDict
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.table import Table as RichTable
 from rich.text import Text
 
+from mars_env.evaluation.statistics import Estimate
 from mars_env.text import one_line
+
+Cell = str | Estimate
+
+WIDE = 120
+"""Columns of a console that has room for the intervals of estimates."""
+
+_NAME = 20
+"""Columns that the names of a table's rows need at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    r"""A table for readers. Each row begins with its name.
+
+    Attributes:
+        columns: Their heads.
+        rows: Their cells.
+        title: Of the table, where there are several.
+        align: Of all columns but the first. Cells on the right are numbers, which never wrap.
+        caption: In a paper; a table without one is left out there.
+
+    Example:
+        >>> table = Table(("Run", "Accuracy"), (("a_b", Estimate(0.5, 0.4, 0.6, 30)),))
+        >>> print(as_markdown(table))
+        | Run | Accuracy |
+        |---|---|
+        | a_b | 50.0% \[40.0, 60.0] |
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+    align: Literal["left", "right"] = "right"
+    caption: str = ""
+
+    def strings(self) -> list[list[str]]:
+        """The rows, estimates with their intervals."""
+        return [[with_interval(c) if isinstance(c, Estimate) else c for c in row] for row in self.rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table; on a narrow console estimates have no intervals, or a row's cells are lines."""
+        table = self if options.max_width >= WIDE else self._without_intervals()
+        lines = [[one_line(cell, 200) for cell in row] for row in (table.columns, *table.strings())]
+        drawn = _drawn(lines, self.align)
+        fits = drawn.__rich_measure__(console, options).minimum <= options.max_width
+        yield drawn if fits or self.align == "left" else _drawn(_stacked(lines), "left")
+
+    def _without_intervals(self) -> Table:
+        of = {i for row in self.rows for i, cell in enumerate(row) if isinstance(cell, Estimate)}
+        heads = tuple(one_line(head, 12) if i in of else head for i, head in enumerate(self.columns))
+        rows = (
+            tuple(number(c.value, c.scale) if isinstance(c, Estimate) else c for c in row)
+            for row in self.rows
+        )
+        return replace(self, columns=heads, rows=tuple(rows))
+
+
+def _drawn(lines: Sequence[Sequence[str]], align: Literal["left", "right"]) -> RichTable:
+    result = RichTable(box=box.SIMPLE_HEAD)
+    for i, column in enumerate(zip(*lines, strict=True)):
+        longest, whole = max(map(cell_len, column)), i > 0 and align == "right"
+        result.add_column(
+            Text(column[0]),
+            justify="left" if i == 0 else align,
+            no_wrap=whole,
+            overflow="fold",
+            min_width=longest if whole else min(longest, _NAME),
+        )
+    for row in lines[1:]:
+        result.add_row(*map(Text, row))
+    return result
+
+
+def _stacked(lines: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
+    """Two columns: under the name of each row its cells with their heads, those that are not empty."""
+    (first, *heads), *rows = lines
+    stacked = [(first, "")]
+    for name, *cells in rows:
+        stacked.append((name, ""))
+        stacked += [(f"  {head}", cell) for head, cell in zip(heads, cells, strict=True) if cell]
+    return stacked
+
+
+def as_text(renderable: object, width: int = 100) -> str:
+    """What a console of that width would show, without colours.
+
+    Example:
+        >>> as_text(Table(("a",), (("b",),))).split()[0]
+        'a'
+    """
+    console = Console(width=width, file=io.StringIO(), color_system=None, record=True)
+    console.print(renderable)
+    return console.export_text()
+
+
+def as_markdown(table: Table, *, markup: bool = False) -> str:
+    r"""A Markdown table; bars, HTML, links and other markup in the cells are escaped.
+
+    Args:
+        table: The table, without its title.
+        markup: Whether the cells are Markdown of the library, with bold numbers and links: they are left as
+            they are, bars and HTML apart.
+
+    Example:
+        >>> print(as_markdown(Table(("a",), (("x|<b> [2](u)",),))))
+        | a |
+        |---|
+        | x\|&lt;b> \[2](u) |
+    """
+    cell = _bar_free if markup else markdown_text
+    lines = ["| " + " | ".join(map(cell, row)) + " |" for row in (table.columns, *table.strings())]
+    lines.insert(1, "|" + "---|" * len(table.columns))
+    return "\n".join(lines)
+
+
+def _bar_free(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+_MARKUP = re.compile(r"[\\`*~|\[$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])", re.IGNORECASE)
+
+
+def markdown_text(text: str, width: int = 300) -> str:
+    """A string that Markdown shows as it is: no link, emphasis, code, formula, HTML or bare address."""
+    shown = _MARKUP.sub(r"\\\g<0>", one_line(text, width))
+    return shown.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def as_html(table: Table) -> str:
+    """A table as HTML, for notebooks.
+
+    Example:
+        >>> as_html(Table(("a",), (("<b>",),)))
+        '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
+    """
+    head = "".join(f"<th>{escape(one_line(cell, 200))}</th>" for cell in table.columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(one_line(cell, 400))}</td>" for cell in row) + "</tr>"
+        for row in table.strings()
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def as_latex(table: Table) -> str:
+    r"""A table for a paper; it needs the package booktabs. The first column is on the left.
+
+    Example:
+        >>> print(as_latex(Table(("", "Value"), (("a_b", "-50%"),), caption="A run.")))
+        \begin{table}
+        \centering
+        \caption{A run.}
+        \begin{tabular}{lr}
+        \toprule
+         & Value \\
+        \midrule
+        a\_b & $-$50\% \\
+        \bottomrule
+        \end{tabular}
+        \end{table}
+        <BLANKLINE>
+    """
+    head, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in (table.columns, *table.strings()))
+    columns = "l" + "r" * (len(table.columns) - 1)
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.caption)}}}"]
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
+
 
 _LATEX = str.maketrans(
     {
@@ -26,112 +197,111 @@ _LATEX = str.maketrans(
 _MINUS = re.compile(r"(?<!\w)-(?=\d)")
 
 
-def latex_text(text: str) -> str:
-    r"""A text that LaTeX prints as it is, with a minus before numbers.
-
-    Example:
-        >>> print(latex_text("50% of a_b: -2.4 pass-2"))
-        50\% of a\_b: $-$2.4 pass-2
-    """
+def _latex(text: str) -> str:
     return _MINUS.sub("$-$", one_line(text, 400).translate(_LATEX))
 
 
-def latex_table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    r"""A table for a paper; it needs the package booktabs. The first column is on the left.
+def number(value: float | None, scale: str) -> str:
+    """A value as a reader expects it: rates in percent, differences signed, amounts plain.
 
     Example:
-        >>> print(latex_table(["", "Value"], [["Solver", "50%"]], "A run."))
-        \begin{table}
-        \centering
-        \caption{A run.}
-        \begin{tabular}{lr}
-        \toprule
-         & Value \\
-        \midrule
-        Solver & 50\% \\
-        \bottomrule
-        \end{tabular}
-        \end{table}
-        <BLANKLINE>
+        >>> number(0.4104, "rate"), number(-0.024, "difference"), number(1234.5, "amount")
+        ('41.0%', '-2.4', '1,234')
     """
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(caption)}}}"]
-    lines += [rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}", r"\toprule", _row(heads), r"\midrule"]
-    lines += [_row(row) for row in rows]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
+    if value is None:
+        return "–"
+    if scale == "rate":
+        return f"{100 * value:.1f}%"
+    if scale == "difference":
+        return f"{100 * value:+.1f}"
+    if scale == "value":
+        return f"{value:,.3f}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
-def _row(cells: Sequence[str]) -> str:
-    return " & ".join(map(latex_text, cells)) + r" \\"
-
-
-def html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as HTML, for notebooks.
+def interval(estimate: Estimate) -> str:
+    """The 95% interval in the style of `number`; empty where it is open.
 
     Example:
-        >>> html_table(["a"], [["<b>"]])
-        '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
+        >>> interval(Estimate(0.5, 0.4, 0.6, 30))
+        '[40.0, 60.0]'
     """
-    head = "".join(f"<th>{escape(one_line(cell, 200))}</th>" for cell in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(one_line(cell, 400))}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    if estimate.low is None or estimate.high is None:
+        return ""
+    low, high = (number(x, estimate.scale).rstrip("%") for x in (estimate.low, estimate.high))
+    return f"[{low}, {high}]"
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleTable:
-    """A table that a console draws; one that is too narrow for it shows the cells of a row as lines.
-
-    Attributes:
-        heads: Of the columns.
-        rows: Their cells, the row's name first.
-        align: Of all columns but the first. Cells on the right are numbers, which never wrap.
-    """
-
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    align: Literal["left", "right"] = "right"
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        drawn = self._drawn()
-        fits = drawn.__rich_measure__(console, options).minimum <= options.max_width
-        yield drawn if fits or self.align == "left" else self._stacked()._drawn()
-
-    def _drawn(self) -> Table:
-        result = Table(box=box.SIMPLE_HEAD)
-        for i, column in enumerate(zip(self.heads, *self.rows, strict=True)):
-            longest, whole = max(map(cell_len, column)), i > 0 and self.align == "right"
-            result.add_column(
-                Text(column[0]),
-                justify="left" if i == 0 else self.align,
-                no_wrap=whole,
-                overflow="fold",
-                min_width=longest if whole else min(longest, _NAME),
-            )
-        for row in self.rows:
-            result.add_row(*map(Text, row))
-        return result
-
-    def _stacked(self) -> ConsoleTable:
-        lines: list[tuple[str, str]] = []
-        for name, *cells in self.rows:
-            lines.append((name, ""))
-            lines += [(f"  {head}", cell) for head, cell in zip(self.heads[1:], cells, strict=True) if cell]
-        return ConsoleTable((self.heads[0], ""), tuple(lines), "left")
-
-
-_NAME = 20
-"""Columns that the names of a table's rows need at least."""
-
-
-def table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], align: Literal["left", "right"] = "right"
-) -> ConsoleTable:
-    """A table for a console.
+def with_interval(estimate: Estimate) -> str:
+    """Value and interval.
 
     Example:
-        >>> table(["a", "b"], [["[red]", "two  words"]]).rows
-        (('[red]', 'two words'),)
+        >>> with_interval(Estimate(0.5, 0.4, 0.6, 30))
+        '50.0% [40.0, 60.0]'
     """
-    cells = (tuple(one_line(cell, 200) for cell in row) for row in (heads, *rows))
-    return ConsoleTable(next(cells), tuple(cells), align)
+    return f"{number(estimate.value, estimate.scale)} {interval(estimate)}".strip()
+
+
+class Tabled(BaseModel):
+    """A value that readers see as tables: on consoles, in notebooks, as Markdown, LaTeX and JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def heading(self) -> tuple[str, ...]:
+        """The title, and lines below it."""
+        raise NotImplementedError
+
+    def tables(self) -> list[Table]:
+        """The tables, in the order of display."""
+        raise NotImplementedError
+
+    def remarks(self) -> Sequence[str]:
+        """What a reader must know of them."""
+        raise NotImplementedError
+
+    def __rich__(self) -> Group:
+        """For a console: `rich.print(report)`."""
+        title, *more = (Text(one_line(line, 500)) for line in self.heading())
+        title.stylize("bold")
+        notes = (Text(f"Note: {note}", style="yellow") for note in self.remarks())
+        return Group(title, *more, *self.tables(), *notes)
+
+    def __str__(self) -> str:
+        """The tables as plain text, 100 characters wide."""
+        return as_text(self).rstrip()
+
+    def _repr_html_(self) -> str:
+        """The tables as HTML, for notebooks."""
+        title, *more = self.heading()
+        lines = [*map(_paragraph, more), *map(as_html, self.tables())]
+        lines += [_paragraph(f"Note: {note}") for note in self.remarks()]
+        return "\n".join([f"<h3>{escape(one_line(title, 200))}</h3>", *lines])
+
+    def markdown(self) -> str:
+        """The tables as GitHub-flavoured Markdown."""
+        title, *more = map(markdown_text, self.heading())
+        parts = [f"# {title}", *more]
+        for table in self.tables():
+            parts += [f"## {table.title}"] if table.title else []
+            parts.append(as_markdown(table))
+        if notes := self.remarks():
+            parts += ["## Notes", "\n".join(f"- {markdown_text(note, 2000)}" for note in notes)]
+        return "\n\n".join([*parts, _INTERVALS]) + "\n"
+
+    def latex(self) -> str:
+        """The tables that have a caption, for a paper; they need the package booktabs."""
+        return "\n".join(as_latex(table) for table in self.tables() if table.caption)
+
+    def json_text(self) -> str:
+        """ASCII JSON; `model_validate_json` of the class reads it back."""
+        return json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"
+
+
+_INTERVALS = (
+    "Intervals are 95% with the problem as the unit (clustered bootstrap). Differences of rates are in "
+    "percentage points, paired by problem."
+)
+
+
+def _paragraph(line: str) -> str:
+    return f"<p>{escape(one_line(line, 2000))}</p>"

@@ -144,12 +144,6 @@ def answers_of_grading(trees: Iterable[Tree]) -> AnswerOf:
     return lambda turn: answer_key("math", turn.text, statements.get(turn.problem_id, ""))
 
 
-def vote_samples(turns: Sequence[Turn], answer_of: AnswerOf) -> tuple[list[Hashable | None], list[bool]]:
-    """Votes and judgements of the turns whose grade is known."""
-    known = [(answer_of(t), right) for t in turns if (right := is_right(t)) is not None]
-    return [a for a, _ in known], [r for _, r in known]
-
-
 def is_search(tree: Tree) -> bool:
     """Whether a search grew the tree: its turns carry the number of the call that made them.
 

@@ -11,7 +11,7 @@ from mars_env.evaluation.trees import is_right
 from mars_env.text import one_line
 from mars_env.types import Tree, Turn
 
-MOST_NODES = 600
+MAX_NODES = 600
 _STEP, _FLOOR, _RADIUS, _MARGIN = 52, 56, 13, 26
 
 
@@ -45,19 +45,19 @@ def picture(tree: Tree, anchors: Mapping[str, str]) -> Markup | None:
         tree: Its turns, parents before children.
         anchors: The element that a turn's circle leads to, by turn id.
     """
-    if not branches(tree) or len(tree.turns) > MOST_NODES:
+    if not branches(tree) or len(tree.turns) > MAX_NODES:
         return None
-    places = _places(tree)
+    positions = _positions(tree)
     seen = visits(tree)
-    width = 2 * _MARGIN + _RADIUS + max(x for x, _ in places.values()) * _STEP
-    height = 2 * _MARGIN + max(y for _, y in places.values()) * _FLOOR
-    roots = [places[turn.id][0] for turn in tree.turns if turn.parent_id is None]
+    width = 2 * _MARGIN + _RADIUS + max(x for x, _ in positions.values()) * _STEP
+    height = 2 * _MARGIN + max(y for _, y in positions.values()) * _FLOOR
+    roots = [positions[turn.id][0] for turn in tree.turns if turn.parent_id is None]
     top = _at(((roots[0] + roots[-1]) / 2, 0))  # the problem
     lines = []
     nodes = [f'<circle class="top" cx="{top[0]:g}" cy="{top[1]:g}" r="5"><title>the problem</title></circle>']
     for turn in tree.turns:
-        x, y = _at(places[turn.id])
-        a, b = top if turn.parent_id is None else _at(places[turn.parent_id])
+        x, y = _at(positions[turn.id])
+        a, b = top if turn.parent_id is None else _at(positions[turn.parent_id])
         lines.append(f'<path d="M{a:g} {b:g}C{a:g} {b + 30:g} {x:g} {y - 30:g} {x:g} {y:g}"/>')
         nodes.append(_node(turn, x, y, seen[turn.id], anchors[turn.id], turn.id == tree.final))
     label = f"Search tree of {len(tree.turns)} turns"
@@ -71,7 +71,7 @@ def _at(place: tuple[float, int]) -> tuple[float, float]:
     return _MARGIN + place[0] * _STEP, _MARGIN + place[1] * _FLOOR
 
 
-def _places(tree: Tree) -> dict[str, tuple[float, int]]:
+def _positions(tree: Tree) -> dict[str, tuple[float, int]]:
     """Column and row of each turn: leaves side by side, a parent over the middle of its children."""
     children: dict[str | None, list[Turn]] = {}
     for turn in tree.turns:

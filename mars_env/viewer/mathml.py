@@ -17,9 +17,9 @@ from markupsafe import Markup, escape
 
 from mars_env.text import visible
 
-MOST_CHARACTERS = 800
-MOST_DEPTH = 16
-MOST_ELEMENTS = 2_000
+MAX_FORMULA = 800
+MAX_DEPTH = 16
+MAX_ELEMENTS = 2_000
 
 Formulas = Callable[[str, bool], Markup | None]
 """From a formula, and whether it stands in a line of its own, to MathML; None where it stays LaTeX."""
@@ -62,7 +62,7 @@ def mathml(latex: str, display: bool = False) -> Markup | None:
         >>> mathml(r"\def\a{x}") is None
         True
     """
-    if len(latex) > MOST_CHARACTERS or _REFUSED.search(latex) or _depth(latex) > MOST_DEPTH:
+    if len(latex) > MAX_FORMULA or _REFUSED.search(latex) or _depth(latex) > MAX_DEPTH:
         return None
     try:
         from latex2mathml.converter import Converter
@@ -71,11 +71,11 @@ def mathml(latex: str, display: bool = False) -> Markup | None:
     try:
         element = Converter(display="block" if display else "inline").convert_to_element(latex)
         return _written(element)
-    except Exception:  # a foreign parser may raise anything on a foreign text: StopIteration, IndexError ...
+    except Exception:  # the parser may raise anything on an untrusted string: StopIteration, IndexError ...
         return None
 
 
-def limited(most_characters: int) -> Formulas:
+def limited(max_characters: int) -> Formulas:
     """`mathml`, until the formulas that were parsed have so many characters; further ones stay LaTeX.
 
     So the time that a page takes is bounded, whatever a model has written.
@@ -85,7 +85,7 @@ def limited(most_characters: int) -> Formulas:
         >>> formulas("x+1", False) is None, formulas("y+1", False) is None, formulas("x+1", False) is None
         (False, True, False)
     """
-    left, known = most_characters, set[tuple[str, bool]]()
+    left, known = max_characters, set[tuple[str, bool]]()
 
     def formulas(latex: str, display: bool) -> Markup | None:
         nonlocal left
@@ -110,7 +110,7 @@ def _depth(latex: str) -> int:
 
 def _written(root: Element) -> Markup | None:
     """The element as HTML; None if it holds an element that is not known."""
-    if sum(1 for _ in root.iter()) > MOST_ELEMENTS:
+    if sum(1 for _ in root.iter()) > MAX_ELEMENTS:
         return None
     pieces: list[str] = []
     if not _write(root, pieces):

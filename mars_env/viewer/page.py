@@ -15,7 +15,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,17 +25,8 @@ from urllib.parse import quote
 import jinja2
 
 from mars_env.errors import StoreError
-from mars_env.evaluation.compare import Comparison, difference_text
-from mars_env.evaluation.report import (
-    BASELINE_HEADS,
-    FIGURE_HEADS,
-    Report,
-    baseline_rows,
-    count_rows,
-    figure_rows,
-    origin_rows,
-    shown,
-)
+from mars_env.evaluation.compare import Comparison
+from mars_env.evaluation.report import Report
 from mars_env.evaluation.trees import first_attempts, is_right, sampled_tokens, system_right
 from mars_env.files import write_whole
 from mars_env.text import one_line, visible
@@ -124,7 +115,7 @@ def render_page(  # public edge: friendly keywords, each with a default
             break
         chosen.append(tree)
         held += min(len(tree.turns), max_turns)
-    most = _most_characters(chosen, max_characters)
+    most = _fitting_characters(chosen, max_characters)
     how = Shown(
         most, prompts, advantages or {}, limited(FORMULA_CHARACTERS), limited_colours(PROGRAM_CHARACTERS)
     )
@@ -178,7 +169,7 @@ def _count(views: Sequence[Mapping[str, Any]], tag: str) -> int:
     return sum(tag in view["tags"] or tag in view["more"] for view in views)
 
 
-def _most_characters(trees: Sequence[Tree], most: int) -> int:
+def _fitting_characters(trees: Sequence[Tree], most: int) -> int:
     """How many characters of one text are shown, so that all texts together fit into the page."""
     texts = [
         sum(len(c.text) for c in turn.action.completions) + len(turn.text)
@@ -216,22 +207,22 @@ def _data_uri(data: bytes) -> str:
 
 
 def _tables(report: Report | None, comparison: Comparison | None) -> list[Mapping[str, Any]]:
-    tables: list[Mapping[str, Any]] = []
+    found = []
     if comparison is not None:
-        rows = [(r.title, shown(r.a), shown(r.b), difference_text(r)) for r in comparison.rows.values()]
-        heads = ("", *map(visible, comparison.names), "Difference, 95% interval")
-        title = f"Comparison, paired by problem. {comparison.left_out}".rstrip(". ")
-        tables.append({"title": title, "wide": True, "heads": heads, "rows": rows})
+        title = " ".join(["Comparison.", *comparison.remarks()]).rstrip(".")
+        found += [replace(table, title=title) for table in comparison.tables()]
     if report is not None:
-        if baselines := baseline_rows(report):
-            tables.append({"title": "Baselines", "wide": True, "heads": BASELINE_HEADS, "rows": baselines})
-        figures = figure_rows(report)
-        tables.append({"title": "Figures", "wide": False, "heads": FIGURE_HEADS, "rows": figures})
-        counts = count_rows(report.counts)
-        tables.append({"title": "Counts", "wide": False, "heads": ("", ""), "rows": counts})
-        if origin := origin_rows(report):
-            tables.append({"title": "Made with", "wide": False, "heads": ("", ""), "rows": origin})
-    return tables
+        # Wide tables come first.
+        found += sorted(report.tables(), key=lambda table: table.title != "Baselines")
+    return [
+        {
+            "title": table.title or "Metrics",
+            "wide": len(table.columns) > 3 and table.title != "",
+            "heads": map(visible, table.columns) if table.align == "right" else (),
+            "rows": table.strings(),
+        }
+        for table in found
+    ]
 
 
 def _tree(tree: Tree, number: int, how: Shown, max_turns: int) -> Mapping[str, Any]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-MOST_COLOURED = 6_000
-MOST_LINES = 600
+MAX_COLOURED = 6_000
+MAX_LINES = 600
 CONTEXT = 2
 
 Colours = Callable[[str, str], Markup]
@@ -38,7 +38,7 @@ def coloured(program: str, language: str = "") -> Markup:
         <span class="k">return</span> <span class="mi">1</span> <span class="o">&lt;</span> ...
     """
     name = _LEXERS.get(language.lower())
-    if name is None or len(program) > MOST_COLOURED or _WIDE.search(program):
+    if name is None or len(program) > MAX_COLOURED or _WIDE.search(program):
         return escape(program)
     tools = _tools(name)
     if tools is None:
@@ -48,7 +48,7 @@ def coloured(program: str, language: str = "") -> Markup:
     return Markup(html.rstrip("\n"))  # Pygments has escaped every token
 
 
-def limited_colours(most_characters: int) -> Colours:
+def limited_colours(max_characters: int) -> Colours:
     """`coloured`, until the programs have so many characters together; further ones are plain.
 
     Example:
@@ -56,7 +56,7 @@ def limited_colours(most_characters: int) -> Colours:
         >>> "<span" in colours("return", ""), "<span" in colours("return", "")
         (True, False)
     """
-    left = most_characters
+    left = max_characters
 
     def colours(program: str, language: str) -> Markup:
         nonlocal left
@@ -92,7 +92,7 @@ def changes(before: str, after: str) -> Markup | None:
         <ins>+ b = 3</ins>
     """
     old, new = _pieces(before), _pieces(after)
-    if old == new or max(len(old), len(new)) > MOST_LINES:
+    if old == new or max(len(old), len(new)) > MAX_LINES:
         return None
     rows: list[Markup] = []
     matcher = SequenceMatcher(None, old, new, autojunk=False)

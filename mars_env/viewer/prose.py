@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from markupsafe import Markup, escape
 
-from mars_env.viewer.mathml import MOST_CHARACTERS, Formulas, mathml
+from mars_env.viewer.mathml import MAX_FORMULA, Formulas, mathml
 from mars_env.viewer.programs import Colours, coloured
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]{0,20})[^\n`]*\n", re.MULTILINE)
-_MOST = MOST_CHARACTERS
+_MOST = MAX_FORMULA
 _FORMULA = re.compile(
     rf"""
     \$\$(?P<dollars>[^$]{{1,{_MOST}}}?)\$\$
@@ -97,7 +97,7 @@ def _latex(found: re.Match[str], written: str) -> tuple[str, bool]:
 def _closing(text: str, start: int) -> int:
     """The end of a group whose brace was opened just before; the start itself if it is not closed."""
     depth = 1
-    for i in range(start, min(len(text), start + MOST_CHARACTERS)):
+    for i in range(start, min(len(text), start + MAX_FORMULA)):
         depth += (text[i] == "{") - (text[i] == "}")
         if not depth:
             return i + 1

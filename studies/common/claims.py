@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mars_env.evaluation.report import markdown_table
+from mars_env.evaluation.tables import Table, as_markdown
 from studies.common.ledger import LedgerRow, SeedEstimate, over_seeds, seed_differences, seed_text
 
 Verdict = Literal["holds", "not shown", "refuted", "one seed only"]
@@ -112,4 +112,4 @@ def claims_table(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> str:
         )
         for found in judge_all(rows, claims)
     ]
-    return markdown_table(("claim", "difference", "", "seed by seed"), lines, markup=True) + "\n"
+    return as_markdown(Table(("claim", "difference", "", "seed by seed"), tuple(lines)), markup=True) + "\n"

@@ -25,7 +25,7 @@ from scipy import stats
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.evaluation.provenance import DIRTY
-from mars_env.evaluation.report import markdown_table
+from mars_env.evaluation.tables import Table, as_markdown
 from mars_env.text import shown
 
 
@@ -381,4 +381,4 @@ def arms_table(
             for figure, values in found.items()
         ]
         lines.append((arm, ", ".join(map(str, seeds)), *cells))
-    return markdown_table(("Arm", "Seeds", *figures.values()), lines, markup=True) + "\n"
+    return as_markdown(Table(("Arm", "Seeds", *figures.values()), tuple(lines)), markup=True) + "\n"

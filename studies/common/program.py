@@ -20,8 +20,7 @@ from rich.console import Console
 
 from mars_env.envs import Game
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Provenance
-from mars_env.evaluation.report import markdown_table
+from mars_env.evaluation import Provenance, tables
 from mars_env.files import write_whole
 from mars_env.models import HFModel
 from mars_env.rollout import Job, collect
@@ -250,7 +249,7 @@ def write(page: Path, part: str, text: str) -> None:
 
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table for a page; its cells may hold Markdown."""
-    return markdown_table(heads, lines, markup=True) + "\n"
+    return tables.as_markdown(tables.Table(tuple(heads), tuple(map(tuple, lines))), markup=True) + "\n"
 
 
 async def played_often(

@@ -27,10 +27,16 @@ import typer
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.evaluation import Provenance, provenance
-from mars_env.evaluation.baselines import Baseline, samples_for, token_budget
+from mars_env.evaluation.baselines import (
+    Baseline,
+    checked_attempts,
+    retries,
+    samples_for,
+    token_budget,
+    weighted_vote,
+)
 from mars_env.evaluation.provenance import commit_of
 from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
-from mars_env.evaluation.verified_baselines import checked_attempts, retries, weighted_vote
 from mars_env.grading import grader_for
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.experiment import Trained, evaluate_team

@@ -40,11 +40,10 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Baseline, Provenance, provenance
-from mars_env.evaluation.baselines import majority
+from mars_env.evaluation.baselines import majority, retries, weighted_vote
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.provenance import commit_of
 from mars_env.evaluation.trees import answers_of_grading
-from mars_env.evaluation.verified_baselines import retries, weighted_vote
 from mars_env.files import write_whole
 from mars_env.grading import grader_for
 from mars_env.loggers import ConsoleLogger, JsonlLogger, read_jsonl

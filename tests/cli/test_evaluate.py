@@ -39,7 +39,7 @@ def test_the_real_problems_through_a_real_server(tmp_path):
     completions = [completion for turn in turns for completion in turn.action.completions]
     assert sum(c.prompt_tokens for c in completions) == server.prompt_tokens
     assert sum(c.completion_tokens for c in completions) == server.completion_tokens
-    mean_tokens = report["figures"]["tokens"]["estimate"]["value"]
+    mean_tokens = report["metrics"]["tokens"]["estimate"]["value"]
     assert mean_tokens == pytest.approx(server.completion_tokens / 120)
     assert 8 < server.most_at_once <= 64
     assert all(turn.grade.verdict != "UNKNOWN" for turn in turns if turn.grade)
@@ -78,7 +78,7 @@ def test_concurrency_changes_nothing(tmp_path):
             )
             for concurrency in (1, 32)
         ]
-    assert reports[0].figures == reports[1].figures
+    assert reports[0].metrics == reports[1].metrics
     assert timeless(read_run(tmp_path / "1")) == timeless(read_run(tmp_path / "32"))
 
 
@@ -104,7 +104,7 @@ def test_equal_token_baselines_stand_in_the_report(tmp_path):
         assert sum(kind in name for name in names) == 1, (kind, names)
     assert report.agents["solver_0"] == "tiny" and report.versions["mars_env"]
     assert (tmp_path / "run" / "report.tex").read_text().startswith("\\begin{table}")
-    tokens = report.figures["tokens"].estimate.value
+    tokens = report.metrics["tokens"].estimate.value
     for baseline in report.baselines[1:]:
         assert baseline.tokens >= 0.99 * tokens or baseline.short
 
@@ -224,6 +224,6 @@ def test_problems_come_from_standard_input():
     )  # fmt: skip
     report = json.loads(done.stdout)
     assert report["counts"]["problems"] == 1
-    assert report["figures"]["solver_accuracy"]["estimate"]["value"] == 1
+    assert report["metrics"]["solver_accuracy"]["estimate"]["value"] == 1
     said = run_cli("grade", "--problems", "-", "--completions", "-", "--out", "-", code=2)
     assert "standard input cannot be both problems and completions" in " ".join(said.split())

@@ -58,12 +58,12 @@ def test_two_models_behind_two_endpoints_in_one_tree(tmp_path):
     assert private and not any(test.strip() in prompt for prompt in prompts for test in private)
     trees = read_run(out).trees
     assert {turn.policy for tree in trees for turn in tree.turns} == {"first", "second"}
-    figures = {name: figure["estimate"]["value"] for name, figure in report["figures"].items()}
+    figures = {name: figure["estimate"]["value"] for name, figure in report["metrics"].items()}
     assert figures["calls"] * len(trees) == pytest.approx(calls)
     assert figures["tokens"] * len(trees) == pytest.approx(tokens)
     assert figures["share:coder_0"] + figures["share:coder_1"] == pytest.approx(1)
     assert 0 < figures["system_accuracy"] == figures["search_pass@n"] <= 1
-    assert report["figures"]["system_accuracy"]["title"].startswith("Search Pass@1")
+    assert report["metrics"]["system_accuracy"]["title"].startswith("Search Pass@1")
     assert any("public tests" in note for note in report["notes"])
 
 

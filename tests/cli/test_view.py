@@ -93,7 +93,7 @@ def test_a_run_that_has_grown_is_not_shown_with_its_old_report(tmp_path):
 def test_rewards_that_were_given_afterwards_are_shown(tmp_path):
     mars_env.evaluate("arithmetic-solve", agents=lambda o: r"\boxed{1}", limit=4, out=tmp_path)
     attach_rewards(tmp_path, {tree.id: 0.75 for tree in read_run(tmp_path).trees})
-    assert stored(tmp_path).figures["reward:solver"].estimate.value == 0.75
+    assert stored(tmp_path).metrics["reward:solver"].estimate.value == 0.75
 
 
 def test_an_interrupted_run_says_what_its_trees_do_not(tmp_path):

@@ -185,7 +185,7 @@ async def test_reports_viewer_and_exports_tell_of_it(tmp_path):
     text = report.markdown()
     assert "Turns cut off by the model's context or a content filter" in text
     assert "solver 2 of 4" in text
-    assert report.figures["solver_accuracy"].estimate.value == 0.5
+    assert report.metrics["solver_accuracy"].estimate.value == 0.5
     write_page(tmp_path / "report.html", trees, title="t", report=report)
     assert "cut off by the context" in (tmp_path / "report.html").read_text(encoding="utf-8")
     rows = list(turn_rows(trees))

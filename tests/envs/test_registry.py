@@ -34,7 +34,7 @@ def test_rewards_and_grower_of_an_id_replace_those_of_its_named_rules():
     assert mine.rewards["verifier"] is plain.rewards["verifier"]
     team = {"solver": lambda seen: "4", "verifier": lambda seen: "", "corrector": lambda seen: "4"}
     report = mars_env.evaluate("my-sums", agents=team, limit=2)
-    assert report.figures["reward:solver"].estimate.value == 0.5
+    assert report.metrics["reward:solver"].estimate.value == 0.5
 
 
 def test_a_reward_of_named_rules_must_fit():

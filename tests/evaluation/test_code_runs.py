@@ -67,12 +67,12 @@ def test_stored_runs_on_code(tmp_path, problems, counted):
     for report in reports:
         [vote] = [baseline for baseline in report.baselines if "majority" in baseline.name]
         assert vote.detail.split(" votes ")[1].startswith(counted), vote.detail
-        assert not [name for name in report.figures if "maj" in name]
+        assert not [name for name in report.metrics if "maj" in name]
     compared = mars_env.compare(tmp_path / "a", tmp_path / "b")
     assert "solver_accuracy" in compared.rows and not [name for name in compared.rows if "maj" in name]
     assert compared.rows["solver_accuracy"].difference.value == pytest.approx(
-        reports[1].figures["solver_accuracy"].estimate.value
-        - reports[0].figures["solver_accuracy"].estimate.value
+        reports[1].metrics["solver_accuracy"].estimate.value
+        - reports[0].metrics["solver_accuracy"].estimate.value
     )
     told = subprocess.run(
         [sys.executable, "-m", "mars_env.cli", "compare", str(tmp_path / "a"), str(tmp_path / "b")],

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation.compare import Comparison, compare, difference_text
-from mars_env.evaluation.report import console_text
+from mars_env.evaluation.compare import Comparison, compare
+from mars_env.evaluation.tables import as_text
 
 
 def played(episode, rng, lift):
@@ -63,7 +63,7 @@ def test_problems_that_one_run_has_lost_are_no_difference(episode):
             assert not comparison.rows[name].clear
     assert comparison.rows["tokens"].left_out == 20 and comparison.rows["tokens"].difference.problems == 20
     for text in (str(comparison), comparison.markdown(), comparison.latex(), comparison._repr_html_()):
-        assert "Differences leave out problems that only one run knows: up to 20 a figure." in text
+        assert "Differences leave out problems that only one run knows: up to 20 a metric." in text
     assert "leave out" not in str(compare(both, both))
 
 
@@ -92,15 +92,21 @@ def test_other_problems_are_refused(run):
 
 def test_it_is_rendered_for_the_console_and_as_markdown_and_json(run, episode):
     comparison = compare(run, run, ("before", "after"))
-    text = console_text(comparison)
+    text = as_text(comparison)
     assert "after against before, 3 problems" in text and "System accuracy" in text
     assert "| System accuracy, avg@n | 66.7%" in comparison.markdown()
     assert Comparison.model_validate_json(comparison.json_text()) == comparison
 
 
+def test_every_format_explains_its_star(run):
+    found = compare(run, run)
+    for text in (str(found), found.markdown(), found.latex(), found._repr_html_()):
+        assert "the interval excludes 0" in text
+
+
 def test_names_cannot_break_a_table_or_a_terminal(run):
     comparison = compare(run, run, ("a|b[red]", "c\x1b[31m"))
-    assert "\x1b" not in console_text(comparison)
+    assert "\x1b" not in as_text(comparison)
     assert "a\\|b\\[red]" in comparison.markdown()
 
 
@@ -113,7 +119,7 @@ def test_foreign_texts_are_no_markup_in_a_report(run):
 
 def test_differences_of_amounts_are_not_percentages(run, episode):
     row = compare(run, run).rows["tokens"]
-    assert difference_text(row) == "+0.00 [+0.00, +0.00]"
+    assert row.difference_text == "+0.00 [+0.00, +0.00]"
 
 
 def test_runs_on_code_are_compared_without_votes_on_texts(episode):

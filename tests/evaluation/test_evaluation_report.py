@@ -7,22 +7,12 @@ import pytest
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.baselines import refinement, single
-from mars_env.evaluation.compare import compare, difference_text
+from mars_env.evaluation.compare import compare
 from mars_env.evaluation.counts import Counts
 from mars_env.evaluation.provenance import Provenance
-from mars_env.evaluation.report import (
-    Report,
-    baseline_rows,
-    build_report,
-    console_text,
-    count_rows,
-    interval,
-    markdown_table,
-    number,
-    origin_rows,
-)
+from mars_env.evaluation.report import Report, build_report, count_rows
 from mars_env.evaluation.statistics import Estimate
-from mars_env.evaluation.tables import table
+from mars_env.evaluation.tables import Table, as_markdown, as_text, interval, number
 
 
 @pytest.fixture
@@ -39,7 +29,7 @@ def report(run):
 
 
 def test_generated_problems_are_called_so_everywhere(report):
-    for text in (console_text(report), report.markdown()):
+    for text in (as_text(report), report.markdown()):
         assert "aime (generated, AIME-style): 3 problems x 2 samples, seed 7" in text
     data = json.loads(report.json_text())
     assert data["generated"] is True and data["style"] == "AIME-style"
@@ -48,7 +38,7 @@ def test_generated_problems_are_called_so_everywhere(report):
 
 
 def test_figures_counts_and_baselines_are_shown(report):
-    for text in (console_text(report), report.markdown()):
+    for text in (as_text(report), report.markdown()):
         assert "Corrector fix rate" in text
         assert "66.7%" in text  # the System, and the fix rate
         assert "Single agent, one sample" in text
@@ -72,7 +62,7 @@ def test_what_was_left_out_is_said(episode):
     assert "1 x the server␛[2J is gone" in report.notes[0]
     assert report.notes[1] == "Grades UNKNOWN, left out of every rate: 1 x the worker was lost"
     assert "spent fewer tokens than the System (10 per problem)" in report.notes[2]
-    for text in (console_text(report, 300), report.markdown().replace("\\[", "[")):
+    for text in (as_text(report, 300), report.markdown().replace("\\[", "[")):
         assert all(note in text for note in report.notes)
 
 
@@ -84,20 +74,20 @@ def test_many_reasons_are_cut_short(episode):
 
 def test_an_empty_run_is_reported_as_such():
     report = build_report([], title="t", problem_set="none", generated=False)
-    assert "0 problems x 0 samples" in console_text(report)
+    assert "0 problems x 0 samples" in as_text(report)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_narrow_consoles_keep_names_and_intervals(report, width):
-    name, size, *numbers = baseline_rows(report)[1]
-    lines = console_text(report, width).splitlines()
+    name, size, *numbers = report.tables()[1].rows[1]
+    lines = as_text(report, width).splitlines()
     assert all(any(cell in line for line in lines) for cell in (name, size, *numbers))
     assert max(map(len, lines)) <= width
 
 
 def test_markup_in_names_is_plain_text():
-    assert "[red]x[/red]" in console_text(table(["a"], [["[red]x[/red]"]]))
-    assert markdown_table(["a"], [["x|y\nz <b>"]]).splitlines()[2] == "| x\\|y z &lt;b> |"
+    assert "[red]x[/red]" in as_text(Table(("a",), (("[red]x[/red]",),)))
+    assert as_markdown(Table(("a",), (("x|y\nz <b>",),))).splitlines()[2] == "| x\\|y z &lt;b> |"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +140,7 @@ def test_tables_for_a_paper(report, run):
 
 def test_every_role_has_its_mean_reward_and_graded_ones_their_accuracy(run):
     report = build_report(run, title="t", problem_set="s", generated=False)
-    figures = report.figures
+    figures = report.metrics
     assert figures["reward:solver"].estimate.value == pytest.approx((0.5 + 0 + 1) / 3)
     assert figures["accuracy:corrector"].estimate.value == pytest.approx((1 + 0.5 + 0) / 3)
     assert "accuracy:solver" not in figures  # that is the Solver's accuracy
@@ -160,18 +150,18 @@ def test_every_role_has_its_mean_reward_and_graded_ones_their_accuracy(run):
 def test_negative_rewards_keep_their_sign_and_their_unit(run):
     fined = [replace(x, turns=tuple(replace(t, reward=-2.5) for t in x.turns)) for x in run]
     estimate = (
-        build_report(fined, title="t", problem_set="s", generated=False).figures["reward:solver"].estimate
+        build_report(fined, title="t", problem_set="s", generated=False).metrics["reward:solver"].estimate
     )
     assert (estimate.value, estimate.low, estimate.high) == (-2.5, -2.5, -2.5)
     assert number(-2.5, "value") == "-2.500"
     row = compare(run, fined).rows["reward:solver"]
-    assert difference_text(row).startswith("-3.000 [-")
+    assert row.difference_text.startswith("-3.000 [-")
 
 
 def test_what_does_not_apply_is_left_out(episode):
     alone = [episode("p", i, "S+", tokens=0) for i in range(2)]
     report = build_report(alone, title="t", problem_set="s", generated=False)
-    assert not report.figures.keys() & {"gain", "tokens", "solver_tokens", "rounds", "malformed"}
+    assert not report.metrics.keys() & {"gain", "tokens", "solver_tokens", "rounds", "malformed"}
     for nothing in ("Verdicts", "accepted", "Rewards that failed", "by context", "Tokens sampled"):
         assert nothing not in str(report)
     assert "Grades UNKNOWN" in str(report)  # it applies, and is 0
@@ -181,8 +171,8 @@ def test_another_role_that_answers_first_has_its_own_name(episode):
     tree = episode("p", 0, "S+ Vc")
     tree = replace(tree, turns=(replace(tree.turns[0], agent="debater_0"), tree.turns[1]))
     report = build_report([tree], title="t", problem_set="s", generated=False)
-    assert report.figures["solver_accuracy"].title == "Debater accuracy, avg@n"
-    assert report.figures["gain"].title == "System minus Debater, paired"
+    assert report.metrics["solver_accuracy"].title == "Debater accuracy, avg@n"
+    assert report.metrics["gain"].title == "System minus Debater, paired"
 
 
 def test_agents_code_and_cost_are_named(run):
@@ -195,7 +185,7 @@ def test_agents_code_and_cost_are_named(run):
         assert "policy (solver" in text.replace("\\_", "_") and "abc123" in text
         assert "mars_env 0.1.0" in text and "solver: my_module:brevity" in text
     assert report.cost == pytest.approx((5 * 20 + 10 * 20 * 2) / 1e6)
-    assert ("Cost", "0.0005") in origin_rows(report)  # not 0.00
+    assert ("Cost", "0.0005") in report.tables()[-1].rows  # not 0.00
     with pytest.raises(ConfigError, match="the policy 'policy' has no price"):
         build_report(run, title="t", problem_set="s", generated=False, prices={"other": (1, 2)})
 
@@ -215,5 +205,5 @@ def test_a_figure_that_is_too_large_for_a_number_is_unknown(episode):
     trees = [episode("p", i, "S+") for i in range(2)]
     trees = [replace(tree, turns=tuple(replace(t, reward=1e308) for t in tree.turns)) for tree in trees]
     report = build_report(trees, title="t", problem_set="s", generated=False)
-    assert report.figures["reward:solver"].estimate.value is None
+    assert report.metrics["reward:solver"].estimate.value is None
     assert Report.model_validate_json(report.json_text()) == report

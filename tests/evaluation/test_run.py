@@ -190,7 +190,7 @@ def test_what_judges_read_is_told_to_be_in_no_cost():
     [completion] = turn.action.completions
     counted = completion.read_tokens + completion.sampled_tokens + turn.info["search_tokens"]
     assert report.cost == pytest.approx(counted / 1e6)
-    told = "What models read to judge for the search is not known: no figure and no cost counts it"
+    told = "What models read to judge for the search is not known: no metric and no cost counts it"
     assert report.notes[-1] == told
 
 
@@ -206,9 +206,9 @@ def test_what_graders_sample_is_told_to_be_in_no_cost():
         "prices": {"": (1.0, 1.0)},
     }
     report = mars_env.evaluate("arithmetic-solve", **settings)
-    assert report.notes == ("Models that graded sampled 5,600 tokens, which no figure and no cost counts",)
+    assert report.notes == ("Models that graded sampled 5,600 tokens, which no metric and no cost counts",)
     searched = mars_env.evaluate("arithmetic-tree-search", **settings, nodes=1, oracle=True)
-    assert searched.figures["judging_tokens"].estimate.value == 700  # there they are the search's
+    assert searched.metrics["judging_tokens"].estimate.value == 700  # there they are the search's
     assert not any("Models that graded" in note for note in searched.notes)
 
 

@@ -9,7 +9,7 @@ import pytest
 import mars_env
 from mars_env.agents import Corrector, Solver, Verifier
 from mars_env.errors import ConfigError
-from mars_env.evaluation.verified_baselines import checked_attempts, oracle, retries, weighted_vote
+from mars_env.evaluation.baselines import checked_attempts, oracle, retries, weighted_vote
 from mars_env.models import ScriptedModel
 from mars_env.rollout import read_run
 from mars_env.types import Action, Completion, Sampling
@@ -61,7 +61,7 @@ def test_retries_end_when_the_verifier_accepts(team, pool):
 
 def test_retries_are_exact_over_all_orders(team, pool):
     """The formula against every order of the pool, one by one."""
-    from mars_env.evaluation.verified_baselines import _retried
+    from mars_env.evaluation.baselines import _retried
 
     samples = checked_attempts(pool, answer)["p"]
     samples = [replace(each, tokens=10 * i) for i, each in enumerate(samples, 1)]
@@ -77,7 +77,7 @@ def test_retries_are_exact_over_all_orders(team, pool):
 
 def test_the_oracle_is_pass_at_k(team, pool):
     """60 tokens buy six attempts of 10, so a pool of four is too small; three are enough for 30."""
-    with pytest.raises(ConfigError, match="pass@6 needs 6 samples"):
+    with pytest.raises(ConfigError, match="takes 6 samples"):
         oracle(team, pool)
     with pytest.raises(ConfigError, match="no attempt of the pool has a known grade"):
         oracle(team, [replace(tree, turns=()) for tree in pool])
@@ -96,7 +96,7 @@ def test_unknown_and_interrupted_verdicts_are_left_out(team, pool, episode):
 
 
 def test_a_pool_that_is_too_small_says_how_many_it_needs(team, pool):
-    with pytest.raises(ConfigError, match="takes 3 verified attempts, but for 2 of 2 problems"):
+    with pytest.raises(ConfigError, match=r"takes 3 samples .* but for 2 of 2 problems"):
         weighted_vote(team, [tree for tree in pool if tree.id.endswith(("#0", "#1"))], answer)
     with pytest.raises(ConfigError, match="no attempt of the pool"):
         retries(team, [replace(tree, turns=tree.turns[:1]) for tree in pool])
@@ -134,7 +134,7 @@ def test_going_on_has_the_systems_tokens_as_its_limit(tmp_path):
     settings = {"limit": 2, "rounds": 5, "baselines": True, "out": tmp_path}
     report = mars_env.evaluate("arithmetic-solve-verify-correct", agents=agents, **settings)
     found = {baseline.name: baseline for baseline in report.baselines}
-    tokens = math.ceil(report.figures["tokens"].estimate.value)
+    tokens = math.ceil(report.metrics["tokens"].estimate.value)
     written = found["Single agent, going on writing"]
     assert tokens >= 40 and written.detail == f"1 sample, {tokens} tokens" and written.tokens == 40
     for tree in read_run(tmp_path / f"baseline-go-on-{tokens}").trees:

@@ -66,9 +66,9 @@ def test_own_parts_work_on_the_command_line(run):
     common = ["--agents", "parrots", "--n", "2", "--json", "--reward", "guesser=my_riddles:brevity"]
     report = json.loads(run("-m", "mars_env.cli", "evaluate", "riddles-guess-check", *common))
     assert report["counts"]["episodes"] == 40
-    assert report["figures"]["system_accuracy"]["estimate"]["value"] == pytest.approx(0.1)
+    assert report["metrics"]["system_accuracy"]["estimate"]["value"] == pytest.approx(0.1)
     again = json.loads(run("-m", "mars_env.cli", "evaluate", "my_riddles:my-riddles-whole", *common))
-    assert again["figures"] == report["figures"]
+    assert again["metrics"] == report["metrics"]
 
 
 def test_own_parts_work_in_training(run):

@@ -18,7 +18,8 @@ from mars_env.envs.search_graders import RewardModelGrader
 from mars_env.envs.selection import Highest, rated
 from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError, ModelError, StoreError
-from mars_env.evaluation.report import build_report, console_text
+from mars_env.evaluation.report import build_report
+from mars_env.evaluation.tables import as_text
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, collect, play_all, read_run
@@ -111,7 +112,7 @@ async def test_a_step_reward_that_fails_is_none_with_its_reason(tmp_path, name):
     assert read_run(tmp_path / "run").trees == tuple(trees)
     report = build_report(trees, title="t", problem_set="p", generated=False)
     assert report.counts.reward_faults == {"solver": {fault: 4}}
-    assert "solver 4 of 4" in console_text(report)
+    assert "solver 4 of 4" in as_text(report)
     assert f"Rewards missing because the reward failed, solver: 4 x {fault}" in report.notes
     json.loads(report.json_text(), parse_constant=pytest.fail)
 

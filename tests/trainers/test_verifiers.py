@@ -82,7 +82,7 @@ async def test_the_page_s_example_has_the_scores_of_evaluate(tmp_path, monkeypat
     }
     scores = [traces[0].metrics["team_score"] for traces in theirs.values()]
     assert 0 < sum(scores) < 16
-    assert sum(scores) / 16 == pytest.approx(report.figures["system_accuracy"].estimate.value)
+    assert sum(scores) / 16 == pytest.approx(report.metrics["system_accuracy"].estimate.value)
 
 
 async def test_seats_rewards_and_advantages_of_grouped_rollouts():

@@ -7,7 +7,7 @@ import pytest
 from shown_run import episode, search
 
 from mars_env.types import Action, Problem, Tree, Turn
-from mars_env.viewer.drawing import MOST_NODES, picture, visits
+from mars_env.viewer.drawing import MAX_NODES, picture, visits
 
 
 def circles(svg):
@@ -29,13 +29,13 @@ def test_a_search_is_drawn_as_a_tree():
     assert visits(tree)["0"] == 5 and visits(tree)["1"] == 3
 
 
-@pytest.mark.parametrize("nodes", [2, MOST_NODES + 1])
+@pytest.mark.parametrize("nodes", [2, MAX_NODES + 1])
 def test_episodes_and_very_large_trees_are_not_drawn(nodes):
     chain = episode(Random(0), 0)
     assert picture(chain, {turn.id: turn.id for turn in chain.turns}) is None
     turns = tuple(Turn("t", str(i), None, "", "a_0", "", "p", Action("")) for i in range(nodes))
     drawn = picture(Tree("t", Problem("p", "?", "1"), turns), {turn.id: turn.id for turn in turns})
-    assert (drawn is None) == (nodes > MOST_NODES)
+    assert (drawn is None) == (nodes > MAX_NODES)
 
 
 def test_a_deep_tree_does_not_need_a_deep_stack():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mars_env.viewer import mathml as module
-from mars_env.viewer.mathml import MOST_CHARACTERS, MOST_ELEMENTS, limited, mathml
+from mars_env.viewer.mathml import MAX_ELEMENTS, MAX_FORMULA, limited, mathml
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_usual_formulas_are_drawn(latex, element):
     [
         r"\def\a{\b\b}\def\b{\c\c}\a", r"\newcommand{\a}{x}\a", r"\DeclareMathOperator{\a}{x}",
         r"\sideset{_a}{^b}{\sum}", r"\href{javascript:alert(1)}{x}", r"\style{color:red}{x}", r"\class{a}{x}",
-        r"\left( x", "{" * 40 + "}" * 40, "x" * (MOST_CHARACTERS + 1), r"x''''''",
+        r"\left( x", "{" * 40 + "}" * 40, "x" * (MAX_FORMULA + 1), r"x''''''",
         r"\begin{matrix}",
     ],
 )  # fmt: skip
@@ -102,4 +102,4 @@ class Elements(HTMLParser):
 def test_any_formula_is_mathml_or_nothing(latex):
     drawn = mathml(latex, True)
     if drawn is not None:
-        assert Elements(str(drawn)).count <= MOST_ELEMENTS
+        assert Elements(str(drawn)).count <= MAX_ELEMENTS

@@ -1,11 +1,11 @@
 """Programs with colours, and differences between two texts."""
 
-from mars_env.viewer.programs import MOST_COLOURED, MOST_LINES, changes, coloured
+from mars_env.viewer.programs import MAX_COLOURED, MAX_LINES, changes, coloured
 
 
 def test_long_programs_and_unknown_languages_are_plain():
     assert str(coloured("return", "brainf")) == "return"
-    assert "<span" not in coloured("return 1\n" * MOST_COLOURED)
+    assert "<span" not in coloured("return 1\n" * MAX_COLOURED)
 
 
 def test_changes_show_deleted_and_inserted_lines_with_some_around():
@@ -16,7 +16,7 @@ def test_changes_show_deleted_and_inserted_lines_with_some_around():
 
 def test_equal_and_very_long_texts_have_no_changes():
     assert changes("a\nb", "a\nb\n") is None
-    assert changes("a\n" * (MOST_LINES + 1), "b") is None
+    assert changes("a\n" * (MAX_LINES + 1), "b") is None
 
 
 def test_a_paragraph_is_compared_sentence_by_sentence():

@@ -234,7 +234,7 @@ def test_evaluate_uses_the_judge_of_evaluations_and_names_it():
         agents=lambda seen: "4",
         grader=RubricGrader(training, rubric, evaluation_judge=other),
     )
-    assert report.figures["system_accuracy"].estimate.value == 0.0
+    assert report.metrics["system_accuracy"].estimate.value == 0.0
     assert "rubric by other" in report.markdown()
 
 

@@ -1,4 +1,4 @@
-"""Metrics of your own: registered once, they stand in every report and comparison after it."""
+"""Custom metrics: registered once, they stand in every report and comparison after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Measure = Callable[[Tree], float | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
-class OwnMetric:
+class CustomMetric:
     """A metric that a user has registered.
 
     Attributes:
@@ -36,14 +36,14 @@ class OwnMetric:
     scale: Scale
 
 
-_REGISTERED: dict[str, OwnMetric] = {}
+_REGISTERED: dict[str, CustomMetric] = {}
 
 
 def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "value") -> None:
-    """Register a metric. Its figure is the mean over problems of the mean over their trees.
+    """Register a metric. Its value is the mean over problems of the mean over their trees.
 
     Args:
-        name: Its key in `Report.figures`; a later registration of the same name replaces it.
+        name: Its key in `Report.metrics`; a later registration of the same name replaces it.
         of: Measures one tree: a number, True or False, or None where it says nothing of the tree.
         title: What a reader sees; by default the name.
         scale: ``"rate"`` for what lies in [0, 1], ``"amount"`` for what is never negative, else ``"value"``.
@@ -58,7 +58,7 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         >>> turn = Turn("p#0", "0", None, "", "solver_0", "", "p", Action("four"))
         >>> tree = Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,), final="0")
         >>> report = build_report([tree], title="t", problem_set="s", generated=False)
-        >>> report.figures["answer_length"].estimate.value
+        >>> report.metrics["answer_length"].estimate.value
         4.0
         >>> remove_metric("answer_length")
     """
@@ -70,7 +70,7 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         raise ConfigError(f"the metric {name!r} needs a function of a tree, not {shown(of)}")
     if scale not in ("rate", "amount", "value"):
         raise ConfigError(f"the metric {name!r}: a scale is 'rate', 'amount' or 'value', not {shown(scale)}")
-    _REGISTERED[name] = OwnMetric(name, of, title or name, scale)
+    _REGISTERED[name] = CustomMetric(name, of, title or name, scale)
 
 
 def remove_metric(name: str) -> None:
@@ -78,12 +78,12 @@ def remove_metric(name: str) -> None:
     _REGISTERED.pop(name, None)
 
 
-def registered_metrics() -> Mapping[str, OwnMetric]:
+def registered_metrics() -> Mapping[str, CustomMetric]:
     """The registered metrics by name, in the order of their registration."""
     return MappingProxyType(_REGISTERED)
 
 
-def own_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
+def custom_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
     """What the registered metrics say of some trees. A tree that one fails on is left out and logged."""
     found: dict[str, list[float]] = {}
     for metric in _REGISTERED.values():
@@ -98,7 +98,7 @@ def own_values(trees: Sequence[Tree]) -> dict[str, list[float]]:
     return found
 
 
-def _checked(metric: OwnMetric, value: float | bool | None) -> float | None:
+def _checked(metric: CustomMetric, value: float | bool | None) -> float | None:
     if value is None:
         return None
     number = float(value)
