@@ -49,8 +49,8 @@ def study(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "provenance", lambda allow_dirty: ORIGIN)
     (tmp_path / "page.md").write_text("<!-- begin it -->\n<!-- end it -->\n")
     return Study(
-        name="one", task="a task", starts="1", arms=("none", "all"), recipe=Recipe(), quick=Recipe(number=9.0),
-        play=play, page=("page.md", "it"), text=text, claims=(Claim("all above none", "all", "x", "none"),),
+        name="one", task="a task", starts="1", arms=("none", "all"), recipe=Recipe(),
+        quick=Recipe(number=9.0), play=play, page=("page.md", "it"), text=text, claims=(Claim("all above none", "all", "x", "none"),),
         seeds="0-1", measured=("seconds",), planned=False, root=tmp_path, docs=tmp_path,
     )  # fmt: skip
 
