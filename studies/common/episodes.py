@@ -12,10 +12,15 @@ from mars_env.types import Agent, Problem, Tree
 
 
 async def played_often(
-    game: Game, agents: Mapping[str, Agent], problems: Iterable[Problem], samples: int, seed: int
+    game: Game,
+    agents: Mapping[str, Agent],
+    problems: Iterable[Problem],
+    samples: int,
+    seed: int,
+    first: int = 0,
 ) -> list[Tree]:
-    """Every problem so many times, all at once."""
-    jobs = [Job(problem, sample) for sample in range(samples) for problem in problems]
+    """Every problem so many times, all at once; samples are numbered from the first."""
+    jobs = [Job(problem, sample) for sample in range(first, first + samples) for problem in problems]
     return await collect(game, agents, jobs, seed=seed, concurrency=len(jobs))
 
 

@@ -133,11 +133,7 @@ async def ablation(arm: Arm, seed: int, recipe: Recipe) -> Result:
 
 
 async def continued(arm: Arm, seed: int, recipe: Recipe) -> Result:
-    """Train an arm again, and continue its Solver after each cut.
-
-    Raises:
-        ConfigError: The System differs from the one in the arm's own row, so the two do not belong together.
-    """
+    """Train an arm again, and continue its Solver after each cut."""
     trained = await train_arm(arm, seed, recipe)
     trees = await evaluate_team(trained, seed, recipe)
     figures = team_figures(trees)

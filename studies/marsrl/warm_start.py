@@ -102,15 +102,7 @@ def train(
     progress: Callable[[str, int, dict[str, float]], None] | None = None,
     demonstrations: Callable[[Role, random.Random, Faults], Demonstration] = demonstrate,
 ) -> None:
-    """Warm-start a model in place.
-
-    Args:
-        model: A new model from `build_model`.
-        stages: Done in order, each with its own optimiser.
-        seed: Seed of the demonstrations.
-        progress: Called after each step with the stage's name, the step and the mean loss by role.
-        demonstrations: Draws a demonstration of a role.
-    """
+    """Warm-start a model in place."""
     tokenizer = build_tokenizer()
 
     def encode(prompt: str) -> list[int]:

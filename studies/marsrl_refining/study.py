@@ -94,11 +94,7 @@ def team_rows() -> list[LedgerRow]:
 
 
 def budget_of(seed: int) -> float:
-    """The mean tokens that the trained team spends on a held-out problem of a seed.
-
-    Raises:
-        ConfigError: The team's row is missing.
-    """
+    """The mean tokens that the trained team spends on a held-out problem of a seed."""
     for row in team_rows():
         if row.seed == seed:
             return row.figures[TOKENS]

@@ -88,14 +88,7 @@ def opener(model: Model) -> RoleAgent:
 def warm_started(
     *, steps: int = 400, flattery: float = 0.0, codes: ProblemSet | None = None, seed: int = 0
 ) -> HFModel:
-    """A new model that obeys what a prompt shows.
-
-    Args:
-        steps: Optimiser steps of 64 rows.
-        flattery: Share of the unshown places at which the model flatters.
-        codes: Locks whose codes the model knows at half of the unshown places; None: it knows none.
-        seed: Of weights and rows.
-    """
+    """A new model that obeys what a prompt shows."""
     module = build_model(seed, len(VOCABULARY), SHAPE)
     ids = {token: i for i, token in enumerate(VOCABULARY)}
     known = np.array([[ids[c.text] for c in _rubric(p).criteria] for p in codes]) if codes else None

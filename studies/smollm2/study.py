@@ -333,11 +333,7 @@ def machine() -> str:
 
 
 def real_model() -> HFModel:
-    """SmolLM2-135M-Instruct in float32; the script makes the checkpoint if it is not there.
-
-    Raises:
-        ConfigError: There is no checkpoint, or it has other weights than the study's.
-    """
+    """SmolLM2-135M-Instruct in float32; the script makes the checkpoint if it is not there."""
     script = DOCS.parent / "scripts" / "make_smollm2.py"
     made = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=False)
     if made.returncode:

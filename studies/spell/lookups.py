@@ -181,13 +181,7 @@ def run_settings(seed: int, steps: int, clusters: int, rate: float) -> RunSettin
 
 
 def warm_started(*, steps: int = 500, seed: int = 0, mistakes: bool = True) -> HFModel:
-    """A new model that knows the language.
-
-    Args:
-        steps: Optimiser steps of 64 rows of Questioner and Responder, and 64 of the Verifier.
-        seed: Of weights and rows.
-        mistakes: Whether it learns to make some, in the last third of the steps.
-    """
+    """A new model that knows the language."""
     module = build_model(seed, len(VOCABULARY), SHAPE)
     _name_entries(module, seed)
     rng = np.random.default_rng(derive_seed(seed, "warm start of look-ups"))

@@ -77,12 +77,7 @@ class WarmStart(BaseModel):
 
 
 def warm_start(seed: int, settings: WarmStart) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
-    """A new model that has seen the demonstrations, and its tokenizer.
-
-    Args:
-        seed: Of the weights, the solved problems and the order of the demonstrations.
-        settings: How much of what.
-    """
+    """A new model that has seen the demonstrations, and its tokenizer."""
     model = build_model(seed, len(protocol.VOCABULARY), Shape(*settings.shape))
     tokenizer = build_tokenizer(protocol.VOCABULARY, SPECIAL, protocol.PATTERN)
     for stage in settings.stages:

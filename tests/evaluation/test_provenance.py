@@ -43,7 +43,9 @@ def test_a_clean_tree_gives_its_commit_and_the_versions(package):
     assert {"python", "numpy"} <= found.versions.keys()
 
 
-@pytest.mark.parametrize("change", ["modified", "staged", "untracked", "deleted", "beside the package", "a study"])
+@pytest.mark.parametrize(
+    "change", ["modified", "staged", "untracked", "deleted", "beside the package", "a study"]
+)
 def test_a_tree_that_differs_is_refused_or_marked(package, change):
     code = package / "sub" / "code.py"
     if change == "deleted":

@@ -17,6 +17,7 @@ from studies.common.claims import Claim
 from studies.common.ledger import LedgerRow, settings_hash
 from studies.common.study import Result, Run, Study, arm_by_arm
 
+CLAIM = Claim("all above none", "all", "x", "none")
 ORIGIN = Provenance("c" * 40, {"python": "3"})
 
 
@@ -50,7 +51,7 @@ def study(tmp_path, monkeypatch):
     (tmp_path / "page.md").write_text("<!-- begin it -->\n<!-- end it -->\n")
     return Study(
         name="one", task="a task", starts="1", arms=("none", "all"), recipe=Recipe(),
-        quick=Recipe(number=9.0), play=play, page=("page.md", "it"), text=text, claims=(Claim("all above none", "all", "x", "none"),),
+        quick=Recipe(number=9.0), play=play, page=("page.md", "it"), text=text, claims=(CLAIM,),
         seeds="0-1", measured=("seconds",), planned=False, root=tmp_path, docs=tmp_path,
     )  # fmt: skip
 
