@@ -141,7 +141,7 @@ def _passing(tree: Tree) -> dict[str, bool]:
 def train_reward_model(
     warm: HFModel, programs: Sequence[Judged], seed: int, folder: Path, recipe: RewardRecipe
 ) -> HFRewardModel:
-    """Teach a copy of a warm-started coder to tell right programs from wrong ones that pass the public tests."""
+    """Teach a copy of a warm-started coder which programs that pass the public tests are right."""
     config = type(warm.module.config)(**{**warm.module.config.to_dict(), "id2label": {0: "right"}})
     module = Qwen3ForSequenceClassification(config)
     module.model.load_state_dict(warm.module.model.state_dict())
