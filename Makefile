@@ -77,20 +77,7 @@ extras: $(VENV)/installed
 	scripts/resolve_extras.sh $(BIN)
 
 results: $(VENV)/installed
-	$(BIN)/python -m studies.marsrl --table
-	$(BIN)/python -m studies.marsrl_robustness --table
-	$(BIN)/python -m studies.marsrl_refining --table
-	$(BIN)/python -m studies.mars2 --table
-	$(BIN)/python -m studies.openrlhf --table
-	$(BIN)/python -m studies.rubrics --study lock --table
-	$(BIN)/python -m studies.rubrics --study bias --table
-	$(BIN)/python -m studies.echo --table
-	$(BIN)/python -m studies.promptcot --table
-	$(BIN)/python -m studies.spell --table
-	$(BIN)/python -m studies.sums --table
-	$(BIN)/python -m studies.mars2_choice --table
-	$(BIN)/python -m studies.smollm2 --table
-	$(BIN)/python -m studies.overview
+	$(BIN)/python -m studies.overview --all
 
 $(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh
 	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)"

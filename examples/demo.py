@@ -29,7 +29,7 @@ from rich.table import Table
 from mars_env.agents.asked import prompts_of
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.evaluation import Comparison, compare
-from mars_env.evaluation.report import interval, number
+from mars_env.evaluation.tables import interval, number
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS

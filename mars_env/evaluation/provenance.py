@@ -14,8 +14,8 @@ from mars_env.errors import ConfigError
 
 LIBRARIES: Final = ("mars_env", "torch", "numpy", "transformers")
 DIRTY: Final = "-dirty"
-OUTPUTS: Final = "docs"
-"""Folder whose changes do not count: ledgers and pages are written there, and no code lies in it."""
+OUTPUTS: Final = ("docs/**", "studies/*/*.jsonl")
+"""Files whose changes do not count: ledgers and pages grow while a run goes on, and no code lies in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def versions() -> dict[str, str]:
 def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Provenance:
     """The commit and versions of the code that runs. Ask before a run starts, not after it.
 
-    A file counts as changed if git would show it as modified, staged or untracked; the folder `docs` is
-    left out, because ledgers grow there while a run goes on.
+    A file of the checkout counts as changed if git would show it as modified, staged or untracked: the
+    package's, and code beside it, such as a study's. Ledgers of studies and pages in `docs` do not count.
 
     Args:
         allow_dirty: Record a working tree that differs from its commit, marked ``-dirty``.
@@ -68,7 +68,8 @@ def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Pro
     if not tracked:  # installed into an environment that lies in somebody else's checkout
         return Provenance(None, versions())
     commit = _git(folder, "rev-parse", "HEAD")
-    changed = _git(folder, "status", "--porcelain", "--", ":/", f":(top,exclude){OUTPUTS}").splitlines()
+    outputs = [f":(top,exclude,glob){pattern}" for pattern in OUTPUTS]
+    changed = _git(folder, "status", "--porcelain", "-uall", "--", ":/", *outputs).splitlines()
     if changed and not allow_dirty:
         names = ", ".join(line.split(maxsplit=1)[1] for line in changed[:3])
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
@@ -80,15 +81,17 @@ def provenance(*, allow_dirty: bool = False, package: Path | None = None) -> Pro
 
 
 def commit_of(file: Path) -> str:
-    """The last commit that changed a file, such as the plan of a study, which comes before its results.
+    """The last commit that wrote a file, such as the plan of a study, which comes before its results.
+
+    A commit that only moved the file does not count.
 
     Raises:
         ConfigError: The file is not committed as it is now, or git cannot tell.
     """
-    commit = _git(file.parent, "log", "-1", "--format=%H", "--", file.name)
+    commit = _git(file.parent, "log", "--follow", "--diff-filter=AM", "--format=%H", "--", file.name)
     if not commit or _git(file.parent, "status", "--porcelain", "--", file.name):
         raise ConfigError(f"{file.name} is not committed as it is now: commit it before the first result")
-    return commit
+    return commit.splitlines()[0]
 
 
 def _git(folder: Path, *words: str) -> str:

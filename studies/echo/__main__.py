@@ -1,7 +1,5 @@
-"""`python -m studies.echo`: Echo."""
+"""`python -m studies.echo`."""
 
-import typer
+from studies.echo.study import STUDY
 
-from studies.echo.study import main
-
-typer.run(main)
+STUDY.main()

@@ -1,13 +1,8 @@
 """Rollouts and training apart, in miniature: what staleness saves in waiting, and what it costs in reward.
 
-    python -m studies.echo --seeds 0-4     # runs what the ledger lacks, then writes the table
-    python -m studies.echo --table         # only writes the table
-    python -m studies.echo --check 0       # plays a seed again, and compares; --arm "S = 8"
-    python -m studies.echo --quick         # one small seed; nothing is kept
-
 A learner and a sampler, each a process, on one machine. Latencies are injected: an update, the weights' way
 and a step's rollouts each take a time that the recipe says, and what this machine needs besides.
-docs/results/plans/echo.md was committed before the first row. Rows are in docs/results/echo.jsonl. Rewards
+Rewards
 repeat to the digit, since each turn is sampled by weights exactly as old as the bound allows; times do not.
 """
 
@@ -17,21 +12,18 @@ import asyncio
 import copy
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from multiprocessing import get_context
 from typing import Any, Final
 
 import torch
-import typer
 from pydantic import BaseModel, ConfigDict
 
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rubric_rewards import RubricReward
-from mars_env.evaluation import Provenance, provenance
-from mars_env.evaluation.provenance import commit_of
 from mars_env.grading.rubrics import RubricGrader, WeightedSum
 from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
@@ -44,14 +36,12 @@ from mars_env.trainers.swarm import Swarm, run_sampler
 from mars_env.trainers.swarm.sampler import Connection, HTTPWeights
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Action, Observation
-from studies.common import program as studies
 from studies.common.claims import Claim, claims_table
-from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
-from studies.common.program import DOCS, RESULTS
+from studies.common.episodes import played_often
+from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.rubrics.lock import SAMPLING, locks, opener, step_is_right, warm_started
 
-PLAN = RESULTS / "plans" / "echo.md"
-LEDGER = Ledger(RESULTS / "echo.jsonl")
 MEASURED: Final = ("idle", "expected_idle", "period")
 """Figures that depend on the machine, and do not repeat."""
 UNCLIPPED: Final = {"clip_low": 1.0, "clip_high": 1e6}
@@ -76,6 +66,7 @@ class Recipe(BaseModel):
 
 
 RECIPE: Final = Recipe()
+QUICK: Final = Recipe(warm_start=30, steps=4, samples=2, settled=1)
 ALONE: Final = "one process"
 ARMS: Final[Mapping[str, tuple[int, bool]]] = {  # bound of staleness, clipped
     ALONE: (0, True),
@@ -117,6 +108,7 @@ guesser = cache(warm_started)
 def fresh(recipe: Recipe) -> HFModel:
     """The warm start with weights of its own; each group is a batch, whatever the timing."""
     start = guesser(steps=recipe.warm_start)
+    parts = copy.deepcopy(start.module), start.tokenizer
     parts = copy.deepcopy(start.module), start.tokenizer
     return HFModel(parts, device="cpu", name="opener", max_batch_rows=recipe.group)
 
@@ -166,10 +158,10 @@ class Slow:
 
 
 def sampler(runs: Any) -> None:
-    """The process of the sampler: serves one learner after the other, until it is told None."""
+    """The process of the sampler: serves one learner after the other, until it gets None."""
     torch.set_num_threads(1)
-    while (told := runs.get()) is not None:
-        url, recipe = told[0], Recipe.model_validate(told[1])
+    while (run := runs.get()) is not None:
+        url, recipe = run[0], Recipe.model_validate(run[1])
         model = fresh(recipe.model_copy(update={"warm_start": 1}))  # its weights come from the learner
         asyncio.run(sample(url, model, recipe))
 
@@ -186,7 +178,7 @@ async def sample(url: str, model: HFModel, recipe: Recipe) -> None:
 
 
 @contextmanager
-def samplers() -> Any:
+def samplers() -> Iterator[Any]:
     """A queue of runs, for a sampler in a process of its own."""
     context = get_context("spawn")
     runs = context.SimpleQueue()
@@ -230,8 +222,10 @@ class Clock:
         return {"idle": waited / elapsed, "period": elapsed / (len(self.at) - 1 - first)}
 
 
-async def played(arm: str, seed: int, recipe: Recipe, runs: Any) -> dict[str, Any]:
-    """Train one arm on the locks of a seed: figures and details."""
+@arm_by_arm
+async def play(arm: str, run: Run) -> Result:
+    """Train one arm on the locks of a seed."""
+    seed, recipe, runs = run.seed, run.recipe, run.resource
     bound, clipped = ARMS[arm]
     wanted, problems = settings(seed, bound, clipped, recipe), locks(seed)[: recipe.locks]
     model, clock = fresh(recipe), Clock(recipe.settled)
@@ -266,36 +260,26 @@ async def played(arm: str, seed: int, recipe: Recipe, runs: Any) -> dict[str, An
         "dropped": sum(row["pipeline/dropped"] for row in clock.rows),
     }
     right = await right_places(model, problems, seed, recipe.samples)
-    return {"figures": {RIGHT: right, "reward": sum(rewards) / len(rewards), **figures}, "detail": detail}
+    return Result({RIGHT: right, "reward": sum(rewards) / len(rewards), **figures}, detail)
 
 
 async def right_places(model: HFModel, problems: ProblemSet, seed: int, samples: int) -> float:
     """The share of right places after training: every lock so many times."""
-    trees = await studies.played_often(game(), {"solver_0": opener(model)}, problems, samples, seed)
+    trees = await played_often(game(), {"solver_0": opener(model)}, problems, samples, seed)
     return sum(tree.turns[0].reward or 0.0 for tree in trees) / len(trees)
 
 
-def row(arm: str, seed: int, recipe: Recipe, origin: Provenance, runs: Any) -> LedgerRow:
-    """Play one row."""
-    began = time.process_time()
-    result = asyncio.run(played(arm, seed, recipe, runs))
-    seconds = time.process_time() - began
-    return studies.new_row(arm, seed, origin, studies.settings_of(recipe), seconds, **result)
-
-
-def write_table(recipe: Recipe) -> None:
-    """Write the tables into the page."""
-    made = LEDGER.rows(studies.settings_of(recipe))
+def text(made: Sequence[LedgerRow]) -> str:
+    """The tables of the page."""
     heads = {
         RIGHT: "right places",
         "reward": "reward in training",
         "idle": "learner idle",
         "expected_idle": "idle by the rule",
     }
-    text = arms_table(made, list(ARMS), heads)
-    text += f"\nClaims, in points, paired by seed:\n\n{claims_table(made, CLAIMS)}"
-    text += f"\n{exact(made)}\n\n{origins(made)}\n"
-    studies.write(DOCS / "echo.md", "echo", text)
+    table = arms_table(made, list(ARMS), heads)
+    claims = f"Claims, in points, paired by seed:\n\n{claims_table(made, CLAIMS)}"
+    return f"{table}\n{claims}\n{exact(made)}\n\n{origins(made)}\n"
 
 
 def exact(made: Sequence[LedgerRow]) -> str:
@@ -315,36 +299,18 @@ def exact(made: Sequence[LedgerRow]) -> str:
     )
 
 
-def main(
-    seeds: studies.Seeds = "0-4",
-    arms: studies.Arms = None,
-    table: studies.Table = False,
-    check_seed: studies.Check = None,
-    quick: studies.Quick = False,
-    allow_dirty: studies.Dirty = False,
-) -> None:
-    """Run what the ledger lacks of the study, and write its table."""
-    torch.set_num_threads(1)
-    names = studies.chosen(arms, ARMS)
-    if table:
-        write_table(RECIPE)
-        return
-    with samplers() as runs:
-        if quick:
-            small = RECIPE.model_copy(update={"warm_start": 30, "steps": 4, "samples": 2, "settled": 1})
-            for arm in names:
-                studies.show(row(arm, 0, small, provenance(allow_dirty=True), runs))
-            return
-        play = partial(row, recipe=RECIPE, runs=runs)
-        if check_seed is not None:
-            again = partial(play, origin=provenance(allow_dirty=True))
-            stored = LEDGER.rows(studies.settings_of(RECIPE))
-            raise typer.Exit(0 if studies.repeats(stored, check_seed, names, again, MEASURED) else 1)
-        commit_of(PLAN)  # refuses a plan that is not committed
-        play = partial(play, origin=provenance(allow_dirty=allow_dirty))
-        studies.play_owed(play, LEDGER.missing(names, seeds_of(seeds), studies.settings_of(RECIPE)), LEDGER)
-    write_table(RECIPE)
-
-
-if __name__ == "__main__":
-    typer.run(main)
+STUDY = Study(
+    name="echo",
+    task="[Echo: two processes](echo.md)",
+    starts="1",
+    arms=tuple(ARMS),
+    recipe=RECIPE,
+    quick=QUICK,
+    play=play,
+    page=("echo.md", "echo"),
+    text=text,
+    claims=CLAIMS,
+    measured=MEASURED,
+    resources=samplers,
+    note=" (but for idle times)",
+)

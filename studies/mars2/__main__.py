@@ -1,7 +1,5 @@
-"""`python -m studies.mars2`: MARS2."""
+"""`python -m studies.mars2`."""
 
-import typer
+from studies.mars2.study import STUDY
 
-from studies.mars2.study import main
-
-typer.run(main)
+STUDY.main()

@@ -32,12 +32,7 @@ class MiniatureCoder:
         return f"MiniatureCoder({self.role}, policy={self.policy!r})"
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Sample n programs; an action's text is the whole Python function.
-
-        Raises:
-            ConfigError: The problem is not of the set ``nibbles`` with two registers.
-            mars_env.errors.ModelError: The model could not answer.
-        """
+        """Sample n programs; an action's text is the whole Python function."""
         sampling = Sampling(self.sampling.temperature, max_tokens=self.sampling.max_tokens, seed=seed)
         completions = await self._model.complete(protocol.prompt(observation, self.role), n, sampling)
         refines = observation.get("mode") == "refine"

@@ -22,13 +22,13 @@ from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.loggers import Logger
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet, load_problems
-from mars_env.rollout import Job, collect
 from mars_env.seeds import derive_seed
 from mars_env.trainers.loop import train
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Playing, make_team
 from mars_env.types import Agent, Problem, Ratings, Tree, Turn
+from studies.common.episodes import played_often
 from studies.mars2.agents import MiniatureCoder
 from studies.mars2.grader import NibbleGrader, tables_of
 from studies.mars2.protocol import read_program
@@ -87,14 +87,7 @@ def lean_of(model: str, recipe: Mars2Recipe) -> float:
 
 
 def warm_model(model: str, seed: int, recipe: Mars2Recipe = RECIPE, cache: Path | None = None) -> HFModel:
-    """A warm-started model of a seed, with weights of its own.
-
-    Args:
-        model: A name in `Mars2Arm.models`.
-        seed: Seed of the experiment.
-        recipe: The recipe.
-        cache: Where the weights are kept between calls, since the arms of a seed share them.
-    """
+    """A warm-started model of a seed, with weights of its own."""
     place = None if cache is None else cache / f"{model}-{seed}"
     if place is None or not (place / "model.safetensors").exists():
         module, tokenizer = warm_start(
@@ -198,8 +191,8 @@ async def search(
 ) -> list[Tree]:
     """Search every problem once; by default the held-out ones."""
     game = evaluation_game(settings, len(trained.agents))
-    jobs = [Job(problem) for problem in (held_out(seed, recipe) if problems is None else problems)]
-    return await collect(game, trained.agents, jobs, seed=seed, concurrency=len(jobs))
+    every = held_out(seed, recipe) if problems is None else problems
+    return await played_often(game, trained.agents, every, 1, seed)
 
 
 class Shortest:
@@ -284,15 +277,6 @@ def right_within(trees: Sequence[Tree], tokens: int) -> float:
 
 def choices_left(trees: Sequence[Tree], wave: int | None = None) -> dict[str, float]:
     """Whether searches that found a passing program leave the final choice more than one candidate.
-
-    Args:
-        trees: Searches; those without a passing program are not counted.
-        wave: Measure them as if they had stopped after the wave, of this many nodes, that found the first
-            one.
-
-    Returns:
-        ``solved``, the share of searches that found one; and, if any did, ``one candidate``, the share of
-        those whose best candidates are all the same program.
 
     Example:
         >>> choices_left([])
@@ -400,15 +384,6 @@ async def evaluate_team(
     """All figures of a team: ``<search>_<figure>``, and both kinds of diversity without a prefix.
 
     The searches have the same tokens each: best-of-n, sequential refinement, and AB-MCTS with feedback.
-
-    Args:
-        trained: The team.
-        seed: Seed of the held-out problems and the searches.
-        recipe: The recipe.
-        parts: Measure the parts of MARS2-T+ separately as well: AB-MCTS without feedback; with a vote or the
-            shortest program as its final choice; ``t-plus``, which has all parts; the same searches with the
-            first candidate as their final choice (``depth``); and ``preset``, the preset ``t-plus`` in which
-            only the tokens are set.
     """
     runs = {
         "best-of-n": await search(trained, recipe.searched("best-of-n"), seed, recipe),

@@ -118,9 +118,6 @@ def edited(old: Pair | None, text: str) -> Pair:
 def prompt(observation: Observation, role: int = 0) -> str:
     r"""The stream that an agent reads for an observation.
 
-    Raises:
-        ConfigError: The problem is not of the set ``nibbles`` with two registers, or there is no such role.
-
     Example:
         >>> from mars_env.problems import load_problems
         >>> problem = load_problems("nibbles", registers=2)[0]

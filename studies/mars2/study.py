@@ -1,35 +1,20 @@
 """MARS2's scaling law in miniature: from one agent to many, over seeds.
 
-    python -m studies.mars2 --seeds 0-4     # runs what the ledger lacks, then writes the page
-    python -m studies.mars2 --table         # only writes the page
-    python -m studies.mars2 --quick         # one small seed of all arms; nothing is kept
-    python -m studies.mars2 --check 0       # plays one seed again and compares its rows exactly
-
 Each model gets the same number of samples and updates in every arm, except in the control that gives one
-model twice as many. Each row is written to docs/results/mars2.jsonl as soon as it is ready, so that an
-interrupted run can be continued; the part of docs/results.md on MARS2 is made from them. The settings are
-fixed in studies/mars2/recipe.py and were tuned on other seeds than those reported.
+model twice as many. The settings were tuned on other seeds than those reported. See docs/results.md.
 """
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-
-import torch
-import typer
+from typing import Any
 
 from mars_env.envs.tree_search import T_PLUS
-from mars_env.errors import ConfigError
-from mars_env.evaluation import Provenance, provenance
 from mars_env.viewer.plots import training_curves
-from studies.common import program as studies
+from studies.common.claims import Claim
 from studies.common.ledger import (
-    Ledger,
     LedgerRow,
     SeedEstimate,
     arm_difference,
@@ -37,15 +22,15 @@ from studies.common.ledger import (
     arms_table,
     origins,
     seed_text,
-    seeds_of,
 )
-from studies.common.program import DOCS, RESULTS
-from studies.mars2.experiment import ARMS, Mars2Arm, evaluate_team, train_team
+from studies.common.pages import MACHINE, rendered, table
+from studies.common.study import Result, Run, Study, arm_by_arm
+from studies.mars2.experiment import ARMS, evaluate_team, train_team
 from studies.mars2.recipe import QUICK, RECIPE, Mars2Recipe
 
-LEDGER = Ledger(RESULTS / "mars2.jsonl")
-NOTES = RESULTS / "mars2-notes.md"
+NOTES = Path(__file__).with_name("notes.md")
 """What a reader must know about the outcome, written by hand."""
+ARM = {arm.name: arm for arm in ARMS}
 
 SEARCHES = {
     "pass@1": "Pass@1 of the agents",
@@ -118,15 +103,16 @@ WITHIN = (
 WITHIN_ARMS = tuple(arm.name for arm in ARMS if arm.parts)
 
 
-def settings(recipe: Mars2Recipe = RECIPE) -> str:
-    """The hash of everything that decides a result except arm and seed."""
-    return studies.settings_of(recipe, {"t-plus": T_PLUS.model_dump(mode="json")})
+def beside(_: Mars2Recipe) -> dict[str, Any]:
+    """What decides a result beside the recipe."""
+    return {"t-plus": T_PLUS.model_dump(mode="json")}
 
 
-async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path, origin: Provenance) -> LedgerRow:
+@arm_by_arm
+async def play(name: str, run: Run) -> Result:
     """Train and evaluate one arm on one seed."""
-    began, cpu = time.perf_counter(), time.process_time()
-    trained = await train_team(arm, seed, recipe, cache=cache)
+    arm, seed, recipe, cpu = ARM[name], run.seed, run.recipe, time.process_time()
+    trained = await train_team(arm, seed, recipe, cache=run.cache)
     figures = await evaluate_team(trained, seed, recipe, parts=arm.parts)
     completions: dict[str, float] = {}
     for step in trained.history:
@@ -134,7 +120,6 @@ async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path, origin
             completions[policy] = completions.get(policy, 0.0) + values.get("completions", 0.0)
     sampled = sum(role["turns"] for step in trained.history for role in step.roles.values())
     rewards = [step.roles["coder"].get("reward") for step in trained.history]
-    seconds = time.perf_counter() - began
     figures |= {"sampled": sampled, "cpu_seconds": round(time.process_time() - cpu, 1)}
     detail = {
         "rewards": [None if reward is None else round(reward, 4) for reward in rewards],
@@ -143,14 +128,7 @@ async def run(arm: Mars2Arm, seed: int, recipe: Mars2Recipe, cache: Path, origin
         "problems": recipe.problems,
         "tokens": recipe.tokens,
     }
-    return studies.new_row(arm.name, seed, origin, settings(recipe), seconds, figures, detail)
-
-
-def play(name: str, seed: int, quick: bool, cache: Path, origin: Provenance) -> LedgerRow:
-    """`run` in a separate process."""
-    torch.set_num_threads(1)  # more threads only slow models this small down
-    arm = next(arm for arm in ARMS if arm.name == name)
-    return asyncio.run(run(arm, seed, QUICK if quick else RECIPE, cache, origin))
+    return Result(figures, detail)
 
 
 def judged(difference: SeedEstimate) -> str:
@@ -168,7 +146,7 @@ def shape_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
         for text, arm, other in SHAPE
         if arm in names and other in names
     ]
-    return studies.table(("claim", *COMPARED.values()), lines)
+    return table(("claim", *COMPARED.values()), lines)
 
 
 def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
@@ -179,7 +157,7 @@ def within_table(rows: Sequence[LedgerRow], names: Sequence[str]) -> str:
         for text, more, less in WITHIN
         if all({more, less} <= row.figures.keys() for row in rows if row.arm in arms)
     ]
-    return studies.table(("claim", *arms), lines)
+    return table(("claim", *arms), lines)
 
 
 def trained_on(rows: Sequence[LedgerRow], arm: str) -> str:
@@ -189,26 +167,24 @@ def trained_on(rows: Sequence[LedgerRow], arm: str) -> str:
     return ", ".join(f"{model} {mean:,.0f}" for model, mean in means.items()) or "–"
 
 
-def budgets(recipe: Mars2Recipe) -> list[tuple[int, str]]:
+def budgets() -> list[tuple[int, str]]:
     """Budgets in tokens, and the suffix of a search's name in its figures for each."""
-    return [*((cut, f"_pass@1 at {cut}") for cut in recipe.cuts), (recipe.tokens, "_pass@1")]
+    return [*((cut, f"_pass@1 at {cut}") for cut in RECIPE.cuts), (RECIPE.tokens, "_pass@1")]
 
 
-def curves(
-    rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE
-) -> Mapping[str, Sequence[tuple[float, float]]]:
+def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, float]]]:
     """Pass@1 of AB-MCTS in percent by budget, for the arms that are compared."""
     names = [name for name in CURVES if any(row.arm == name for row in rows)]
     return {
         name: [
             (float(tokens), 100 * arm_estimate(rows, name, f"search{figure}").mean)
-            for tokens, figure in budgets(recipe)
+            for tokens, figure in budgets()
         ]
         for name in names
     }
 
 
-def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
+def page(rows: Sequence[LedgerRow]) -> str:
     """The part of docs/results.md on MARS2."""
     present = [arm for arm in ARMS if any(row.arm == arm.name for row in rows)]
     names = [arm.name for arm in present]
@@ -222,10 +198,10 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         for cost in (lambda row: row.seconds, lambda row: row.figures["cpu_seconds"])
     )
     choices = known(rows, CHOICE)
-    return studies.rendered(
+    return rendered(
         "mars2/results.md.jinja",
         present=present,
-        recipe=recipe,
+        recipe=RECIPE,
         pass_1=arms_table(rows, names, SEARCHES),
         pass_n=arms_table(rows, names, ANY),
         budgets=arms_table(
@@ -234,7 +210,7 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
             {
                 f"{search}{figure}": f"{title}, {tokens}"
                 for search, title in BUDGETS.items()
-                for tokens, figure in budgets(recipe)[:-1]
+                for tokens, figure in budgets()[:-1]
             },
         ),
         right=arms_table(rows, names, known(rows, RIGHT)),
@@ -243,12 +219,12 @@ def page(rows: Sequence[LedgerRow], recipe: Mars2Recipe = RECIPE) -> str:
         choice=arms_table(rows, [n for n in WITHIN_ARMS if n in names], choices) if choices else "",
         shape=shape_table(rows, names),
         within=within_table(rows, names),
-        spent=studies.table(("arm", "trained on, by model", *SPENT.values()), spent),
+        spent=table(("arm", "trained on, by model", *SPENT.values()), spent),
         notes=NOTES.read_text(encoding="utf-8"),
         fastest=f"{min(seconds):.0f}",
         slowest=f"{max(seconds):.0f}",
         cpu=f"{sum(cpu) / len(cpu):.0f}",
-        machine=studies.MACHINE,
+        machine=MACHINE,
         origins=origins(rows),
     )
 
@@ -264,67 +240,46 @@ SPENT = {
 }
 
 
-def shown() -> list[LedgerRow]:
-    """The rows for the page: those of the settings with the most seeds for which all arms were run.
-
-    Among equals the newest settings win, so a study that is run again replaces the page once it is as large
-    as the last one.
-
-    Raises:
-        ConfigError: There are no such rows.
-    """
-    best: list[LedgerRow] = []
-    for name in dict.fromkeys(row.settings for row in LEDGER.rows()):
-        rows = LEDGER.rows(name)
-        whole = set.intersection(*({row.seed for row in rows if row.arm == arm.name} for arm in ARMS))
-        rows = [row for row in rows if row.seed in whole]
-        best = max(rows, best, key=len)  # the first of equals
-    if not best:
-        raise ConfigError(f"{LEDGER.path} contains no settings for which all arms were run; run a seed")
-    return best
-
-
 def known(rows: Sequence[LedgerRow], columns: Mapping[str, str]) -> Mapping[str, str]:
     """The columns for which at least one row has a figure: rows of older settings lack some."""
     return {name: title for name, title in columns.items() if any(name in row.figures for row in rows)}
 
 
-def write_page() -> None:
-    """Make the part of docs/results.md from the ledger."""
-    rows = shown()
+def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
+    """The search by its budget."""
     plot = training_curves(curves(rows), ylabel="Pass@1 of the search, %", xlabel="tokens a problem")
-    (DOCS / "results" / "mars2-budget.svg").write_bytes(plot)
-    studies.write(DOCS / "results.md", "mars2", page(rows))
+    return {"mars2-budget.svg": plot}
 
 
-def main(
-    seeds: studies.Seeds = "0-4",
-    arm: studies.Arms = None,
-    jobs: studies.Jobs = 1,
-    table: studies.Table = False,
-    quick: studies.Quick = False,
-    check_seed: studies.Check = None,
-    allow_dirty: studies.Dirty = False,
-    cache: studies.Cache = None,
-) -> None:
-    """Run MARS2's scaling law in miniature and write its part of docs/results.md."""
-    arms = studies.chosen(arm, [a.name for a in ARMS])
-    with tempfile.TemporaryDirectory() as folder:
-        place = (cache or Path(folder)) / settings(QUICK if quick else RECIPE)
-        origin = provenance(allow_dirty=allow_dirty or quick or table or check_seed is not None)
-        played = partial(play, quick=quick, cache=place, origin=origin)
-        if check_seed is not None:
-            same = studies.repeats(shown(), check_seed, arms, played, measured=("cpu_seconds",))
-            raise typer.Exit(0 if same else 1)
-        if quick:  # nothing is kept
-            rows = [played(name, seeds_of(seeds)[0]) for name in arms]
-            studies.console.print(page(rows, QUICK), highlight=False)
-            return
-        if not table:
-            owed = LEDGER.missing(arms, seeds_of(seeds), settings())
-            studies.play_owed(played, owed, LEDGER, SEARCHES, jobs)
-    write_page()
-
-
-if __name__ == "__main__":
-    typer.run(main)
+PAIR, PASS = "heterogeneous", "search_pass@1"
+STUDY = Study(
+    name="mars2",
+    task="[MARS2](#mars2-in-miniature)",
+    starts="1 for each seed and model",
+    arms=tuple(ARM),
+    recipe=RECIPE,
+    quick=QUICK,
+    play=play,
+    page=("results.md", "mars2"),
+    text=page,
+    claims=(
+        Claim("RL adds to one model's own programs", "single", "pass@1", "untrained"),
+        Claim("RL adds to one model's search (AB-MCTS)", "single", PASS, "untrained"),
+        Claim("search Pass@1: one model in two roles above one agent", "homogeneous", PASS, "single"),
+        Claim("search Pass@1: two different models above one", PAIR, PASS, "homogeneous"),
+        Claim("search Pass@1: two different models above two equal ones", PAIR, PASS, "equal pair"),
+        Claim("two different models write more different programs than one", PAIR, "distinct", "homogeneous"),
+        Claim(
+            "... and more different right programs (in 100 problems)", PAIR, "distinct_right", "homogeneous"
+        ),
+        Claim(
+            "T+, all parts, above the search without them", PAIR, "t-plus_pass@1", PAIR, "no-feedback_pass@1"
+        ),
+    ),
+    beside=beside,
+    columns=SEARCHES,
+    measured=("cpu_seconds",),
+    planned=False,
+    plots=plots,
+    clock=time.perf_counter,
+)

@@ -177,15 +177,7 @@ def warm_start(
     settings: WarmStart | None = None,
     progress: Callable[[int, float, float], None] | None = None,
 ) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
-    """A new model after its warm start.
-
-    Args:
-        seed: Seed of the initial weights and the demonstrations.
-        lean: Which register's programs it is shown.
-        settings: The settings.
-        progress: Called after each step with its number and the losses per token, of fresh programs and of
-            edits.
-    """
+    """A new model after its warm start."""
     settings = settings or WarmStart()
     model, tokenizer = build_coder(derive_seed(seed, "weights") % 2**31, settings)
     rng = random.Random(derive_seed(seed, "demonstrations"))

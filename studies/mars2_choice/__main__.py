@@ -1,7 +1,5 @@
-"""`python -m studies.mars2_choice`: the final choice among MARS2 programs."""
+"""`python -m studies.mars2_choice`."""
 
-import typer
+from studies.mars2_choice.study import STUDY
 
-from studies.mars2_choice.study import main
-
-typer.run(main)
+STUDY.main()

@@ -141,16 +141,7 @@ def _passing(tree: Tree) -> dict[str, bool]:
 def train_reward_model(
     warm: HFModel, programs: Sequence[Judged], seed: int, folder: Path, recipe: RewardRecipe
 ) -> HFRewardModel:
-    """Teach a copy of a warm-started coder to tell right programs from wrong ones that pass the public tests.
-
-    Args:
-        warm: The coder; it is not changed.
-        programs: What it learns from.
-        seed: Of the new layer's weights and of the order.
-        folder: Where the checkpoint goes. It is an ordinary one with a chat template, so
-            ``reward_model="classifier:FOLDER"`` loads it anywhere.
-        recipe: The numbers.
-    """
+    """Teach a copy of a warm-started coder which programs that pass the public tests are right."""
     config = type(warm.module.config)(**{**warm.module.config.to_dict(), "id2label": {0: "right"}})
     module = Qwen3ForSequenceClassification(config)
     module.model.load_state_dict(warm.module.model.state_dict())
@@ -188,12 +179,7 @@ def train_reward_model(
 async def own_reward_model(
     arm: Mars2Arm, trained: TrainedTeam, seed: int, folder: Path, recipe: ChoiceRecipe, cache: Path | None
 ) -> tuple[HFRewardModel, dict[str, float]]:
-    """The reward model of a trained team: from searches of training problems, as it searches at evaluation.
-
-    Returns:
-        The reward model; and how many programs it learnt from (``taught``), and the share of right ones
-        (``taught_right``).
-    """
+    """The reward model of a trained team, from searches of training problems, and what it learnt from."""
     problems = training_problems(seed, recipe.mars2)
     unseen = recipe.mars2.steps * recipe.mars2.problems_per_step
     chosen = [problems[unseen + i] for i in range(recipe.reward_model.problems)]
@@ -237,14 +223,6 @@ async def choice_figures(
     and ``learned`` choose from the trees of ``search``; ``t-plus`` is the preset with the learned reward
     model, and ``depth`` takes the first candidate of its trees. All spend the same tokens. ``... at N`` are
     the same searches, stopped after N tokens.
-
-    Args:
-        arm: What the team is.
-        trained: The team.
-        seed: Of the held-out problems, the searches and the reward model.
-        folder: Where the reward model's checkpoint goes.
-        recipe: The numbers.
-        cache: Where warm starts are kept.
     """
     learned, figures = await own_reward_model(arm, trained, seed, folder, recipe, cache)
     choices: dict[str, Selection] = {

@@ -1,7 +1,5 @@
-"""`python -m studies.marsrl`: MarsRL's ablation."""
+"""`python -m studies.marsrl`."""
 
-import typer
+from studies.marsrl.study import STUDY
 
-from studies.marsrl.study import main
-
-typer.run(main)
+STUDY.main()

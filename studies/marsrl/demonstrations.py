@@ -98,19 +98,7 @@ def write_solution(
     start: int = 0,
     value: int | None = None,
 ) -> tuple[str, ...]:
-    """A solution, cut off at the length limit.
-
-    Args:
-        chain: The problem.
-        rng: Draws the faults.
-        wrong: Probability that a step is wrong.
-        wild: Probability that a wrong value is any number.
-        start: Index of the letter to start from.
-        value: The value claimed there; by default the chain's start.
-
-    Returns:
-        Pieces in the order of the stream.
-    """
+    """A solution, cut off at the length limit."""
     value = chain.start if value is None else value
     lines = [f"{p.LETTERS[start]}: = {value:03d}\n"]
     for letter, (sign, size) in list(zip(p.LETTERS[1:], chain.terms, strict=False))[start:]:
@@ -143,14 +131,7 @@ class Review:
 
 
 def review(chain: p.Chain, solution: str, rng: random.Random, wrong: float = 0.0) -> Review:
-    """Solve every step of a solution again, copy the claim beside it, stop at the first difference.
-
-    Args:
-        chain: The problem.
-        solution: The solution's text.
-        rng: Draws the faults.
-        wrong: Probability that a step in the report itself has a wrong digit.
-    """
+    """Solve every step of a solution again, copy the claim beside it, stop at the first difference."""
     report, place, value = p.CHECK, None, 0
     first, last = 0, len(chain.terms)
     for number, line in enumerate(_LINE.finditer(solution)):

@@ -30,11 +30,12 @@ from mars_env.miniature.model import build_model
 from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
-from mars_env.rollout import Job, collect
 from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import Team
 from mars_env.types import Agent, Tree
+from studies.common.episodes import played_often
+from studies.marsrl.demonstrations import demonstrate
 from studies.marsrl.warm_start import STAGES, Stage, save
 from studies.marsrl.warm_start import train as warm_start
 
@@ -120,19 +121,14 @@ def set_up(
     return game, team_of(settings, game, models, recipe), training_problems(seed), settings
 
 
-def warm_started(cache: Path, name: str, stages: Sequence[Stage] = STAGES, seed: int = 0) -> Path:
-    """The checkpoint of a warm start, made if it is not there yet (about five minutes on one core).
-
-    Args:
-        cache: Where checkpoints are kept between calls.
-        name: Its folder.
-        stages: Stages of the warm start.
-        seed: Seed of the warm start; by default that of the shipped checkpoint.
-    """
+def warm_started(
+    cache: Path, name: str, stages: Sequence[Stage] = STAGES, seed: int = 0, demonstrations: Any = demonstrate
+) -> Path:
+    """The checkpoint of a warm start, made if it is not there yet (about five minutes on one core)."""
     place = cache / name
     if not (place / "model.safetensors").exists():
         module = build_model(seed)
-        warm_start(module, stages, seed)
+        warm_start(module, stages, seed, demonstrations=demonstrations)
         save(module, place)
     return place
 
@@ -151,12 +147,12 @@ async def equal_token_baselines(
     attempts = [turn for tree in trees for turn in first_attempts(tree)]
     affordable = samples_for(budget, sum(map(sampled_tokens, attempts)) / len(attempts))
     alone = Game(Solve(), grader_for("math"))
-    votes = await _play(
-        alone, _solver(model, recipe), problems, seed, samples=math.ceil(1.25 * affordable) + 1
-    )
+    samples = math.ceil(1.25 * affordable) + 1
+    votes = await played_often(alone, _solver(model, recipe), problems, samples, seed)
     refining = Game(Solve(revisions=math.ceil(1.5 * affordable)), grader_for("math"))
-    refined = await _play(refining, _solver(model, recipe), problems, seed)
-    writing = await _play(alone, _solver(model, recipe, limit=math.ceil(budget)), problems, seed)
+    refined = await played_often(refining, _solver(model, recipe), problems, 1, seed)
+    on = _solver(model, recipe, limit=math.ceil(budget))
+    writing = await played_often(alone, on, problems, 1, seed)
     return {
         "majority": majority(trees, votes, answers_of_grading(votes)),
         "refinement": refinement(trees, refined),
@@ -181,12 +177,11 @@ async def continuing_baselines(
         solver = ContinuingSolver(
             trained.models["solver"], tokens=math.ceil(budget), temperature=recipe.temperature, afresh=afresh
         )
-        attempts = await _play(alone, {SOLVER: solver}, problems, seed)
+        attempts = await played_often(alone, {SOLVER: solver}, problems, 1, seed)
         found[f"{name}_once"] = single(trees, attempts, f"Single agent, {name}")
         votes = samples_for(budget, found[f"{name}_once"].tokens)
-        attempts += await _play(
-            alone, {SOLVER: solver}, problems, seed, samples=math.ceil(1.25 * votes), first=1
-        )
+        samples = math.ceil(1.25 * votes)
+        attempts += await played_often(alone, {SOLVER: solver}, problems, samples, seed, first=1)
         found[name] = majority(
             trees, attempts, answers_of_grading(attempts), name=f"Single agent, {name}, majority vote"
         )
@@ -197,20 +192,8 @@ async def play_held_out(
     game: Game, agents: Mapping[str, Agent], seed: int, recipe: Recipe = RECIPE, samples: int = 1
 ) -> list[Tree]:
     """Play every held-out problem so many times with these agents."""
-    return await _play(game, agents, held_out(seed, recipe), seed, samples)
+    return await played_often(game, agents, held_out(seed, recipe), samples, seed)
 
 
 def _solver(model: HFModel, recipe: Recipe, limit: int | None = None) -> dict[str, Agent]:
     return {SOLVER: MiniatureAgent("solver", model, temperature=recipe.temperature, max_tokens=limit)}
-
-
-async def _play(
-    game: Game,
-    agents: Mapping[str, Agent],
-    problems: ProblemSet,
-    seed: int,
-    samples: int = 1,
-    first: int = 0,
-) -> list[Tree]:
-    jobs = [Job(problem, sample) for sample in range(first, first + samples) for problem in problems]
-    return await collect(game, agents, jobs, seed=seed, concurrency=len(jobs))

@@ -1,50 +1,29 @@
 """MarsRL's ablation in miniature, over seeds, with equal-token baselines.
 
-    python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks, then writes the page
-    python -m studies.marsrl --table         # only writes the page
-    python -m studies.marsrl --check 0       # plays one seed again and compares its rows exactly
-    python -m studies.marsrl --quick         # one very small seed of everything; nothing is kept
-
-Every arm gets the same problems and steps. Rows are written to docs/results/marsrl.jsonl, so that seeds
-accumulate over runs; the part of docs/results.md on MarsRL is made from them. The settings are fixed in
-miniature/recipe.py and were tuned on other seeds and problems than those reported.
+Every arm gets the same problems and steps. The settings are fixed in mars_env/miniature/recipe.py and were
+tuned on other seeds and problems than those reported. See docs/results.md.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-import typer
-
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Baseline, Provenance, provenance
+from mars_env.evaluation import Baseline
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.experiment import Trained, evaluate_team, metrics_of
 from mars_env.miniature.protocol import CHECK
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
 from mars_env.viewer.plots import training_curves
-from studies.common import program as studies
 from studies.common.claims import Claim, claims_table, judge
-from studies.common.ledger import (
-    Ledger,
-    LedgerRow,
-    arm_difference,
-    arm_estimate,
-    arms_table,
-    origins,
-    seed_text,
-    seeds_of,
-)
-from studies.common.program import DOCS, RESULTS
+from studies.common.ledger import LedgerRow, arm_difference, arm_estimate, arms_table, origins, seed_text
+from studies.common.pages import MACHINE, rendered, table
+from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import (
     ARMS,
     Arm,
@@ -55,8 +34,7 @@ from studies.marsrl.experiment import (
 )
 from studies.marsrl.warm_start import STAGES
 
-LEDGER = Ledger(RESULTS / "marsrl.jsonl")
-NOTES = RESULTS / "marsrl-notes.md"
+NOTES = Path(__file__).with_name("notes.md")
 """What a reader must know about the outcome, written by hand."""
 ROLES = ("solver", "verifier", "corrector")
 LENGTHS = {"short": (1, 2, 3), "long": (4, 5, 6)}
@@ -104,27 +82,19 @@ CHECKS = {"verifier": CHECK}
 ROWS = (*ARM, *CONTROLS, *CONTINUED)
 
 
-def settings(recipe: Recipe = RECIPE) -> str:
-    """The hash of everything that decides a result except arm and seed: the recipe and the warm start."""
-    weights = hashlib.sha256((CHECKPOINT / "model.safetensors").read_bytes()).hexdigest()
-    return studies.settings_of(recipe, {"warm start": weights})
+def beside(_: Recipe) -> dict[str, Any]:
+    """What decides a result beside the recipe: the warm start."""
+    return {"warm start": hashlib.sha256((CHECKPOINT / "model.safetensors").read_bytes()).hexdigest()}
 
 
-async def run(name: str, seed: int, origin: Provenance, cache: Path, recipe: Recipe = RECIPE) -> LedgerRow:
-    """Play one row of the ledger: an arm, an arm's Solver continued, or a control."""
-    began = time.perf_counter()
+@arm_by_arm
+async def play(name: str, run: Run) -> Result:
+    """An arm, an arm's Solver continued, or a control."""
     if name in CONTROLS:
-        figures, detail = await control(name, seed, cache, recipe)
-    elif name in CONTINUED:
-        figures, detail = await continued(CONTINUED[name], seed, recipe)
-    else:
-        figures, detail = await ablation(ARM[name], seed, recipe)
-    seconds = time.perf_counter() - began
-    return studies.new_row(name, seed, origin, settings(recipe), seconds, figures, detail)
-
-
-Found = tuple[dict[str, float | None], dict[str, Any]]
-"""The figures and details of a row."""
+        return await control(name, run)
+    if name in CONTINUED:
+        return await continued(CONTINUED[name], run.seed, run.recipe)
+    return await ablation(ARM[name], run.seed, run.recipe)
 
 
 def team_figures(trees: Sequence[Tree]) -> dict[str, float | None]:
@@ -147,7 +117,7 @@ def baseline_figures(baselines: Mapping[str, Baseline]) -> dict[str, float | Non
     return figures
 
 
-async def ablation(arm: Arm, seed: int, recipe: Recipe) -> Found:
+async def ablation(arm: Arm, seed: int, recipe: Recipe) -> Result:
     """Train an arm, evaluate it, and evaluate its Solver with the System's tokens."""
     trained = await train_arm(arm, seed, recipe)
     trees = await evaluate_team(trained, seed, recipe)
@@ -159,44 +129,37 @@ async def ablation(arm: Arm, seed: int, recipe: Recipe) -> Found:
         of_role = [step.roles.get(role, {}) for step in trained.history]
         figures[f"trained_{role}"] = sum(values.get("trained", 0.0) for values in of_role)
         rewards[role] = [values.get("reward") for values in of_role]
-    return figures, {"rewards": rewards, "problems": len(trees), "steps": len(trained.history)}
+    return Result(figures, {"rewards": rewards, "problems": len(trees), "steps": len(trained.history)})
 
 
-async def continued(arm: Arm, seed: int, recipe: Recipe) -> Found:
-    """Train an arm again, and continue its Solver after each cut.
-
-    Raises:
-        ConfigError: The System differs from the one in the arm's own row, so the two do not belong together.
-    """
+async def continued(arm: Arm, seed: int, recipe: Recipe) -> Result:
+    """Train an arm again, and continue its Solver after each cut."""
     trained = await train_arm(arm, seed, recipe)
     trees = await evaluate_team(trained, seed, recipe)
     figures = team_figures(trees)
-    own = [row for row in LEDGER.rows(settings(recipe)) if (row.arm, row.seed) == (arm.name, seed)]
+    own = [
+        row for row in STUDY.ledger.rows(STUDY.settings(recipe)) if (row.arm, row.seed) == (arm.name, seed)
+    ]
     for row in own:
         differs = sorted(name for name in figures if figures[name] != row.figures.get(name))
         if differs:
             raise ConfigError(f"{arm.name}, seed {seed}, differs from its row in {', '.join(differs)}")
     figures |= baseline_figures(await continuing_baselines(trained, trees, seed, recipe))
-    return figures, {"problems": len(trees), "repeats_row": bool(own)}
+    return Result(figures, {"problems": len(trees), "repeats_row": bool(own)})
 
 
-async def control(name: str, seed: int, cache: Path, recipe: Recipe) -> Found:
+async def control(name: str, run: Run) -> Result:
     """Evaluate a team that was not trained with rewards."""
+    seed, recipe = run.seed, run.recipe
     if name == FORCED:
         trees = await evaluate_team(await train_arm(ARM["none"], seed, recipe), seed, recipe, forced=CHECKS)
     else:
         stages = STAGES[:-1]
-        if recipe is QUICK:
+        if recipe == QUICK:
             stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
-        model = load(warm_started(cache, "before-habits", stages), name="before habits")
+        model = load(warm_started(run.cache, "before-habits", stages), name="before habits")
         trees = await evaluate_team(Trained(dict.fromkeys(ROLES, model), ()), seed, recipe)
-    return team_figures(trees), {"problems": len(trees)}
-
-
-def play(name: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
-    """`run` in a separate process."""
-    torch.set_num_threads(1)
-    return asyncio.run(run(name, seed, origin, cache, QUICK if quick else RECIPE))
+    return Result(team_figures(trees), {"problems": len(trees)})
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
@@ -254,26 +217,26 @@ def page(rows: Sequence[LedgerRow]) -> str:
     trained = [row for row in rows if row.arm in ARM]
     seconds = [sum(r.seconds for r in trained if r.seed == seed) for seed in {r.seed for r in joint}]
     controls = [name for name in CONTROLS if name in here]
-    return studies.rendered(
+    return rendered(
         "marsrl/results.md.jinja",
         present=present,
         steps=joint[0].detail["steps"],
         problems=joint[0].detail["problems"],
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
-        turns=studies.table(("arm", *map(str.capitalize, ROLES)), turns),
+        turns=table(("arm", *map(str.capitalize, ROLES)), turns),
         claims=claims_table(rows, CLAIMS),
         notes=NOTES.read_text(encoding="utf-8"),
         lengths=arms_table(rows, names, lengths),
-        baselines=studies.table(("arm", "System", *BASELINES.values()), alone),
-        continuing=studies.table(("arm", "seeds", "System", *CONTINUING.values()), continuing),
+        baselines=table(("arm", "System", *BASELINES.values()), alone),
+        continuing=table(("arm", "seeds", "System", *CONTINUING.values()), continuing),
         continuing_claims=claims_table(rows, beside),
         controls=arms_table(rows, [*controls, "none", "all"], COLUMNS, differences=("gain",)),
         control_titles={name: CONTROLS[name] for name in controls},
-        verdicts=studies.table(("baseline", "tokens a problem", "difference", "System above it"), verdicts),
+        verdicts=table(("baseline", "tokens a problem", "difference", "System above it"), verdicts),
         tokens=mean("all", "tokens"),
         fastest=f"{min(seconds):.0f}",
         slowest=f"{max(seconds):.0f}",
-        machine=studies.MACHINE,
+        machine=MACHINE,
         origins=origins(rows),
     )
 
@@ -299,42 +262,41 @@ def curves(rows: Sequence[LedgerRow]) -> Mapping[str, Sequence[tuple[float, floa
     return found
 
 
-def write_page() -> None:
-    """Make the part of docs/results.md and its plot from the ledger's rows for the current settings."""
-    rows = LEDGER.rows(settings())
+def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
+    """The mean rewards of the jointly trained team."""
     joint = [row for row in rows if row.arm == "all"]
-    if not joint:
-        raise ConfigError(f"{LEDGER.path} has no jointly trained row for the current settings; run a seed")
-    (DOCS / "results" / "rewards.svg").write_bytes(training_curves(curves(joint), ylabel="mean reward"))
-    studies.write(DOCS / "results.md", "marsrl", page(rows))
+    return {"rewards.svg": training_curves(curves(joint), ylabel="mean reward")}
 
 
-def main(
-    seeds: studies.Seeds = "0-4",
-    arm: studies.Arms = None,
-    jobs: studies.Jobs = 2,
-    table: studies.Table = False,
-    check_seed: studies.Check = None,
-    quick: studies.Quick = False,
-    allow_dirty: studies.Dirty = False,
-    cache: studies.Cache = None,
-) -> None:
-    """Run MarsRL's ablation in miniature and write docs/results.md."""
-    names = studies.chosen(arm, ROWS)
-    with tempfile.TemporaryDirectory() as folder:
-        origin = provenance(allow_dirty=allow_dirty or quick or table or check_seed is not None)
-        played = partial(play, origin=origin, cache=cache or Path(folder))
-        if check_seed is not None:
-            raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
-        if quick:
-            rows = [played(name, seeds_of(seeds)[0], quick=True) for name in names]
-            studies.console.print(page(rows), highlight=False, markup=False)
-            return
-        if not table:
-            owed = LEDGER.missing(names, seeds_of(seeds), settings())
-            studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
-    write_page()
-
-
-if __name__ == "__main__":
-    typer.run(main)
+_BOTH = "all, continued"
+STUDY = Study(
+    name="marsrl",
+    task="[MarsRL](#marsrl-in-miniature)",
+    starts="1, made poor on purpose",
+    arms=ROWS,
+    recipe=RECIPE,
+    quick=QUICK,
+    play=play,
+    page=("results.md", "marsrl"),
+    text=page,
+    claims=(
+        Claim("RL adds to the Solver", "all", SOLVER, "none"),
+        Claim("RL adds to the System", "all", SYSTEM, "none"),
+        Claim("the trained System is above its own Solver", "all", SYSTEM, "all", SOLVER),
+        Claim("... above a majority vote of it at equal tokens", "all", SYSTEM, "all", "baseline_majority"),
+        Claim("... above it continued from its own cut, with a vote, at equal tokens",
+              _BOTH, SYSTEM, _BOTH, "baseline_continuing"),
+        Claim("... above it when a program poses the rest as a new problem, with a vote, at equal tokens",
+              _BOTH, SYSTEM, _BOTH, "baseline_afresh"),
+        Claim("RL brings the team above where it was before it was made poor", "all", SYSTEM, BEFORE),
+        Claim("training all three beats training the Solver only", "all", SYSTEM, "solver"),
+        Claim("training all three beats training Verifier and Corrector only",
+              "all", SYSTEM, "verifier+corrector"),
+        Claim("own rewards beat one shared reward", "all", SYSTEM, "shared"),
+    ),
+    beside=beside,
+    columns=COLUMNS,
+    planned=False,
+    plots=plots,
+    clock=time.perf_counter,
+)  # fmt: skip

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import torch
-import torch.nn.functional as F
 import typer
 from pydantic import BaseModel, ConfigDict
 from rich.progress import Progress
@@ -26,6 +25,7 @@ from transformers import Qwen3ForCausalLM
 from mars_env.miniature.model import TOKEN_IDS, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, PAD, SPECIAL
 from mars_env.seeds import derive_seed
+from studies.common.imitation import written_losses
 from studies.marsrl.demonstrations import ROLES, Demonstration, Faults, Role, demonstrate
 
 
@@ -90,17 +90,9 @@ def loss_sum(
     model: Qwen3ForCausalLM, rows: Sequence[Demonstration], encode: Callable[[str], list[int]]
 ) -> tuple[torch.Tensor, float]:
     """The weighted cross-entropy of some demonstrations, summed over tokens, and the sum of the weights."""
-    ids, weights = [], []
-    for row in rows:
-        prompt = encode(row.prompt)
-        ids.append(torch.tensor(prompt + [TOKEN_IDS[piece] for piece in row.completion]))
-        weights.append(torch.tensor([0.0] * len(prompt) + list(row.weights)))
-    tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=TOKEN_IDS[PAD])
-    weight = torch.nn.utils.rnn.pad_sequence(weights, batch_first=True)[:, 1:]
-    # Rows are padded on the right and attention is causal: no mask is needed.
-    logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
-    losses = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
-    return (losses * weight.flatten()).sum(), float(weight.sum())
+    ids = [(encode(row.prompt), [TOKEN_IDS[piece] for piece in row.completion]) for row in rows]
+    weights = torch.tensor([weight for row in rows for weight in row.weights])
+    return (written_losses(model, ids) * weights).sum(), float(weights.sum())
 
 
 def train(
@@ -110,15 +102,7 @@ def train(
     progress: Callable[[str, int, dict[str, float]], None] | None = None,
     demonstrations: Callable[[Role, random.Random, Faults], Demonstration] = demonstrate,
 ) -> None:
-    """Warm-start a model in place.
-
-    Args:
-        model: A new model from `build_model`.
-        stages: Done in order, each with its own optimiser.
-        seed: Seed of the demonstrations.
-        progress: Called after each step with the stage's name, the step and the mean loss by role.
-        demonstrations: Draws a demonstration of a role.
-    """
+    """Warm-start a model in place."""
     tokenizer = build_tokenizer()
 
     def encode(prompt: str) -> list[int]:

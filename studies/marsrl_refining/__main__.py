@@ -1,7 +1,5 @@
-"""`python -m studies.marsrl_refining`: one agent that revises."""
+"""`python -m studies.marsrl_refining`."""
 
-import typer
+from studies.marsrl_refining.study import STUDY
 
-from studies.marsrl_refining.study import main
-
-typer.run(main)
+STUDY.main()

@@ -20,7 +20,6 @@ from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.miniature import load, protocol
 from mars_env.miniature.agents import MiniatureAgent
-from mars_env.miniature.model import build_model
 from mars_env.miniature.recipe import RECIPE, Recipe
 from mars_env.models.hf import HFModel
 from mars_env.problems import load_problems
@@ -40,9 +39,8 @@ from studies.marsrl.demonstrations import (
     tell,
     write_solution,
 )
-from studies.marsrl.experiment import play_held_out
-from studies.marsrl.warm_start import STAGES, Stage, save
-from studies.marsrl.warm_start import train as warm_start
+from studies.marsrl.experiment import play_held_out, warm_started
+from studies.marsrl.warm_start import STAGES, Stage
 
 REVISIONS: Final = 4
 """In training: with the first solution five turns, as the team has (S, V, C, V, C)."""
@@ -67,9 +65,6 @@ class RefiningSolver(MiniatureAgent):
 
     def prompt(self, observation: Observation) -> str:
         """The prompt of a solution or a revision.
-
-        Raises:
-            ConfigError: The problem is not of the set ``arithmetic``.
 
         Example:
             >>> from mars_env.models import ScriptedModel
@@ -105,14 +100,9 @@ def demonstrate_refining(role: Role, rng: random.Random, faults: Faults) -> Demo
     return Demonstration(protocol.corrector_prompt(tell(chain), solution, ""), pieces, (1.0,) * len(pieces))
 
 
-def taught(cache: Path, stages: Sequence[Stage] = REFINING_STAGES, seed: int = 0) -> Path:
-    """The checkpoint of the warm start, made if it is not there yet (about five minutes on one core)."""
-    place = cache / "refining"
-    if not (place / "model.safetensors").exists():
-        module = build_model(seed)
-        warm_start(module, stages, seed, demonstrations=demonstrate_refining)
-        save(module, place)
-    return place
+def taught(cache: Path, stages: Sequence[Stage] = REFINING_STAGES) -> Path:
+    """The checkpoint of the warm start."""
+    return warm_started(cache, "refining", stages, demonstrations=demonstrate_refining)
 
 
 def refining_settings(seed: int, recipe: Recipe = RECIPE) -> RunSettings:

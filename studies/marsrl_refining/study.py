@@ -1,44 +1,31 @@
 """The team of MarsRL in miniature beside one agent that was taught, and trained, to revise its own solution.
 
-    python -m studies.marsrl_refining --seeds 0-4    # runs what the ledger lacks, writes the page
-    python -m studies.marsrl_refining --table        # writes the part of docs/results.md
-    python -m studies.marsrl_refining --check 0      # plays a seed's rows again, and compares
-    python -m studies.marsrl_refining --quick        # a few steps of each row; nothing is kept
-
-Plan: docs/results/plans/marsrl-refining.md. Ledger: docs/results/marsrl-refining.jsonl. The team's rows, and
-the tokens that it spends, are those of studies/marsrl/study.py.
+The team's rows, and the tokens that it spends, are those of studies/marsrl. See docs/results.md.
 """
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import typer
 
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule, State
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Provenance, provenance
-from mars_env.evaluation.provenance import commit_of
 from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
-from studies.common import program as studies
 from studies.common.claims import Claim, claims_table
-from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
-from studies.common.program import DOCS, RESULTS
-from studies.marsrl import study as marsrl_study
+from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.pages import table
+from studies.common.study import Result, Run, Study, arm_by_arm
+from studies.marsrl import study as marsrl
 from studies.marsrl.experiment import ARMS as TEAMS
 from studies.marsrl.experiment import play_held_out, train_arm
 from studies.marsrl_refining.refining import (
@@ -49,9 +36,6 @@ from studies.marsrl_refining.refining import (
     train_refining,
 )
 
-PLAN = RESULTS / "plans" / "marsrl-refining.md"
-LEDGER = Ledger(RESULTS / "marsrl-refining.jsonl")
-PLANNED = "0-4"
 AGENTS = ("taught", "trained")
 LONGER = "team, longer"
 ARMS = (*AGENTS, LONGER)
@@ -87,41 +71,37 @@ CLAIMS = (
 )
 
 
-def settings(recipe: Recipe = RECIPE) -> str:
-    """The hash of everything that decides a result except arm and seed."""
+def beside(_: Recipe) -> dict[str, Any]:
+    """What decides a result beside the recipe."""
     stages = [stage.model_dump(mode="json") for stage in REFINING_STAGES]
-    return studies.settings_of(recipe, {"stages": stages, "revisions": REVISIONS})
+    return {"stages": stages, "revisions": REVISIONS}
 
 
 def team_rows() -> list[LedgerRow]:
     """The rows of the trained team as rows of this study, with the figures' names here."""
-    names = {FIRST: marsrl_study.SOLVER, LAST: marsrl_study.SYSTEM, TOKENS: "tokens"}
+    names = {FIRST: marsrl.SOLVER, LAST: marsrl.SYSTEM, TOKENS: "tokens"}
     return [
         row.model_copy(
             update={
                 "arm": TEAM,
-                "settings": settings(),
+                "settings": STUDY.settings(),
                 "figures": {name: row.figures[old] for name, old in names.items()},
             }
         )
-        for row in marsrl_study.LEDGER.rows(marsrl_study.settings())
+        for row in marsrl.STUDY.rows()
         if row.arm == "all"
     ]
 
 
 def budget_of(seed: int) -> float:
-    """The mean tokens that the trained team spends on a held-out problem of a seed.
-
-    Raises:
-        ConfigError: The team's row is missing.
-    """
+    """The mean tokens that the trained team spends on a held-out problem of a seed."""
     for row in team_rows():
         if row.seed == seed:
             return row.figures[TOKENS]
-    raise ConfigError(f"the team has no row of seed {seed}: run studies/marsrl/study.py first")
+    raise ConfigError(f"the team has no row of seed {seed}: run studies.marsrl first")
 
 
-async def run_team(seed: int, recipe: Recipe) -> tuple[dict[str, float], dict[str, Any]]:
+async def run_team(seed: int, recipe: Recipe) -> Result:
     """Train the team as the first study does, and play it with more corrections."""
     joint = next(arm for arm in TEAMS if arm.name == "all")
     trained = await train_arm(joint, seed, recipe)
@@ -130,7 +110,7 @@ async def run_team(seed: int, recipe: Recipe) -> tuple[dict[str, float], dict[st
     trees = await play_held_out(game, trained.agents(recipe), seed, recipe)
     right, tokens = by_correction(trees, rules)
     figures = {FIRST: right[0], LAST: right[-1], TOKENS: tokens[-1]}
-    return figures, {"by_correction": right, "tokens_by_correction": tokens}
+    return Result(figures, {"by_correction": right, "tokens_by_correction": tokens})
 
 
 def by_correction(trees: Sequence[Tree], rules: SolveVerifyCorrect) -> tuple[list[float], list[float]]:
@@ -155,42 +135,37 @@ def by_correction(trees: Sequence[Tree], rules: SolveVerifyCorrect) -> tuple[lis
     return right.mean(axis=0).tolist(), tokens.mean(axis=0).tolist()
 
 
-async def run(arm: str, seed: int, origin: Provenance, cache: Path, recipe: Recipe) -> LedgerRow:
-    """Play one row: of the agent with the team's tokens, or of the team that may correct more often."""
-    began, plan = time.perf_counter(), commit_of(PLAN)
-    figures, found = (
-        await run_team(seed, recipe) if arm == LONGER else await run_agent(arm, seed, cache, recipe)
-    )
-    seconds = time.perf_counter() - began
-    return studies.new_row(arm, seed, origin, settings(recipe), seconds, figures, {"plan": plan, **found})
+@arm_by_arm
+async def play(arm: str, run: Run) -> Result:
+    """One row: of the agent with the team's tokens, or of the team that may correct more often."""
+    return await run_team(run.seed, run.recipe) if arm == LONGER else await run_agent(arm, run)
 
 
-async def run_agent(
-    arm: str, seed: int, cache: Path, recipe: Recipe
-) -> tuple[dict[str, float], dict[str, Any]]:
+async def run_agent(arm: str, run: Run) -> Result:
     """Train the agent from its warm start, or not, and evaluate it with the team's tokens."""
-    stages = REFINING_STAGES
-    if recipe is QUICK:
-        stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
-    start = taught(cache, stages)
+    seed, recipe = run.seed, run.recipe
+    start = started(run)
     model, history = (
         (load(start, name="refining"), ()) if arm == "taught" else await train_refining(start, seed, recipe)
     )
     found = await evaluate_refining(model, seed, budget_of(seed if recipe is RECIPE else 0), recipe)
     figures = {FIRST: found.first, LAST: found.last, TOKENS: found.tokens}
     rewards = [step.roles.get("solver", {}).get("reward") for step in history]
-    return figures, {"turns": found.turns, "by_turn": list(found.by_turn), "rewards": rewards}
+    return Result(figures, {"turns": found.turns, "by_turn": list(found.by_turn), "rewards": rewards})
 
 
-def play(arm: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
-    """`run` in a separate process."""
-    torch.set_num_threads(1)
-    return asyncio.run(run(arm, seed, origin, cache, QUICK if quick else RECIPE))
+def started(run: Run) -> Path:
+    """The agent's warm start."""
+    stages = REFINING_STAGES
+    if run.recipe == QUICK:
+        stages = tuple(stage.model_copy(update={"steps": 2}) for stage in stages)
+    return taught(run.cache, stages)
 
 
-def shown() -> list[LedgerRow]:
-    """The rows of the present settings, and the team's of their seeds."""
-    return beside_the_team(LEDGER.rows(settings()))
+def prepare(arms: Collection[str], run: Run) -> None:
+    """Make the warm start if the agent is among the arms."""
+    if not set(AGENTS).isdisjoint(arms):
+        started(run)
 
 
 def beside_the_team(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
@@ -209,7 +184,7 @@ def by_revision(rows: Sequence[LedgerRow]) -> str:
     curves = {arm: [row.detail["by_turn"] for row in rows if row.arm == arm] for arm in AGENTS}
     shortest = min(len(curve) for several in curves.values() for curve in several)
     lines = [(arm, *means(several, shortest, 100)) for arm, several in curves.items() if several]
-    return studies.table(("revisions", *map(str, range(shortest))), lines)
+    return table(("revisions", *map(str, range(shortest))), lines)
 
 
 def of_the_team(rows: Sequence[LedgerRow]) -> str:
@@ -221,7 +196,7 @@ def of_the_team(rows: Sequence[LedgerRow]) -> str:
         "The same for the team by the most corrections that it may make, with the tokens of a problem:\n\n"
     )
     lines = [("accuracy", *right), ("tokens", *tokens)]
-    return title + studies.table(("corrections", *map(str, range(columns))), lines)
+    return title + table(("corrections", *map(str, range(columns))), lines)
 
 
 def means(curves: Sequence[Sequence[float]], length: int, factor: float = 1.0) -> list[str]:
@@ -239,7 +214,7 @@ def page(rows: Sequence[LedgerRow]) -> str:
     turns = sorted({row.detail["turns"] for row in agents})
     longer = [row for row in rows if row.arm == LONGER]
     parts = (
-        studies.still_owed(len(ARMS) * len(seeds_of(PLANNED)), rows) + arms_table(every, arms, SHOWN),
+        STUDY.owed(rows) + arms_table(every, arms, SHOWN),
         f"Tokens a problem: {spent}. Turns within them: {turns[0]} to {turns[-1]}.\n",
         claims_table(every, [claim for claim in CLAIMS if {claim.arm, claim.other_arm} <= set(arms)]),
         "Accuracy by the number of the agent's revisions, means over seeds:\n",
@@ -250,43 +225,20 @@ def page(rows: Sequence[LedgerRow]) -> str:
     return "\n".join(parts)
 
 
-def write_page() -> None:
-    """Make the part of docs/results.md from the ledger's rows of the present settings."""
-    studies.write(DOCS / "results.md", "marsrl-refining", page(studies.present_rows(LEDGER, settings())))
-
-
-def main(
-    seeds: studies.Seeds = PLANNED,
-    arm: studies.Arms = None,
-    jobs: studies.Jobs = 1,
-    cache: studies.Cache = None,
-    table: studies.Table = False,
-    check_seed: studies.Check = None,
-    quick: studies.Quick = False,
-    allow_dirty: studies.Dirty = False,
-) -> None:
-    """One agent that revises beside the team of MarsRL in miniature."""
-    torch.set_num_threads(1)
-    names, kept = studies.chosen(arm, ARMS), not (quick or check_seed is not None)
-    with tempfile.TemporaryDirectory() as folder:
-        place = (cache or Path(folder)).absolute() / settings(QUICK if quick else RECIPE)
-        if table:
-            write_page()
-            return
-        origin = provenance(allow_dirty=allow_dirty or not kept)
-        played = partial(play, origin=origin, cache=place, quick=quick)
-        if check_seed is not None:
-            raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
-        if quick:
-            for name in names:
-                studies.show(played(name, 0), COLUMNS)
-            return
-        owed = LEDGER.missing(names, seeds_of(seeds), settings())
-        if any(name in AGENTS for name, _ in owed):
-            taught(place)  # before several processes want it
-        studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
-    write_page()
-
-
-if __name__ == "__main__":
-    typer.run(main)
+STUDY = Study(
+    name="marsrl_refining",
+    task="[one agent that revises](#one-agent-that-revises)",
+    starts="1, made poor on purpose",
+    arms=ARMS,
+    recipe=RECIPE,
+    quick=QUICK,
+    play=play,
+    page=("results.md", "marsrl-refining"),
+    text=page,
+    claims=CLAIMS,
+    beside=beside,
+    columns=COLUMNS,
+    widen=beside_the_team,
+    prepare=prepare,
+    clock=time.perf_counter,
+)

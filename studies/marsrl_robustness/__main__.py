@@ -1,7 +1,5 @@
-"""`python -m studies.marsrl_robustness`: MarsRL from other warm starts."""
+"""`python -m studies.marsrl_robustness`."""
 
-import typer
+from studies.marsrl_robustness.study import STUDY
 
-from studies.marsrl_robustness.study import main
-
-typer.run(main)
+STUDY.main()

@@ -1,32 +1,19 @@
 """MarsRL in miniature from several warm starts, with chains, several updates a step, and more controls.
 
-    python -m studies.marsrl_robustness              # runs what the ledger lacks (hours)
-    python -m studies.marsrl_robustness --table      # writes the part of docs/results.md
-    python -m studies.marsrl_robustness --check 10 --row "poor, chains"
-    python -m studies.marsrl_robustness --quick      # a few steps of each row; nothing is kept
-
-The plan was committed before the first row: docs/results/plans/marsrl-robustness.md. It is resumable: each
-row goes to docs/results/marsrl-robustness.jsonl when it is finished.
+See docs/results.md.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
-
-import torch
-import typer
+from typing import Any, Final
 
 from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
-from mars_env.evaluation import Provenance, provenance
 from mars_env.evaluation.baselines import (
     Baseline,
     checked_attempts,
@@ -35,23 +22,19 @@ from mars_env.evaluation.baselines import (
     token_budget,
     weighted_vote,
 )
-from mars_env.evaluation.provenance import commit_of
 from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.experiment import Trained, evaluate_team
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
-from studies.common import program as studies
 from studies.common.claims import Claim, claims_table
-from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
-from studies.common.program import DOCS, RESULTS
+from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.pages import rendered, table
+from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import ARMS, Arm, equal_token_baselines, play_held_out, train_arm, warm_started
 from studies.marsrl.study import COLUMNS, ROLES, SOLVER, SYSTEM, baseline_figures, spent, team_figures
 from studies.marsrl.warm_start import STAGES, Stage
-
-PLAN = RESULTS / "plans" / "marsrl-robustness.md"
-LEDGER = Ledger(RESULTS / "marsrl-robustness.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +153,12 @@ SHOWN_CLAIMS = tuple(claim for claim in CLAIMS if claim.text.partition(": ")[2] 
 """The primary comparisons from every warm start that has them."""
 
 
-def settings(recipe: Recipe = RECIPE) -> str:
-    """The hash of everything that decides a result except row and seed."""
+def beside(_: Recipe) -> dict[str, Any]:
+    """What decides a result beside the recipe."""
     starts = {s.name: [s.seed, [stage.model_dump(mode="json") for stage in s.stages]] for s in STARTS}
     every = (*EVERYWHERE, *POOR_ONLY, *SEVERAL_UPDATES)
     arms = {arm.name: [arm.chains, arm.shared_reward, dict(arm.changes)] for arm in every}
-    return studies.settings_of(recipe, {"starts": starts, "arms": arms})
+    return {"starts": starts, "arms": arms}
 
 
 def checkpoint(start: Start, cache: Path, quick: bool = False) -> Path:
@@ -186,20 +169,21 @@ def checkpoint(start: Start, cache: Path, quick: bool = False) -> Path:
     return warm_started(cache, start.name.replace(" ", "-"), stages, start.seed)
 
 
-async def run(row: Row, seed: int, origin: Provenance, cache: Path, recipe: Recipe) -> LedgerRow:
+@arm_by_arm
+async def play(name: str, run: Run) -> Result:
     """Train from a start as the arm says, and evaluate."""
-    began, plan = time.perf_counter(), commit_of(PLAN)
-    trained = await train_arm(row.arm, seed, recipe, start=checkpoint(row.start, cache, recipe is QUICK))
+    row, seed, recipe = ROWS[name], run.seed, run.recipe
+    start = checkpoint(row.start, run.cache, recipe == QUICK)
+    trained = await train_arm(row.arm, seed, recipe, start=start)
     trees = await evaluate_team(trained, seed, recipe)
     figures = team_figures(trees)
     if row.arm.name == "all":
         baselines = await equal_token_baselines(trained, trees, seed, recipe)
         figures |= baseline_figures({"majority": baselines["majority"]})
         figures |= baseline_figures(await verified_baselines(trained, trees, seed, recipe))
-        figures |= await transferred(row, trained, seed, cache, recipe)
+        figures |= await transferred(row, trained, run)
     rewards = {role: [step.roles.get(role, {}).get("reward") for step in trained.history] for role in ROLES}
-    seconds, detail = time.perf_counter() - began, {"plan": plan, "problems": len(trees), "rewards": rewards}
-    return studies.new_row(row.name, seed, origin, settings(recipe), seconds, figures, detail)
+    return Result(figures, {"problems": len(trees), "rewards": rewards})
 
 
 async def verified_baselines(
@@ -217,24 +201,23 @@ async def verified_baselines(
     return {"weighted": weighted_vote(trees, pool, answer_of), "retries": retries(trees, pool)}
 
 
-async def transferred(
-    row: Row, trained: Trained, seed: int, cache: Path, recipe: Recipe
-) -> dict[str, float | None]:
+async def transferred(row: Row, trained: Trained, run: Run) -> dict[str, float | None]:
     """The System with the untrained Solvers of the other starts, and those Solvers alone."""
     found: dict[str, float | None] = {}
     for other in STARTS:
         if other is not row.start:
-            stranger = load(checkpoint(other, cache, recipe is QUICK), name=f"solver of {other.name}")
-            mixed = Trained({**trained.models, "solver": stranger}, ())
-            figures = team_figures(await evaluate_team(mixed, seed, recipe))
+            start = checkpoint(other, run.cache, run.recipe == QUICK)
+            solver = load(start, name=f"solver of {other.name}")
+            mixed = Trained({**trained.models, "solver": solver}, ())
+            figures = team_figures(await evaluate_team(mixed, run.seed, run.recipe))
             found |= {f"{name} with {other.name}": figures[name] for name in (SYSTEM, SOLVER)}
     return found
 
 
-def play(name: str, seed: int, origin: Provenance, cache: Path, quick: bool = False) -> LedgerRow:
-    """`run` in a separate process."""
-    torch.set_num_threads(1)
-    return asyncio.run(run(ROWS[name], seed, origin, cache, QUICK if quick else RECIPE))
+def prepare(arms: Collection[str], run: Run) -> None:
+    """Make the warm starts of the arms."""
+    for start in {ROWS[name].start.name: ROWS[name].start for name in arms}.values():
+        checkpoint(start, run.cache, run.recipe == QUICK)
 
 
 def page(rows: Sequence[LedgerRow]) -> str:
@@ -249,17 +232,16 @@ def page(rows: Sequence[LedgerRow]) -> str:
         )
         for name in joint
     ]
-    owed = sum(len(row.seeds) for row in ROWS.values()) - len(rows)
-    return studies.rendered(
+    return rendered(
         "marsrl_robustness/results.md.jinja",
         arms=arms_table(rows, names, COLUMNS, differences=("gain",)),
         titles={row.arm.name: row.arm.title for row in ROWS.values()},
         primary=claims_table(rows, PRIMARY_CLAIMS),
         secondary=claims_table(rows, [claim for claim in CLAIMS if claim not in PRIMARY_CLAIMS]),
-        baselines=studies.table(
+        baselines=table(
             ("row", "System", "majority vote", "vote weighted by the Verifier", "fresh retries"), alone
         ),
-        owed=owed,
+        owed=len(STUDY.plan_rows()) - len(rows),
         minutes=sorted(round(row.seconds / 60) for row in rows),
         problems=rows[0].detail["problems"],
         plans=sorted({row.detail["plan"][:8] for row in rows}),
@@ -267,50 +249,20 @@ def page(rows: Sequence[LedgerRow]) -> str:
     )
 
 
-def write_page() -> None:
-    """Make the part of docs/results.md from the ledger's rows of the present settings."""
-    studies.write(DOCS / "results.md", "marsrl-robustness", page(studies.present_rows(LEDGER, settings())))
-
-
-def owed_rows(names: Sequence[str], seeds: Sequence[int] | None) -> list[tuple[str, int]]:
-    """What the plan holds and the ledger lacks."""
-    done = {(row.arm, row.seed) for row in LEDGER.rows(settings())}
-    every = [(name, seed) for name in names for seed in ROWS[name].seeds if seeds is None or seed in seeds]
-    return [each for each in every if each not in done]
-
-
-def main(
-    seeds: Annotated[str | None, typer.Option(help='E.g. "10-14"; by default all of the plan.')] = None,
-    row: Annotated[list[str] | None, typer.Option(help="Only these rows; repeatable.")] = None,
-    jobs: studies.Jobs = 1,
-    cache: studies.Cache = None,
-    table: studies.Table = False,
-    check_seed: studies.Check = None,
-    quick: studies.Quick = False,
-    allow_dirty: studies.Dirty = False,
-) -> None:
-    """MarsRL in miniature from several warm starts."""
-    torch.set_num_threads(1)
-    names, kept = studies.chosen(row, ROWS), not (quick or check_seed is not None)
-    with tempfile.TemporaryDirectory() as folder:
-        place = (cache or Path(folder)).absolute() / settings(QUICK if quick else RECIPE)
-        if table:
-            write_page()
-            return
-        origin = provenance(allow_dirty=allow_dirty or not kept)
-        played = partial(play, origin=origin, cache=place, quick=quick)
-        if check_seed is not None:
-            raise typer.Exit(0 if studies.repeats(LEDGER.rows(settings()), check_seed, names, played) else 1)
-        if quick:
-            for name in names:
-                studies.show(played(name, 10), COLUMNS)
-            return
-        owed = owed_rows(names, seeds_of(seeds) if seeds else None)
-        for start in {ROWS[name].start.name: ROWS[name].start for name, _ in owed}.values():
-            checkpoint(start, place)  # before several processes want it
-        studies.play_owed(played, owed, LEDGER, COLUMNS, jobs)
-    write_page()
-
-
-if __name__ == "__main__":
-    typer.run(main)
+STUDY = Study(
+    name="marsrl_robustness",
+    task="[MarsRL from other warm starts](#marsrl-from-other-warm-starts-and-more-controls)",
+    starts="1 of 4, the one that is named",
+    arms=tuple(ROWS),
+    recipe=RECIPE,
+    quick=QUICK,
+    play=play,
+    page=("results.md", "marsrl-robustness"),
+    text=page,
+    claims=SHOWN_CLAIMS,
+    seeds_of_arm={name: row.seeds for name, row in ROWS.items()},
+    beside=beside,
+    columns=COLUMNS,
+    prepare=prepare,
+    clock=time.perf_counter,
+)

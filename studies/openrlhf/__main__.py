@@ -1,7 +1,5 @@
-"""`python -m studies.openrlhf`: OpenRLHF beside the local trainer."""
+"""`python -m studies.openrlhf`."""
 
-import typer
+from studies.openrlhf.study import STUDY
 
-from studies.openrlhf.study import main
-
-typer.run(main)
+STUDY.main()

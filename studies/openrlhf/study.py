@@ -2,35 +2,24 @@
 
     make prove-openrlhf                                # runs what the ledger lacks (hours on two cores)
     python -m studies.openrlhf --seeds 5 --arm local --arm synchronous   # needs OpenRLHF
-    python -m studies.openrlhf --table      # writes the part of docs/openrlhf.md
-    python -m studies.openrlhf --check 5    # plays a seed's local arms again, compares exactly
-    python -m studies.openrlhf --quick      # a few steps of each arm; nothing is kept
 
-The plan was committed before the first row: docs/results/plans/openrlhf.md. Ray, DeepSpeed and vLLM are real
-and run on CPUs; the replacements for a GPU are those of the tests. Rows go to docs/results/openrlhf.jsonl.
+Ray, DeepSpeed and vLLM are real
+and run on CPUs; the replacements for a GPU are those of the tests. See docs/openrlhf.md.
 """
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
-
-import torch
-import typer
+from typing import Any, Final
 
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Provenance, provenance
-from mars_env.evaluation.provenance import commit_of
 from mars_env.loggers import JsonlLogger, Logger, read_jsonl
 from mars_env.miniature import load
 from mars_env.miniature.experiment import Trained, evaluate_team, metrics_of
@@ -40,17 +29,14 @@ from mars_env.rollout.staleness import age
 from mars_env.trainers.local import LocalTrainer, Policy
 from mars_env.trainers.loop import fit, rollouts
 from mars_env.trainers.recipes import RunSettings
-from mars_env.types import Tree
 from mars_env.viewer.plots import training_curves
-from studies.common import program as studies
 from studies.common.claims import Claim, claims_table
-from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seeds_of
-from studies.common.program import DOCS, RESULTS
+from studies.common.ledger import LedgerRow, arms_table, origins
+from studies.common.pages import rendered
+from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.marsrl.experiment import ARMS, Arm, set_up, train_arm
 from studies.marsrl.study import ROLES
 
-PLAN = RESULTS / "plans" / "openrlhf.md"
-LEDGER = Ledger(RESULTS / "openrlhf.jsonl")
 COLUMNS = {
     "solver_accuracy": "Solver",
     "system_accuracy": "System",
@@ -66,6 +52,8 @@ ROWS_OF_A_PROBLEM = 72
 """At most; a whole update is one optimizer step."""
 GROUPS_OF_A_PROBLEM = 7.7
 """On average in earlier runs."""
+AGENTS = "mars_env.trainers.miniature.agents:team"
+"""Where the team was when the rows were made; their settings' hash holds it."""
 BOUND = 0.05
 """OpenRLHF may be below the local trainer by so much."""
 
@@ -229,14 +217,14 @@ def flags_of(way: Way, seed: int, recipe: Recipe, folder: Path) -> dict[str, str
     }
 
 
-def settings(recipe: Recipe = RECIPE) -> str:
-    """The hash of everything that decides a result except arm and seed, and what exploratory ways add."""
+def beside(recipe: Recipe) -> dict[str, Any]:
+    """What decides a result beside the recipe, but not what exploratory ways add."""
     ways = {
-        name: {"flags": flags_of(way, 0, recipe, Path()), "float32": way.float32}
+        name: {"flags": flags_of(way, 0, recipe, Path()) | {"--mars.agents": AGENTS}, "float32": way.float32}
         for name, way in WAYS.items()
         if way.flags is not None and not way.exploratory
     }
-    return studies.settings_of(recipe, {"ways": ways})
+    return {"ways": ways}
 
 
 Curves = dict[str, list[float | None]]
@@ -248,7 +236,9 @@ def groups_per_update(run: RunSettings) -> int:
     return round(GROUPS_OF_A_PROBLEM * run.problems_per_step)
 
 
-def locally(way: Way, seed: int, recipe: Recipe, folder: Path) -> tuple[Trained, dict[str, float], Curves]:
+async def locally(
+    way: Way, seed: int, recipe: Recipe, folder: Path
+) -> tuple[Trained, dict[str, float], Curves]:
     """Train with the local trainer."""
     [arm] = [arm for arm in ARMS if arm.name == "all"]
     if way.stale is not None:
@@ -260,7 +250,7 @@ def locally(way: Way, seed: int, recipe: Recipe, folder: Path) -> tuple[Trained,
         recipe = recipe.model_copy(update={"marsrl": recipe.marsrl.model_copy(update=changed)})
     logger = JsonlLogger(folder / "figures.jsonl")
     train_way = train_late if way.late else train_arm
-    trained = asyncio.run(train_way(arm, seed, recipe, loggers=[logger]))
+    trained = await train_way(arm, seed, recipe, loggers=[logger])
     logged = read_jsonl(logger.path)
     counts = {"updates": float(len(trained.history))}
     if way.stale is not None:
@@ -342,18 +332,22 @@ def through_openrlhf(
     return Trained(dict.fromkeys(ROLES, model), ()), counts, rewards
 
 
-def play(name: str, seed: int, origin: Provenance, out: Path, recipe: Recipe = RECIPE) -> LedgerRow:
+@arm_by_arm
+async def play(name: str, run: Run) -> Result:
     """Train one way, then evaluate on the seed's held-out problems."""
-    began, plan = time.perf_counter(), commit_of(PLAN)
-    way, folder = WAYS[name], out / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
-    trained, counts, rewards = (locally if way.flags is None else through_openrlhf)(way, seed, recipe, folder)
-    trained_in = time.perf_counter() - began
-    trees: list[Tree] = asyncio.run(evaluate_team(trained, seed, recipe))
+    began, way, seed, recipe = time.perf_counter(), WAYS[name], run.seed, run.recipe
+    folder = run.cache / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+    if way.flags is None:
+        trained, counts, rewards = await locally(way, seed, recipe, folder)
+    else:
+        trained, counts, rewards = through_openrlhf(way, seed, recipe, folder)
+    seconds = round(time.perf_counter() - began, 1)
+    trees = await evaluate_team(trained, seed, recipe)
     found = metrics_of(trees)
     figures = {figure: found[figure].value for figure in (*COLUMNS, "tokens") if figure in found}
-    seconds, detail = time.perf_counter() - began, {"plan": plan, "problems": len(trees)}
-    detail |= {"seconds_of_training": round(trained_in, 1), "rewards": rewards}
-    return studies.new_row(name, seed, origin, settings(recipe), seconds, figures | counts, detail)
+    return Result(
+        figures | counts, {"problems": len(trees), "seconds_of_training": seconds, "rewards": rewards}
+    )
 
 
 def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, list[tuple[float, float]]]:
@@ -376,7 +370,7 @@ def curves(rows: Sequence[LedgerRow], role: str, parts: int = 15) -> dict[str, l
 def page(rows: Sequence[LedgerRow]) -> str:
     """The part of docs/openrlhf.md that is made of rows."""
     names = [name for name in WAYS if any(row.arm == name for row in rows)]
-    return studies.rendered(
+    return rendered(
         "openrlhf/results.md.jinja",
         arms=arms_table(rows, names, COLUMNS),
         titles={name: WAYS[name].title for name in names},
@@ -390,48 +384,33 @@ def page(rows: Sequence[LedgerRow]) -> str:
     )
 
 
-def write_page() -> None:
-    """Make the part of docs/openrlhf.md and its plots from the ledger's rows of the present settings."""
-    rows = studies.present_rows(LEDGER, settings())
-    for role in ROLES:
-        lines = curves(rows, role)
-        if not lines:
-            continue
-        plot = training_curves(lines, ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates")
-        (DOCS / "results" / f"openrlhf-{role}.svg").write_bytes(plot)
-    studies.write(DOCS / "openrlhf.md", "openrlhf", page(rows))
-
-
-def main(
-    seeds: studies.Seeds = "5-7",
-    arm: studies.Arms = None,
-    out: Annotated[Path | None, typer.Option(help="Logs, checkpoints; by default for this run.")] = None,
-    table: studies.Table = False,
-    check_seed: studies.Check = None,
-    quick: studies.Quick = False,
-    allow_dirty: studies.Dirty = False,
-) -> None:
-    """Train the miniature locally and through OpenRLHF, and compare."""
-    torch.set_num_threads(1)
-    names = studies.chosen(arm, WAYS)
-    if table:
-        write_page()
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        kept = not (quick or check_seed is not None)
-        played = partial(
-            play, origin=provenance(allow_dirty=allow_dirty or not kept), out=(out or Path(folder)).absolute()
+def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
+    """Each role's mean reward over the updates."""
+    found = {role: curves(rows, role) for role in ROLES}
+    return {
+        f"openrlhf-{role}.svg": training_curves(
+            lines, ylabel=f"{role.capitalize()}: mean reward", xlabel="% of the updates"
         )
-        if check_seed is not None:
-            stored, exact = LEDGER.rows(settings()), [name for name in names if WAYS[name].repeats]
-            raise typer.Exit(0 if studies.repeats(stored, check_seed, exact, played) else 1)
-        if quick:
-            rows = [played(name, seeds_of(seeds)[0], recipe=QUICK) for name in names]
-            studies.console.print(page(rows), highlight=False, markup=False)
-            return
-        studies.play_owed(played, LEDGER.missing(names, seeds_of(seeds), settings()), LEDGER, COLUMNS)
-    # The page's plots need matplotlib, which engines do without: --table writes it.
+        for role, lines in found.items()
+        if lines
+    }
 
 
-if __name__ == "__main__":
-    typer.run(main)
+STUDY = Study(
+    name="openrlhf",
+    task="[MarsRL through OpenRLHF](openrlhf.md)",
+    starts="1, the same",
+    arms=tuple(WAYS),
+    recipe=RECIPE,
+    quick=QUICK,
+    play=play,
+    page=("openrlhf.md", "openrlhf"),
+    text=page,
+    claims=PLANNED_CLAIMS,
+    seeds="5-7",
+    beside=beside,
+    columns=COLUMNS,
+    unrepeatable=tuple(name for name, way in WAYS.items() if not way.repeats),
+    plots=plots,
+    clock=time.perf_counter,
+)

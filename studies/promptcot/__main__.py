@@ -1,7 +1,5 @@
-"""`python -m studies.promptcot`: PromptCoT 2.0."""
+"""`python -m studies.promptcot`."""
 
-import typer
+from studies.promptcot.study import STUDY
 
-from studies.promptcot.study import main
-
-typer.run(main)
+STUDY.main()

@@ -111,11 +111,6 @@ def written_rationale(problem: str, rng: random.Random) -> str:
 def designs(seed: int, number: int, shares: Sequence[float] = (1, 2, 2)) -> list[Design]:
     """Different problems with written rationales.
 
-    Args:
-        seed: Of problems and rationales.
-        number: How many.
-        shares: Relative numbers of problems with three, four and five operations.
-
     Example:
         >>> design = designs(0, 1)[0]
         >>> concepts_of(design.problem) == design.concepts
@@ -188,14 +183,7 @@ def new_model(name: str, seed: int) -> HFModel:
 
 
 def taught_solver(*, steps: int, seed: int = 0, slips: float = 0.0, name: str = "solver") -> HFModel:
-    """A solver that has imitated right solutions.
-
-    Args:
-        steps: Steps of 64 solutions of fresh problems.
-        seed: Of weights and problems.
-        slips: Share of the values that are shown wrong; what follows is right for what was shown.
-        name: The model's.
-    """
+    """A solver that has imitated right solutions."""
     model = new_model(name, seed)
     config = TrainConfig(learning_rate=3e-3, betas=(0.9, 0.98), warmup_updates=20)
     trainer = LocalTrainer({name: Policy(model.module, model.tokenizer)}, config)

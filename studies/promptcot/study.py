@@ -1,11 +1,6 @@
 """PromptCoT 2.0 in miniature: E-steps, training on made problems, and how wrong voted references are.
 
-    python -m studies.promptcot --seeds 0-4    # runs what the ledger lacks, then writes the tables
-    python -m studies.promptcot --table        # only writes the tables
-    python -m studies.promptcot --check 0      # plays a seed again and compares its rows exactly
-    python -m studies.promptcot --quick        # one very small seed; nothing is kept
-
-docs/results/plans/promptcot.md was committed before the first row. Rows are in docs/results/promptcot.jsonl.
+See docs/promptcot.md.
 """
 
 from __future__ import annotations
@@ -15,21 +10,16 @@ import copy
 import math
 import random
 import tempfile
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from typing import Any, Final
+from functools import cache
+from typing import Final
 
-import torch
-import typer
 from pydantic import BaseModel, ConfigDict
 
 from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rewards import outcome
-from mars_env.evaluation import Provenance, provenance
 from mars_env.evaluation.problems import drop_solved
-from mars_env.evaluation.provenance import commit_of
 from mars_env.grading import grader_for
 from mars_env.methods.promptcot.designs import Design, score_design, write_design
 from mars_env.methods.promptcot.making import Making, make_problems
@@ -51,10 +41,10 @@ from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_
 from mars_env.trainers.config import Preferences
 from mars_env.trainers.loop import rollouts
 from mars_env.types import Tree
-from studies.common import program as studies
 from studies.common.claims import Claim, claims_table
-from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, over_seeds, seed_text, seeds_of
-from studies.common.program import DOCS, RESULTS
+from studies.common.episodes import copied, played_often
+from studies.common.ledger import LedgerRow, arms_table, origins, over_seeds, seed_text
+from studies.common.study import Result, Run, Study
 from studies.promptcot.grammar import (
     DESIGNS,
     LONGEST,
@@ -74,8 +64,6 @@ from studies.promptcot.grammar import (
     taught_solver,
     values,
 )
-
-LEDGER = Ledger(RESULTS / "promptcot.jsonl")
 
 CURVES: Final = (
     "initial, without rationale",
@@ -212,7 +200,7 @@ async def given_rationale(both: Designers, held: Sequence[Design]) -> dict[str, 
     return {"given": math.exp(total), "full": full / len(held)}
 
 
-async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, dict[str, Any]], Designers]:
+async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, Result], Designers]:
     """The arms of the first part, and the models after E-steps."""
     pool = designs(seed, recipe.pool)
     known = {design.problem for design in pool}
@@ -232,9 +220,9 @@ async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, dict[str, Any]], 
         start, start.trainer(rates(recipe.cold_rate)), pool,
         steps=recipe.cold_steps, batch=recipe.cold_batch, seed=seed,
     )  # fmt: skip
-    arms = {CURVES[1]: {"figures": await measured(start)}}
+    arms = {CURVES[1]: Result(await measured(start))}
     for arm, improve in ((CURVES[2], False), (CURVES[3], True)):
-        both = Designers(studies.copied(start.problem), studies.copied(start.rationale), start.writing)
+        both = Designers(copied(start.problem), copied(start.rationale), start.writing)
         trainer, curve = both.trainer(rates(recipe.loop_rate)), []
         for part in (1, 2, 3):
             loop = Loop(
@@ -246,7 +234,7 @@ async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, dict[str, Any]], 
             )
             await alternate(both, trainer, pool, loop)
             curve.append(await measured(both))
-        arms[arm] = {"figures": curve[-1], "detail": {"likely": [round(c["likely"], 4) for c in curve]}}
+        arms[arm] = Result(curve[-1], {"likely": [round(c["likely"], 4) for c in curve]})
     plain, texts = new_designers(seed), [bare(design) for design in pool]
     trainer = LocalTrainer({PROBLEM: plain.trainer(rates(0.0)).policies[PROBLEM]}, rates(recipe.cold_rate))
     for arm, steps, batch, rate in (
@@ -258,7 +246,7 @@ async def curves(seed: int, recipe: Recipe) -> tuple[dict[str, dict[str, Any]], 
             places = batch_of(len(texts), batch, step, seed)
             trainer.imitate({PROBLEM: [plain.problem_text(texts[place]) for place in places]})
         plain.problem.refresh()
-        arms[arm] = {"figures": await measured_plain(plain)}
+        arms[arm] = Result(await measured_plain(plain))
     return arms, both
 
 
@@ -268,7 +256,7 @@ taught = cache(taught_solver)
 
 async def solved(model: HFModel, problems: ProblemSet, samples: int, seed: int) -> list[Tree]:
     """Every problem so many times."""
-    return await studies.played_often(_game(), {"solver_0": solver(model)}, problems, samples, seed)
+    return await played_often(_game(), {"solver_0": solver(model)}, problems, samples, seed)
 
 
 def _game() -> Game:
@@ -301,7 +289,7 @@ async def trained(
     problems: ProblemSet, recipe: Recipe, seed: int, preferences: Preferences | None
 ) -> HFModel:
     """The solver after training on some problems."""
-    model = studies.copied(taught(steps=recipe.solver_steps))
+    model = copied(taught(steps=recipe.solver_steps))
     settings = RunSettings(
         seed=seed,
         steps=recipe.play_steps,
@@ -345,7 +333,7 @@ def wrong(votes: Sequence[tuple[int, bool, bool]], low: int, high: int) -> float
     return 1 - sum(right) / len(right) if right else None
 
 
-async def play(seed: int, recipe: Recipe, both: Designers) -> dict[str, dict[str, Any]]:
+async def trainings(seed: int, recipe: Recipe, both: Designers) -> dict[str, Result]:
     """The arms of the second part."""
     rng = random.Random(derive_seed(seed, "tested"))
     texts = dict.fromkeys(draw(rng, LONGEST - i % 3) for i in range(recipe.tested))
@@ -376,7 +364,7 @@ async def play(seed: int, recipe: Recipe, both: Designers) -> dict[str, dict[str
         "votes": [[count, sum(c == count for c, _, _ in votes), sum(c == count and r for c, r, _ in votes)]
                   for count in range(1, 9)],
     }  # fmt: skip
-    arms: dict[str, dict[str, Any]] = {}
+    arms: dict[str, Result] = {}
     for arm, problems, preferences in (
         (PLAY[0], None, None), (PLAY[1], few, None), (PLAY[2], chosen, None),
         (PLAY[3], few, Preferences()), (PLAY[4], chosen, Preferences()), (PLAY[5], true, None),
@@ -386,20 +374,19 @@ async def play(seed: int, recipe: Recipe, both: Designers) -> dict[str, dict[str
         model = start if problems is None else await trained(problems, recipe, seed, preferences)
         trees = await solved(model, tested, recipe.tested_samples, seed)
         longest = [tree for tree in trees if tree.problem.metadata["level"] == LONGEST]
-        arms[arm] = {"figures": {"solved": accuracy(trees), "longest": accuracy(longest)}}
-    known_figures = {name: value for name, value in figures.items() if value is not None}
-    arms[REFERENCES] = {"figures": known_figures, "detail": detail}
+        arms[arm] = Result({"solved": accuracy(trees), "longest": accuracy(longest)})
+    arms[REFERENCES] = Result(figures, detail)
     return arms
 
 
-async def rows(seed: int, recipe: Recipe) -> dict[str, dict[str, Any]]:
+async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
     """All arms of a seed; they share the cold start, the made problems and the first solver."""
-    first, both = await curves(seed, recipe)
-    return {arm: first[arm] for arm in CURVES} | await play(seed, recipe, both)
+    first, both = await curves(run.seed, run.recipe)
+    return {arm: first[arm] for arm in CURVES} | await trainings(run.seed, run.recipe, both)
 
 
-def write_table(made: Sequence[LedgerRow]) -> None:
-    """Write the tables into the page."""
+def text_of(made: Sequence[LedgerRow]) -> str:
+    """The tables of the page."""
     heads = {
         "likely": "p(character), problem given concepts",
         "given": "p(character), given the greedy rationale, too",
@@ -430,51 +417,19 @@ def write_table(made: Sequence[LedgerRow]) -> None:
     shown = "; ".join("{settled}, {hard}, {chosen}".format(**row.detail) for row in kept)
     text += f"\nSettled, of these hard, of these trained on, seed by seed: {shown}.\n"
     text += "\n" + claims_table(made, CLAIMS)
-    studies.write(DOCS / "promptcot.md", "promptcot", f"{text}\n{origins(made)}\n")
+    return f"{text}\n{origins(made)}\n"
 
 
-def seed_rows(seed: int, _: Collection[str], recipe: Recipe, origin: Provenance) -> list[LedgerRow]:
-    """All rows of a seed, which share their models; each has an equal part of the seconds."""
-    began = time.process_time()
-    each = asyncio.run(rows(seed, recipe))
-    seconds = (time.process_time() - began) / len(each)
-    settings = studies.settings_of(recipe)
-    return [studies.new_row(arm, seed, origin, settings, seconds, **result) for arm, result in each.items()]
-
-
-def main(
-    seeds: studies.Seeds = "0-4",
-    table: studies.Table = False,
-    check_seed: studies.Check = None,
-    quick: studies.Quick = False,
-    allow_dirty: studies.Dirty = False,
-) -> None:
-    """Run what the ledger lacks of the study, and write its tables.
-
-    Seeds from 100 on are for tuning: their rows are not kept.
-    """
-    torch.set_num_threads(1)
-    if quick:
-        for row in seed_rows(0, (), QUICK, provenance(allow_dirty=True)):
-            studies.show(row)
-        return
-    if check_seed is not None:
-        again = seed_rows(check_seed, (), RECIPE, provenance(allow_dirty=True))
-        stored = LEDGER.rows(studies.settings_of(RECIPE))
-        raise typer.Exit(0 if studies.seed_repeats(stored, check_seed, again) else 1)
-    if not table:
-        play = partial(seed_rows, recipe=RECIPE, origin=provenance(allow_dirty=allow_dirty))
-        reported = [seed for seed in seeds_of(seeds) if seed < studies.FIRST_TUNING_SEED]
-        if reported:
-            commit_of(RESULTS / "plans" / "promptcot.md")  # refuses a plan that is not committed
-        arms = (*CURVES, *PLAY, REFERENCES)
-        studies.play_seeds(play, reported, arms, LEDGER, studies.settings_of(RECIPE))
-        for seed in seeds_of(seeds):
-            for row in play(seed, ()) if seed >= studies.FIRST_TUNING_SEED else ():
-                studies.show(row)  # and keep nothing
-    if found := LEDGER.rows(studies.settings_of(RECIPE)):
-        write_table(found)
-
-
-if __name__ == "__main__":
-    typer.run(main)
+STUDY = Study(
+    name="promptcot",
+    task="[PromptCoT 2.0](promptcot.md)",
+    starts="1 solver; 1 pair of designers for each seed",
+    arms=(*CURVES, *PLAY, REFERENCES),
+    recipe=RECIPE,
+    quick=QUICK,
+    play=play,
+    page=("promptcot.md", "promptcot"),
+    text=text_of,
+    claims=CLAIMS,
+    together=True,
+)

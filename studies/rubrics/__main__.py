@@ -1,7 +1,5 @@
-"""`python -m studies.rubrics`: RuscaRL and rubric judges."""
+"""`python -m studies.rubrics`."""
 
-import typer
+from studies.rubrics.study import STUDY
 
-from studies.rubrics.study import main
-
-typer.run(main)
+STUDY.main()

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from mars_env.agents.roles import RoleAgent
 from mars_env.grading.rubrics import Criterion, Rubric
@@ -24,6 +22,7 @@ from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.types import Model, Problem, Prompt, Sampling
+from studies.common.imitation import written_losses
 
 LOCKS: Final = 8
 STEPS: Final = 5
@@ -89,14 +88,7 @@ def opener(model: Model) -> RoleAgent:
 def warm_started(
     *, steps: int = 400, flattery: float = 0.0, codes: ProblemSet | None = None, seed: int = 0
 ) -> HFModel:
-    """A new model that obeys what a prompt shows.
-
-    Args:
-        steps: Optimiser steps of 64 rows.
-        flattery: Share of the unshown places at which the model flatters.
-        codes: Locks whose codes the model knows at half of the unshown places; None: it knows none.
-        seed: Of weights and rows.
-    """
+    """A new model that obeys what a prompt shows."""
     module = build_model(seed, len(VOCABULARY), SHAPE)
     ids = {token: i for i, token in enumerate(VOCABULARY)}
     known = np.array([[ids[c.text] for c in _rubric(p).criteria] for p in codes]) if codes else None
@@ -113,9 +105,8 @@ def warm_started(
         target = np.where(shown, written, target)
         places = np.where(shown, written, ids[_BLANK])
         start = np.full((rows, 1), ids[_GO])
-        text = np.concatenate([ids["p0"] + lock[:, None], places, start, target], axis=1)
-        logits = module(input_ids=torch.from_numpy(text[:, :-1]), use_cache=False).logits[:, -STEPS:]
-        loss = F.cross_entropy(logits.flatten(0, 1), torch.from_numpy(target).flatten())
+        read = np.concatenate([ids["p0"] + lock[:, None], places, start], axis=1)
+        loss = written_losses(module, list(zip(read.tolist(), target.tolist(), strict=True))).mean()
         loss.backward()  # type: ignore[no-untyped-call]
     tokenizer = build_tokenizer(VOCABULARY, (PAD, END), PATTERN)
     return HFModel((module, tokenizer), device="cpu", name="opener")

@@ -1,7 +1,5 @@
-"""`python -m studies.smollm2`: SmolLM2 on word problems."""
+"""`python -m studies.smollm2`."""
 
-import typer
+from studies.smollm2.study import STUDY
 
-from studies.smollm2.study import main
-
-typer.run(main)
+STUDY.main()

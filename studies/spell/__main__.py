@@ -1,7 +1,5 @@
-"""`python -m studies.spell`: SPELL."""
+"""`python -m studies.spell`."""
 
-import typer
+from studies.spell.study import STUDY
 
-from studies.spell.study import main
-
-typer.run(main)
+STUDY.main()

@@ -18,7 +18,6 @@ from typing import Final
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.random import Generator
 
 from mars_env.agents.roles import RoleAgent
@@ -32,6 +31,7 @@ from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Model, Observation, Problem, Sampling, role_of
+from studies.common.imitation import written_losses
 
 NAMES: Final = (QUESTIONER, RESPONDER, VERIFIER)
 KEYS: Final = 8
@@ -181,13 +181,7 @@ def run_settings(seed: int, steps: int, clusters: int, rate: float) -> RunSettin
 
 
 def warm_started(*, steps: int = 500, seed: int = 0, mistakes: bool = True) -> HFModel:
-    """A new model that knows the language.
-
-    Args:
-        steps: Optimiser steps of 64 rows of Questioner and Responder, and 64 of the Verifier.
-        seed: Of weights and rows.
-        mistakes: Whether it learns to make some, in the last third of the steps.
-    """
+    """A new model that knows the language."""
     module = build_model(seed, len(VOCABULARY), SHAPE)
     _name_entries(module, seed)
     rng = np.random.default_rng(derive_seed(seed, "warm start of look-ups"))
@@ -196,7 +190,8 @@ def warm_started(*, steps: int = 500, seed: int = 0, mistakes: bool = True) -> H
         late = mistakes and 3 * step >= 2 * steps
         errors, wrong = (MISTAKES, WRONG_VOTES) if late else ((0.0,) * LEVELS, 0.0)
         long = [_asks(rng, errors) for _ in range(32)] + [_answers(rng, errors) for _ in range(32)]
-        loss = _loss(module, long) + _loss(module, [_votes(rng, wrong) for _ in range(64)])
+        votes = [_votes(rng, wrong) for _ in range(64)]
+        loss = written_losses(module, _ids(long)).mean() + written_losses(module, _ids(votes)).mean()
         loss.backward()  # type: ignore[no-untyped-call]
     return HFModel((module, tokenizer), device="cpu", name="speller")
 
@@ -217,17 +212,8 @@ Row = tuple[list[str], list[str]]
 """The tokens of a prompt, and of what follows."""
 
 
-def _loss(module: torch.nn.Module, rows: Sequence[Row]) -> torch.Tensor:
-    """Mean over the tokens that follow the prompts."""
-    length = max(len(prompt) + len(said) for prompt, said in rows)
-    ids = np.zeros((len(rows), length), np.int64)
-    targets = np.full((len(rows), length), -100, np.int64)
-    for row, (prompt, said) in enumerate(rows):
-        tokens = [_IDS[token] for token in (*prompt, *said)]
-        ids[row, : len(tokens)] = tokens
-        targets[row, len(prompt) : len(tokens)] = tokens[len(prompt) :]
-    logits = module(input_ids=torch.from_numpy(ids[:, :-1]), use_cache=False).logits
-    return F.cross_entropy(logits.flatten(0, 1), torch.from_numpy(targets[:, 1:]).flatten())
+def _ids(rows: Sequence[Row]) -> list[tuple[list[int], list[int]]]:
+    return [([_IDS[token] for token in prompt], [_IDS[token] for token in said]) for prompt, said in rows]
 
 
 def _chain(

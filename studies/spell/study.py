@@ -1,27 +1,14 @@
-"""SPELL in miniature: questions about tables that one policy asks, answers and compares.
-
-    python -m studies.spell --seeds 0-4     # runs what the ledger lacks
-    python -m studies.spell --table         # only writes the table
-    python -m studies.spell --check 0       # plays a seed again, and compares
-    python -m studies.spell --quick         # one small seed; nothing is kept
-
-docs/results/plans/spell.md was committed before the first row. Rows are in docs/results/spell.jsonl.
-"""
+"""SPELL in miniature: one policy asks, answers and compares questions about tables. See docs/spell.md."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Final
 
-import torch
-import typer
 from pydantic import BaseModel, ConfigDict
 
-from mars_env.evaluation import Provenance, provenance
-from mars_env.evaluation.provenance import commit_of
 from mars_env.methods.spell.rewards import outcomes
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER
 from mars_env.methods.spell.training import SpellSettings, train_spell
@@ -29,10 +16,10 @@ from mars_env.models import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.trainers.team import Team, make_team
 from mars_env.types import Action, Observation, Problem, Tree
-from studies.common import program as studies
 from studies.common.claims import Claim, judge_all
-from studies.common.ledger import Ledger, LedgerRow, arms_table, origins, seed_text, seeds_of
-from studies.common.program import DOCS, RESULTS
+from studies.common.episodes import copied, mean
+from studies.common.ledger import LedgerRow, arms_table, origins, seed_text
+from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.spell.lookups import (
     KEYS,
     LEVELS,
@@ -46,8 +33,6 @@ from studies.spell.lookups import (
     truth,
     warm_started,
 )
-
-LEDGER = Ledger(RESULTS / "spell.jsonl")
 
 ARMS: Final = ("warm start", "full", "questioner frozen", "no memory", "static set")
 FIGURES: Final = {
@@ -87,6 +72,7 @@ class Recipe(BaseModel):
 
 
 RECIPE: Final = Recipe()
+QUICK: Final = Recipe(warm_start=30, steps=2, clusters=2, held_out=1)
 
 
 class EasyQuestioner:
@@ -101,11 +87,6 @@ class EasyQuestioner:
 
 starting = cache(warm_started)
 """The warm start, the same for all seeds."""
-
-
-def mean(values: Sequence[float]) -> float:
-    """0 of none."""
-    return sum(values) / max(1, len(values))
 
 
 async def share_right(
@@ -138,12 +119,12 @@ async def accuracy(model: HFModel, seed: int, recipe: Recipe) -> float:
 
 async def train_arm(arm: str, seed: int, recipe: Recipe) -> tuple[HFModel, list[list[Tree]]]:
     """The trained model, and the trees of every step."""
-    model, steps = studies.copied(starting(steps=recipe.warm_start), "speller"), []
+    model, steps = copied(starting(steps=recipe.warm_start), "speller"), []
     if arm == "warm start":
         return model, []
     settings = run_settings(seed, recipe.steps, recipe.clusters, recipe.rate)
     asks = {
-        "questioner frozen": player(QUESTIONER, studies.copied(model, "frozen")),
+        "questioner frozen": player(QUESTIONER, copied(model, "frozen")),
         "static set": EasyQuestioner(),
     }.get(arm)
     team = make_team(settings, NAMES, [model], agent=player)
@@ -171,10 +152,11 @@ def questions(trees: Sequence[Tree]) -> list[tuple[Problem, str, str]]:
     return [(p, info["question"], info["answer"]) for p, info in asked if level(info["question"])]
 
 
-async def row_of(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> LedgerRow:
+@arm_by_arm
+async def play(arm: str, run: Run) -> Result:
     """Train one arm and measure it."""
+    seed, recipe = run.seed, run.recipe
     outside = starting(steps=recipe.warm_start)
-    began = time.process_time()
     model, steps = await train_arm(arm, seed, recipe)
     figures = {"accuracy": await accuracy(model, seed, recipe)}
     curves: dict[str, list[list[float]]] = {"difficulty": [], "level": [], "wrong": []}
@@ -194,17 +176,10 @@ async def row_of(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> Led
         ):
             if values := [value for each in curves[curve][part] for value in each]:
                 figures[name] = mean(values)
-    seconds = time.process_time() - began
-    detail = {name: [round(mean(each), 3) for each in curve] for name, curve in curves.items()}
-    return studies.new_row(arm, seed, origin, studies.settings_of(recipe), seconds, figures, detail)
+    return Result(figures, {name: [round(mean(each), 3) for each in curve] for name, curve in curves.items()})
 
 
-def play(arm: str, seed: int, recipe: Recipe, origin: Provenance) -> LedgerRow:
-    """The row of an arm and a seed."""
-    return asyncio.run(row_of(arm, seed, recipe, origin))
-
-
-def table_of(rows: Sequence[LedgerRow]) -> str:
+def text_of(rows: Sequence[LedgerRow]) -> str:
     """What the page shows."""
     text = arms_table(rows, ARMS, FIGURES) + "\n| claim | effect, in points | |\n|---|---|---|\n"
     for found in judge_all(rows, CLAIMS):
@@ -212,33 +187,15 @@ def table_of(rows: Sequence[LedgerRow]) -> str:
     return f"{text}\n{origins(rows)}\n"
 
 
-def main(
-    seeds: studies.Seeds = "0-4",
-    table: studies.Table = False,
-    check_seed: studies.Check = None,
-    quick: studies.Quick = False,
-    allow_dirty: studies.Dirty = False,
-) -> None:
-    """Run what the ledger lacks, and write the table."""
-    torch.set_num_threads(1)
-    if quick:
-        small = RECIPE.model_copy(update={"warm_start": 30, "steps": 2, "clusters": 2, "held_out": 1})
-        for arm in ARMS:
-            studies.show(play(arm, 0, small, provenance(allow_dirty=True)))
-        return
-    if check_seed is not None:
-        again = partial(play, recipe=RECIPE, origin=provenance(allow_dirty=True))
-        stored = LEDGER.rows(studies.settings_of(RECIPE))
-        raise typer.Exit(0 if studies.repeats(stored, check_seed, ARMS, again) else 1)
-    if not table:
-        wanted = seeds_of(seeds)
-        studies.refuse_mixed_seeds(wanted)
-        commit_of(RESULTS / "plans" / "spell.md")  # refuses a plan that is not committed
-        played = partial(play, recipe=RECIPE, origin=provenance(allow_dirty=allow_dirty))
-        studies.play_owed(played, LEDGER.missing(ARMS, wanted, studies.settings_of(RECIPE)), LEDGER)
-    if rows := LEDGER.rows(studies.settings_of(RECIPE)):
-        studies.write(DOCS / "spell.md", "spell", table_of(rows))
-
-
-if __name__ == "__main__":
-    typer.run(main)
+STUDY = Study(
+    name="spell",
+    task="[SPELL's look-ups](spell.md)",
+    starts="1",
+    arms=ARMS,
+    recipe=RECIPE,
+    quick=QUICK,
+    play=play,
+    page=("spell.md", "spell"),
+    text=text_of,
+    claims=CLAIMS,
+)

@@ -1,7 +1,5 @@
-"""`python -m studies.sums`: subset sums."""
+"""`python -m studies.sums`."""
 
-import typer
+from studies.sums.study import STUDY
 
-from studies.sums.study import main
-
-typer.run(main)
+STUDY.main()

@@ -38,12 +38,7 @@ class SumsAgent:
         return f"SumsAgent({self.role!r}, policy={self.policy!r})"
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Sample n actions.
-
-        Raises:
-            ConfigError: The problem is not of the set ``subset-sum``.
-            mars_env.errors.ModelError: The model could not answer.
-        """
+        """Sample n actions."""
         sampling = replace(self.sampling, seed=seed)
         read = protocol.prompt(self._reads_as, observation)
         completions = await self.model.complete(read, n, sampling)

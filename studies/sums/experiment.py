@@ -23,13 +23,13 @@ from mars_env.evaluation.metrics import estimates, measure
 from mars_env.grading import grader_for
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet, load_problems
-from mars_env.rollout import Job, collect
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import make_team
 from mars_env.types import Problem, Verdict, role_of
+from studies.common.episodes import played_often
 from studies.sums import protocol
 from studies.sums.agents import SumsAgent, honest_report, team
 from studies.sums.warm_start import Stage, WarmStart, learn, warm_start
@@ -114,13 +114,7 @@ QUICK: Final = SumsRecipe(
 
 
 def warm(seed: int, recipe: SumsRecipe = RECIPE, cache: Path | None = None) -> HFModel:
-    """The warm start of a seed; all arms of the seed begin with it.
-
-    Args:
-        seed: The study's seed.
-        recipe: The study's numbers.
-        cache: A folder that keeps the weights between calls.
-    """
+    """The warm start of a seed; all arms of the seed begin with it."""
     place = None if cache is None else cache / f"sums-{seed}.pt"
     settings = recipe.warm_start
     if place is not None and place.exists():
@@ -174,8 +168,7 @@ async def figures_of(model: HFModel, seed: int, recipe: SumsRecipe = RECIPE) -> 
     """
     problems = held_out(seed, recipe)
     game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
-    jobs = [Job(problem, 0) for problem in problems]
-    trees = await collect(game, team(model), jobs, seed=seed, concurrency=len(jobs))
+    trees = await played_often(game, team(model), problems, 1, seed)
     found = estimates(measure(trees), [tree.problem.id for tree in trees])
     figures = {name: e.value for name, e in found.items() if e.value is not None}
     attempts = await asyncio.gather(

@@ -36,9 +36,6 @@ _STATEMENT: Final = re.compile(r"the numbers ([0-9, ]+), each .* add up to ([0-9
 def read_statement(statement: str) -> tuple[tuple[int, ...], int]:
     """The numbers and the target of a problem of the set ``subset-sum``.
 
-    Raises:
-        ConfigError: It is another kind of problem, or its numbers add up to more than 99.
-
     Example:
         >>> read_statement("Choose of the numbers 2, 5, each at most once, so that they add up to 7. Which?")
         ((2, 5), 7)
@@ -93,11 +90,7 @@ _WORD: Final = re.compile(
 
 
 def prompt(role: str, observation: Any) -> str:
-    """What a role reads on an observation of solve-verify-correct.
-
-    Raises:
-        ConfigError: For another role, or another kind of problem.
-    """
+    """What a role reads on an observation of solve-verify-correct."""
     numbers, target = read_statement(str(observation["problem"]))
     problem = f"{stream(numbers)}{ARROW}{NUMBERS[target]}{SOLVE}"
     if role == "solver":

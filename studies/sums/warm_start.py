@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-import torch
-import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
@@ -25,6 +23,7 @@ from mars_env.problems.subset_sum import answers
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
 from mars_env.types import Sampling
+from studies.common.imitation import written_losses
 from studies.sums import protocol
 
 ROLES: Final = ("solver", "verifier", "corrector")
@@ -78,12 +77,7 @@ class WarmStart(BaseModel):
 
 
 def warm_start(seed: int, settings: WarmStart) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
-    """A new model that has seen the demonstrations, and its tokenizer.
-
-    Args:
-        seed: Of the weights, the solved problems and the order of the demonstrations.
-        settings: How much of what.
-    """
+    """A new model that has seen the demonstrations, and its tokenizer."""
     model = build_model(seed, len(protocol.VOCABULARY), Shape(*settings.shape))
     tokenizer = build_tokenizer(protocol.VOCABULARY, SPECIAL, protocol.PATTERN)
     for stage in settings.stages:
@@ -103,7 +97,7 @@ def learn(
         for role in ROLES:  # a forward pass for each role: less padding
             batch = [rng.choice(encoded[role]) for _ in range(drawn.count(role))]
             if batch:
-                loss = _loss(model, batch) * len(batch) / settings.rows
+                loss = written_losses(model, batch).mean() * len(batch) / settings.rows
                 loss.backward()  # type: ignore[no-untyped-call]
 
 
@@ -190,18 +184,6 @@ def _nearest(statement: str, answer: str, rng: random.Random) -> tuple[int, ...]
     return max(short, key=lambda right: len({*right} & given) - 0.5 * len(right) + 0.1 * rng.random())
 
 
-def _encoded(tokenizer: PreTrainedTokenizerFast, row: Row) -> tuple[list[int], int]:
+def _encoded(tokenizer: PreTrainedTokenizerFast, row: Row) -> tuple[list[int], list[int]]:
     read, written = row
-    ids = list(tokenizer(read)["input_ids"])
-    return ids + list(tokenizer(written + END)["input_ids"]), len(ids)
-
-
-def _loss(model: Qwen3ForCausalLM, batch: Sequence[tuple[list[int], int]]) -> torch.Tensor:
-    """Mean cross-entropy of the written tokens; rows are padded on the right, so no mask is needed."""
-    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids, _ in batch], batch_first=True)
-    places = torch.arange(ids.shape[1])
-    starts = torch.tensor([start for _, start in batch])[:, None]
-    ends = torch.tensor([len(row) for row, _ in batch])[:, None]
-    written = ((places >= starts) & (places < ends))[:, 1:]
-    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
-    return F.cross_entropy(logits[written], ids[:, 1:][written])
+    return list(tokenizer(read)["input_ids"]), list(tokenizer(written + END)["input_ids"])

@@ -46,7 +46,7 @@ def test_none_says_nothing_and_a_fault_is_logged(run, caplog):
     assert (estimate.value, estimate.problems) == (2.0, 2)
     assert len(caplog.records) == 2 and "\x1b" not in caplog.text
     assert "metric fussy left tree p1#0 out: KeyError" in caplog.text
-    assert "test_own_metrics.py, line" in caplog.text
+    assert "test_custom_metrics.py, line" in caplog.text
     assert "nan does not fit the scale 'amount'" in caplog.text
 
 

@@ -25,7 +25,10 @@ def package(tmp_path, monkeypatch):
     (folder / "__init__.py").write_text("")
     (folder / "sub" / "code.py").write_text("x = 1\n")
     (folder.parent / "docs").mkdir()
-    (folder.parent / "docs" / "ledger.jsonl").write_text("")
+    (folder.parent / "docs" / "page.md").write_text("")
+    (folder.parent / "studies" / "one").mkdir(parents=True)
+    (folder.parent / "studies" / "one" / "study.py").write_text("")
+    (folder.parent / "studies" / "one" / "ledger.jsonl").write_text("")
     (folder.parent / ".gitignore").write_text("runs/\n")
     git(folder.parent, "init", "-q")
     git(folder.parent, "add", ".")
@@ -40,13 +43,17 @@ def test_a_clean_tree_gives_its_commit_and_the_versions(package):
     assert {"python", "numpy"} <= found.versions.keys()
 
 
-@pytest.mark.parametrize("change", ["modified", "staged", "untracked", "deleted", "beside the package"])
+@pytest.mark.parametrize(
+    "change", ["modified", "staged", "untracked", "deleted", "beside the package", "a study"]
+)
 def test_a_tree_that_differs_is_refused_or_marked(package, change):
     code = package / "sub" / "code.py"
     if change == "deleted":
         code.unlink()
     elif change in ("modified", "staged"):
         code.write_text("x = 2\n")
+    elif change == "a study":
+        (package.parent / "studies" / "one" / "study.py").write_text("x = 2\n")
     elif change == "untracked":
         (package / "sub" / "new.py").write_text("")
     else:
@@ -60,7 +67,9 @@ def test_a_tree_that_differs_is_refused_or_marked(package, change):
 
 
 def test_what_a_run_writes_itself_is_no_change(package):
-    (package.parent / "docs" / "ledger.jsonl").write_text("{}\n")
+    (package.parent / "docs" / "page.md").write_text("new\n")
+    (package.parent / "studies" / "one" / "ledger.jsonl").write_text("{}\n")
+    (package.parent / "studies" / "one" / "tuning.jsonl").write_text("{}\n")
     (package.parent / "docs" / "plot.svg").write_text("<svg/>")
     (package.parent / "runs").mkdir()
     (package.parent / "runs" / "log").write_text("")
@@ -99,7 +108,7 @@ def test_a_git_that_cannot_tell_is_an_error(tmp_path):
         provenance(package=broken)
 
 
-def test_a_plan_has_the_commit_that_changed_it_last(package):
+def test_a_plan_has_the_commit_that_wrote_it_last_wherever_it_lies(package):
     plan = package.parent / "docs" / "plan.md"
     plan.write_text("one primary comparison\n")
     with pytest.raises(ConfigError, match=r"plan\.md is not committed"):
@@ -109,6 +118,10 @@ def test_a_plan_has_the_commit_that_changed_it_last(package):
     planned = git(package, "rev-parse", "HEAD")
     (package / "__init__.py").write_text("y = 2\n")
     git(package.parent, "commit", "-qam", "code")
+    assert commit_of(plan) == planned
+    git(package.parent, "mv", "docs/plan.md", "studies/one/plan.md")
+    git(package.parent, "commit", "-qm", "move")
+    plan = package.parent / "studies" / "one" / "plan.md"
     assert commit_of(plan) == planned
     plan.write_text("another comparison, after the first look\n")
     with pytest.raises(ConfigError, match="as it is now"):

@@ -1,12 +1,8 @@
 """The miniature of MARS2: its language, its grader, its warm start and its experiment."""
 
 import asyncio
-import itertools
 import random
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +18,7 @@ from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems import load_problems
 from mars_env.rollout import Job, collect
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn, Verdict
-from studies.common.ledger import Ledger, LedgerRow
+from studies.common.study import Run
 from studies.mars2 import protocol
 from studies.mars2.agents import MiniatureCoder
 from studies.mars2.experiment import (
@@ -363,27 +359,6 @@ def test_t_plus_grows_the_trees_of_the_older_rows_and_chooses_the_same():
     assert [tree.final for tree in firsts] != [final for _, final in now]  # there was something to choose
 
 
-def test_the_page_is_of_the_largest_study_and_of_equals_the_newest(tmp_path, monkeypatch):
-    ledger = Ledger(tmp_path / "rows.jsonl")
-    monkeypatch.setattr(study, "LEDGER", ledger)
-    with pytest.raises(ConfigError, match="run a seed"):
-        study.shown()
-
-    def add(settings, seeds, arms=ARMS):
-        for arm, seed in itertools.product(arms, seeds):
-            made = {"versions": {"python": "3"}, "seconds": 1, "figures": {}}
-            ledger.append(LedgerRow(arm=arm.name, seed=seed, settings=settings, **made))
-
-    add("old", (0, 1))
-    add("new", (0,))
-    add("new", (1,), ARMS[:-1])  # one arm is missing
-    assert {row.settings for row in study.shown()} == {"old"}
-    add("new", (1,), ARMS[-1:])
-    assert {row.settings for row in study.shown()} == {"new"}
-    add("new", (2,), ARMS[:1])
-    assert {row.seed for row in study.shown()} == {0, 1}  # seeds of which all arms were run
-
-
 def test_a_search_that_stops_early_leaves_fewer_candidates():
     one, other = Pair(("inc",), ("inc",)), Pair(("inc", "xor5", "xor5"), ("inc",))
 
@@ -452,7 +427,8 @@ def test_untrained_models_stay_as_they_were_and_the_cache_gives_the_same(tmp_pat
 
 def test_a_small_seed_of_the_study_from_warm_start_to_page(tmp_path):
     origin = provenance(allow_dirty=True)
-    rows = [asyncio.run(study.run(arm, 0, TINY, tmp_path, origin)) for arm in ARMS]
+    run = Run(0, TINY, tmp_path)
+    rows = [row for arm in ARMS for row in study.STUDY.made([arm.name], run, origin, None)]
     by_name = {row.arm: row for row in rows}
     sampled = {name: row.figures["sampled"] for name, row in by_name.items()}
     assert sampled["single"] == sampled["homogeneous"] == 2 * 4 * 8
@@ -465,29 +441,8 @@ def test_a_small_seed_of_the_study_from_warm_start_to_page(tmp_path):
         assert (row.commit, row.versions) == (origin.commit, origin.versions)
         assert row.figures["search_pass@1"] <= row.figures["search_pass@n"]
     more = [row.model_copy(update={"seed": 1}) for row in rows]
-    page = study.page([*rows, *more], TINY)
+    page = study.page([*rows, *more])
     assert "heterogeneous above homogeneous" in page and "| homogeneous x2 | 0, 1 |" in page
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_quick_seed_runs_as_a_command_and_keeps_nothing():
-    before = study.LEDGER.path.read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-m", "studies.mars2", "--quick", "--seeds", "7"],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert all(f"| {arm.name} | 7 |" in done.stdout for arm in ARMS)
-    assert study.LEDGER.path.read_bytes() == before
-
-
-def test_the_page_is_made_of_the_ledger():
-    made = study.page(study.shown())
-    assert made.rstrip() in (study.DOCS / "results.md").read_text(encoding="utf-8")
 
 
 def test_a_search_cut_off_is_the_search_with_the_smaller_budget():

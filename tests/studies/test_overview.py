@@ -1,60 +1,92 @@
-"""The table that opens the results page is made of the ledgers."""
+"""All studies: their ledgers, plans and pages belong together, their quick runs run, and so the overview."""
 
+import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from studies import overview
+from studies.overview import STUDIES
 
 ROOT = Path(__file__).parents[2]
+EACH = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+
+
+def part(page, name):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return text.partition(f"<!-- begin {name} -->\n")[2].partition(f"<!-- end {name} -->")[0]
+
+
+def test_every_folder_with_a_study_is_in_the_overview():
+    assert sorted(overview.NAMES) == sorted(path.parent.name for path in ROOT.glob("studies/*/ledger.jsonl"))
+    assert [study.name for study in STUDIES] == list(overview.NAMES)
+
+
+@EACH
+def test_the_page_shows_what_the_ledger_holds(study):
+    assert part(*study.page) == study.text(study.rows()).rstrip() + "\n"
+
+
+@EACH
+def test_plots_are_made_of_the_ledger(study, tmp_path):
+    (tmp_path / "results").mkdir()
+    page, name = study.page
+    (tmp_path / page).write_text(f"<!-- begin {name} -->\n<!-- end {name} -->\n")
+    replace(study, docs=tmp_path).write_page()
+    for made in (tmp_path / "results").iterdir():
+        assert made.read_bytes() == (ROOT / "docs" / "results" / made.name).read_bytes()
+
+
+@EACH
+def test_the_ledger_holds_rows_of_the_plan_from_committed_code(study):
+    rows = study.rows()
+    assert rows and {row.arm for row in rows} <= set(study.arms)
+    assert not any((row.commit or "").endswith("-dirty") for row in rows)
+    assert study.plan is None or study.plan.exists()
+    if study.name != "openrlhf":  # some of its arms have other seeds, which the plan's end names
+        assert sorted((row.arm, row.seed) for row in rows) == sorted(study.plan_rows())
+
+
+@EACH
+def test_every_claim_is_judged(study):
+    judged = [found.claim for found in overview.judge_all(study.widen(study.rows()), study.claims)]
+    assert judged == list(study.claims)
+
+
+@EACH
+def test_a_study_can_be_sent_to_other_processes(study):
+    assert pickle.loads(pickle.dumps(study)).name == study.name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", [name for name in overview.NAMES if name != "openrlhf"])
+def test_the_quick_seed_runs_as_a_command_and_keeps_nothing(name):
+    [study] = [study for study in STUDIES if study.name == name]
+    before = study.ledger.path.read_bytes()
+    command = [sys.executable, "-m", f"studies.{name}", "--quick"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    shown = {line.partition(", seed")[0] for line in done.stdout.splitlines() if ", seed" in line}
+    assert shown <= set(study.arms) and (shown == set(study.arms) or name == "promptcot")
+    assert study.ledger.path.read_bytes() == before
 
 
 def test_the_page_opens_with_what_the_ledgers_say():
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    between = text.partition("<!-- begin overview -->\n")[2].partition("<!-- end overview -->")[0]
-    assert between == overview.overview()
+    assert part("results.md", "overview") == overview.overview()
     assert text.index("| claim |") == text.index("\n| ") + 1  # no other table comes before it
-
-
-def test_every_claim_is_judged_once_its_arms_are_played():
-    unfinished = {study.task: study for study in overview.STUDIES if "openrlhf.md" in study.task}
-    for study in overview.STUDIES:
-        rows = study.rows()
-        if not rows:
-            continue
-        played = {row.arm for row in rows}
-        judged = [found.claim for found in overview.judge_all(rows, study.claims)]
-        assert judged == [c for c in study.claims if {c.arm, c.other_arm} <= played], study.task
-        if study.task in unfinished:  # not all arms of its plan are played yet
-            known = set(overview.openrlhf_study.WAYS)
-            assert all({c.arm, c.other_arm} <= known for c in study.claims)
-        else:
-            assert judged == list(study.claims), study.task
 
 
 def test_the_command_writes_into_the_page(tmp_path, monkeypatch):
     page = tmp_path / "results.md"
     page.write_text("# Results\n\n<!-- begin overview -->\nan older table\n<!-- end overview -->\nrest\n")
-    monkeypatch.setattr("PAGE", page)
+    monkeypatch.setattr(overview, "PAGE", page)
     overview.main()
     written = page.read_text()
     assert "an older table" not in written
     assert written.endswith("<!-- end overview -->\nrest\n")
     assert "| holds |" in written
-
-
-def test_it_runs_as_a_script():
-    done = subprocess.run(
-        [sys.executable, "-c", "from studies import overview; print(overview.overview())"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "RL adds to the System" in done.stdout
-
-
-def test_make_results_writes_the_tables_of_every_study():
-    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nresults:")[2].partition("\n\n")[0]
-    studies = [path.parent.name for path in sorted((ROOT / "studies").glob("*/study.py"))]
-    assert studies and [name for name in studies if f"-m studies.{name} " not in recipe] == []

@@ -1,18 +1,15 @@
-"""The study of rollouts and training apart: its parts, and that the page shows the ledger's rows."""
+"""The study of rollouts and training apart: its parts, and what is exact."""
 
 import asyncio
 import threading
-from pathlib import Path
 from queue import Queue
 
 import pytest
 import torch
 
 import studies.echo.study as study
-from studies.common.claims import claims_table
-from studies.common.program import settings_of
+from studies.common.study import Run
 
-ROOT = Path(__file__).parents[2]
 SMALL = study.RECIPE.model_copy(update={
     "warm_start": 2, "steps": 4, "samples": 1, "locks": 2, "settled": 1,
     "update_seconds": 0.01, "spread_seconds": 0.01, "rollout_seconds": 0.01,
@@ -33,13 +30,16 @@ def runs():
 
 @pytest.mark.slow
 def test_a_row_has_all_figures_and_repeats_but_for_the_times(runs):
-    found = {arm: asyncio.run(study.played(arm, 0, SMALL, runs)) for arm in (study.ALONE, "S = 0", "S = 2")}
-    assert found["S = 0"]["detail"]["reward"] == found[study.ALONE]["detail"]["reward"]
-    again = asyncio.run(study.played("S = 2", 0, SMALL, runs))
-    for name in found["S = 2"]["figures"].keys() - set(study.MEASURED):
-        assert again["figures"][name] == found["S = 2"]["figures"][name]
-    assert found["S = 2"]["detail"]["oldest"] == 2 and found["S = 2"]["detail"]["dropped"] == 0
-    assert set(study.MEASURED) <= found["S = 2"]["figures"].keys()
+    def played(arm):
+        return asyncio.run(study.play([arm], Run(0, SMALL, None, runs)))[arm]
+
+    found = {arm: played(arm) for arm in (study.ALONE, "S = 0", "S = 2")}
+    assert found["S = 0"].detail["reward"] == found[study.ALONE].detail["reward"]
+    again = played("S = 2")
+    for name in found["S = 2"].figures.keys() - set(study.MEASURED):
+        assert again.figures[name] == found["S = 2"].figures[name]
+    assert found["S = 2"].detail["oldest"] == 2 and found["S = 2"].detail["dropped"] == 0
+    assert set(study.MEASURED) <= found["S = 2"].figures.keys()
 
 
 def test_the_clock_measures_the_learner_after_it_has_settled():
@@ -50,11 +50,6 @@ def test_the_clock_measures_the_learner_after_it_has_settled():
     assert clock.figures() == {"idle": 1.5 / 5, "period": 2.5}
 
 
-def test_the_page_shows_all_arms_and_seeds_of_the_ledger():
-    made = study.LEDGER.rows(settings_of(study.RECIPE))
-    assert sorted((row.arm, row.seed) for row in made) == sorted((a, s) for a in study.ARMS for s in range(5))
-    assert not any((row.commit or "").endswith("-dirty") for row in made)
-    page = (ROOT / "docs" / "echo.md").read_text(encoding="utf-8")
-    assert claims_table(made, study.CLAIMS) in page
-    assert study.exact(made) in page
-    assert "on 5 of 5 seeds" in page and "In 45 of 45 runs" in page
+def test_what_must_be_exact_is_exact_in_the_ledger():
+    found = study.exact(study.STUDY.rows())
+    assert "on 5 of 5 seeds" in found and "In 45 of 45 runs" in found

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_rows_are_those_of_the_plan():
-    plan = study.PLAN.read_text(encoding="utf-8")
+    plan = study.STUDY.plan.read_text(encoding="utf-8")
     arms = dict(re.findall(r"^\| `([^`]+)` \| [^|]*\|([^|]*\|[^|]*)\|$", plan, re.MULTILINE))
     arms = {name: cells for name, cells in arms.items() if "to" in cells}
     assert {row.arm.name for row in study.ROWS.values()} == arms.keys()
@@ -47,7 +47,7 @@ def made_up(name, seed):
         }
     detail = {"plan": "0123456789", "problems": 1000, "rewards": {}}
     return LedgerRow(
-        arm=name, seed=seed, commit="c" * 40, versions={}, settings=study.settings(), seconds=60.0,
+        arm=name, seed=seed, commit="c" * 40, versions={}, settings=study.STUDY.settings(), seconds=60.0,
         figures=figures, detail=detail,
     )  # fmt: skip
 
@@ -62,28 +62,13 @@ def test_the_page_says_what_is_missing_and_judges_every_claim():
     assert f"**{len(rows) - 2 * len(study.ROWS)} rows of the plan have not been run yet.**" in part
 
 
-def test_only_what_the_ledger_lacks_is_owed(monkeypatch):
-    first = made_up("poor, none", 10)
-    monkeypatch.setattr(type(study.LEDGER), "rows", lambda self, settings: [first])
-    owed = study.owed_rows(["poor, none", "good, all"], None)
-    assert ("poor, none", 10) not in owed
-    assert len(owed) == 9 + 5
-    assert study.owed_rows(["good, all"], [11]) == [("good, all", 11)]
-
-
-def test_the_ledger_holds_only_rows_of_the_plan():
-    for row in study.LEDGER.rows(study.settings()):
-        assert row.seed in study.ROWS[row.arm].seeds
-        assert re.fullmatch("[0-9a-f]{40}", row.commit)
-
-
 @pytest.mark.slow
 def test_each_kind_of_row_runs(tmp_path):
     """A few steps of chains, of several updates with a KL term, and of a new warm start with all controls."""
     rows = ["poor, shared chains", "poor, 4x2, kl", "good, all"]
     command = [sys.executable, "-m", "studies.marsrl_robustness", "--quick", "--cache", str(tmp_path)]
     done = subprocess.run(
-        [*command, *(word for row in rows for word in ("--row", row))],
+        [*command, *(word for row in rows for word in ("--arm", row))],
         cwd=ROOT,
         capture_output=True,
         text=True,

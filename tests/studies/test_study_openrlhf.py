@@ -1,24 +1,16 @@
 """The study of OpenRLHF: its arms are those of the plan, its page is made of rows."""
 
+import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 import studies.openrlhf.study as study
-from mars_env.errors import ConfigError
 from mars_env.loggers import read_jsonl
 from mars_env.miniature.recipe import QUICK, RECIPE
-from studies.common.ledger import Ledger, LedgerRow
-
-
-@pytest.fixture
-def app():
-    app = typer.Typer()
-    app.command()(study.main)
-    return app
+from studies.common.ledger import LedgerRow
 
 
 def row(arm, seed, system):
@@ -28,13 +20,13 @@ def row(arm, seed, system):
     rewards = {"solver": [0.1, 0.2, 0.3, 0.4], "verifier": [None, 0.5, 0.6, 0.7], "corrector": [None] * 4}
     detail = {"plan": "c0ffee00aa", "problems": 1000, "rewards": rewards}
     return LedgerRow(
-        arm=arm, seed=seed, settings=study.settings(), versions={"python": "3"}, commit="a" * 40,
+        arm=arm, seed=seed, settings=study.STUDY.settings(), versions={"python": "3"}, commit="a" * 40,
         seconds=120, figures=figures, detail=detail,
     )  # fmt: skip
 
 
 def test_arms_and_seeds_are_those_of_the_plan():
-    plan = study.PLAN.read_text()
+    plan = study.STUDY.plan.read_text()
     assert re.findall(r"^\| `(.+?)` \|", plan, flags=re.MULTILINE) == list(study.WAYS)
     for number in (RECIPE.marsrl.steps, RECIPE.marsrl.problems_per_step):
         assert re.search(rf"\b{number} (updates|problems an update)", plan)
@@ -63,19 +55,19 @@ def test_arms_differ_in_staleness_and_numbers_alone():
 
 
 def test_exploratory_arms_leave_the_hash_of_the_stored_rows_as_it_was(monkeypatch):
-    stored = study.LEDGER.rows(study.settings())
+    stored = study.STUDY.rows()
     assert {row.arm for row in stored} >= {"local", "synchronous", "asynchronous", "partial rollouts"}
     of_the_plan = {name: way for name, way in study.WAYS.items() if not way.exploratory}
     assert len(of_the_plan) < len(study.WAYS)
-    before = study.settings()
+    before = study.STUDY.settings()
     monkeypatch.setattr(study, "WAYS", of_the_plan)
-    assert study.settings() == before
+    assert study.STUDY.settings() == before
 
 
 def test_late_updates_train_groups_of_one_version_before(tmp_path):
     run = QUICK.marsrl.model_copy(update={"steps": 3, "problems_per_step": 3})
     recipe = QUICK.model_copy(update={"marsrl": run})
-    trained, counts, _ = study.locally(study.WAYS["local, one update late"], 5, recipe, tmp_path)
+    trained, counts, _ = asyncio.run(study.locally(study.WAYS["local, one update late"], 5, recipe, tmp_path))
     assert all(step.advantages.kept for step in trained.history)
     ages = [step["pipeline/age"] for step in read_jsonl(tmp_path / "figures.jsonl")]
     assert ages == [0.0, 1.0, 1.0]
@@ -88,18 +80,16 @@ def test_an_update_is_whole_micro_batches(recipe):
     assert int(flags["--train.batch_size"]) % int(flags["--train.micro_batch_size"]) == 0
 
 
-def test_the_page_compares_with_the_local_trainer_seed_by_seed(app, tmp_path, monkeypatch):
-    ledger = Ledger(tmp_path / "openrlhf.jsonl")
+def test_the_page_compares_with_the_local_trainer_seed_by_seed(tmp_path):
+    made = replace(study.STUDY, root=tmp_path, docs=tmp_path)
+    ledger = made.ledger
     for seed, local, synchronous in ((5, 0.80, 0.79), (6, 0.82, 0.80), (7, 0.84, 0.81)):
         ledger.append(row("local", seed, local))
         ledger.append(row("synchronous", seed, synchronous))
     (tmp_path / "results").mkdir()
     page = tmp_path / "openrlhf.md"
     page.write_text("# Before\n<!-- begin openrlhf -->\nold\n<!-- end openrlhf -->\n# After\n")
-    monkeypatch.setattr(study, "LEDGER", ledger)
-    monkeypatch.setattr(study, "DOCS", tmp_path)
-    result = CliRunner().invoke(app, ["--table"])
-    assert result.exit_code == 0, result.output
+    made.write_page()
     text = page.read_text()
     assert (
         text.startswith("# Before\n") and text.endswith("# After\n") and "old" not in text.split("oldest")[0]
@@ -109,23 +99,6 @@ def test_the_page_compares_with_the_local_trainer_seed_by_seed(app, tmp_path, mo
     assert "| local | 5 | 4 | – | – | – | – |" in text
     for role in ("solver", "verifier"):
         assert b"<svg" in (tmp_path / "results" / f"openrlhf-{role}.svg").read_bytes()
-
-
-def test_a_check_plays_the_arms_that_do_not_depend_on_timing(app, tmp_path, monkeypatch):
-    ledger = Ledger(tmp_path / "rows.jsonl")
-    for arm in study.WAYS:
-        ledger.append(row(arm, 5, 0.8))
-    monkeypatch.setattr(study, "LEDGER", ledger)
-    played = []
-
-    def again(name, seed, **_):
-        played.append(name)
-        return row(name, seed, 0.7 if name == "local, one update late" else 0.8)
-
-    monkeypatch.setattr(study, "play", again)
-    shown = CliRunner().invoke(app, ["--check", "5"])
-    assert played == ["local", "local, one update late", "local, one update late, weights"]
-    assert shown.exit_code == 1 and "late, seed 5: differs in system_accuracy" in shown.output
 
 
 def test_curves_leave_out_updates_in_which_a_role_did_not_act():
@@ -140,12 +113,6 @@ def test_rows_of_every_arm_can_be_plotted():
     assert b"<svg" in study.training_curves(curves, ylabel="reward", xlabel="% of the updates")
 
 
-def test_without_rows_there_is_no_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "LEDGER", Ledger(tmp_path / "none.jsonl"))
-    with pytest.raises(ConfigError, match="holds no row of the present settings"):
-        study.write_page()
-
-
-def test_an_arm_that_there_is_not_is_named(app):
-    result = CliRunner().invoke(app, ["--arm", "fast"])
-    assert result.exit_code == 2 and "fast" in result.output
+def test_only_arms_that_do_not_depend_on_timing_repeat():
+    exact = [name for name in study.WAYS if name not in study.STUDY.unrepeatable]
+    assert exact == ["local", "local, one update late", "local, one update late, weights"]

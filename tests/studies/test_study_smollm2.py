@@ -1,17 +1,13 @@
 """The study of a real language model, here with a tiny random one: its problems, its resume, its page."""
 
-import asyncio
 import json
 import random
 from collections import Counter
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
-import typer
 from tiny_checkpoint import varied
-from typer.testing import CliRunner
 
 import studies.smollm2.study as study
 import studies.smollm2.word_problems as words
@@ -22,10 +18,8 @@ from mars_env.evaluation import Provenance
 from mars_env.grading import grader_for
 from mars_env.models.tiny import tiny_model
 from mars_env.types import Problem, Verdict
-from studies.common.ledger import Ledger
+from studies.common.study import Run
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "smollm2.md"
 ORIGIN = Provenance("0" * 40, {})
 
 
@@ -76,7 +70,7 @@ def test_demonstrations_are_honest_and_corrections_right():
 
 
 def test_no_held_out_problem_was_seen_before(tmp_path):
-    one = study.Study(5, study.RECIPE, tiny_model(name=study.NAME), tmp_path)
+    one = study.Training(5, study.RECIPE, tiny_model(name=study.NAME), tmp_path)
     held = {problem.statement for problem in one.held_out}
     assert len(held) == study.RECIPE.held_out
     assert not held & {problem.statement for problem in one.training}
@@ -90,8 +84,7 @@ def last_weights(place):
 
 def played(place):
     torch.set_num_threads(1)
-    make = partial(tiny_model, name=study.NAME)
-    return asyncio.run(study.rows(0, study.QUICK, place, ORIGIN, make))
+    return study.STUDY.made(study.ARMS, Run(0, study.QUICK, place), ORIGIN, None)
 
 
 @pytest.mark.slow
@@ -127,9 +120,9 @@ def test_a_killed_seed_continues_to_the_same_rows_and_weights(tmp_path, monkeypa
     assert [(row.arm, row.figures) for row in again] == [(row.arm, row.figures) for row in whole]
     assert [row.detail["episodes"] for row in again] == [row.detail["episodes"] for row in whole]
     assert again[-1].detail["curve"] == whole[-1].detail["curve"]
-    assert last_weights(tmp_path / "killed") == last_weights(tmp_path / "whole")
-    first = next((tmp_path / "whole" / "taught").glob("step-*/*/model.safetensors")).read_bytes()
-    assert first != last_weights(tmp_path / "whole"), "nothing was trained: this shows nothing"
+    assert last_weights(tmp_path / "killed" / "0") == last_weights(tmp_path / "whole" / "0")
+    first = next((tmp_path / "whole" / "0" / "taught").glob("step-*/*/model.safetensors")).read_bytes()
+    assert first != last_weights(tmp_path / "whole" / "0"), "nothing was trained: this shows nothing"
     text = study.page([row.model_copy(update={"settings": "s"}) for row in whole])
     assert "| MarsRL improves the System |" in text and "one seed only" in text
     for row in whole:
@@ -138,7 +131,8 @@ def test_a_killed_seed_continues_to_the_same_rows_and_weights(tmp_path, monkeypa
 
 
 def test_a_seed_is_not_continued_by_other_code(tmp_path):
-    tmp_path.joinpath("commit.json").write_text(json.dumps("1" * 40))
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "commit.json").write_text(json.dumps("1" * 40))
     with pytest.raises(ConfigError, match="was begun at commit 111"):
         played(tmp_path)
 
@@ -146,48 +140,4 @@ def test_a_seed_is_not_continued_by_other_code(tmp_path):
 def test_other_weights_are_refused(tmp_path):
     tmp_path.joinpath("model.safetensors").write_bytes(b"other")
     with pytest.raises(ConfigError, match="other weights than this study"):
-        study.real_model(tmp_path)
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "LEDGER", Ledger(tmp_path / "smollm2.jsonl"))
-    monkeypatch.setattr(study, "TUNING", Ledger(tmp_path / "tuning.jsonl"))
-    app = typer.Typer()
-    app.command()(study.main)
-    return lambda *options: CliRunner().invoke(app, ["--allow-dirty", *options])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--seeds", "100"],
-        ["--seeds", "0", "--tuning"],
-        ["--seeds", "99-100", "--tuning"],
-        ["--seeds", "0", "--steps", "5"],
-        ["--seeds", "0", "--held-out", "5"],
-    ],
-)
-def test_seeds_and_settings_cannot_be_mixed_up(run, options, tmp_path):
-    assert run(*options).exit_code == 2
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_quick_runs_without_the_checkpoint_and_keeps_nothing(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "real_model", None)
-    done = run("--quick")
-    assert done.exit_code == 0, done.output
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_page_shows_what_the_ledger_holds():
-    made = study.LEDGER.rows(study.settings_of(study.RECIPE))
-    between = PAGE.read_text(encoding="utf-8").partition("<!-- begin smollm2 -->\n")[2]
-    between = between.partition("<!-- end smollm2 -->")[0]
-    if not made:
-        assert between == "No seed has been run to its end yet.\n"
-        return
-    assert {row.seed for row in made} == {row.seed for row in made if row.arm == study.REWARDED}
-    assert not any((row.commit or "").endswith("-dirty") for row in made)
-    assert between.strip() == study.page(made).strip()
+        study.checked(tmp_path)

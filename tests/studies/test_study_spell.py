@@ -1,18 +1,15 @@
-"""SPELL's study: its parts, its example, and that the page shows the ledger's rows."""
+"""SPELL's study: its parts and its example."""
 
-from pathlib import Path
+import asyncio
 
 import pytest
 import torch
 
 import studies.spell.study as study
-from mars_env.evaluation import provenance
 from mars_env.methods.spell.rules import read_question
-from studies.common.program import settings_of
+from studies.common.study import Run
 from studies.spell import example
 from studies.spell.lookups import clusters, easy_question, is_right, level, truth, warm_started
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_program_of_the_static_set_asks_easy_questions_with_right_references():
@@ -36,21 +33,10 @@ def test_a_row_is_played_twice_alike():
     small = study.RECIPE.model_copy(
         update={"warm_start": 20, "steps": 2, "clusters": 2, "held_out": 1, "group": 2, "verifiers": 2}
     )
-    origin = provenance(allow_dirty=True)
     for arm in study.ARMS:
-        first, again = (study.play(arm, 0, small, origin) for _ in range(2))
+        first, again = (asyncio.run(study.play([arm], Run(0, small, None)))[arm] for _ in range(2))
         assert first.figures == again.figures and first.detail == again.detail
         assert all(0 <= value <= 1 for value in first.figures.values())
-
-
-def test_the_page_shows_all_arms_and_seeds_of_the_ledger():
-    rows = study.LEDGER.rows(settings_of(study.RECIPE))
-    if not rows:
-        assert "It has not been run yet" in (ROOT / "docs" / "spell.md").read_text()
-        return
-    assert sorted((row.arm, row.seed) for row in rows) == sorted((a, s) for a in study.ARMS for s in range(5))
-    assert not any((row.commit or "").endswith("-dirty") for row in rows)
-    assert study.table_of(rows).strip() in (ROOT / "docs" / "spell.md").read_text()
 
 
 def test_the_example_says_what_became_of_the_questions(capsys):

@@ -1,0 +1,47 @@
+"""What the pages of studies are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from mars_env.errors import ConfigError
+from mars_env.evaluation.tables import Table, as_markdown
+from mars_env.files import write_whole
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+MACHINE: Final = "one core of a 2-core machine"
+"""On which the older studies were run; it is in their pages."""
+
+
+def write(page: Path, part: str, text: str) -> None:
+    """Replace a part of a page, what stands between its two marks, and say so.
+
+    Raises:
+        ConfigError: The page lacks the marks, or holds them more than once or in the wrong order.
+    """
+    begin, end = f"<!-- begin {part} -->\n", f"<!-- end {part} -->\n"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed or begin in rest or end in before + after:
+        raise ConfigError(f"{page} must hold the lines {begin.strip()!r} and {end.strip()!r}, once each")
+    write_whole(page, f"{before}{begin}{text.rstrip()}\n{end}{after}")
+    print(f"wrote {page}")
+
+
+def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table for a page; its cells may hold Markdown."""
+    return as_markdown(Table(tuple(heads), tuple(map(tuple, lines))), markup=True) + "\n"
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A Markdown page from a template beside the studies; nothing is escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parents[1]),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template).render(**values)

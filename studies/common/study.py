@@ -1,0 +1,389 @@
+"""A study: arms that are run over seeds, a ledger of their rows, a page made of these, and one command line.
+
+    python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks; by default all of the plan
+    python -m studies.marsrl --table         # writes the study's part of its page
+    python -m studies.marsrl --check 0       # runs a seed's rows again, and compares them exactly
+    python -m studies.marsrl --quick         # a very small seed of everything; nothing is kept
+    python -m studies.marsrl --recipe FILE.json --seeds 100    # tuning
+
+A study's folder holds its code, `plan.md` (committed before the first row), `ledger.jsonl`, and perhaps
+`tuning.jsonl`: rows of seeds from 100 on, each with its recipe, which no page shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import wraps
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import torch
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+
+from mars_env.errors import ConfigError
+from mars_env.evaluation import Provenance, provenance
+from mars_env.evaluation.provenance import commit_of
+from mars_env.trainers import TrainConfig
+from studies.common.claims import Claim
+from studies.common.ledger import Ledger, LedgerRow, seeds_of, settings_hash
+from studies.common.pages import DOCS, write
+
+STUDIES: Final = Path(__file__).parents[1]
+FIRST_TUNING_SEED: Final = 100
+"""Seeds from here on are for choosing a recipe's numbers: no page reports them."""
+
+console: Final = Console(width=160)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the rows of one seed are made with.
+
+    Attributes:
+        seed: Of everything.
+        recipe: The study's numbers.
+        cache: A folder for warm starts; a study whose runs continue after a kill keeps its state here.
+        resource: What the study's `resources` opened.
+    """
+
+    seed: int
+    recipe: Any
+    cache: Path
+    resource: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a row says.
+
+    Attributes:
+        figures: By name; one that is None is left out.
+        detail: Plain data beside the figures.
+        seconds: If the study measures them itself.
+    """
+
+    figures: Mapping[str, float | None]
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
+
+
+Play = Callable[[Sequence[str], Run], Awaitable[Mapping[str, Result]]]
+"""Runs arms of a seed; a function of a module, since other processes import it."""
+
+
+def arm_by_arm(play: Callable[[str, Run], Awaitable[Result]]) -> Play:
+    """The same for several arms, one after the other."""
+
+    @wraps(play)
+    async def every(arms: Sequence[str], run: Run) -> dict[str, Result]:
+        return {arm: await play(arm, run) for arm in arms}
+
+    return every
+
+
+def _nothing(_: Any) -> dict[str, Any]:
+    return {}
+
+
+def _same(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
+    return list(rows)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One study.
+
+    Attributes:
+        name: Of its folder under studies/.
+        task: What is run, as Markdown for the overview.
+        starts: How many warm starts were trained from.
+        arms: Names of its rows.
+        recipe: Its numbers.
+        quick: The numbers of `--quick`.
+        play: Runs rows; decorate it with `arm_by_arm` if rows share nothing.
+        page: The file in docs/ and the name of the part that `text` makes.
+        text: Makes that part of the present rows.
+        claims: Those of the overview.
+        seeds: The plan's, such as "0-4".
+        seeds_of_arm: Where an arm has others.
+        together: Whether the rows of a seed are made in one call of `play`.
+        beside: What decides a result beside the recipe; part of the settings' hash.
+        columns: Figures that are shown while rows are made, and their titles; by default all.
+        measured: Figures that need not repeat, such as seconds.
+        unrepeatable: Arms whose rows depend on timing.
+        planned: Whether there is a plan; the two oldest studies have none.
+        plan_of: The folder of the plan, if it is another study's.
+        plots: Makes files in docs/results/ of the present rows.
+        widen: Adds to the rows what another study's ledger holds.
+        prepare: Makes shared warm starts before several processes want them.
+        resources: What is open while rows are made; they are then made in this process.
+        state: Where runs continue after a kill; None where they do not.
+        clock: Measures a row's seconds.
+        note: What the overview adds to the command of `--check`.
+    """
+
+    name: str
+    task: str
+    starts: str
+    arms: Sequence[str]
+    recipe: BaseModel
+    quick: BaseModel
+    play: Play
+    page: tuple[str, str]
+    text: Callable[[Sequence[LedgerRow]], str]
+    claims: Sequence[Claim]
+    seeds: str = "0-4"
+    seeds_of_arm: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    together: bool = False
+    beside: Callable[[Any], Mapping[str, Any]] = _nothing
+    columns: Mapping[str, str] = field(default_factory=dict)
+    measured: Collection[str] = ()
+    unrepeatable: Collection[str] = ()
+    planned: bool = True
+    plan_of: str = ""
+    plots: Callable[[Sequence[LedgerRow]], Mapping[str, bytes]] = _nothing
+    widen: Callable[[Sequence[LedgerRow]], list[LedgerRow]] = _same
+    prepare: Callable[[Collection[str], Run], None] | None = None
+    resources: Callable[[], AbstractContextManager[Any]] | None = None
+    state: Path | None = None
+    clock: Callable[[], float] = time.process_time
+    note: str = ""
+    root: Path = STUDIES
+    docs: Path = DOCS
+
+    @property
+    def ledger(self) -> Ledger:
+        """The reported rows."""
+        return Ledger(self.root / self.name / "ledger.jsonl")
+
+    @property
+    def tuning(self) -> Ledger:
+        """Rows of tuning seeds."""
+        return Ledger(self.root / self.name / "tuning.jsonl")
+
+    @property
+    def plan(self) -> Path | None:
+        """What was committed before the first row."""
+        return STUDIES / (self.plan_of or self.name) / "plan.md" if self.planned else None
+
+    def settings(self, recipe: BaseModel | None = None) -> str:
+        """The hash of everything that decides a result except arm and seed."""
+        recipe = recipe or self.recipe
+        numbers, beside = _as_recorded(recipe.model_dump(mode="json")), self.beside(recipe)
+        return settings_hash({"recipe": numbers, **beside} if beside else numbers)
+
+    def rows(self) -> list[LedgerRow]:
+        """The ledger's rows of the present settings."""
+        return self.ledger.rows(self.settings())
+
+    def plan_rows(self) -> list[tuple[str, int]]:
+        """Arm and seed of every row of the plan."""
+        usual = seeds_of(self.seeds)
+        return [(arm, seed) for arm in self.arms for seed in self.seeds_of_arm.get(arm, usual)]
+
+    def owed(self, rows: Sequence[LedgerRow]) -> str:
+        """What a page says first while rows of the plan are missing."""
+        missing = len(self.plan_rows()) - len(rows)
+        return f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
+
+    def write_page(self) -> None:
+        """Write the study's part of its page, and its plots.
+
+        Raises:
+            ConfigError: The ledger has no row of the present settings.
+        """
+        rows = self.rows()
+        if not rows:
+            raise ConfigError(f"{self.ledger.path} holds no row of the present settings; run a seed")
+        for name, content in self.plots(rows).items():
+            (self.docs / "results" / name).write_bytes(content)
+        name, part = self.page
+        write(self.docs / name, part, self.text(rows))
+
+    def made(self, arms: Sequence[str], run: Run, origin: Provenance, plan: str | None) -> list[LedgerRow]:
+        """Run arms of a seed."""
+        torch.set_num_threads(1)  # more threads only slow models this small down
+        began = self.clock()
+        results = asyncio.run(self.play(arms, run))  # type: ignore[arg-type]
+        seconds = (self.clock() - began) / len(results)
+        tuned = {"recipe": run.recipe.model_dump(mode="json")} if run.seed >= FIRST_TUNING_SEED else {}
+        return [
+            LedgerRow(
+                arm=arm,
+                seed=run.seed,
+                commit=origin.commit,
+                versions=origin.versions,
+                settings=self.settings(run.recipe),
+                seconds=round(seconds if result.seconds is None else result.seconds, 1),
+                figures={name: value for name, value in result.figures.items() if value is not None},
+                detail={**({"plan": plan} if plan else {}), **result.detail, **tuned},
+            )
+            for arm, result in results.items()
+        ]
+
+    def add(self, owed: Sequence[tuple[str, int]], run: Run, origin: Provenance, jobs: int = 0) -> None:
+        """Make owed rows, in so many processes or in this one; each is shown and kept at once.
+
+        Seed by seed, so that an interrupted run leaves whole seeds. After a row that fails no other is begun.
+        """
+        plan = commit_of(self.plan) if self.plan else None
+        ledger = self.tuning if any(seed >= FIRST_TUNING_SEED for _, seed in owed) else self.ledger
+        work = []
+        for seed in sorted({seed for _, seed in owed}):
+            one = Run(seed, run.recipe, run.cache, run.resource)
+            arms = [arm for arm, other in owed if other == seed]
+            work += [(group, one) for group in ([self.arms] if self.together else [[arm] for arm in arms])]
+        if jobs and self.prepare:
+            self.prepare({arm for arm, _ in owed}, run)
+        calls = [(tuple(arms), one, origin, plan) for arms, one in work]
+        for rows in _in_processes(self.made, calls, jobs) if jobs else (self.made(*each) for each in calls):
+            for row in rows:
+                if (row.arm, row.seed) in owed:
+                    ledger.append(row)
+                self.show(row)
+
+    def show(self, row: LedgerRow) -> None:
+        """Print one line about a row."""
+        titles = self.columns or {name: name for name in row.figures}
+        figures = ", ".join(
+            f"{title} {row.figures[key]:.3f}" for key, title in titles.items() if key in row.figures
+        )
+        console.print(f"{row.arm}, seed {row.seed}: {figures}; {row.seconds:.0f} s", highlight=False)
+
+    def repeats(self, stored: Iterable[LedgerRow], again: Iterable[LedgerRow]) -> bool:
+        """Compare rows that were made again with the stored ones, and print which figures differ."""
+        before, same = {(row.arm, row.seed): row.figures for row in stored}, True
+        for row in again:
+            then, now = before[row.arm, row.seed], row.figures
+            differs = sorted(n for n in then.keys() - set(self.measured) if then[n] != now.get(n))
+            same &= not differs
+            said = f"differs in {', '.join(differs)}" if differs else "the same"
+            console.print(f"{row.arm}, seed {row.seed}: {said}", highlight=False)
+        return same
+
+    def check(self, seed: int, arms: Sequence[str] | None, run: Run, origin: Provenance) -> bool:
+        """Make a seed's rows again, and compare.
+
+        Raises:
+            ConfigError: The ledger lacks a row.
+        """
+        ledger = self.tuning if seed >= FIRST_TUNING_SEED else self.ledger
+        stored = [row for row in ledger.rows(self.settings(run.recipe)) if row.seed == seed]
+        there = {row.arm for row in stored}
+        wanted = arms or [arm for arm in self.arms if arm in there and arm not in self.unrepeatable]
+        if not wanted or not there.issuperset(wanted):
+            raise ConfigError(f"{ledger.path} lacks a row of seed {seed}: {', '.join(wanted) or 'all arms'}")
+        groups = [list(self.arms)] if self.together else [[arm] for arm in wanted]
+        again = [row for group in groups for row in self.made(group, run, origin, None)]
+        return self.repeats(stored, [row for row in again if row.arm in wanted])
+
+    def chosen(self, wanted: Collection[str] | None) -> list[str] | None:
+        """The wanted arms in their usual order; None if none is named.
+
+        Raises:
+            typer.BadParameter: One is unknown.
+        """
+        if unknown := sorted(set(wanted or ()) - set(self.arms)):
+            raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(self.arms)}")
+        return [arm for arm in self.arms if arm in wanted] if wanted else None
+
+    def wanted(self, seeds: str | None, arms: Sequence[str] | None, tuning: bool) -> list[tuple[str, int]]:
+        """Arm and seed of what a command asks for.
+
+        Raises:
+            typer.BadParameter: A tuning seed without a recipe, or the reverse.
+        """
+        found = [row for row in self.plan_rows() if arms is None or row[0] in arms]
+        if seeds is not None:
+            numbers = seeds_of(seeds)
+            own = dict.fromkeys(arms or self.arms, numbers)
+            for arm, planned in self.seeds_of_arm.items() if not tuning else ():
+                if arm in own:
+                    own[arm] = [seed for seed in numbers if seed in planned]
+            found = [(arm, seed) for arm, several in own.items() for seed in several]
+        asked = [seed for _, seed in found] + (seeds_of(seeds) if seeds else [])
+        if any((seed >= FIRST_TUNING_SEED) != tuning for seed in asked):
+            raise typer.BadParameter(f"seeds from {FIRST_TUNING_SEED} on are for tuning, with --recipe")
+        return found
+
+    def place(self, cache: Path | None, folder: str, kept: bool, recipe: BaseModel) -> Path:
+        """Where warm starts and state are kept: never old state for a row that is to be made again."""
+        if self.state is not None and not kept:
+            cache = None
+        chosen = cache or (self.state if kept else None) or Path(folder)
+        return chosen.absolute() / self.settings(recipe)
+
+    def command(
+        self,
+        seeds: Annotated[str | None, typer.Option(help='E.g. "0-4"; by default the plan\'s.')] = None,
+        arm: Annotated[list[str] | None, typer.Option(help="Only these arms; repeatable.")] = None,
+        jobs: Annotated[int, typer.Option(help="Processes at once; 0 is this one.")] = 0,
+        table: Annotated[bool, typer.Option("--table", help="Only write the page.")] = False,
+        check: Annotated[int | None, typer.Option(help="Make a seed's rows again, and compare.")] = None,
+        quick: Annotated[bool, typer.Option("--quick", help="Very small; nothing is kept.")] = False,
+        allow_dirty: Annotated[bool, typer.Option("--allow-dirty", help="Run uncommitted code.")] = False,
+        cache: Annotated[Path | None, typer.Option(help="Where to keep warm starts and state.")] = None,
+        recipe: Annotated[Path | None, typer.Option(help="JSON for tuning, seeds from 100 on.")] = None,
+    ) -> None:
+        """Run what the ledger lacks; --table writes the page."""
+        arms, tuning = self.chosen(arm), recipe is not None
+        if table:
+            self.write_page()
+            return
+        if jobs and self.resources:
+            raise typer.BadParameter("rows of this study are made in one process: leave --jobs out")
+        numbers = self.quick if quick else self.recipe
+        if recipe is not None:
+            numbers = type(self.recipe).model_validate_json(recipe.read_text(encoding="utf-8"))
+        rerun = quick or check is not None
+        owed = [] if rerun else self.wanted(seeds, arms, tuning)
+        origin = provenance(allow_dirty=allow_dirty or rerun)
+        with tempfile.TemporaryDirectory() as folder, (self.resources or nullcontext)() as resource:
+            place = self.place(cache, folder, not rerun, numbers)
+            run = Run(check or 0, numbers, place, resource)
+            if check is not None:
+                raise typer.Exit(0 if self.check(check, arms, run, origin) else 1)
+            if quick:
+                run = Run(self.plan_rows()[0][1], numbers, place, resource)
+                for group in [list(self.arms)] if self.together else [[a] for a in arms or self.arms]:
+                    for row in self.made(group, run, origin, None):
+                        self.show(row)
+                return
+            ledger = self.tuning if tuning else self.ledger
+            there = {(row.arm, row.seed) for row in ledger.rows(self.settings(numbers))}
+            self.add([each for each in owed if each not in there], run, origin, jobs)
+
+    def main(self) -> None:
+        """The study's command line."""
+        app = typer.Typer(add_completion=False)
+        app.command(help=f"{self.name}: run what the ledger lacks; --table writes the page.")(self.command)
+        app()
+
+
+def _in_processes(make: Any, calls: Sequence[Any], jobs: int) -> Iterator[list[LedgerRow]]:
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
+        for done in as_completed([pool.submit(make, *call) for call in calls]):
+            yield done.result()
+    finally:  # an error here or where a row is kept: all other rows would be made, and lost
+        pool.shutdown(cancel_futures=True)
+
+
+def _as_recorded(value: Any) -> Any:
+    """Plain data, its losses as the first rows had them: every clip named, uniform groups dropped."""
+    if not isinstance(value, dict):
+        return value
+    if value.get("uniform_groups") != "drop":
+        return {name: _as_recorded(part) for name, part in value.items()}
+    loss = TrainConfig.model_validate(value)
+    named = {"clip_low": loss.clip[0], "clip_high": loss.clip[1], "aggregation": loss.mean}
+    return {name: part for name, part in (value | named).items() if name != "uniform_groups"}

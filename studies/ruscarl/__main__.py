@@ -1,0 +1,5 @@
+"""`python -m studies.ruscarl`."""
+
+from studies.ruscarl.study import STUDY
+
+STUDY.main()

@@ -1,0 +1,91 @@
+"""RuscaRL's lock in miniature: help in the prompt that fades. See docs/ruscarl.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from mars_env.envs import Game, Solve
+from mars_env.envs.rubric_rewards import RubricReward
+from mars_env.grading.rubrics import RubricGrader, Veto, WeightedSum
+from mars_env.methods.ruscarl import Scaffold, Scaffolded
+from mars_env.trainers.loop import train
+from mars_env.trainers.team import make_team
+from studies.common.claims import Claim
+from studies.common.episodes import copied, mean
+from studies.common.ledger import LedgerRow, arm_difference, arms_table, origins, seed_text
+from studies.common.study import Result, Run, Study, arm_by_arm
+from studies.rubrics.lock import STEPS, locks, opener, show_steps, step_is_right, warm_started
+from studies.rubrics.recipe import Recipe, played, run_settings
+
+OPEN: Final = Veto(WeightedSum(), tuple(map(str, range(STEPS))))
+"""1 if every step is right, else 0: a policy that guesses opens one lock in 8 ** 5 tries."""
+RECIPE: Final = Recipe(study="lock", steps=120)
+ARMS: Final[Mapping[str, tuple[str, dict[str, Any], str]]] = {
+    # scaffold over the run (empty: none), what Scaffolded gets, the ratio's denominator
+    "no scaffold": ("", {}, "trainer"),
+    "sigmoid (RuscaRL)": ("sigmoid", {}, "trainer"),
+    "constant": ("constant", {}, "trainer"),
+    "sigmoid, plain over scaffolded": ("sigmoid", {}, "rollout"),
+    "sigmoid, scaffolded over scaffolded": ("sigmoid", {"train_on": "read"}, "trainer"),
+    "linear decay": ("linear", {}, "trainer"),  # added after the first rows; the plan says so
+}
+FADING: Final = "sigmoid (RuscaRL)"
+
+guesser = cache(warm_started)
+"""The warm start that knows no code; the same for all seeds."""
+
+
+@arm_by_arm
+async def play(arm: str, run: Run) -> Result:
+    """Train one arm on the locks of a seed."""
+    seed, recipe = run.seed, run.recipe
+    fading, options, denominator = ARMS[arm]
+    problems, model = locks(seed)[: recipe.locks], copied(guesser(steps=recipe.warm_start))
+    grader = RubricGrader(aggregate=OPEN, checks={"step": step_is_right})
+    game = Game(Solve(), grader, rewards={"solver": RubricReward(OPEN)})
+    chosen = run_settings(seed, recipe, denominator)
+    scaffold = Scaffold(run=fading) if fading else None
+
+    def agent(name: str, playing: Any) -> Any:
+        plain = opener(playing)
+        return Scaffolded(plain, scaffold, show=show_steps, **options) if scaffold else plain
+
+    history = await train(game, make_team(chosen, ["solver_0"], [model], agent=agent), problems, chosen)
+    grades = [tree.turns[0].grade for tree in await played(game, model, problems, run)]
+    right = [mean(list(g.details["fractions"].values())) for g in grades if g is not None]
+    figures = {"open": mean([g.score for g in grades if g and g.score is not None]), "steps": mean(right)}
+    curve = [round(step.roles["solver"]["reward"], 3) for step in history]
+    return Result(figures, {"reward": curve})
+
+
+def text(rows: Sequence[LedgerRow]) -> str:
+    """The table of the page."""
+    made = arms_table(rows, list(ARMS), {"open": "locks opened", "steps": "steps right"})
+    made += f"\nDifferences from `{FADING}` in locks opened, in points, paired by seed:\n\n"
+    for arm in ARMS:
+        if arm != FADING:
+            made += f"- {arm}: {seed_text(arm_difference(rows, FADING, arm, 'open'), signed=True)}\n"
+    return f"{made}\n{origins(rows)}\n"
+
+
+STUDY = Study(
+    name="ruscarl",
+    task="[RuscaRL's lock](ruscarl.md)",
+    starts="1",
+    arms=tuple(ARMS),
+    recipe=RECIPE,
+    quick=RECIPE.quick(),
+    play=play,
+    page=("ruscarl.md", "lock"),
+    text=text,
+    claims=(
+        Claim("a fading scaffold opens more locks than none", FADING, "open", "no scaffold"),
+        Claim("... than help that stays", FADING, "open", "constant"),
+        Claim("... than help that fades slowly (claim added later)", FADING, "open", "linear decay"),
+        Claim("its ratio beats plain over scaffolded", FADING, "open", "sigmoid, plain over scaffolded"),
+        Claim("... scaffolded over scaffolded", FADING, "open", "sigmoid, scaffolded over scaffolded"),
+    ),
+    plan_of="rubrics",
+)
