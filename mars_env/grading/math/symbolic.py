@@ -118,7 +118,7 @@ def _judge(
     reference: str, answer: str, tolerance: float | None, ordered: bool | None, integer: bool
 ) -> tuple[bool, str]:
     if len(reference) <= 400 and (offered := _OFFERED.match(_plain(reference))):
-        return _judge_offered(offered, answer, tolerance)
+        return _judge_offered(offered, answer, tolerance, ordered, integer)
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
@@ -135,7 +135,9 @@ def _judge(
     return False, why if second.readings else NOT_READ
 
 
-def _judge_offered(offered: re.Match[str], answer: str, tolerance: float | None) -> tuple[bool, str]:
+def _judge_offered(
+    offered: re.Match[str], answer: str, tolerance: float | None, ordered: bool | None, integer: bool
+) -> tuple[bool, str]:
     """Judge an answer to ``(C) 48``: the letter, the value, or both."""
     letter, value = offered[1] or offered[2], offered[3]
     picked = _plain(answer) if len(answer) <= 400 else ""
@@ -146,7 +148,7 @@ def _judge_offered(offered: re.Match[str], answer: str, tolerance: float | None)
         if (also[1] or also[2]) != letter:
             return False, DIFFERENT
         answer = also[3]
-    return judge(value, answer, tolerance)
+    return judge(value, answer, tolerance, ordered=ordered, integer=integer)
 
 
 @lru_cache(maxsize=8192)  # many answers are judged against one reference

@@ -158,3 +158,10 @@ def test_one_name_or_two():
 def test_a_set_is_no_assignment():
     assert not judge(r"\{1,2\}", "x=1, y=2")[0]
     assert judge(r"\{1,2\}", "x=1, x=2")[0]
+
+
+def test_a_lettered_reference_is_compared_as_the_problem_says():
+    assert judge("(C) 48", r"\frac{96}{2}")[0]
+    assert not judge("(C) 48", r"\frac{96}{2}", integer=True)[0]
+    assert judge("(C) 1, 2", "2, 1")[0]
+    assert not judge("(C) 1, 2", "2, 1", ordered=True)[0]
