@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from mars_env.grading.math.equations import proportional, same_line
+from mars_env.grading.math.evaluate import digits_needed, free_symbols, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.measures import letter_unit, measure, scaled, time_span
+from mars_env.grading.math.expressions import COUNTERS, proportional, same_expression, same_line
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, number, operators, words
-from mars_env.grading.math.numeric import digits_needed, free_symbols, same_expression, value_at
 from mars_env.grading.math.plain import SYNONYMS, normal_text, plain
-from mars_env.grading.math.points import COUNTERS
 from mars_env.grading.math.sets import is_infinite, real_set, same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
     as_family,
@@ -44,7 +42,7 @@ from mars_env.grading.math.shapes import (
     with_parameter_of,
     without_base,
 )
-from mars_env.grading.math.units import Unit
+from mars_env.grading.math.units import Unit, letter_unit, measure, scaled, time_span
 from mars_env.grading.math.vectors import same_fonts
 
 MAX_ITEMS = 64
@@ -66,7 +64,7 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         Unreadable: The two cannot be compared by these rules.
 
     Example:
-        >>> from mars_env.grading.math.notation import read
+        >>> from mars_env.grading.math.parser import read
         >>> def same(a, b): return same_answer(read(a), read(b))
         >>> same(r"\{1, 2\}", "2, 1"), same("(1, 2)", "(2, 1)"), same("y = 2x + 1", "2x - y = -1")
         (True, False, True)

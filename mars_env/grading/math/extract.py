@@ -31,7 +31,6 @@ import json
 import re
 from typing import NamedTuple
 
-from mars_env.grading.math.characters import as_ascii
 from mars_env.grading.math.claims import claim, is_unasked
 from mars_env.grading.math.cues import supposed
 from mars_env.grading.math.endings import (
@@ -52,7 +51,7 @@ from mars_env.grading.math.phrases import (
     stated,
     without_opener,
 )
-from mars_env.grading.math.tokens import escape_money
+from mars_env.grading.math.tokens import as_ascii, escape_money
 from mars_env.grading.math.transcript import Quotations
 from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking

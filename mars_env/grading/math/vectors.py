@@ -15,7 +15,7 @@ def times(left: Node, operator: str, right: Node) -> Node:
     r"""A product; of two vectors or matrices, its name is ``cross``, ``dot`` or ``matmul``.
 
     Example:
-        >>> from mars_env.grading.math.notation import read
+        >>> from mars_env.grading.math.parser import read
         >>> read(r"\vec a\cdot\vec b").value, read(r"\vec a\times\vec b").value, read(r"2\vec a").kind
         ('dot', 'cross', 'mul')
     """

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.grading.math.integers import read_integer
+from mars_env.grading.math.parser import read_integer
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.grading.math.extract import extract_answer
-from mars_env.grading.math.integers import read_integer
+from mars_env.grading.math.parser import read_integer
 from mars_env.grading.math.phrases import clause, concluded, is_value, last_statement, peel, stated
 from mars_env.grading.math.tokens import escape_money
 from mars_env.grading.math.transcript import Quotations

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from mars_env.grading.math import sets, units
+from mars_env.grading.math.expressions import same_expression
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.nodes import OverLimit, Unreadable
-from mars_env.grading.math.notation import read
-from mars_env.grading.math.numeric import same_expression
+from mars_env.grading.math.parser import read
 from mars_env.grading.math.symbolic import judge, parse, unfit
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("verdicts.jsonl").read_text().splitlines()]
