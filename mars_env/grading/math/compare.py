@@ -344,8 +344,6 @@ class _Comparison:
                 return self.same(self.value(r), renamed(self.value(a), left2.args, left.args))
         if len(r.args) != 2 or len(a.args) != 2:
             return False
-        if r.args[0] == a.args[0] and r.args[1].kind == a.args[1].kind == "matrix":
-            return self.same_rows(r.args[1], a.args[1])
         return proportional(r, a)
 
     def same_named(self, r: Node, a: Node) -> bool:
@@ -396,9 +394,7 @@ class _Comparison:
             value2, of2 = letter_unit(value2, of)
         if isinstance(of2, Unit) and of is None:
             value, of = letter_unit(value, of2)
-        if of is None and of2 is None:
-            return self.same_number(value, value2)
-        if of == "%" and of2 == "%":
+        if of == of2:
             return self.same_number(value, value2)
         if "%" in (of, of2):
             share, other = (value, value2) if of == "%" else (value2, value)
@@ -408,16 +404,13 @@ class _Comparison:
                 return True
             return of == "%" and self.same_number(share, other)
         if isinstance(of, Unit) and isinstance(of2, Unit):
-            if of.dimension != of2.dimension and not (not of.dimension or not of2.dimension):
-                return False
-            return (
-                self.same_number(scaled(value, of.factor), scaled(value2, of2.factor))
-                and of.dimension == of2.dimension
+            return of.dimension == of2.dimension and self.same_number(
+                scaled(value, of.factor), scaled(value2, of2.factor)
             )
         if "deg" in (of, of2):
             return self.same_angle(value, of, value2, of2)
         if of is not None and of2 is not None:
-            return of == of2 and self.same_number(value, value2)
+            return False
         given = of if of is not None else of2
         if isinstance(given, Unit) and not given.dimension:  # "5 million" is a number
             return self.same_number(
@@ -427,8 +420,6 @@ class _Comparison:
         return self.same_number(value, value2)
 
     def same_angle(self, value: Node, of: object, value2: Node, of2: object) -> bool:
-        if of == of2:
-            return self.same_number(value, value2)
         radians = Unit(Fraction(1), (("angle", 1),))
         if any(x not in (None, "deg", radians) for x in (of, of2)):
             return False
@@ -444,11 +435,7 @@ class _Comparison:
     def same_number(self, r: Node, a: Node) -> bool:
         if r.kind not in EXPRESSIONS or a.kind not in EXPRESSIONS:
             if r.kind == a.kind == "quantity" or "set" in (r.kind, a.kind) or "list" in (r.kind, a.kind):
-                return (
-                    r.kind == a.kind and self.same(*r.args, *a.args)
-                    if len(r.args) == len(a.args) == 1
-                    else False
-                )
+                return r.kind == a.kind and len(r.args) == len(a.args) == 1 and self.same(*r.args, *a.args)
             return False
         if (
             self.tolerance is not None

@@ -4,7 +4,7 @@ The rules, in order; the first match wins:
 
 1. Only the model's own message is read: the text after the last ``</think>``, up to the first control token
    of a chat template (`mars_env.grading.message`). A text whose last ``<think>`` is never closed has
-   no answer. Characters that look like ASCII are read as ASCII (`characters.py`).
+   no answer. Characters that look like ASCII are read as ASCII (`tokens.py`).
    After an answer, a line with "Question:" or the like ends it: a base model goes on with another problem.
    An instruction ("Answer the question", "to find the answer:") or a heading above the problem is no answer.
 2. The last box, ``\boxed{...}`` or ``\fbox{...}`` (nested braces count; ``\boxed 5`` works).

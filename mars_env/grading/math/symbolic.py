@@ -1,6 +1,6 @@
 r"""Decides whether an answer equals a reference; runs in a worker process.
 
-Words and the letters of choices are compared as written, everything else as `notation.py` reads it, by the
+Words and the letters of choices are compared as written, everything else as `parser.py` reads it, by the
 rules of `compare.py`. What cannot be read is no answer.
 """
 
