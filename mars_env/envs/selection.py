@@ -16,7 +16,7 @@ from mars_env.checks import count, finite
 from mars_env.errors import ConfigError, ModelError, SandboxError
 from mars_env.grading.code.extract import extract_program
 from mars_env.grading.math.extract import extract_answer
-from mars_env.grading.math.integers import read_integer
+from mars_env.grading.math.parser import read_integer
 from mars_env.sync import awaitable
 from mars_env.text import shown
 from mars_env.types import Problem, Ratings, RewardModel, Turn

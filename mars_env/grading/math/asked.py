@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mars_env.grading.math.measures import letter_unit, measure
 from mars_env.grading.math.nodes import EXPRESSIONS, OverLimit, Unreadable, operators
-from mars_env.grading.math.notation import read
-from mars_env.grading.math.units import DIMENSIONS, Unit, unit
+from mars_env.grading.math.parser import read
+from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, measure, unit
 
 _LENGTH = 400
 """Longest answer, in characters, that is looked at."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 
 from mars_env.grading.math.boxes import NO_BOX, UNCLOSED_BOX, VALUE, Extraction, boxed, find_boxes
-from mars_env.grading.math.characters import as_ascii
 from mars_env.grading.math.doubt import corrects, doubtful, introduces_another, of_another_case
 from mars_env.grading.math.question import claimed, is_unasked
 from mars_env.grading.math.quotations import Quotations
@@ -33,7 +32,7 @@ from mars_env.grading.math.sentences import (
     undelimited,
     without_remarks,
 )
-from mars_env.grading.math.tokens import escape_money
+from mars_env.grading.math.tokens import as_ascii, escape_money
 from mars_env.grading.math.vocabulary import CONCLUSION, MARKER, WITHDRAWAL
 from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking

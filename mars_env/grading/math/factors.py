@@ -2,23 +2,26 @@ r"""Reads one factor: numbers, names, brackets, functions, matrices, and their p
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 
-from mars_env.grading.math.cursor import Cursor
 from mars_env.grading.math.nodes import (
+    BASE_WORDS,
     Node,
     OverLimit,
     Unreadable,
+    based,
+    choices,
+    decimal,
     number,
+    repeating,
     subscript,
     substitute,
     with_index,
     with_sign,
     words,
 )
-from mars_env.grading.math.numerals import BASE_WORDS, based, choices, decimal, repeating
-from mars_env.grading.math.tokens import FUNCTIONS, Token
+from mars_env.grading.math.tokens import FUNCTIONS, Cursor, Token
 from mars_env.grading.math.vectors import BOLD, derivative
 
 _CONSTANTS = {
@@ -44,31 +47,17 @@ UNKNOWN_FUNCTIONS = frozenset("fghFGH")
 """Letters that are functions if a bracket follows; any other letter multiplies."""
 
 
-class Factors(Cursor, ABC):
+class Factors(Cursor):
     """The lower half of a recursive-descent parser: one method for each kind of factor.
 
-    The upper half (`mars_env.grading.math.notation`) reads the contents of brackets.
+    The upper half (`mars_env.grading.math.parser`) reads the contents of brackets.
     """
 
-    @abstractmethod
-    def listing(self) -> Node:
-        """A list of statements, or a single statement."""
-
-    @abstractmethod
-    def statement(self) -> Node:
-        """A relation or an expression."""
-
-    @abstractmethod
-    def mixed(self, node: Node) -> Node | None:
-        """A mixed number whose whole part has been read."""
-
-    @abstractmethod
-    def sum(self) -> Node:
-        """Terms with their signs."""
-
-    @abstractmethod
-    def term(self) -> Node:
-        """Factors side by side."""
+    listing: Callable[[], Node]
+    statement: Callable[[], Node]
+    sum: Callable[[], Node]
+    term: Callable[[], Node]
+    mixed: Callable[[Node], Node | None]
 
     def begins_factor(self, token: Token) -> bool:
         """Whether a factor can start with this token."""
@@ -255,11 +244,6 @@ class Factors(Cursor, ABC):
         """A number, and its base if it has one."""
         if self.peek().text == "_":
             self.next()
-            if self.peek().kind == "text":
-                word = self.next().text.lower()
-                if word not in BASE_WORDS:
-                    raise Unreadable(f"{word!r} is not a base")
-                return based(token.text, str(BASE_WORDS[word]))
             if self.peek().kind == "num":
                 return based(token.text, self.next().text)
             base = self.group()
@@ -382,8 +366,6 @@ class Factors(Cursor, ABC):
         """A named function, its base and its power."""
         base: Node | None = None
         power: Node | None = None
-        if name == "sqrt":
-            return self.root()
         while self.peek().text in ("_", "^"):
             if self.next().text == "_":
                 base = self.argument()
@@ -392,9 +374,6 @@ class Factors(Cursor, ABC):
         if self.peek().text == "(":
             self.next()
             args = self.arguments()
-        elif name in ("max", "min", "gcd", "lcm") and self.accept(r"\{"):
-            args = self.listing().args
-            self.expect(r"\}")
         else:
             args = (self.product(),)
         if power is not None and power == Node("neg", (number(1),)) and name in _INVERSES:

@@ -20,13 +20,12 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import combinations
 
+from mars_env.grading.math.evaluate import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.measures import letter_unit, measure
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, operators, words
-from mars_env.grading.math.numeric import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.plain import plain
 from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
-from mars_env.grading.math.units import Unit, unit
+from mars_env.grading.math.units import Unit, letter_unit, measure, unit
 
 _RATIONAL = words("/ ^ product scientific")
 _CLOSED = _RATIONAL | words("root log constant sum")
@@ -51,7 +50,7 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
         integer: Whether an integer must be written as one, so that ``\frac{50}{2}`` is not 25.
 
     Example:
-        >>> from mars_env.grading.math.notation import read
+        >>> from mars_env.grading.math.parser import read
         >>> def done(a, b, **how): return finished(read(a), read(b), **how)
         >>> done("5", "2+3"), done("5", r"\frac{10}{2}"), done("5", r"\frac{10}{2}", integer=True)
         (False, True, False)

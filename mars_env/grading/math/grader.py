@@ -19,12 +19,11 @@ from mars_env.grading.math.asked import (
 from mars_env.grading.math.checks import check_of
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
-from mars_env.grading.math.integers import read_integer
-from mars_env.grading.math.measures import PERCENT
 from mars_env.grading.math.nodes import OverLimit, Unreadable, number
-from mars_env.grading.math.notation import read
+from mars_env.grading.math.parser import plain_integer, read, read_integer
 from mars_env.grading.math.pool import Limits, Outcome, WorkerPool
 from mars_env.grading.math.tokens import MAX_LENGTH
+from mars_env.grading.math.units import PERCENT
 from mars_env.types import Grade, Problem
 
 _SHARE = re.compile("|".join(map(re.escape, PERCENT)), re.IGNORECASE)
@@ -192,7 +191,7 @@ class MathGrader:
             return Grade.correct(seconds=seconds, backend="check")
         integer = _integer_reference(reference)
         if integer is not None:
-            found = read_integer(answer)
+            found = plain_integer(answer.strip())
             equal = (
                 found == integer if found is not None else _small_value_is(answer, integer, flags["integer"])
             )

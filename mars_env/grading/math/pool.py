@@ -14,7 +14,6 @@ import os
 import queue
 import select
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -25,22 +24,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-_BOOTSTRAP = (
-    "import json,os,struct\n"
-    "def frame():\n"
-    "    def get(n):\n"
-    "        b=b''\n"
-    "        while len(b)<n:\n"
-    "            p=os.read(0,n-len(b))\n"
-    "            if not p: raise SystemExit\n"
-    "            b+=p\n"
-    "        return b\n"
-    "    return json.loads(get(struct.unpack('<I',get(4))[0]))\n"
-    "import sys\n"
-    "sys.path[:]=frame()\n"
-    "from mars_env.grading.math.worker import main\n"
-    "main()\n"
-)
+_BOOTSTRAP = """
+import json, sys
+settings = json.loads(sys.stdin.buffer.readline())
+sys.path[:] = settings["path"]
+from mars_env.grading.math.worker import main
+main(settings)
+"""
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +221,8 @@ class _Slot:
         self.limits = limits
         self.module = judge
         self.process: subprocess.Popen[bytes] | None = None
-        self._number = 0
+        self._served = 0
+        self._received = b""
 
     def judge(self, request: dict[str, Any]) -> Outcome:
         """Have a request answered; if the worker is lost, once more by a fresh one.
@@ -249,39 +241,29 @@ class _Slot:
     def _attempt(self, request: dict[str, Any]) -> Outcome:
         try:
             process = self._started()
-            self._number += 1
-            _write(process, {"id": self._number, **request})
-            return self._read_reply(process)
+            _write(process, request)
+            return self._reply(process)
         except _Lost as lost:
             self.stop()
             return Outcome(fault=str(lost))
 
-    def _read_reply(self, process: subprocess.Popen[bytes]) -> Outcome:
+    def _reply(self, process: subprocess.Popen[bytes]) -> Outcome:
         phase, deadline = "reference", time.monotonic() + self.limits.wall_seconds
-        while True:
-            frame = _read(process, deadline)
-            if "died" in frame:
-                killed = frame["died"]
-                if killed == signal.SIGPROF:
-                    limit = f"the CPU time limit of {self.limits.cpu_seconds:g} s was reached"
-                    return Outcome({"limit": limit, "phase": phase})
-                self.stop()  # it may have left half of a request unread
-                crashed = killed in (
-                    signal.SIGSEGV,
-                    signal.SIGABRT,
-                    signal.SIGBUS,
-                    signal.SIGILL,
-                    signal.SIGFPE,
-                )
-                return Outcome(
-                    {"crashed": crashed, "phase": phase}, fault=f"a worker was lost (signal {killed})"
-                )
-            if frame.get("id") != self._number:
-                raise _Lost("a worker sent an unexpected reply")
-            if set(frame) == {"id", "phase"}:
-                phase = frame["phase"]
+        while (message := self._read(process, deadline)) is not None:
+            if set(message) == {"phase"}:
+                phase = message["phase"]
                 continue
-            return Outcome(frame)
+            self._served += 1
+            if message.get("spent") or self._served >= self.limits.recycle_after:
+                self.stop()
+            return Outcome(message)
+        self.stop()
+        killed = -process.returncode
+        if killed == signal.SIGPROF:
+            limit = f"the CPU time limit of {self.limits.cpu_seconds:g} s was reached"
+            return Outcome({"limit": limit, "phase": phase})
+        reply = {"crashed": killed in _CRASHES, "phase": phase}
+        return Outcome(reply, fault=f"a worker was lost (signal {killed})")
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is not None and self.process.poll() is None:
@@ -297,44 +279,55 @@ class _Slot:
             start_new_session=True,
             bufsize=0,
         )
-        self.process = process
-        folders = [folder for folder in sys.path if isinstance(folder, str)]  # Python ignores others, too
-        _write_frame(process, json.dumps(folders).encode())
-        limits = self.limits
-        _write(
-            process,
-            {
-                "cpu_seconds": limits.cpu_seconds,
-                "memory_mb": limits.memory_mb,
-                "recycle_after": limits.recycle_after,
-                "parent": os.getpid(),
-                "judge": self.module,
-            },
-        )
-        greeting = _read(process, time.monotonic() + max(120.0, limits.wall_seconds))
+        self.process, self._served, self._received = process, 0, b""
+        settings = {
+            "path": [folder for folder in sys.path if isinstance(folder, str)],  # Python ignores others, too
+            "cpu_seconds": self.limits.cpu_seconds,
+            "memory_mb": self.limits.memory_mb,
+            "parent": os.getpid(),
+            "judge": self.module,
+        }
+        _write(process, settings)
+        greeting = self._read(process, time.monotonic() + max(120.0, self.limits.wall_seconds)) or {}
         if "ready" not in greeting:
             raise _Lost(greeting.get("broken", "a worker could not start"))
         return process
 
+    def _read(self, process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any] | None:
+        """The next message of the worker; None if it has ended."""
+        assert process.stdout is not None
+        poll = select.poll()
+        poll.register(process.stdout, select.POLLIN | select.POLLHUP)
+        while b"\n" not in self._received:
+            left = deadline - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                raise _Lost("a worker did not answer within the wall-clock ceiling")
+            part = os.read(process.stdout.fileno(), 65_536)
+            if not part:
+                return None
+            self._received += part
+        line, _, self._received = self._received.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
     def stop(self) -> None:
-        """Kill the worker and its child, and reap it."""
-        process, self.process = self.process, None
-        if process is None:
-            return
-        _kill(process)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-        process.wait()
+        """Kill the worker and reap it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self._close()
 
     def abandon(self) -> None:
         """In a forked child: close its copies of the pipes, so that the worker notices its parent's end."""
+        if self.process is not None:
+            self.process.returncode = 0  # it is not this process's child: nothing to reap
+        self._close()
+
+    def _close(self) -> None:
         process, self.process = self.process, None
-        if process is not None:
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            process.returncode = 0  # it is not this process's child: nothing to reap
+        for pipe in (process.stdin, process.stdout) if process is not None else ():
+            if pipe is not None:
+                pipe.close()
 
 
 class _Lost(Exception):
@@ -342,47 +335,13 @@ class _Lost(Exception):
 
 
 def _write(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
-    _write_frame(process, json.dumps(message).encode())
-
-
-def _write_frame(process: subprocess.Popen[bytes], data: bytes) -> None:
     assert process.stdin is not None
-    view = memoryview(struct.pack("<I", len(data)) + data)
+    view = memoryview(json.dumps(message).encode() + b"\n")
     try:
         while view:
             view = view[os.write(process.stdin.fileno(), view) :]
     except BrokenPipeError as broken:
         raise _Lost("a worker ended before it got the request") from broken
-
-
-def _read(process: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
-    size = struct.unpack("<I", _read_exactly(process, 4, deadline))[0]
-    message: dict[str, Any] = json.loads(_read_exactly(process, size, deadline))
-    return message
-
-
-def _read_exactly(process: subprocess.Popen[bytes], size: int, deadline: float) -> bytes:
-    assert process.stdout is not None
-    descriptor = process.stdout.fileno()
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN | select.POLLHUP)
-    parts = b""
-    while len(parts) < size:
-        left = deadline - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
-            raise _Lost("a worker did not answer within the wall-clock ceiling")
-        part = os.read(descriptor, size - len(parts))
-        if not part:
-            raise _Lost("a worker ended unexpectedly")
-        parts += part
-    return parts
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return  # it has ended by itself
 
 
 def _cpus() -> int:

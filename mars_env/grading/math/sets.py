@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import mpmath  # type: ignore[import-untyped]
 
+from mars_env.grading.math.evaluate import BASE_DIGITS, agree, digits_needed, free_symbols, sqrt, value_at
 from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.nodes import Node, Unreadable
-from mars_env.grading.math.numeric import BASE_DIGITS, agree, digits_needed, free_symbols, sqrt, value_at
 
 _FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
@@ -84,7 +84,7 @@ def real_set(node: Node) -> RealSet:
         Unreadable: It is not such a set, or its ends have variables.
 
     Example:
-        >>> from mars_env.grading.math.notation import read
+        >>> from mars_env.grading.math.parser import read
         >>> same_set(real_set(read(r"(-\infty,3)")), real_set(read("x < 3")))
         True
         >>> same_set(real_set(read("[1,2)")), real_set(read(r"1 \le t \le 2")))

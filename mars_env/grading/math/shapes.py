@@ -6,10 +6,10 @@ import math
 import re
 from itertools import pairwise, permutations
 
+from mars_env.grading.math.evaluate import free_symbols
 from mars_env.grading.math.exact import exact_value
 from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, Unreadable, number, operators, substitute, words
-from mars_env.grading.math.numeric import free_symbols
 from mars_env.grading.math.plain import parameters
 
 _LABELLED = words("sin cos tan abs floor ceil det max min gcd lcm")

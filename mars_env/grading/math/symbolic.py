@@ -1,6 +1,6 @@
 r"""Decides whether an answer equals a reference; runs in a worker process.
 
-Words and the letters of choices are compared as written, everything else as `notation.py` reads it, by the
+Words and the letters of choices are compared as written, everything else as `parser.py` reads it, by the
 rules of `compare.py`. What cannot be read is no answer.
 """
 
@@ -15,7 +15,7 @@ from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.finished import finished
 from mars_env.grading.math.labels import unlabelled, unnamed, without_letter
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number
-from mars_env.grading.math.notation import read
+from mars_env.grading.math.parser import read
 from mars_env.grading.math.plain import normal_text
 from mars_env.grading.math.shapes import in_order
 from mars_env.grading.math.spelled import date
@@ -118,7 +118,7 @@ def _judge(
     reference: str, answer: str, tolerance: float | None, ordered: bool | None, integer: bool
 ) -> tuple[bool, str]:
     if len(reference) <= 400 and (offered := _OFFERED.match(_plain(reference))):
-        return _judge_offered(offered, answer, tolerance)
+        return _judge_offered(offered, answer, tolerance, ordered, integer)
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
@@ -135,7 +135,9 @@ def _judge(
     return False, why if second.readings else NOT_READ
 
 
-def _judge_offered(offered: re.Match[str], answer: str, tolerance: float | None) -> tuple[bool, str]:
+def _judge_offered(
+    offered: re.Match[str], answer: str, tolerance: float | None, ordered: bool | None, integer: bool
+) -> tuple[bool, str]:
     """Judge an answer to ``(C) 48``: the letter, the value, or both."""
     letter, value = offered[1] or offered[2], offered[3]
     picked = _plain(answer) if len(answer) <= 400 else ""
@@ -146,7 +148,7 @@ def _judge_offered(offered: re.Match[str], answer: str, tolerance: float | None)
         if (also[1] or also[2]) != letter:
             return False, DIFFERENT
         answer = also[3]
-    return judge(value, answer, tolerance)
+    return judge(value, answer, tolerance, ordered=ordered, integer=integer)
 
 
 @lru_cache(maxsize=8192)  # many answers are judged against one reference

@@ -3,14 +3,44 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Callable
 from typing import NamedTuple
 
-from mars_env.grading.math.characters import as_ascii
 from mars_env.grading.math.nodes import OverLimit, Unreadable, words
 from mars_env.grading.math.spelled import in_digits
 
 MAX_LENGTH = 10_000
 """Longest text that is read, in characters."""
+MAX_DEPTH = 160
+"""Deepest recursion of the reader; a pair of brackets takes four levels."""
+
+
+def _look_alikes() -> dict[int, str]:
+    """Full-width forms, mathematical letters, digits of four other scripts, spaces, invisible characters."""
+    table: dict[int, str] = dict.fromkeys(
+        (0x00AD, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2060, 0x2061, 0xFEFF), ""
+    )
+    table.update(dict.fromkeys((0x00A0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "))
+    table.update({0x2044: "/", 0x2062: r"\cdot ", 0x2063: ",", 0x2064: "+", 0x210E: "h"})
+    table.update({code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)})
+    for zero in (0x0660, 0x06F0, 0x0966, 0x09E6):  # Arabic-Indic (twice), Devanagari, Bengali
+        table.update({zero + digit: str(digit) for digit in range(10)})
+    table.update({code: unicodedata.normalize("NFKC", chr(code)) for code in range(0x1D400, 0x1D800)})
+    return table
+
+
+_LOOK_ALIKES = _look_alikes()
+
+
+def as_ascii(text: str) -> str:
+    r"""The text with such characters replaced; takes linear time, and none if the text is already ASCII.
+
+    Example:
+        >>> as_ascii("ｘ＝２５\u200b％"), as_ascii("𝑥 = 𝟐𝟓"), as_ascii("٢٥ √2")
+        ('x=25%', 'x = 25', '25 √2')
+    """
+    return text if text.isascii() else text.translate(_LOOK_ALIKES)
 
 
 UNICODE = {
@@ -30,17 +60,6 @@ UNICODE = {
     "或": r"\text{ or }", "无解": r"\text{no solution}",
 }  # fmt: skip
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
-_FOREIGN_UNITS = {
-    "平方厘米": "cm^2", "平方米": "m^2", "立方厘米": "cm^3", "立方米": "m^3", "厘米": "cm", "毫米": "mm",
-    "千米": "km", "公里": "km", "米": "m", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
-    "克": "g", "小时": "hours", "分钟": "minutes", "秒": "seconds", "天": "days", "年": "years",
-    "岁": "years", "美元": "dollars", "元": "yuan", "度": "degrees", "个": "", "只": "", "人": "", "种": "",
-    "км": "km", "см": "cm", "мм": "mm", "м": "m", "кг": "kg", "г": "g", "ч": "hours", "мин": "minutes",
-    "वर्ग सेमी": "cm^2", "वर्ग मीटर": "m^2", "सेमी": "cm", "मीटर": "m", "किमी": "km", "रुपये": "",
-    "次": "", "本": "", "张": "", "条": "", "块": "", "页": "", "名": "", "辆": "", "棵": "", "颗": "",
-}  # fmt: skip
-_FOREIGN_UNIT = re.compile(rf"(?<=[0-9}}\s)])({'|'.join(_FOREIGN_UNITS)})(?![\u4e00-\u9fffа-яё])")
-
 SPACING = words(
     r"\, \! \; \: \> \  \quad \qquad \left \right \middle \displaystyle \textstyle \limits \nolimits \hfill"
     r" \thinspace \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl"
@@ -105,52 +124,32 @@ _TOKEN = re.compile(
 )
 _TEXT_WORD = re.compile(r"(?:[ap]\.\ ?m\.?|[A-Za-z]+(?:['’\-][A-Za-z]+)*(?:/[A-Za-z]+)*)\.?")
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
-_CURRENCY_CODE = re.compile(r"\b(?:US|C|CA|A|AU|HK)\s*\\?\$(?=\s*[0-9])")
-_DOLLARS = re.compile(r"(?:\\(?:text|mathrm)\s*\{\s*)?\bUSD\b\s*\}?\s*(?=\\?\$?[0-9])")
 _BLACKBOARD = re.compile(r"\\mathbb\s*([A-Z])(?![A-Za-z])")
-_IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZNR]\})\s*\)\s*\Z")
 _SYSTEM = re.compile(
     r"\\left\s*\\(?:\{|lbrace)\s*\\begin\s*\{(array|aligned|matrix|gathered)\}(?:\s*\{[lcr| ]{1,9}\})?"
     r"(.{1,2000}?)"
     r"\\end\s*\{\1\}\s*\\right\s*\.",
     re.DOTALL,
 )
-_DOTTED = re.compile(r"([0-9]*\.[0-9]*)\\dot\s*\{?([0-9])\}?([0-9]*)\\dot\s*\{?([0-9])\}?")
-_CONSTANT = re.compile(r"\+\s*\\(?:text|mathrm)\s*\{\s*(?:a )?const(?:ant)?\.?\s*\}")
-_ROW_GAP = re.compile(r"\\\\\[-?[\d.]+(?:pt|em|ex|mm|cm|in)\]")
-_CONSTANTLY = re.compile(
-    r"(?<![A-Za-z])([a-zA-Z](?=\([a-z]\))|[fgh](?=\s*\\equiv))(?:\(([a-z])\))?\s*\\equiv(?![A-Za-z])"
-)
-_REPEATED = re.compile(r"(?<![0-9.])([0-9]+\.)\(([0-9]+)\)")
-_RUPEES = re.compile(r"(?:\\text\s*\{\s*Rs\b\.?\s*\}|\bRs\b\.?)\s*(?=[0-9])")
-_TICK = re.compile(r"(?:\\[,;: ]|\\q?quad\b|\s)*(?:\\checkmark\b|[✓✔✅])\s*\Z")
 _MODULO = re.compile(
     r"\(\s*(?:\\b?mod|\\text\s*\{\s*mod\s*\}|mod)(?:\\[ ,;])?\s*([0-9]{1,9})\s*\)"
     r"|\\mod\s*\{?([0-9]{1,9})\}?|\\text\s*\{\s*\(?\s*mod\s+([0-9]{1,9})\s*\)?\s*\}"
 )
-_GAP = r"(?:\\q?quad\b|\\[ ,;]|~|\s)"
-_FOREIGN_JOINER = re.compile(
-    rf"(?:{_GAP}+\\text\s*\{{\s*|{_GAP}*\\text\s*\{{\s+)(?:(y|e|и|と)|(o|или))(?:\s*\}}{_GAP}+|\s+\}}{_GAP}*)"
-)
-_REAIS = re.compile(r"\bR\s*\\?\$\s*([0-9]{1,3}(?:\.[0-9]{3})*|[0-9]+),([0-9]{2})(?![0-9])")
 _NATURALS = re.compile(
     r"\\math(?:bf|bb)\s*\{?\s*N\s*\}?(?:\s*\^\s*\{?\s*(?:\*|\+|\\ast)\s*\}?|\s*_\s*\{?\s*\+\s*\}?)?(?![A-Za-z])"
 )
-_PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
 _SPEED = re.compile(r"(?<=[0-9}])\s*((?:km|cm|mm|ft|mi)/(?:hr?|s|sec|min))(?![A-Za-z^])")
 _TIME_UNIT = re.compile(
     r"(?:(?P<per>/\s*)|(?<=[0-9}])\s*)\\mathrm\s*\{\s*~?\s*(?P<unit>min|sec)\s*\}"
     r"(?!\s*(?:\(|\\left|\{|[A-Za-z0-9_\\]))(?(per)|(?!\s*\^))"
 )
 """Minutes and seconds, and not the functions min and sec."""
-_POWER_UNIT = re.compile(r"(?<=[0-9}π])\s+([kcdm]?m)([²³])")
-_IN_BASE = re.compile(
-    r"(?<=[0-9])\s*(?:\(\s*(?:in )?base[ -]([0-9]{1,2})\s*\)|(?:in )?base ([0-9]{1,2}))\s*\Z"
+_IN_BRACKETS = re.compile(r"(?:\\[,;: ]|\s)*\(\s*([a-z]\s*\\in\s*\\mathbb\s*\{[ZNR]\})\s*\)\s*\Z")
+_ROW_GAP = re.compile(r"\\\\\[-?[\d.]+(?:pt|em|ex|mm|cm|in)\]")
+_CONSTANTLY = re.compile(
+    r"(?<![A-Za-z])([a-zA-Z](?=\([a-z]\))|[fgh](?=\s*\\equiv))(?:\(([a-z])\))?\s*\\equiv(?![A-Za-z])(?!.*mod)"
 )
-_UNIT_NAME = r"\\(?:text|mathrm)\s*\{\s*([A-Za-z]{1,12})\s*\}"
-_FRACTION_OF_UNITS = re.compile(
-    rf"\\[dt]?frac\s*\{{\s*{_UNIT_NAME}\s*\}}\s*\{{\s*{_UNIT_NAME}(\s*\^\s*\{{?[23]\}}?)?\s*\}}"
-)
+_REPEATED = re.compile(r"(?<![0-9.])([0-9]+\.)\(([0-9]+)\)")
 _SPACE = r"(?:\\[,;: ]|\s|\\quad){0,9}"
 _GIVEN = rf"{_SPACE},?{_SPACE}\\text\w*\s*\{{\s*,?\s*"
 _INTEGER_NAME = re.compile(
@@ -170,10 +169,18 @@ _REAL_NAMES = re.compile(
     rf"|{_GIVEN}(?:where|for|with)\s*\}}{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*"
     rf"|{_SPACE},{_SPACE}{_LETTERS}\\in\s*\\mathbb\s*\{{R\}}\s*)\Z"
 )
+_PROSE_UNIT = re.compile(r"(?<=[0-9}])\s*\$\s*([A-Za-z]{1,3}(?:/[A-Za-z]{1,3})?)\s*\Z")
+_POWER_UNIT = re.compile(r"(?<=[0-9}π])\s+([kcdm]?m)([²³])")
+_UNIT_NAME = r"\\(?:text|mathrm)\s*\{\s*([A-Za-z]{1,12})\s*\}"
+_FRACTION_OF_UNITS = re.compile(
+    rf"\\[dt]?frac\s*\{{\s*{_UNIT_NAME}\s*\}}\s*\{{\s*{_UNIT_NAME}(\s*\^\s*\{{?[23]\}}?)?\s*\}}"
+)
+_INVISIBLE = re.compile(
+    r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color|textcolor)\s*\{[^{}]*\}"
+)
 _END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad|(?<!\\)\\)\Z")
 """A space, a comma or a semicolon at the end."""
 _ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
-_SLOPE = re.compile(r"(?<![A-Za-z\\])d([a-z])\s*/\s*d([a-z])(?![A-Za-z])")
 _ENDPOINTS = re.compile(r"([\[\]])([^\[\](){}]{1,200}[,;][^\[\](){}]{1,200})([\[\]])")
 
 
@@ -207,74 +214,21 @@ def tidy(text: str) -> str:
         text = text.replace(r"\\", "\\")
     if text.count("$") == 2:
         text = _PROSE_UNIT.sub(r"$\\text{ \1}", text)
-    if "/" in text:
-        text = _SPEED.sub(r"\\text{ \1}", text)
-    if "R" in text:
-        text = _REAIS.sub(lambda m: m[1].replace(".", "") + f".{m[2]}", text)
-    if r"\text" in text:
-        text = _FOREIGN_JOINER.sub(lambda m: r"\text{ and }" if m[1] else r"\text{ or }", text)
     if not text.isascii():
         text = _POWER_UNIT.sub(lambda m: rf"\text{{ {m[1]}}}^{'23'['²³'.index(m[2])]}", text)
-        text = _FOREIGN_UNIT.sub(lambda m: rf"\text{{ {_FOREIGN_UNITS[m[1]] or 'units'}}}", as_ascii(text))
-        text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?)", r"\\sqrt{\1}", text)
+        text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?)", r"\\sqrt{\1}", as_ascii(text))
         text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)
-    if r"\\[" in text:
-        text = _ROW_GAP.sub(r"\\\\", text)
-    text = re.sub(r"\\[()]", " ", text) if "\\(" in text else text
-    text = re.sub(r"(?<!\\)\\[\[\]]", " ", text) if "\\[" in text else text
-    if "$" in text:
-        # "$25$" has delimiters; "\$25", an unpaired "$25" and the signs in "$20 + $5" are money
-        if len(_BARE_DOLLAR.findall(text)) % 2 == 0:
-            text = _BARE_DOLLAR.sub(" ", escape_money(text))
-        text = _CURRENCY_CODE.sub(r"\\$", text)
-    text = re.sub(
-        r"\\(?:phantom|hphantom|vphantom|hspace\*?|vspace\*?|label|tag\*?|color)\s*\{[^{}]*\}", " ", text
-    )
-    text = text.replace(r"\text{:}", ":").replace("{:}", ":")
-    if ".(" in text:
-        text = _REPEATED.sub(r"\1\\overline{\2}", text)
-    if r"\num" in text:
-        text = re.sub(r"\\num\s*\{([^{}]*)\}", r"\1", text)
-    if "frac" in text and (r"{\text" in text or r"{\mathrm" in text):
-        text = _FRACTION_OF_UNITS.sub(r"\\text{ \1/\2}\3", text)
-    if "base" in text:
-        text = _IN_BASE.sub(lambda m: f"_{{{m[1] or m[2]}}}", text)
-    if "Rs" in text:
-        text = _RUPEES.sub(r"\\rupee ", text)
-    if r"\right" in text and r"\end" in text:
-        text = _SYSTEM.sub(_system, text)
-    if "USD" in text:
-        text = _DOLLARS.sub(r"\\$", text)
-    if r"\math" in text:
-        text = _NATURALS.sub(r"\\mathbb{N}", text)
-        text = _BLACKBOARD.sub(r"\\mathbb{\1}", text)
-        text = _IN_BRACKETS.sub(r", \1", text)
-    if "/" in text:
-        text = _SLOPE.sub(r"\\frac{d\1}{d\2}", text)
-    if r"\dot" in text:
-        text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
-    if "const" in text:
-        text = _CONSTANT.sub("+ C", text)
-    if r"\equiv" in text and "mod" not in text:
-        text = _CONSTANTLY.sub(lambda m: f"{m[1]}({m[2] or 'x'}) =", text)
-    if "mod" in text:
-        text = _MODULO.sub(lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}", text)
-    if r"\mathrm" in text and ("min" in text or "sec" in text):
-        text = _TIME_UNIT.sub(lambda m: rf"{m['per'] or ''}\text{{ {m['unit']}}}", text)
-    if "integer" in text:
-        text = _INTEGER_NAME.sub(lambda m: rf", {m[1] or m[2]}\in\mathbb{{Z}}", text)
-    if "constant" in text or "real" in text or r"\mathbb{R}" in text:
-        text = _REAL_NAMES.sub(_real_names, text)
-    text = _TICK.sub("", text)
-    text = re.sub(r"\\textcolor\s*\{[^{}]*\}", " ", text)
-    text = text.replace("**", "") if text.count("**") % 2 == 0 and text.startswith("**") else text
+    # "$25$" has delimiters; "\$25", an unpaired "$25" and the signs in "$20 + $5" are money
+    if "$" in text and len(_BARE_DOLLAR.findall(text)) % 2 == 0:
+        text = _BARE_DOLLAR.sub(" ", escape_money(text))
+    for marker, pattern, replacement in _REWRITTEN:
+        if marker in text:
+            text = pattern.sub(replacement, text)
     text = text.strip().strip('`"')
     while end := _END.search(text, max(0, len(text) - 8)):
         text = text[: end.start()].rstrip()
     if text.endswith(".") and not text.endswith(("..", "m.")):
         text = text[:-1]
-    if "]" in text:
-        text = _ENDPOINTS.sub(_french, text)
     return in_digits(text.strip())
 
 
@@ -307,6 +261,32 @@ def _french(match: re.Match[str]) -> str:
     if left == "[" and right == "]":
         return match.group()
     return f"{'(' if left == ']' else '['}{inner}{')' if right == '[' else ']'}"
+
+
+_REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    ("/", _SPEED, r"\\text{ \1}"),
+    (r"\\[", _ROW_GAP, r"\\\\"),
+    (r"\(", re.compile(r"\\[()]"), " "),
+    (r"\[", re.compile(r"(?<!\\)\\[\[\]]"), " "),
+    ("{", _INVISIBLE, " "),
+    (":}", re.compile(r"\\text\{:\}|\{:\}"), ":"),
+    (".(", _REPEATED, r"\1\\overline{\2}"),
+    ("frac", _FRACTION_OF_UNITS, r"\\text{ \1/\2}\3"),
+    (r"\num", re.compile(r"\\num\s*\{([^{}]*)\}"), r"\1"),
+    (r"\right", _SYSTEM, _system),
+    (r"\math", _NATURALS, r"\\mathbb{N}"),
+    (r"\mathbb", _BLACKBOARD, r"\\mathbb{\1}"),
+    (r"\mathbb", _IN_BRACKETS, r", \1"),
+    (r"\equiv", _CONSTANTLY, lambda m: f"{m[1]}({m[2] or 'x'}) ="),
+    ("mod", _MODULO, lambda m: rf"\pmod{{{m[1] or m[2] or m[3]}}}"),
+    (r"\mathrm", _TIME_UNIT, lambda m: rf"{m['per'] or ''}\text{{ {m['unit']}}}"),
+    ("integer", _INTEGER_NAME, lambda m: rf", {m[1] or m[2]}\in\mathbb{{Z}}"),
+    (r"\text", _REAL_NAMES, _real_names),
+    (r"\mathbb{R}", _REAL_NAMES, _real_names),
+    ("**", re.compile(r"\A\s*\*\*([^*]+)\*\*\s*\Z"), r"\1"),
+    ("]", _ENDPOINTS, _french),
+)
+"""A text that must occur, what is then looked for, and what is written in its place."""
 
 
 def tokenize(text: str, *, commas: bool = True) -> list[Token]:
@@ -447,3 +427,52 @@ def _join_text(tokens: list[Token]) -> list[Token]:
             item = Token("text", f"{before.text} {item.text}", before.spaced)
         flat.append(item)
     return flat
+
+
+class Cursor:
+    """A position in some tokens, and what a reader must know about its context.
+
+    Attributes:
+        tokens: All tokens.
+        place: Index of the next token.
+        depth: The reader's recursion depth.
+        bars: Number of open ``|``; while there is one, a bar closes it.
+        colons: Whether a colon means a ratio here.
+    """
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.place = 0
+        self.depth = 0
+        self.bars = 0
+        self.colons = True
+
+    def peek(self, ahead: int = 0) -> Token:
+        """The token `ahead` places ahead; after the last one, a token of the kind "end"."""
+        place = self.place + ahead
+        return self.tokens[place] if place < len(self.tokens) else Token("end", "", False)
+
+    def next(self) -> Token:
+        """Pass the token here and return it."""
+        token = self.peek()
+        self.place += 1
+        return token
+
+    def accept(self, *texts: str) -> str | None:
+        """If the token here is one of these signs or commands, pass it and return its text; else None."""
+        if self.peek().kind in ("op", "cmd", "env") and self.peek().text in texts:
+            return self.next().text
+        return None
+
+    def expect(self, *texts: str) -> str:
+        """Like `accept`, but raise `Unreadable` for any other token."""
+        found = self.accept(*texts)
+        if found is None:
+            raise Unreadable(f"expected {' or '.join(texts)} at {self.peek().text!r}")
+        return found
+
+    def deeper(self) -> None:
+        """Count one more level of recursion."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise OverLimit("the answer is nested deeper than the limit")

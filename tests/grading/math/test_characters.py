@@ -4,9 +4,9 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.grading.math.characters import as_ascii
-from mars_env.grading.math.integers import read_integer
+from mars_env.grading.math.parser import read_integer
 from mars_env.grading.math.symbolic import parse
+from mars_env.grading.math.tokens import as_ascii
 
 READ = ("0030", "0660", "06F0", "0966", "09E6", "FF10", "1D7CE", "1D7D8", "1D7E2", "1D7EC", "1D7F6")
 

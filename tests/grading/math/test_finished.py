@@ -5,7 +5,7 @@ import pytest
 from mars_env.grading.math.finished import finished
 from mars_env.grading.math.grader import MathGrader
 from mars_env.grading.math.nodes import Node, number
-from mars_env.grading.math.notation import read
+from mars_env.grading.math.parser import read
 from mars_env.types import Problem, Verdict
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from mars_env.grading.math.nodes import Unreadable
-from mars_env.grading.math.notation import read
+from mars_env.grading.math.parser import read
 from mars_env.grading.math.plain import normal_text, plain
 
 

@@ -71,13 +71,13 @@ def test_a_limit_in_the_reference_is_told_apart(pool):
 def faulty(monkeypatch, judge: str) -> None:
     """Have workers judge by other code when the answer is "bad"."""
     patch = (
-        "import time, mars_env.grading.math.symbolic as symbolic\n"
+        "import os, time, mars_env.grading.math.symbolic as symbolic\n"
         "real = symbolic.judge\n"
         f"def judge(r, a, t=None): return real(r, a, t) if a != 'bad' else {judge}\n"
         "symbolic.judge = judge\n"
-        "main()\n"
+        "main(settings)\n"
     )
-    monkeypatch.setattr(pool_module, "_BOOTSTRAP", pool_module._BOOTSTRAP.replace("main()\n", patch))
+    monkeypatch.setattr(pool_module, "_BOOTSTRAP", pool_module._BOOTSTRAP.replace("main(settings)\n", patch))
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,6 @@ def test_a_worker_killed_between_verdicts_is_replaced(pool):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_child_killed_between_verdicts_is_replaced(pool):
-    assert pool.submit(EQUAL).result().reply["equal"]
-    (child,) = set(group(pool.pids()[0])) - set(pool.pids())
-    os.kill(child, signal.SIGKILL)
-    assert pool.submit(EQUAL).result().reply["equal"] is True
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_killed_in_the_middle_is_retried_and_only_then_a_fault():
     with WorkerPool(workers=1, limits=Limits(cpu_seconds=30)) as own:
         own.submit(EQUAL).result()
@@ -131,7 +123,6 @@ def test_a_worker_killed_in_the_middle_is_retried_and_only_then_a_fault():
         for _ in range(2):
             wait_for(lambda: own.pids() and group(own.pids()[0]))
             leader = own.pids()[0]
-            wait_for(lambda leader=leader: len(group(leader)) == 2)
             time.sleep(0.3)  # let it read the request
             for pid in group(leader):
                 os.kill(pid, signal.SIGKILL)

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.grading.math.extract import extract_answer
-from mars_env.grading.math.integers import read_integer
+from mars_env.grading.math.parser import read_integer
 from mars_env.grading.math.sentences import (
     clause,
     concluded,

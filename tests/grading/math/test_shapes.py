@@ -1,6 +1,6 @@
 import pytest
 
-from mars_env.grading.math.notation import read
+from mars_env.grading.math.parser import read
 from mars_env.grading.math.shapes import as_interval, assigned, is_label, is_name, items_of, progression
 
 

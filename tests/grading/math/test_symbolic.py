@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from mars_env.grading.math import sets, units
+from mars_env.grading.math.expressions import same_expression
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.nodes import OverLimit, Unreadable
-from mars_env.grading.math.notation import read
-from mars_env.grading.math.numeric import same_expression
+from mars_env.grading.math.parser import read
 from mars_env.grading.math.symbolic import judge, parse, unfit
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("verdicts.jsonl").read_text().splitlines()]
@@ -158,3 +158,10 @@ def test_one_name_or_two():
 def test_a_set_is_no_assignment():
     assert not judge(r"\{1,2\}", "x=1, y=2")[0]
     assert judge(r"\{1,2\}", "x=1, x=2")[0]
+
+
+def test_a_lettered_reference_is_compared_as_the_problem_says():
+    assert judge("(C) 48", r"\frac{96}{2}")[0]
+    assert not judge("(C) 48", r"\frac{96}{2}", integer=True)[0]
+    assert judge("(C) 1, 2", "2, 1")[0]
+    assert not judge("(C) 1, 2", "2, 1", ordered=True)[0]

@@ -3,10 +3,9 @@ from fractions import Fraction
 import pytest
 
 from mars_env.grading.math.exact import exact_value
-from mars_env.grading.math.measures import letter_unit, measure
 from mars_env.grading.math.nodes import Unreadable
-from mars_env.grading.math.notation import read
-from mars_env.grading.math.units import unit
+from mars_env.grading.math.parser import read
+from mars_env.grading.math.units import letter_unit, measure, unit
 
 
 def test_numbers_are_parted_from_their_units():

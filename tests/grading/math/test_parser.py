@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.nodes import OverLimit, Unreadable
-from mars_env.grading.math.notation import read
+from mars_env.grading.math.parser import read
 
 PIECES = [
     "1", "25", "0.5", "x", "y", "n", "\\frac", "\\sqrt", "{", "}", "(", ")", "[", "]", "\\{", "\\}", ",",

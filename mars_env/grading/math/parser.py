@@ -12,8 +12,7 @@ import re
 from fractions import Fraction
 
 from mars_env.grading.math.factors import Factors
-from mars_env.grading.math.nodes import Node, Unreadable, number, operators, with_sign
-from mars_env.grading.math.numerals import integer
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, integer, number, operators, with_sign
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
 from mars_env.grading.math.vectors import times
 
@@ -53,6 +52,39 @@ def read(text: str, *, commas: bool = True) -> Node:
     return _Parser(tokenize(cleaned, commas=commas)).whole()
 
 
+def read_integer(text: str) -> int | None:
+    r"""The integer that a text writes; None if it is anything else.
+
+    Leading zeros, a sign, thousands separators, a decimal part of zeros, dollar signs and font
+    commands do not matter. Two numbers, a value to compute, words and per cent are not an integer here.
+
+    Example:
+        >>> [read_integer(t) for t in ("025", "1{,}024", r"\text{25}", "$25$", "25.0", "-7", "25.")]
+        [25, 1024, 25, 25, 25, -7, 25]
+        >>> [read_integer(t) for t in ("25 or 26", r"2500\%", "25.3", "2 5", "1,02", "")]
+        [None, None, None, None, None, None]
+    """
+    if (plain := plain_integer(text)) is not None:
+        return plain
+    if _SCIENTIFIC.search(text):
+        return None
+    try:
+        node = read(text)
+    except (Unreadable, OverLimit, RecursionError):
+        return None
+    sign, node = (-1, node.args[0]) if node.kind == "neg" else (1, node)
+    if node.kind != "num" or not isinstance(node.value, Fraction) or node.value.denominator != 1:
+        return None
+    return sign * node.value.numerator
+
+
+def plain_integer(text: str) -> int | None:
+    """The integer that consists of digits and a sign; None for anything else, which takes almost no time."""
+    return int(text) if _DIGITS.match(text) else None
+
+
+_SCIENTIFIC = re.compile(r"[0-9][eE][-+]?[0-9]")
+_DIGITS = re.compile(r"[+-]?\d{1,4000}\Z", re.ASCII)
 _HAN = re.compile(
     r"[\s$]*(?:\\(?:text|mbox|textbf|mathrm)\s*\{)?\s*([\u4e00-\u9fff]{2,100}|[①-⑳]{1,20})[\s。.]*\}?[\s$。.]*"
 )
@@ -114,8 +146,6 @@ class _Parser(Factors):
                 continue
             if also := self.accept("and", "or"):
                 found = also
-            if self.peek().text in (")", "]", "}", r"\}"):
-                raise Unreadable("a list ends in a comma")
             joiners.append(found)
             items.append(self.statement())
         self.depth -= 1
@@ -159,10 +189,6 @@ class _Parser(Factors):
         if self.accept(r"\pmod"):
             modulus = self.primary() if self.peek().kind == "num" else self.argument()
             node = Node("mod", (node, modulus))
-        elif self.peek().text == "(" and self.peek(1).text == r"\bmod":
-            self.place += 2
-            node = Node("mod", (node, self.sum()))
-            self.expect(")")
         return node
 
     def signed(self) -> Node:

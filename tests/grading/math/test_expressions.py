@@ -1,8 +1,8 @@
 import pytest
 
-from mars_env.grading.math.equations import proportional, same_line
+from mars_env.grading.math.expressions import proportional, same_line
 from mars_env.grading.math.nodes import Unreadable
-from mars_env.grading.math.notation import read
+from mars_env.grading.math.parser import read
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ import mpmath  # type: ignore[import-untyped]
 
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable
-from mars_env.grading.math.points import COUNTERS, integer_points, sample_points, whole_points
 
 BASE_DIGITS = 60
 MAX_DIGITS = 12_000
@@ -73,6 +72,8 @@ class Evaluator:
         if kind == "based":
             return self.value(node.args[0])
         if kind == "sym":
+            if node.name not in self.point:
+                raise Undefined(f"{node.name} has no value")
             value = self.point[node.name]
             return self._fraction(value) if isinstance(value, Fraction) else self.mp.mpmathify(value)
         if kind == "const":
@@ -370,15 +371,6 @@ def value_at(node: Node, point: Mapping[str, Any], digits: int, *, real: bool) -
             digits = max(int(more.digits * 1.3) + 20, 2 * digits)
 
 
-def same_value(a: Node, b: Node, point: Mapping[str, Any], digits: int, *, real: bool) -> bool:
-    """Whether two expressions agree at a point to all digits; raises what `value_at` raises."""
-    first, used = value_at(a, point, digits, real=real)
-    second, more = value_at(b, point, used, real=real)
-    if more > used:
-        first, used = value_at(a, point, more, real=real)
-    return agree(first, second, used)
-
-
 def agree(first: Any, second: Any, digits: int) -> bool:
     """Whether two values, computed with twice as many digits, agree in the digits that count."""
     _MP.dps = 2 * digits + 10
@@ -388,66 +380,3 @@ def agree(first: Any, second: Any, digits: int) -> bool:
 def sqrt(value: Any) -> Any:
     """The square root, to the digits in use."""
     return _MP.sqrt(value)
-
-
-def same_expression(a: Node, b: Node) -> bool:
-    r"""Whether two expressions are equal wherever both are defined.
-
-    Raises:
-        OverLimit: A value is too large to compute.
-        Unreadable: Something in them has no numerical value, or nothing could be compared.
-
-    Example:
-        >>> from mars_env.grading.math.notation import read
-        >>> same_expression(read(r"\frac{1}{\sqrt{n}}"), read(r"\sqrt{1/n}"))
-        True
-        >>> same_expression(read(r"\sqrt{x^2}"), read("x"))
-        False
-    """
-    if a == b:
-        return True
-    exact = exact_value(a, WORKER_BITS), exact_value(b, WORKER_BITS)
-    if exact[0] is not None and exact[1] is not None:
-        return exact[0] == exact[1]
-    names = free_symbols(a) | free_symbols(b)
-    digits = digits_needed(a, b)
-    if is_complex(a) or is_complex(b):
-        return _must(_agreements(a, b, sample_points(names)[:8] if names else [{}], digits, real=False))
-    if names and any(c.kind == "call" and c.name in ("floor", "ceil") for n in (a, b) for c in n.walk()):
-        found = _agreements(a, b, whole_points(names, a, b), digits, real=True, enough=8)
-        if names <= COUNTERS or not found:
-            return _must(found)
-    if not names:
-        found = _agreements(a, b, [{}], digits, real=True)
-        return found > 0 if found is not None else _must(_agreements(a, b, [{}], digits, real=False))
-    found = _agreements(a, b, sample_points(names), digits, real=True, enough=3)
-    if found is None:
-        found = _agreements(a, b, integer_points(names), digits, real=True, enough=3)
-    if found is None:
-        found = _agreements(a, b, sample_points(names)[:8], digits, real=False)
-    return _must(found)
-
-
-def _must(found: int | None) -> bool:
-    if found is None:
-        raise Unreadable("the two expressions have no values to compare")
-    return found > 0
-
-
-def _agreements(
-    a: Node, b: Node, points: list[dict[str, Fraction]], digits: int, *, real: bool, enough: int = 1
-) -> int | None:
-    """How many points agree; 0 as soon as one does not; None if too few have values."""
-    count = 0
-    for point in points:
-        try:
-            if not same_value(a, b, point, digits, real=real):
-                return 0
-        except Undefined:
-            continue
-        except OverLimit:
-            if len(point) == 0:
-                raise
-            continue
-        count += 1
-    return count if count >= enough else None
