@@ -60,6 +60,14 @@ UNICODE = {
     "或": r"\text{ or }", "无解": r"\text{no solution}",
 }  # fmt: skip
 _UNICODE = re.compile("|".join(map(re.escape, UNICODE)))
+_CHINESE_UNITS = {
+    "平方厘米": "cm^2", "平方米": "m^2", "立方厘米": "cm^3", "立方米": "m^3", "厘米": "cm", "毫米": "mm",
+    "千米": "km", "公里": "km", "米": "m", "千克": "kg", "公斤": "kg", "毫升": "ml", "升": "liter",
+    "克": "g", "小时": "hours", "分钟": "minutes", "秒": "seconds", "天": "days", "年": "years",
+    "岁": "years", "美元": "dollars", "元": "yuan", "度": "degrees",
+    **dict.fromkeys("个只人种次本张条块页名辆棵颗", "units"),
+}  # fmt: skip
+_CHINESE_UNIT = re.compile(rf"(?<=[0-9}}\s)])({'|'.join(_CHINESE_UNITS)})(?![\u4e00-\u9fff])")
 SPACING = words(
     r"\, \! \; \: \> \  \quad \qquad \left \right \middle \displaystyle \textstyle \limits \nolimits \hfill"
     r" \thinspace \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl"
@@ -217,6 +225,7 @@ def tidy(text: str) -> str:
     if not text.isascii():
         text = _POWER_UNIT.sub(lambda m: rf"\text{{ {m[1]}}}^{'23'['²³'.index(m[2])]}", text)
         text = re.sub(r"√\s*([0-9]+(?:\.[0-9]+)?)", r"\\sqrt{\1}", as_ascii(text))
+        text = _CHINESE_UNIT.sub(lambda m: rf"\text{{ {_CHINESE_UNITS[m[1]]}}}", text)
         text = _UNICODE.sub(lambda m: UNICODE[m.group()], text)
     # "$25$" has delimiters; "\$25", an unpaired "$25" and the signs in "$20 + $5" are money
     if "$" in text and len(_BARE_DOLLAR.findall(text)) % 2 == 0:

@@ -9,7 +9,6 @@ from mars_env.grading.math.symbolic import judge
     ("reference", "answer", "same"),
     [
         (r"\vec a\times\vec b", r"-(\vec b\times\vec a)", True),
-        (r"2(\vec a\times\vec b)", r"2\vec a\times\vec b", True),
         (
             r"\overrightarrow{AB}\times\overrightarrow{AC}",
             r"\overrightarrow{AC}\times\overrightarrow{AB}",
