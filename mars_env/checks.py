@@ -12,14 +12,11 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from mars_env.errors import ConfigError
 from mars_env.text import shown
 from mars_env.types import Action, Completion, FinishReason
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 MOST_TOKENS = 2**40
 """A larger count of tokens is rejected as nonsense."""
@@ -29,24 +26,6 @@ MOST_TOKEN_ID = 2**48
 
 SLACK = 0.01
 """How far a log-probability may be above 0: engines round in bfloat16."""
-
-
-def without_newer(values: dict[str, Any], settings: BaseModel, *newer: str) -> dict[str, Any]:
-    """What settings are written as: without those of the named fields that have their default value.
-
-    For fields that were added later. Ledgers, checkpoints and run manifests of before keep their meaning.
-
-    Example:
-        >>> from pydantic import BaseModel
-        >>> class Settings(BaseModel):
-        ...     steps: int = 3
-        ...     added: bool = False
-        >>> without_newer({"steps": 3, "added": False}, Settings(), "added")
-        {'steps': 3}
-    """
-    fields = type(settings).model_fields
-    same = {name for name in newer if getattr(settings, name) == fields[name].get_default()}
-    return {name: value for name, value in values.items() if name not in same}
 
 
 def finite(value: object) -> float:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,7 +16,7 @@ from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
 from mars_env.identity import identity_of, lasting
-from mars_env.lazy import resolve
+from mars_env.lazy import declared, is_object_name, resolve
 from mars_env.models.scripted import ScriptedModel
 from mars_env.models.secrets import api_key
 from mars_env.players import FunctionAgent, Player, by_name, lacking
@@ -34,7 +32,6 @@ _NAMED = re.compile(r"[A-Za-z_]\w*=")
 _NEXT_ROLE = re.compile(r",(?=[A-Za-z_]\w*=)")
 _NEXT_AGENT = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 
-_OBJECT = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _MODELS = ("http", "https", "hf", "vllm", "scripted", "classifier")
 """What a specification of a model begins with."""
 
@@ -215,7 +212,7 @@ def named_identity(part: Any) -> Any:
     if not isinstance(part, str):
         return identity_of(part)
     target = part.partition("?")[0]
-    if target.partition(":")[0] not in _MODELS and (":" in target or target in _declared().names):
+    if target.partition(":")[0] not in _MODELS and (":" in target or target in declared(ENTRY_POINTS)):
         with suppress(ConfigError):  # whoever makes it says what is wrong with it
             return {"text": part, "object": identity_of(_find(target))}
     return lasting(part)
@@ -443,28 +440,15 @@ def _own(sampling: Sampling | None, options: dict[str, Any]) -> tuple[Sampling |
 
 def _find(target: str) -> Any:
     """The object that ``module:object``, or the name of an entry point, stands for."""
-    if ":" not in target:
-        found = _declared()
-        if target not in found.names:
-            names = ", ".join(sorted(found.names)) or "none"
-            raise ConfigError(f"no agents are called {target!r} (installed: {names}); give {_FORMS}")
-        return found[target].load()
-    if not _OBJECT.fullmatch(target):  # an address without http://, say
+    if is_object_name(target):
+        return resolve(target)
+    if ":" in target:  # an address without http://, say
         raise ConfigError(f"{shown(target)} names no agents; give {_FORMS}")
-    module, _, attribute = target.partition(":")
-    try:
-        value: Any = importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(f"the module {module!r} of {target!r} cannot be imported: {error}") from error
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise ConfigError(f"the module {module!r} has no {attribute!r}")
-        value = getattr(value, part)
-    return value
-
-
-def _declared() -> EntryPoints:
-    return entry_points(group=ENTRY_POINTS)
+    found = declared(ENTRY_POINTS)
+    if target not in found:
+        names = ", ".join(sorted(found)) or "none"
+        raise ConfigError(f"no agents are called {target!r} (installed: {names}); give {_FORMS}")
+    return found[target].load()
 
 
 def _made(value: Any, role: str) -> tuple[Any, bool]:

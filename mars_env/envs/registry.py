@@ -14,15 +14,13 @@ import importlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import entry_points
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mars_env.checks import refuse_misfit
 from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.envs.specs import EnvSpec, RulesSpec
 from mars_env.errors import ConfigError
+from mars_env.lazy import declared, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import WITH_DOCUMENTS, Loader, list_problem_sets, register_problem_set
 from mars_env.text import shown, suggestion
@@ -41,6 +39,9 @@ _BUILT_IN = {
     "tree-search": "mars_env.envs.search_grower",
 }
 """The library's own rules: each name's module, whose ``RULES`` holds its `RulesSpec`; imported on use."""
+
+ENTRY_POINTS = "mars_env.rules"
+"""Group of the entry points that offer rules: name -> class, function or `RulesSpec`."""
 
 _ON_DOCUMENTS = frozenset({"spell"})
 """Rules of these that are played on documents, and on nothing else."""
@@ -189,15 +190,9 @@ def register_with_gymnasium(env_ids: Iterable[str]) -> None:
         gymnasium.register(name, "mars_env.api:make_gymnasium", kwargs={"env_id": env_id})
 
 
-@cache
-def _declared(group: str) -> Mapping[str, Any]:
-    """Entry points of other packages, by name."""
-    return MappingProxyType({point.name: point for point in entry_points(group=group)})
-
-
 def rules_names() -> list[str]:
     """All rules by name, built in, registered and declared."""
-    return sorted({*_BUILT_IN, *_RULES, *_declared("mars_env.rules")})
+    return sorted({*_BUILT_IN, *_RULES, *declared(ENTRY_POINTS)})
 
 
 def rules_spec(name: str) -> RulesSpec:
@@ -211,12 +206,12 @@ def rules_spec(name: str) -> RulesSpec:
     if name in _BUILT_IN:
         built_in: RulesSpec = importlib.import_module(_BUILT_IN[name]).RULES[name]
         return built_in
-    if name not in _declared("mars_env.rules"):
+    if name not in declared(ENTRY_POINTS):
         known = rules_names()
         raise ConfigError(
             f"there are no rules {shown(name)}; known are {', '.join(known)}{suggestion(name, known)}"
         )
-    found = _declared("mars_env.rules")[name].load()
+    found = declared(ENTRY_POINTS)[name].load()
     _RULES[name] = found if isinstance(found, RulesSpec) else RulesSpec(found)
     return _RULES[name]
 
@@ -263,12 +258,7 @@ def spec(env_id: str, **settings: Any) -> EnvSpec:
         )
     module, _, name = env_id.rpartition(":")
     if module:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise ConfigError(
-                f"the module of the environment id {shown(env_id)} cannot be imported: {error}"
-            ) from error
+        imported(module, env_id)
     if name in _IDS:
         problems, rules = _IDS[name]
         return EnvSpec(problems, rules, module, settings)

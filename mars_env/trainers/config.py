@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mars_env.checks import without_newer
 from mars_env.errors import ConfigError
 from mars_env.text import shown, suggestion
 from mars_env.types import Agent, Sampling, role_of
@@ -215,10 +214,6 @@ class TrainConfig(BaseModel):
                 'to push: set ratio="token"'
             )
         return self
-
-    @model_serializer(mode="wrap")
-    def _serialized(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        return without_newer(write(self), self, "batch_roles")
 
     def denominator(self, max_staleness: int) -> Literal["trainer", "rollout"]:
         """Whose log-probabilities are the ratio's denominator, for samples at most this many versions old.

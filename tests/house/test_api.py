@@ -115,21 +115,6 @@ def test_a_stored_run_is_not_resumed_with_other_fields_of_an_object(tmp_path):
     assert len(read_run(tmp_path / "rounds").trees) == 2
 
 
-def test_a_run_whose_manifest_has_no_identity_resumes(tmp_path):
-    def play(samples):
-        settings = {"schedule": Schedule(rounds=0), "limit": 1, "out": tmp_path}
-        return mars_env.evaluate(
-            "arithmetic-solve-verify-correct", agents=lambda o: o["problem"], samples=samples, **settings
-        )
-
-    play(1)
-    manifest = tmp_path / "manifest.json"
-    stored = json.loads(manifest.read_text())
-    assert stored["config"].pop("identity")["settings"]["schedule"]["rounds"] == 0
-    manifest.write_text(json.dumps(stored))
-    assert play(2).counts.episodes == 2
-
-
 def test_what_a_run_records_of_objects_is_plain_and_holds_no_field_left_out_of_their_repr():
     @dataclass
     class Judge:
