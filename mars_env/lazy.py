@@ -133,7 +133,7 @@ def is_object_name(name: str) -> bool:
     """Whether a string has the form that `resolve` takes.
 
     Example:
-        >>> is_object_name("my_package.agents:solver"), is_object_name("aime25"), is_object_name("localhost:80")
+        >>> is_object_name("my_package.agents:solver"), is_object_name("aime25"), is_object_name("host:80")
         (True, False, False)
     """
     return _OBJECT.fullmatch(name) is not None

@@ -258,6 +258,11 @@ def as_agent(
     return FunctionAgent(value)
 
 
+def make_verifier(value: Player | Model | str) -> Agent:
+    """The agent that verifies for a search, made as by `as_agent`."""
+    return as_agent(value, "verifier_0")
+
+
 def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
     """The agents that models become under some rules, by role: the library's, unless the rules name others.
 

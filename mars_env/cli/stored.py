@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mars_env.api import made_game
-from mars_env.envs import Game, spec
+from mars_env.envs import Game, make_game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.counts import Counts
@@ -37,15 +36,11 @@ def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
         )
     settings = config.get("settings", {}) if env_id is None else {}
     told = {key: _read(value) for key, value in settings.items()} if isinstance(settings, dict) else {}
-    if "env_id" in told:  # the name of the environment itself, and of no setting
-        raise ConfigError(
-            "the run's settings name an 'env_id', which is not a setting: give --env, and --set"
-        )
     try:
         named = rules_spec(spec(name).rules).parts.keys() & told.keys() - given.keys()
         if named:  # a model's name, say: it would be loaded
             raise ConfigError(f"a stored run does not decide what is loaded as {', '.join(sorted(named))}")
-        return made_game(spec(name, **{**told, **given}), run.trees[0].problem.kind)
+        return make_game(spec(name, {**told, **given}), kind=run.trees[0].problem.kind)
     except ConfigError as error:
         raise ConfigError(
             f"the run's environment {name!r} cannot be made again ({error}): give --env, and --set for its "

@@ -266,9 +266,9 @@ def next_state(rules: Rules[Any], visibility: Visibility | None, state: Any, tur
     (`mars_env.testing.check_rules`) forbids that any observation depends on it.
 
     Example:
-        >>> from mars_env.envs.tree_search import tree_search
+        >>> from mars_env.envs.tree_search import TreeSearch
         >>> from mars_env.types import Action
-        >>> rules = tree_search()
+        >>> rules = TreeSearch.from_settings()
         >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("5"), info={"feedback": "No."})
         >>> state = next_state(rules, Visibility("answers"), rules.start(Problem("p", "2 + 2?", "4")), turn)
         >>> rules.observe(state, "solver_0")["feedback"]

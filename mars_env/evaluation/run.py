@@ -52,7 +52,7 @@ OnTree = Callable[[Tree], None]
 
 
 class Play(Protocol):
-    """Plays jobs: in this process (`Here`), or on a cluster (`mars_env.distributed.Fleet.play_all`)."""
+    """Plays jobs: in this process (`LocalPlay`), or on a cluster (`mars_env.distributed.Fleet.play_all`)."""
 
     def __call__(
         self,
@@ -68,7 +68,7 @@ class Play(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LocalPlay:
     """Plays jobs in this process.
 
     Attributes:
@@ -114,11 +114,11 @@ class Here:
         sampling = getattr(self.plain.get(agent, self.agents[agent]), "sampling", None)
         return sampling.max_tokens if isinstance(sampling, Sampling) else None
 
-    def longer(self, agent: str, limit: int) -> Here:
+    def longer(self, agent: str, limit: int) -> LocalPlay:
         """The same, with another limit on the completions of an agent that has one."""
         changed: Any = copy.copy(self.plain.get(agent, self.agents[agent]))
         changed.sampling = replace(changed.sampling, max_tokens=limit, overflow="unknown")
-        return Here(self.game, {**self.agents, agent: changed}, on_turns=self.on_turns)
+        return LocalPlay(self.game, {**self.agents, agent: changed}, on_turns=self.on_turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,9 @@ class Plan:
 
     Attributes:
         title: The environment's id.
+        game: The game, as this process plays it.
+        make_game: Makes the same game in any process.
+        make_agents: Makes the agents.
         problems: The problem set; endless ones are cut to `GENERATED_LIMIT` unless cut already.
         samples: Playings of each problem (the n of avg@n).
         seed: The run's seed.
@@ -143,6 +146,9 @@ class Plan:
     concurrency: int
     baselines: bool
     config: Mapping[str, Any]
+    game: Game
+    make_game: Callable[[], Game]
+    make_agents: Callable[[], Mapping[str, Agent]]
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
@@ -180,12 +186,12 @@ class Estimate:
     tokens: int | None
 
 
-def estimate(plan: Plan, game: Game, agents: Mapping[str, Agent]) -> Estimate:
+def estimate(plan: Plan) -> Estimate:
     """Upper bounds for the agents' calls and sampled tokens.
 
     The baselines, which about triple both, are left out, and models that judge: a search's or a grader's.
     """
-    episodes, turns = len(plan.jobs), game.rules.max_turns
+    agents, episodes, turns = plan.make_agents(), len(plan.jobs), plan.game.rules.max_turns
     limits = [getattr(getattr(agent, "sampling", None), "max_tokens", None) for agent in agents.values()]
     known = [limit for limit in limits if limit is not None]
     tokens = episodes * turns * max(known) if known and len(known) == len(limits) else None
@@ -202,7 +208,6 @@ def limited(problems: ProblemSet, limit: int | None) -> ProblemSet:
 
 async def run(
     plan: Plan,
-    game: Game,
     play: Play,
     *,
     out: Path | None = None,
@@ -215,7 +220,6 @@ async def run(
 
     Args:
         plan: What is played, and how often.
-        game: The game, as `play` plays it.
         play: Who plays, and where.
         out: Where the run is stored.
         on_tree: Called with every tree as it is finished.
@@ -229,6 +233,7 @@ async def run(
         StoreError: `out` holds a run of another configuration, or cannot be written.
         ModelError: Not a single episode could be finished.
     """
+    game = plan.game
     if bare := [problem.id for problem in plan.problems if not game.can_grade(problem)]:
         raise ConfigError(
             f"{counted(len(bare), 'problem')} without a reference, such as {shown(bare[0])}, cannot be "
@@ -238,7 +243,7 @@ async def run(
         game.visibility.refuse_unfit(plan.problems)
     if plan.baselines:
         _refuse_baselines(game)
-    if plan.prices is not None and isinstance(play, Here):
+    if plan.prices is not None and isinstance(play, LocalPlay):
         refuse_unpriced((agent.policy for agent in play.agents.values()), plan.prices)
     described = partial(
         build_report,
@@ -381,7 +386,7 @@ async def _baselines(
     await add_vote(lambda answer_of: majority(finished, votes, answer_of, voted_by), votes)
     add(lambda: refinement(finished, refined))
     cut = any(turn.action.truncated for turn in attempts)
-    if cut and isinstance(play, Here) and (own := play.limit_of(SOLVER)) is not None:
+    if cut and isinstance(play, LocalPlay) and (own := play.limit_of(SOLVER)) is not None:
         limit = math.ceil(budget)
         if limit > own:
             rules, longer = f"solve, {limit} tokens", play.longer(SOLVER, limit)

@@ -16,7 +16,6 @@ from typing import Any, Literal
 import aiohttp
 from pydantic import Field, PositiveInt
 
-from mars_env.agents.parts import with_parts
 from mars_env.agents.registry import role_agent, roles_of
 from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, GroupedSettings, grouped, spec
@@ -356,7 +355,7 @@ def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **
 
 def _game(taskset: TeamTaskset, config: TeamConfig) -> Game:
     env_spec = spec(taskset.config.env_id, **taskset.config.settings)
-    game = make_game(with_parts(env_spec), kind=taskset.problems[0].kind)
+    game = make_game(env_spec, kind=taskset.problems[0].kind)
     if config.group == 1:
         return game
     return replace(game, grower=grouped(GroupedSettings(group=config.group, branches=config.branches)))

@@ -87,8 +87,7 @@ def test_baselines_need_a_solver(tmp_path):
 class _OnlyCheckers(type(mars_env.make("aime-solve").game.rules)):
     """One agent of another name."""
 
-    def __init__(self):
-        super().__init__(possible_agents=("checker_0",))
+    possible_agents = ("checker_0",)
 
     def current_agent(self, state):
         return "checker_0" if super().current_agent(state) else None
@@ -209,7 +208,7 @@ def test_where_and_how_often_a_model_is_asked_does_not_count(tmp_path):
 def test_agents_that_a_text_names_count_without_their_address(tmp_path, monkeypatch):
     def config(agents, elsewhere=False):
         plan = {"samples": 1, "seed": 0, "concurrency": 1, "baselines": False, "elsewhere": elsewhere}
-        return prepare(EnvSpec("arithmetic", "solve"), agents, limit=1, **plan).plan.identity
+        return prepare(EnvSpec("arithmetic", "solve"), agents, limit=1, **plan).identity
 
     one = config("http://a:1/v1#m?top_k=5&concurrency=3")
     assert differences(one, config("http://b:2/v1#m?top_k=5")) == []

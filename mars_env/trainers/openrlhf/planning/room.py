@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from mars_env.agents.registry import roles_of
 from mars_env.envs import Game
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
@@ -71,7 +72,9 @@ async def _require(
     game: Game, problems: ProblemSet, settings: TeamSettings, sampling: Sampling, reader: Model
 ) -> None:
     names = game.rules.possible_agents
-    team = make_team(settings.model_copy(update={"others": {}}), names, reader, sampling)
+    team = make_team(
+        settings.model_copy(update={"others": {}}), names, reader, sampling, roles=roles_of(game.rules)
+    )
     ours = {
         name: agent
         for name, agent in team.items()

@@ -10,6 +10,8 @@ import ray
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 
+from mars_env.agents.registry import roles_of
+from mars_env.envs.rules import Rules
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.trainers.openrlhf.flags import sampling_of
@@ -22,7 +24,7 @@ from mars_env.trainers.openrlhf.rollouts.responses import responses, shape_of
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, make_team
 from mars_env.trainers.samples import TurnSample, turn_samples
-from mars_env.types import Model, Sampling
+from mars_env.types import Agent, Model, Sampling
 
 
 class Rollouts(list[Any]):
@@ -71,7 +73,7 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         game = settings.game()
         self._feed = RolloutFeed(
             game,
-            self._team(game.rules.possible_agents, sampling_of(settings, self.args)),
+            self._team(game.rules, sampling_of(settings, self.args)),
             prompts,
             self.args.rollout.batch_size,
             settings,
@@ -107,17 +109,16 @@ class TeamSamplesGenerator(SamplesGenerator):  # type: ignore[misc]
         with awake(self.args, self.vllm_engines):
             trees = self._feed.play(
                 game,
-                self._team(
-                    game.rules.possible_agents, sampling_of(self._settings, self.args, evaluation=True)
-                ),
+                self._team(game.rules, sampling_of(self._settings, self.args, evaluation=True)),
                 problems,
                 samples=self.args.eval.n_samples_per_prompt,
                 concurrency=self.args.rollout.vllm_generate_batch_size * self._settings.group,
             )
         return evaluation_figures(trees, problems.name)
 
-    def _team(self, names: Any, sampling: Sampling) -> Any:
-        return make_team(self._settings, names, self._model, sampling)
+    def _team(self, rules: Rules[Any], sampling: Sampling) -> dict[str, Agent]:
+        roles = roles_of(rules)
+        return make_team(self._settings, rules.possible_agents, self._model, sampling, roles=roles)
 
     def _await_weights(self) -> None:
         """Wait until the engines have the weights of the previous update."""
