@@ -115,7 +115,7 @@ class RulesSpec:
             >>> RulesSpec.of(SolveVerifyCorrect).training
             {'schedule': 'training'}
         """
-        settings = [each.name for each in fields(make)] if is_dataclass(make) else []
+        settings: list[str] = [each.name for each in fields(make)] if is_dataclass(make) else []
         names = [each.name for each in fields(cls) if each.name != "make" and each.name not in settings]
         declared = {name: getattr(make, name) for name in names if hasattr(make, name)}
         return cls(make, **{**declared, **{name: each for name, each in given.items() if each is not None}})
