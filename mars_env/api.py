@@ -42,11 +42,11 @@ Problems = str | Path | ProblemSet | Sequence[Problem]
 """A set's name, a problem file, a set, or problems in hand."""
 
 Team = str | Player | Model | Mapping[str, Player | Model | str] | Sequence[Player | Model | str]
-"""An agent, model or specification for all places, a mapping of these by agent or role, or one a place."""
+"""An agent, model or specification for the whole team, a mapping of these by agent or role, or a list."""
 
 
 def load_problems(name_or_path: str | Path, **options: Any) -> ProblemSet:
-    """Load a problem set; problems whose reference no grader could use are refused.
+    """Load a problem set; problems whose reference no grader could use are rejected.
 
     Takes the options of `mars_env.problems.load_problems`.
 
@@ -154,8 +154,8 @@ or give a grader for both
     for problem in problems:
         first.setdefault(problem.kind, problem.id)
     if len(first) > 1:
-        told = " and ".join(f"{shown(one)} ({kind})" for kind, one in first.items())
-        raise ConfigError(f"one game cannot grade {told}: play each kind apart, or give a grader for both")
+        named = " and ".join(f"{shown(one)} ({kind})" for kind, one in first.items())
+        raise ConfigError(f"one game cannot grade {named}: play each kind apart, or give a grader for both")
 
 
 def make_gymnasium(
@@ -218,8 +218,8 @@ def aevaluate(  # public edge: friendly keywords, each with a default
 
     Args:
         env_id: As for `make`.
-        agents: An agent, a model or a function for all places, a mapping of these by agent or role, a list
-            with one for each place (a tree search gets as many places as are listed or named), or a
+        agents: An agent, a model or a function for the whole team, a mapping of these by agent or role, a
+            list with one for each agent (a tree search gets as many as are listed or named), or a
             specification as on the command line (see `mars_env.agents.make_agents`).
         problems: As for `make`.
         limit: Number of problems, from the first; by default all of a real set, 100 of a generated one.

@@ -1,4 +1,4 @@
-"""Checks of foreign values.
+"""Checks of untrusted values.
 
 Users' functions, model servers and files give numbers, token ids and completions. Each function here
 returns a value that is safe to use, or raises a `ValueError` that says in a few words what is wrong.

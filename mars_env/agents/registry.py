@@ -121,9 +121,9 @@ def make_agents(
         if len(spec) != len(names):
             raise ConfigError(f"{len(spec)} agents are given for {len(names)} places: {', '.join(names)}")
         spec = dict(zip(names, spec, strict=True))
-    told = _by_role(spec) if isinstance(spec, str) else spec
+    team = _by_role(spec) if isinstance(spec, str) else spec
     given: Mapping[str, Any] = (
-        by_name(told, names) if isinstance(told, Mapping) else dict.fromkeys(names, told)
+        by_name(team, names) if isinstance(team, Mapping) else dict.fromkeys(names, team)
     )
     shared: dict[str, _Loaded] = {}
     agents = {}
@@ -182,14 +182,14 @@ def team_identity(
         ConfigError: The text leaves a place out, or names one that does not exist.
 
     Example:
-        >>> told = team_identity("scripted:4", ["solver_0"])["solver_0"]
-        >>> told["agent"], told["role"]
+        >>> found = team_identity("scripted:4", ["solver_0"])["solver_0"]
+        >>> found["agent"], found["role"]
         ('scripted:4', 'mars_env.agents.roles.Solver')
     """
     if not isinstance(agents, str):
         return {name: identity_of(agent) for name, agent in agents.items()}
-    told = _by_role(agents)
-    given = by_name(told, possible_agents) if isinstance(told, Mapping) else None
+    team = _by_role(agents)
+    given = by_name(team, possible_agents) if isinstance(team, Mapping) else None
     found: dict[str, Any] = {}
     for name in possible_agents:
         found[name] = {"agent": named_identity(agents.strip() if given is None else given[name])}

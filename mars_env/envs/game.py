@@ -1,4 +1,4 @@
-"""A game: everything that playing a problem needs, except the agents."""
+"""A game: everything that an episode needs, except problem and agents."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def register_rules(  # public edge: friendly keywords, each with a default
         rewards: Step rewards by role, unless the user gives others.
         team_reward: Rewards that need the whole tree, unless the user gives others.
         grower: What grows a tree in play and evaluation; None for one that plays an episode.
-        training: Settings that `mars-env train` takes unless told otherwise.
+        training: Settings that `mars-env train` takes unless others are given.
         visibility: What agents and searches may see of judgements, given the rules and the kind of the
             problems; the rules must then have `mars_env.envs.rules.TakesFeedback.with_feedback`.
         recipe: The recipe that `mars-env train` starts from: ``"MARSRL"``, ``"MARS2"`` for rules that are

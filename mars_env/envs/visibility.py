@@ -1,7 +1,7 @@
 """What agents and searches may see of a judgement. To look for leaks, read this module from top to bottom.
 
 **The rule.** Nothing that acts, searches or chooses gets a grade, a reward, a reference or a private test.
-The one exception is a search that is told to see the grade: to train, or as an oracle. An evaluation refuses
+The one exception is a search that may see the grade: to train, or as an oracle. An evaluation refuses
 the first, and its report names the second. (MarsRL's `Grouped` rollouts choose by rewards too. They are for
 training alone: their trees have no answer. SPELL's Verifier reads the answer that its Questioner made; it is
 not the reference of a problem set.)
@@ -222,7 +222,7 @@ def record(visibility: Visibility | None, search_grade: Grade | None) -> tuple[f
 
 
 def search_result(turn: Turn) -> tuple[float | None, int]:
-    """What a search is told of a turn: its search score (None if unknown), and its tokens, judging included.
+    """What a search learns of a turn: its search score (None if unknown), and its tokens, judging included.
 
     Example:
         >>> from mars_env.types import Action

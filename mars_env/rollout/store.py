@@ -104,11 +104,11 @@ def _compared(config: Mapping[str, Any], left_out: Collection[str]) -> dict[str,
 class Store:
     """Writes a run, and finds what an interrupted run of the same configuration has written.
 
-    Use it as a context manager. One process writes at a time; a second one is refused.
+    Use it as a context manager. One process writes at a time; a second one gets an error.
 
     Args:
         path: The run's directory; created if it does not exist.
-        config: What is run, as plain data. A directory with a run of another configuration is refused, with
+        config: What is run, as plain data. A directory with a run of another configuration is an error, with
             the difference shown; see `differences` for what may change.
         problems: The problems that are played.
 

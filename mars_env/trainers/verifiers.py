@@ -29,7 +29,7 @@ from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.trainers.advantages import turn_key
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.estimators import estimator_of
@@ -244,7 +244,7 @@ class SeatModel:
             ModelError: A run failed; its trace says why.
         """
         runs = [self._seat.run(self._task(prompt, sample, sampling)) for sample in range(n)]
-        return [self._completion(trace) for trace in await together(runs)]
+        return [self._completion(trace) for trace in await gather_all(runs)]
 
     def _task(self, prompt: Prompt, sample: int, sampling: Sampling) -> vf.Task:
         if isinstance(prompt, str):

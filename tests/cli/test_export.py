@@ -110,7 +110,7 @@ def test_the_lowest_reward_of_a_right_turn_is_a_matter_of_choice(stored, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--role", "judge"], "nobody has the role 'judge' here; there are corrector, solver, verifier"),
+        (["--role", "judge"], "no agent has the role 'judge'; there are corrector, solver, verifier"),
         (["--role", "judge", "--format", "samples"], "no turn has the role 'judge'; there are corrector, so"),
         (["--tokenizer", "a", "--prompt", "b:c"], "give one of them"),
         (["--format", "samples", "--least", "0.5"], "--least is for --format sft and dpo, not for samples"),
