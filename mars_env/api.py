@@ -397,12 +397,7 @@ def asked_spec(
 
 
 def keywords_of(function: Callable[..., Any]) -> frozenset[str]:
-    """Names of the arguments that a function takes by keyword alone.
-
-    Example:
-        >>> sorted(keywords_of(make_gymnasium))
-        ['learner', 'partners']
-    """
+    """Names of the arguments that a function takes by keyword alone."""
     parameters = inspect.signature(function).parameters.values()
     return frozenset(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
 

@@ -162,10 +162,6 @@ def make_model(spec: str) -> tuple[Any, Sampling | None]:
 
     Raises:
         ConfigError: It cannot be understood.
-
-    Example:
-        >>> make_model("scripted:4")
-        (ScriptedModel(name='scripted'), None)
     """
     loaded = _load(spec, "judge", None)
     return loaded.value, loaded.sampling
@@ -335,14 +331,7 @@ class _Loaded:
 
 
 def _by_role(spec: str) -> Mapping[str, str] | str:
-    """The specifications in a text by role, or the text itself if it is one.
-
-    Example:
-        >>> _by_role("solver=hf:a?top_k=5,verifier=http://b/v1#m")
-        {'solver': 'hf:a?top_k=5', 'verifier': 'http://b/v1#m'}
-        >>> _by_role("http://b/v1#m")
-        'http://b/v1#m'
-    """
+    """The specifications in a text by role, or the text itself if it is one."""
     if not _NAMED.match(spec):
         return spec.strip()
     given: dict[str, str] = {}

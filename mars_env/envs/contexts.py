@@ -89,12 +89,7 @@ def _states(
 
 
 def longest_statement(problems: Sequence[Problem]) -> list[Problem]:
-    """The problem with the longest statement, which decides for all; none if there are no problems.
-
-    Example:
-        >>> longest_statement([Problem("a", "2 + 2?", "4"), Problem("b", "What is 2 + 2?", "4")])[0].id
-        'b'
-    """
+    """The problem with the longest statement, which decides for all; none if there are no problems."""
     some = problems[:GENERATED] if getattr(problems, "generated", False) else problems
     return sorted(some, key=lambda problem: -len(problem.statement))[:1]
 

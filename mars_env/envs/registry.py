@@ -246,7 +246,7 @@ def with_team_size(env_spec: EnvSpec, size: int | None) -> EnvSpec:
     return replace(env_spec, settings={number: size, **env_spec.settings})
 
 
-def spec(env_id: str, settings: Mapping[str, Any] | None = None, /, **more: Any) -> EnvSpec:
+def spec(env_id: str, /, settings: Mapping[str, Any] | None = None, **more: Any) -> EnvSpec:
     """The spec of an id, with settings of its rules: as a mapping, or as keywords.
 
     Raises:

@@ -97,11 +97,7 @@ class State:
 
 
 def searched(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-    """The step reward of a node: its search score, which in training is that of all tests.
-
-    Example:
-        >>> searched(Turn("t", "0", None, "t", "coder_0", "", "p", Action("4")), (), Problem("p", "", ""))
-    """
+    """The step reward of a node: its search score, which in training is that of all tests."""
     return turn.search_score
 
 

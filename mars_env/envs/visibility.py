@@ -93,12 +93,7 @@ class Visibility:
 
     @property
     def named(self) -> str:
-        """What is seen, in words.
-
-        Example:
-            >>> Visibility("verifier", AnswerGrader()).named
-            "a verifier's verdicts"
-        """
+        """What is seen, in words."""
         return _NAMES[self.sees]
 
     @property
@@ -175,12 +170,7 @@ def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
 
 
 def has_reference(problem: Problem) -> bool:
-    """Whether there is something to compare answers with; a question has nothing.
-
-    Example:
-        >>> has_reference(Problem("p", "2 + 2?", "4")), has_reference(Problem("p", "2 + 2?"))
-        (True, False)
-    """
+    """Whether there is something to compare answers with; a question has nothing."""
     return problem.reference is not None
 
 
@@ -248,14 +238,7 @@ def shown_turns(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def shown_info(turn: Turn) -> dict[str, Any]:
-    """A turn's info without the messages of code that knows the reference: why a reward or score is missing.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> info = {"round": 1, "reward_fault": "the reward raised ValueError: invalid literal: '4 apples'"}
-        >>> shown_info(Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), info=info))
-        {'round': 1}
-    """
+    """A turn's info without messages of code that knows the reference: why a reward or score is missing."""
     return {key: value for key, value in turn.info.items() if key not in (REWARD_FAULT, SEARCH_UNKNOWN)}
 
 

@@ -129,9 +129,6 @@ def check_plain(value: object, depth: int = MOST_DEPTH) -> None:
 
     Raises:
         ValueError: It is nested more deeply than `depth`.
-
-    Example:
-        >>> check_plain({"a": [1, {"b": "c"}]})
     """
     for number, _ in enumerate(_levels(value)):
         if number > depth:
@@ -175,13 +172,7 @@ def _is_above(parent_id: str | None, turn_id: str) -> bool:
 
 
 def problem_to_row(problem: Problem) -> dict[str, Any]:
-    """A problem as plain data, with its reference, so that a run can be graded again from its own files.
-
-    Example:
-        >>> problem = Problem("p", "2 + 2?", "4")
-        >>> problem_from_row(problem_to_row(problem)) == problem
-        True
-    """
+    """A problem as plain data, with its reference, so that a run can be graded again from its own files."""
     return {**{name: getattr(problem, name) for name in _PROBLEM_FIELDS}, "metadata": dict(problem.metadata)}
 
 
