@@ -26,7 +26,7 @@ from typing import IO, Any, TypeVar
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
 from mars_env.files import open_regular, write_whole
-from mars_env.identity import changes, lasting
+from mars_env.identity import changes
 from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
 from mars_env.rollout.records import (
     check_plain,
@@ -81,24 +81,16 @@ DESCRIBED = ("agents", "settings", "rewards", "team_reward", "grader")
 def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What makes two configurations two runs, in words; empty where one continues the other.
 
-    A run may grow, and its servers may move or take more requests at a time.
+    A run may grow. Where its servers are is no part of an identity.
 
     Example:
-        >>> one = {"agents": "http://a:8000/v1#m?concurrency=8&top_k=5", "samples": 2, "seed": 0}
-        >>> differences(one, {"agents": "http://b:9000/v1#m?top_k=5", "samples": 3, "seed": 0})
-        []
-        >>> differences(one, {**one, "seed": 1})
-        ['seed: 0 then, 1 now']
+        >>> one = {"identity": {"rules": "Solve"}, "samples": 2, "seed": 0}
+        >>> differences(one, {**one, "samples": 3}), differences(one, {**one, "seed": 1})
+        ([], ['seed: 0 then, 1 now'])
     """
     left_out = {*GROWING, *(DESCRIBED if "identity" in now else ())}
-    differing = changes(_compared(earlier, left_out), _compared(now, left_out))
-    return [each.removeprefix("identity.") for each in differing]
-
-
-def _compared(config: Mapping[str, Any], left_out: Collection[str]) -> dict[str, Any]:
-    found = {name: value for name, value in config.items() if name not in left_out}
-    agents = found.get("agents")
-    return {**found, "agents": lasting(agents)} if isinstance(agents, str) else found
+    then, now = ({k: v for k, v in each.items() if k not in left_out} for each in (earlier, now))
+    return [each.removeprefix("identity.") for each in changes(then, now)]
 
 
 class Store:
