@@ -75,7 +75,7 @@ def as_problem_set(problems: Problems) -> ProblemSet:
     return given
 
 
-def make(
+def make(  # public edge: friendly keywords, each with a default
     env_id: str | EnvSpec,
     *,
     problems: Problems | None = None,
