@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mars_env.envs.aec import MarsEnv
 from mars_env.envs.contexts import require_room
-from mars_env.envs.game import Game, make_game
+from mars_env.envs.game import make_game
 from mars_env.envs.growers import MakeGrower
 from mars_env.envs.gymnasium_view import GymnasiumView, as_gymnasium
-from mars_env.envs.registry import refuse_unknown, rules_spec, spec
+from mars_env.envs.registry import refuse_unknown, rules_spec, spec, with_team_size
 from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
@@ -42,11 +42,11 @@ Problems = str | Path | ProblemSet | Sequence[Problem]
 """A set's name, a problem file, a set, or problems in hand."""
 
 Team = str | Player | Model | Mapping[str, Player | Model | str] | Sequence[Player | Model | str]
-"""An agent, model or specification for all places, a mapping of these by agent or role, or one a place."""
+"""An agent, model or specification for the whole team, a mapping of these by agent or role, or a list."""
 
 
 def load_problems(name_or_path: str | Path, **options: Any) -> ProblemSet:
-    """Load a problem set; problems whose reference no grader could use are refused.
+    """Load a problem set; problems whose reference no grader could use are rejected.
 
     Takes the options of `mars_env.problems.load_problems`.
 
@@ -75,16 +75,17 @@ def as_problem_set(problems: Problems) -> ProblemSet:
     return given
 
 
-def make(
+def make(  # public edge: friendly keywords, each with a default
     env_id: str | EnvSpec,
     *,
     problems: Problems | None = None,
     rewards: Mapping[str, Reward | str] | None = None,
     team_reward: TeamReward | str | None = None,
     grader: Grader | str | None = None,
-    grower: MakeGrower | None = None,
+    grower: MakeGrower | str | None = None,
     render_mode: str | None = None,
-    **settings: Any,
+    settings: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> MarsEnv:
     """Make an environment, by its id ``<problem set>-<rules>``.
 
@@ -97,8 +98,9 @@ def make(
         grader: Replaces the grader for the problems' kind.
         grower: Replaces that of the rules.
         render_mode: ``"ansi"``, ``"human"`` or None.
-        settings: Settings of the rules, e.g. ``schedule="training"``, ``rounds=3``. A `verifier` and a
+        settings: Settings of the rules, e.g. ``{"schedule": "training", "rounds": 3}``. A `verifier` and a
             `reward_model` may be specifications (see `mars_env.agents`).
+        **more: Settings by keyword; they replace those in `settings`.
 
     Raises:
         ConfigError: No such id, problem set or setting.
@@ -109,8 +111,15 @@ def make(
         >>> env.agent_selection, sorted(env.observe("solver_0"))
         ('solver_0', ['problem'])
     """
-    env_spec = _spec(env_id, settings, rewards, team_reward, grader, grower)
-    refuse_unknown(env_spec.rules, settings, keywords_of(make))
+    env_spec = asked_spec(
+        keywords_of(make),
+        env_id,
+        {**(settings or {}), **more},
+        rewards=rewards,
+        team_reward=team_reward,
+        grader=grader,
+        grower=grower,
+    )
     return make_env(env_spec, problems, render_mode=render_mode)
 
 
@@ -121,7 +130,7 @@ def make_env(
     chosen = as_problem_set(env_spec.problems if problems is None else problems)
     if problems is None and chosen.generated:
         log.info("%s: the problems are generated; pass problems= to play a real set", env_spec.id)
-    game = made_game(env_spec, chosen[0].kind)
+    game = make_game(env_spec, kind=chosen[0].kind)
     if game.needs_reference and not chosen.generated:
         refuse_mixture(chosen)
     if game.visibility is not None and not game.visibility.searched:
@@ -145,8 +154,8 @@ or give a grader for both
     for problem in problems:
         first.setdefault(problem.kind, problem.id)
     if len(first) > 1:
-        told = " and ".join(f"{shown(one)} ({kind})" for kind, one in first.items())
-        raise ConfigError(f"one game cannot grade {told}: play each kind apart, or give a grader for both")
+        named = " and ".join(f"{shown(one)} ({kind})" for kind, one in first.items())
+        raise ConfigError(f"one game cannot grade {named}: play each kind apart, or give a grader for both")
 
 
 def make_gymnasium(
@@ -174,8 +183,9 @@ def make_gymnasium(
         ['problem']
     """
     known = keywords_of(make) | keywords_of(make_gymnasium)
-    refuse_unknown(_as_spec(env_id).rules, options.keys() - known, known)
-    env = make(env_id, **options)
+    env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
+    refuse_unknown(env_spec.rules, options.keys() - known, known)
+    env = make(env_spec, **options)
     return as_gymnasium(env, learner=learner or env.possible_agents[0], partners=partners or {})
 
 
@@ -197,7 +207,8 @@ def aevaluate(  # public edge: friendly keywords, each with a default
     turn_timeout: float | None = None,
     workers: str | int | Placement | None = None,
     on_tree: Callable[[Tree], None] | None = None,
-    **settings: Any,
+    settings: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Coroutine[Any, Any, Report]:
     r"""Play every problem with a team, once or several times, and report with 95% intervals.
 
@@ -207,8 +218,8 @@ def aevaluate(  # public edge: friendly keywords, each with a default
 
     Args:
         env_id: As for `make`.
-        agents: An agent, a model or a function for all places, a mapping of these by agent or role, a list
-            with one for each place (a tree search gets as many places as are listed or named), or a
+        agents: An agent, a model or a function for the whole team, a mapping of these by agent or role, a
+            list with one for each agent (a tree search gets as many as are listed or named), or a
             specification as on the command line (see `mars_env.agents.make_agents`).
         problems: As for `make`.
         limit: Number of problems, from the first; by default all of a real set, 100 of a generated one.
@@ -228,7 +239,8 @@ def aevaluate(  # public edge: friendly keywords, each with a default
         workers: Play on Ray: how many workers, or a `mars_env.distributed.Placement` (docs/ray.md). The
             result is the same.
         on_tree: Called with each finished tree.
-        **settings: As for `make`.
+        settings: As for `make`.
+        **more: As for `make`.
 
     Raises:
         ConfigError: An argument is wrong.
@@ -246,9 +258,16 @@ def aevaluate(  # public edge: friendly keywords, each with a default
         raise ConfigError(f"out is the directory to store the run in, not {shown(out)}")
     if on_tree is not None and not callable(on_tree):
         raise ConfigError(f"on_tree is a function of a tree, not {shown(on_tree)}")
-    env_spec = _spec(env_id, settings, rewards, team_reward, grader, turn_timeout=turn_timeout)
-    refuse_unknown(env_spec.rules, settings, keywords_of(evaluate))
-    prepared = prepare(
+    env_spec = asked_spec(
+        keywords_of(evaluate),
+        env_id,
+        {**(settings or {}), **more},
+        rewards=rewards,
+        team_reward=team_reward,
+        grader=grader,
+        turn_timeout=turn_timeout,
+    )
+    plan = prepare(
         env_spec,
         agents,
         problems,
@@ -263,8 +282,8 @@ def aevaluate(  # public edge: friendly keywords, each with a default
     out_path = Path(out) if out is not None else None
 
     async def evaluated() -> Report:
-        async with playing(prepared, workers) as play:
-            report, _ = await run(prepared.plan, prepared.game, play, out=out_path, on_tree=on_tree)
+        async with start_play(plan, workers) as play:
+            report, _ = await run(plan, play, out=out_path, on_tree=on_tree)
             return report
 
     return evaluated()
@@ -274,26 +293,9 @@ evaluate = blocking(aevaluate, "evaluate")
 """As `aevaluate`; waits for the report."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A prepared evaluation.
-
-    Attributes:
-        plan: What is played, and how often.
-        game: The game, as this process knows it.
-        make_game: Makes the same game in any process.
-        make_agents: Makes the agents.
-    """
-
-    plan: Plan
-    game: Game
-    make_game: Callable[[], Game]
-    make_agents: Callable[[], Mapping[str, Agent]]
-
-
 @asynccontextmanager
-async def playing(
-    prepared: Prepared,
+async def start_play(
+    plan: Plan,
     workers: str | int | Placement | None = None,
     *,
     address: str | None = None,
@@ -302,7 +304,7 @@ async def playing(
     """What plays an evaluation: this process, or workers on Ray, which end with the context.
 
     Args:
-        prepared: The evaluation.
+        plan: The evaluation.
         workers: As for `evaluate`.
         address: Of the Ray to join; replaces that of the placement.
         monitor: Watches.
@@ -312,29 +314,27 @@ async def playing(
     from mars_env.rollout.monitor import Measured
 
     if workers is None:
-        agents = prepared.make_agents()
+        game, agents = plan.game, plan.make_agents()
         refuse_training_agents(agents, "an evaluation")
-        await preflight(agents, prepared.game)
-        await require_room(prepared.game.rules, agents, prepared.plan.problems)
-        if monitor is not None:
-            monitor.measure_models(agents)
-            if isinstance(pool := getattr(prepared.game.grader, "pool", None), Measured):
-                monitor.measure("grading", pool)
-            watched = monitor.watch(agents)
-            yield LocalPlay(prepared.game, watched, plain=agents, on_turns=monitor.record_turns)
-        else:
-            yield LocalPlay(prepared.game, agents)
+        await preflight(agents, game)
+        await require_room(game.rules, agents, plan.problems)
+        if monitor is None:
+            yield LocalPlay(game, agents)
+            return
+        monitor.measure_models(agents)
+        if isinstance(pool := getattr(game.grader, "pool", None), Measured):
+            monitor.measure("grading", pool)
+        yield LocalPlay(game, monitor.watch(agents), plain=agents, on_turns=monitor.record_turns)
         return
     from mars_env.distributed import Fleet, placement
 
-    async with Fleet(prepared.make_game, prepared.make_agents, placement(workers, address)) as fleet:
-        await fleet.check(prepared.plan.problems, preflight)
-        yield (
-            fleet.play_all
-            if monitor is None
-            else partial(
-                fleet.play_all, on_turns=monitor.record_remote_turns, on_acting=monitor.record_remote_acting
-            )
+    async with Fleet(plan.make_game, plan.make_agents, placement(workers, address)) as fleet:
+        await fleet.check(plan.problems, preflight)
+        if monitor is None:
+            yield fleet.play_all
+            return
+        yield partial(
+            fleet.play_all, on_turns=monitor.record_remote_turns, on_acting=monitor.record_remote_acting
         )
 
 
@@ -346,12 +346,12 @@ def prepare(
     limit: int | None = None,
     elsewhere: bool = False,
     **repeats: Any,
-) -> Prepared:
-    """Prepare an evaluation.
+) -> Plan:
+    """Make what an evaluation needs: the game, once; the problems; the agents, or what makes them.
 
     Args:
-        env_spec: What is played; gets as many places as a list has agents, if the rules leave that open.
-        agents: As for `evaluate`; with `elsewhere`, agents given as text are not made in this process.
+        env_spec: What is played; gets as many agents as a list has, if the rules leave that open.
+        agents: As for `evaluate`; with `elsewhere`, agents given as strings are not made in this process.
         problems: As for `make`.
         limit: As for `evaluate`.
         elsewhere: Whether other processes play.
@@ -360,67 +360,44 @@ def prepare(
     from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
     from mars_env.evaluation.run import Plan, limited
 
-    number, size = rules_spec(env_spec.rules).team_size, team_size(agents)
-    if number is not None and size:
-        env_spec = replace(env_spec, settings={number: size, **env_spec.settings})
+    env_spec = with_team_size(env_spec, team_size(agents))
     env = make_env(env_spec, problems)
-    team: Callable[[], Mapping[str, Agent]] = partial(
-        make_agents, agents, env.possible_agents, roles=roles_of(env.game.rules)
-    )
-    told: str | Mapping[str, Agent]
+    roles = roles_of(env.game.rules)
+    team: Callable[[], Mapping[str, Agent]] = partial(make_agents, agents, env.possible_agents, roles=roles)
+    named: str | Mapping[str, Agent]
     if isinstance(agents, str):
-        told = agents
+        named = agents
     else:
-        told = players = team()
+        named = players = team()
         team = team if elsewhere else lambda: players
-    identities = team_identity(told, env.possible_agents, roles_of(env.game.rules))
-    config = described_spec(env_spec, told, identities)
-    plan = Plan(title=str(env), problems=limited(env.problems, limit), config=config, **repeats)
-    return Prepared(plan, env.game, partial(made_game, env_spec, env.problems[0].kind), team)
+    identities = team_identity(named, env.possible_agents, roles)
+    return Plan(
+        title=str(env),
+        problems=limited(env.problems, limit),
+        game=env.game,
+        make_game=partial(make_game, env_spec, kind=env.problems[0].kind),
+        make_agents=team,
+        config=described_spec(env_spec, named, identities),
+        **repeats,
+    )
 
 
-def made_game(env_spec: EnvSpec, kind: str) -> Game:
-    """The game of a spec, its models made; also called in the processes of a cluster."""
-    if rules_spec(env_spec.rules).parts.keys() & env_spec.settings.keys():
-        from mars_env.agents.parts import with_parts  # brings the models' modules
-
-        env_spec = with_parts(env_spec)
-    return make_game(env_spec, kind=kind)
-
-
-def _spec(
-    env_id: str | EnvSpec,
-    settings: Mapping[str, Any],
-    rewards: Mapping[str, Reward | str] | None,
-    team_reward: TeamReward | str | None,
-    grader: Grader | str | None,
-    grower: MakeGrower | None = None,
-    turn_timeout: float | None = None,
+def asked_spec(
+    arguments: Set[str], env_id: str | EnvSpec, settings: Mapping[str, Any], **parts: Any
 ) -> EnvSpec:
-    """The keywords of `make` and `evaluate` as one value; they replace those of a spec."""
-    env_spec = _as_spec(env_id)
-    given = {
-        "rewards": rewards,
-        "team_reward": team_reward,
-        "grader": grader,
-        "grower": grower,
-        "turn_timeout": turn_timeout,
-    }
-    told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return replace(env_spec, settings={**env_spec.settings, **settings}, **told)
+    """The arguments of a function as one value; settings and parts that are given replace those of a spec.
 
-
-def _as_spec(env_id: str | EnvSpec) -> EnvSpec:
-    return env_id if isinstance(env_id, EnvSpec) else spec(env_id)
+    Raises:
+        ConfigError: The rules have no such setting; one of the other arguments may be meant.
+    """
+    env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
+    refuse_unknown(env_spec.rules, settings, arguments)
+    given: dict[str, Any] = {name: part for name, part in parts.items() if part is not None}
+    return replace(env_spec, settings={**env_spec.settings, **settings}, **given)
 
 
 def keywords_of(function: Callable[..., Any]) -> frozenset[str]:
-    """Names of the arguments that a function takes by keyword alone.
-
-    Example:
-        >>> sorted(keywords_of(make_gymnasium))
-        ['learner', 'partners']
-    """
+    """Names of the arguments that a function takes by keyword alone."""
     parameters = inspect.signature(function).parameters.values()
     return frozenset(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
 
@@ -439,13 +416,13 @@ def described_spec(
 
     found = rules_spec(env_spec.rules)
     parts = {"team_reward": env_spec.team_reward, "grader": env_spec.grader}
-    told: dict[str, Any] = {name: _described(part) for name, part in parts.items() if part is not None}
+    described: dict[str, Any] = {name: _described(part) for name, part in parts.items() if part is not None}
     if env_spec.rewards:
-        told["rewards"] = {role: _described(reward) for role, reward in env_spec.rewards.items()}
+        described["rewards"] = {role: _described(reward) for role, reward in env_spec.rewards.items()}
     policies = agents if isinstance(agents, str) else {name: agent.policy for name, agent in agents.items()}
     return {
         "settings": {name: _described(value) for name, value in env_spec.settings.items()},
-        **told,
+        **described,
         "agents": policies,
         "identity": {
             "agents": dict(identities),
@@ -454,11 +431,12 @@ def described_spec(
                 for name, value in env_spec.settings.items()
             },
             "rules": identity_of(found.make),
-            "rewards": identity_of(dict(found.rewards))
-            | {role: named_identity(reward) for role, reward in env_spec.rewards.items()},
+            "rewards": {
+                role: named_identity(reward) for role, reward in {**found.rewards, **env_spec.rewards}.items()
+            },
             "team_reward": named_identity(env_spec.team_reward or found.team_reward),
             "grader": named_identity(env_spec.grader or found.grader),
-            "grower": identity_of(env_spec.grower or found.grower),
+            "grower": named_identity(env_spec.grower or found.grower),
         },
     }
 

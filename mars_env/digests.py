@@ -118,12 +118,7 @@ def digest_of(value: object) -> str:
 
 
 def full_name(part: Any) -> str:
-    """The name of a function or a class with its module.
-
-    Example:
-        >>> full_name(partial(json.dumps))
-        'json.dumps'
-    """
+    """The name of a function or a class with its module."""
     while isinstance(part, partial):
         part = part.func
     named = part if hasattr(part, "__qualname__") else type(part)
@@ -144,15 +139,7 @@ def state_of(cls: type) -> set[str]:
 
 
 def assigned(code: CodeType) -> set[str]:
-    """Names that code assigns outside of its own variables.
-
-    Example:
-        >>> def count(agent):
-        ...     global calls
-        ...     calls = agent.calls = 1
-        >>> sorted(assigned(count.__code__))
-        ['calls']
-    """
+    """Names that code assigns outside of its own variables."""
     steps = (step for each in _codes(code) for step in dis.get_instructions(each))
     return {str(step.argval) for step in steps if step.opname in _ASSIGNING} - {*code.co_cellvars}
 

@@ -56,13 +56,7 @@ def identity_of(part: Any) -> Any:
 
 
 def changed_fields(part: Any) -> dict[str, Any]:
-    """The fields of a dataclass or a pydantic model that differ from their defaults and are in its repr.
-
-    Example:
-        >>> from mars_env.types import Sampling
-        >>> changed_fields(Sampling(temperature=1.0, top_k=5))
-        {'top_k': 5}
-    """
+    """The fields of a dataclass or a pydantic model that differ from their defaults and are in its repr."""
     if isinstance(part, BaseModel):
         declared = type(part).model_fields.items()
         known = {name: each.get_default(call_default_factory=True) for name, each in declared if each.repr}

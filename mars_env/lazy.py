@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,10 @@ from mars_env.errors import ConfigError
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
+    from importlib.metadata import EntryPoint
     from types import ModuleType
+
+_OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def lazy_names(
@@ -104,22 +109,51 @@ class _Loader:
 
 
 def resolve(name: str) -> Any:
-    """The object named by ``"module:attribute"``; this is how the command line accepts a user's own parts.
+    """The object named by ``"module:attribute"``, which may be an attribute of an attribute.
 
     Raises:
-        ConfigError: There is no such module or attribute.
+        ConfigError: The name has another form, or there is no such module or attribute.
 
     Example:
         >>> resolve("mars_env.envs.rewards:outcome").__name__
         'outcome'
     """
-    module, _, attribute = name.partition(":")
-    if not module or not attribute or module.startswith("."):  # a relative name is relative to nothing here
+    if not is_object_name(name):
         raise ConfigError(f"{name!r} is not of the form my_module:my_object")
+    module, _, attribute = name.partition(":")
+    found: Any = imported(module, name)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"the module {module!r} has no {attribute!r}")
+        found = getattr(found, part)
+    return found
+
+
+def is_object_name(name: str) -> bool:
+    """Whether a string has the form that `resolve` takes.
+
+    Example:
+        >>> is_object_name("my_package.agents:solver"), is_object_name("aime25"), is_object_name("host:80")
+        (True, False, False)
+    """
+    return _OBJECT.fullmatch(name) is not None
+
+
+def imported(module: str, name: str) -> ModuleType:
+    """A module that a name of the user needs.
+
+    Raises:
+        ConfigError: It cannot be imported; says for which name.
+    """
     try:
-        found = import_module(module)
+        return import_module(module)
     except (ImportError, ValueError) as error:
         raise ConfigError(f"the module {module!r} of {name!r} cannot be imported: {error}") from error
-    if not hasattr(found, attribute):
-        raise ConfigError(f"the module {module!r} has no {attribute!r}")
-    return getattr(found, attribute)
+
+
+@cache
+def declared(group: str) -> Mapping[str, EntryPoint]:
+    """The entry points of a group that installed packages declare, by name."""
+    from importlib.metadata import entry_points  # slow to import, and seldom needed
+
+    return {point.name: point for point in entry_points(group=group)}

@@ -166,26 +166,14 @@ def _agent(player: Player) -> Agent:
 
 
 def lacking(value: object) -> str:
-    """A value that is no agent, as messages show it; of what only lacks a policy, that it does.
-
-    Example:
-        >>> class Draft:
-        ...     async def act(self, observation, n, seed): ...
-        >>> lacking(Draft()), lacking(3)
-        ('a Draft, which has act() but no attribute policy, the name of its weights', '3')
-    """
+    """A value that is no agent, as messages show it; of what only lacks a policy, that it does."""
     if hasattr(value, "act") and not hasattr(value, "policy"):
         return f"{shown(value)}, which has act() but no attribute policy, the name of its weights"
     return shown(value)
 
 
 def takes(function: Callable[..., Any], parameter: str) -> bool:
-    """Whether a function has a parameter of this name.
-
-    Example:
-        >>> takes(lambda observation, seed: "4", "seed"), takes(len, "seed")
-        (True, False)
-    """
+    """Whether a function has a parameter of this name."""
     try:
         return parameter in inspect.signature(function).parameters
     except (TypeError, ValueError):  # builtins have no signature

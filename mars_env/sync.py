@@ -218,14 +218,14 @@ class Gate:
         return self._by_loop[loop]
 
 
-async def together(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """The results of awaitables that run at the same time, in their order.
 
     If one fails, or this is cancelled, the others are cancelled and have ended when the error is raised.
 
     Example:
         >>> async def double(x): return 2 * x
-        >>> run_sync(together(double(x) for x in (1, 2)))
+        >>> run_sync(gather_all(double(x) for x in (1, 2)))
         [2, 4]
     """
     tasks = [asyncio.ensure_future(each) for each in awaitables]

@@ -56,7 +56,7 @@ class Problem:
         statement: What the agents read.
         reference: What the grader compares with, as plain data: the answer's text for
             mathematics, the tests for code. Never part of an observation or an info dict. None for a
-            question whose answer nobody knows: the library's graders then judge nothing.
+            question whose answer is unknown: the library's graders then judge nothing.
         kind: Which grader judges it; ``"open"`` problems have no single answer and need a grader of their own
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
@@ -265,7 +265,7 @@ class Turn:
     """One action of one agent on one observation, as it is stored.
 
     Attributes:
-        tree_id: Id of the tree (one playing of one problem).
+        tree_id: Id of the tree (one episode, or one search, on one problem).
         id: Its position in the tree: ``"0"`` for the first root turn, ``"0.2"`` for its third child.
         parent_id: The parent turn's id; None for a root turn.
         group_id: Id of its group: the turns that it is compared with when advantages are computed.
@@ -321,7 +321,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One playing of one problem: its turns, and which of them is the team's answer.
+    """One episode, or one search, on one problem: its turns, and which of them is the team's answer.
 
     Attributes:
         id: ``"<problem id>#<sample number>"``.
@@ -412,7 +412,7 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainingAsk:
-    """What an agent is told of a turn that is played to train, beside its observation.
+    """What an agent gets for a turn that is played to train, beside its observation.
 
     The n samples of one ask are numbers 0 to n - 1 of their group.
 
@@ -428,7 +428,7 @@ class TrainingAsk:
 
 @runtime_checkable
 class TrainingAgent(Agent, Protocol):
-    """An agent that acts differently in training. Evaluations refuse it."""
+    """An agent that acts differently in training. Evaluations reject it."""
 
     async def act_in_training(
         self, observation: Observation, n: int, seed: int, ask: TrainingAsk

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,7 +16,7 @@ from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
 from mars_env.identity import identity_of, lasting
-from mars_env.lazy import resolve
+from mars_env.lazy import declared, is_object_name, resolve
 from mars_env.models.scripted import ScriptedModel
 from mars_env.models.secrets import api_key
 from mars_env.players import FunctionAgent, Player, by_name, lacking
@@ -35,8 +33,6 @@ _NEXT_ROLE = re.compile(r",(?=[A-Za-z_]\w*=)")
 _NEXT_AGENT = re.compile(r",(?=(?:https?://|[A-Za-z_][\w.]*:[^\s/]))")
 
 _TEAM = "team:"
-
-_OBJECT = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _MODELS = ("http", "https", "hf", "vllm", "scripted", "classifier")
 """What a specification of a model begins with."""
 
@@ -128,9 +124,9 @@ def make_agents(
         if len(spec) != len(names):
             raise ConfigError(f"{len(spec)} agents are given for {len(names)} places: {', '.join(names)}")
         spec = dict(zip(names, spec, strict=True))
-    told = _by_role(spec) if isinstance(spec, str) else spec
+    team = _by_role(spec) if isinstance(spec, str) else spec
     given: Mapping[str, Any] = (
-        by_name(told, names) if isinstance(told, Mapping) else dict.fromkeys(names, told)
+        by_name(team, names) if isinstance(team, Mapping) else dict.fromkeys(names, team)
     )
     shared: dict[str, _Loaded] = {}
     teams: dict[str, Any] = {}
@@ -174,10 +170,6 @@ def make_model(spec: str) -> tuple[Any, Sampling | None]:
 
     Raises:
         ConfigError: It cannot be understood.
-
-    Example:
-        >>> make_model("scripted:4")
-        (ScriptedModel(name='scripted'), None)
     """
     loaded = _load(spec, "judge", None)
     return loaded.value, loaded.sampling
@@ -194,14 +186,14 @@ def team_identity(
         ConfigError: The text leaves a place out, or names one that does not exist.
 
     Example:
-        >>> told = team_identity("scripted:4", ["solver_0"])["solver_0"]
-        >>> told["agent"], told["role"]
+        >>> found = team_identity("scripted:4", ["solver_0"])["solver_0"]
+        >>> found["agent"], found["role"]
         ('scripted:4', 'mars_env.agents.roles.Solver')
     """
     if not isinstance(agents, str):
         return {name: identity_of(agent) for name, agent in agents.items()}
-    told = _by_role(agents)
-    given = by_name(told, possible_agents) if isinstance(told, Mapping) else None
+    team = _by_role(agents)
+    given = by_name(team, possible_agents) if isinstance(team, Mapping) else None
     found: dict[str, Any] = {}
     for name in possible_agents:
         found[name] = {"agent": named_identity(agents.strip() if given is None else given[name])}
@@ -224,7 +216,7 @@ def named_identity(part: Any) -> Any:
     if not isinstance(part, str):
         return identity_of(part)
     target = part.partition("?")[0]
-    if target.partition(":")[0] not in _MODELS and (":" in target or target in _declared().names):
+    if target.partition(":")[0] not in _MODELS and (":" in target or target in declared(ENTRY_POINTS)):
         with suppress(ConfigError):  # whoever makes it says what is wrong with it
             return {"text": part, "object": identity_of(_find(target))}
     return lasting(part)
@@ -268,6 +260,11 @@ def as_agent(
             f"an agent, a model, a function or a text is expected for {agent}, got {lacking(value)}"
         )
     return FunctionAgent(value)
+
+
+def make_verifier(value: Player | Model | str) -> Agent:
+    """The agent that verifies for a search, made as by `as_agent`."""
+    return as_agent(value, "verifier_0")
 
 
 def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
@@ -342,14 +339,7 @@ class _Loaded:
 
 
 def _by_role(spec: str) -> Mapping[str, str] | str:
-    """The specifications in a text by role, or the text itself if it is one.
-
-    Example:
-        >>> _by_role("solver=hf:a?top_k=5,verifier=http://b/v1#m")
-        {'solver': 'hf:a?top_k=5', 'verifier': 'http://b/v1#m'}
-        >>> _by_role("http://b/v1#m")
-        'http://b/v1#m'
-    """
+    """The specifications in a text by role, or the text itself if it is one."""
     if not _NAMED.match(spec):
         return spec.strip()
     given: dict[str, str] = {}
@@ -461,28 +451,15 @@ def _own(sampling: Sampling | None, options: dict[str, Any]) -> tuple[Sampling |
 
 def _find(target: str) -> Any:
     """The object that ``module:object``, or the name of an entry point, stands for."""
-    if ":" not in target:
-        found = _declared()
-        if target not in found.names:
-            names = ", ".join(sorted(found.names)) or "none"
-            raise ConfigError(f"no agents are called {target!r} (installed: {names}); give {_FORMS}")
-        return found[target].load()
-    if not _OBJECT.fullmatch(target):  # an address without http://, say
+    if is_object_name(target):
+        return resolve(target)
+    if ":" in target:  # an address without http://, say
         raise ConfigError(f"{shown(target)} names no agents; give {_FORMS}")
-    module, _, attribute = target.partition(":")
-    try:
-        value: Any = importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(f"the module {module!r} of {target!r} cannot be imported: {error}") from error
-    for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise ConfigError(f"the module {module!r} has no {attribute!r}")
-        value = getattr(value, part)
-    return value
-
-
-def _declared() -> EntryPoints:
-    return entry_points(group=ENTRY_POINTS)
+    found = declared(ENTRY_POINTS)
+    if target not in found:
+        names = ", ".join(sorted(found)) or "none"
+        raise ConfigError(f"no agents are called {target!r} (installed: {names}); give {_FORMS}")
+    return found[target].load()
 
 
 def _made(value: Any, role: str) -> tuple[Any, bool]:

@@ -20,7 +20,7 @@ from mars_env.grading.thinking import after_thinking
 from mars_env.lazy import resolve
 from mars_env.models.checkpoint import is_here
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class GenerativeJudge:
         Raises:
             ModelError: The model could not answer.
         """
-        each = await together(self._rate(statement, text, seed) for text in texts)
+        each = await gather_all(self._rate(statement, text, seed) for text in texts)
         return Ratings(tuple(score for score, _ in each), sum(tokens for _, tokens in each))
 
     async def _rate(self, statement: str, text: str, seed: int) -> tuple[float | None, int]:

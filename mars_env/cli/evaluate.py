@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mars_env.agents.asked import MADE_AGAIN, prompts_of
-from mars_env.api import playing, prepare
+from mars_env.api import prepare, start_play
 from mars_env.cli.options import (
     Agents,
     Fields,
@@ -99,7 +99,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         grader=grader,
         turn_timeout=turn_timeout,
     )
-    prepared = prepare(
+    plan = prepare(
         env_spec,
         agents,
         loaded(problems, fields, split, env_spec.problems),
@@ -111,9 +111,8 @@ def evaluate(  # public edge: one parameter is one option of the command
         baselines=baselines,
         prices=prices(price),
     )
-    plan = prepared.plan
     if dry_run:
-        most = cost_bound(plan, prepared.game, prepared.make_agents())
+        most = cost_bound(plan)
         tokens = f"{most.tokens:,} sampled tokens" if most.tokens is not None else "tokens without a limit"
         apart = "; the baselines take about twice that again" if baselines else ""
         played = f"{counted(len(plan.problems), 'problem')} x {counted(n, 'sample')}"
@@ -129,9 +128,9 @@ def evaluate(  # public edge: one parameter is one option of the command
         async def watched() -> tuple[Report, list[Tree]]:
             async with (
                 reporting(monitor, logger=logger, port=metrics_port),
-                playing(prepared, workers, address=ray_address, monitor=monitor) as play,
+                start_play(plan, workers, address=ray_address, monitor=monitor) as play,
             ):
-                return await run(plan, prepared.game, play, out=out, on_tree=monitor.record_tree)
+                return await run(plan, play, out=out, on_tree=monitor.record_tree)
 
         console = Screen(stderr=True)
         try:
@@ -151,7 +150,7 @@ def evaluate(  # public edge: one parameter is one option of the command
             trees,
             title=plan.title,
             report=report,
-            prompts=prompts_of(prepared.game),
+            prompts=prompts_of(plan.game),
             notes=[MADE_AGAIN],
         )
     if json_output:

@@ -128,7 +128,7 @@ def cut_distribution(config: Mapping[str, Any]) -> str:
         >>> cut_distribution({"agents": "hf:tiny?top_p=1.0&top_k=-1"})
         ''
     """
-    recorded = json.dumps([config.get("agents"), config.get("fields"), config.get("identity")])
+    recorded = json.dumps([config.get("agents"), config.get("identity")])
     found = {
         f"{name}={value}"
         for name, value in _CUTS.findall(recorded)

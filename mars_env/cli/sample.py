@@ -9,7 +9,6 @@ import typer
 from yarl import URL
 
 from mars_env.agents.registry import roles_of
-from mars_env.api import made_game
 from mars_env.cli.options import MaxTokens, Settings, Team, settings
 from mars_env.cli.screen import say
 from mars_env.cli.train import (
@@ -19,7 +18,7 @@ from mars_env.cli.train import (
     settings_for,
     team_of,
 )
-from mars_env.envs import spec
+from mars_env.envs import make_game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.models.secrets import api_key
@@ -85,7 +84,7 @@ def sample(  # public edge: one parameter is one option of the command
     key = api_key(api_key_env, "the learner's key")
     size = rules_spec(spec(env_id).rules).team_size
     number = {size: len(model)} if size else {}  # as `mars-env train`
-    rules = made_game(spec(env_id, **{**number, **settings(set_)}), kind).rules
+    rules = make_game(spec(env_id, {**number, **settings(set_)}), kind=kind).rules
     given = given_settings(ctx, option, max_tokens=max_tokens)
     # Without copies for a KL.
     run_settings = settings_for(env_id, given).model_copy(update={"train": TrainConfig()})

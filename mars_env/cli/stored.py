@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mars_env.api import made_game
 from mars_env.cli.options import read_value
-from mars_env.envs import Game, spec
+from mars_env.envs import Game, make_game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
 from mars_env.evaluation.report import REPORT, Report, build_report, derived_notes
@@ -38,15 +37,11 @@ def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
     if not isinstance(settings, dict):
         settings = {}
     recorded = {key: _recorded(value) for key, value in settings.items()}
-    if "env_id" in recorded:  # the name of the environment itself, and of no setting
-        raise ConfigError(
-            "the run's settings name an 'env_id', which is not a setting: give --env, and --set"
-        )
     try:
         named = rules_spec(spec(name).rules).parts.keys() & recorded.keys() - given.keys()
         if named:  # a model's name, say: it would be loaded
             raise ConfigError(f"a stored run does not decide what is loaded as {', '.join(sorted(named))}")
-        return made_game(spec(name, **{**recorded, **given}), run.trees[0].problem.kind)
+        return make_game(spec(name, {**recorded, **given}), kind=run.trees[0].problem.kind)
     except ConfigError as error:
         raise ConfigError(
             f"the run's environment {name!r} cannot be made again ({error}): give --env, and --set for its "

@@ -194,7 +194,7 @@ class Fleet:
         if not self._workers:
             raise ConfigError("a Fleet plays only inside its context: async with Fleet(...) as fleet")
         if self._playing:
-            raise ConfigError("this fleet is playing already: it plays one run at a time")
+            raise ConfigError("this fleet has a run under way: it plays one at a time")
         self._playing = True
         try:
             trees = dispatch(

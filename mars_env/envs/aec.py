@@ -153,7 +153,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             action: Its text (or `Action`); None once the episode is over.
 
         Raises:
-            ConfigError: The action is neither a text nor an `Action`, None too early, or nobody is left.
+            ConfigError: The action is neither a text nor an `Action`, None too early, or the episode is over.
         """
         agent = self.agent_selection
         if not self.agents:

@@ -89,12 +89,7 @@ def _states(
 
 
 def longest_statement(problems: Sequence[Problem]) -> list[Problem]:
-    """The problem with the longest statement, which decides for all; none if there are no problems.
-
-    Example:
-        >>> longest_statement([Problem("a", "2 + 2?", "4"), Problem("b", "What is 2 + 2?", "4")])[0].id
-        'b'
-    """
+    """The problem with the longest statement, which decides for all; none if there are no problems."""
     some = problems[:GENERATED] if getattr(problems, "generated", False) else problems
     return sorted(some, key=lambda problem: -len(problem.statement))[:1]
 
@@ -123,13 +118,13 @@ async def require_room(rules: Rules[Any], agents: Mapping[str, Agent], problems:
     await asyncio.gather(*asks)
     short = [need for need in needs(rules, agents, problems) if need.agent in checked and not need.fits]
     if short:
-        told = "; ".join(
+        needed = "; ".join(
             f"{need.agent} can be given a prompt of {need.prompt} tokens and may write {need.limit}, "
             f"{need.prompt + need.limit} in all, where the context holds {need.context}"
             for need in short
         )
         raise ConfigError(
-            f'{told}: raise the context, lower max_tokens, or set overflow="unknown", which leaves out and '
+            f'{needed}: raise the context, lower max_tokens, or set overflow="unknown", which leaves out and '
             "counts the turns that the context cuts off"
         )
 

@@ -1,17 +1,17 @@
-"""A game: everything that playing a problem needs, except the agents."""
+"""A game: everything that an episode needs, except problem and agents."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from mars_env.checks import finite, refuse_misfit
+from pydantic import ValidationError
+
+from mars_env.checks import finite
 from mars_env.envs.growers import Linear, MakeGrower
 from mars_env.envs.registry import refuse_unknown, rules_spec
 from mars_env.envs.rewards import (
@@ -22,13 +22,13 @@ from mars_env.envs.rewards import (
 )
 from mars_env.envs.rules import PosesProblems, Rules, unfit_rules
 from mars_env.envs.selection import Choice, candidates
-from mars_env.envs.specs import EnvSpec
+from mars_env.envs.specs import EnvSpec, RulesSpec, refuse_misfits
 from mars_env.envs.visibility import Visibility, has_reference, shown_problem, shown_turns
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
-from mars_env.lazy import resolve
+from mars_env.lazy import imported, resolve
 from mars_env.sync import awaitable, only_own_cancellation
-from mars_env.text import raised, shown, suggestion
+from mars_env.text import raised, shown, suggestion, unfit
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
 
@@ -68,10 +68,7 @@ class Game:
             isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0
         ):
             raise ConfigError(f"turn_timeout must be more than 0 seconds, got {shown(limit)}")
-        for role, reward in self.rewards.items():
-            refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {role!r}")
-        if self.team_reward is not None:
-            refuse_misfit(self.team_reward, ("tree",), "the team reward")
+        refuse_misfits(self.rewards, self.team_reward)
         if self.visibility is not None and not hasattr(self.rules, "with_feedback"):
             raise ConfigError(
                 f"{type(self.rules).__name__} has no method with_feedback(), so its agents cannot read the "
@@ -212,10 +209,10 @@ def _game_again(values: dict[str, Any]) -> Game:
 
 
 def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
-    """The game of a spec: its rules, judged and rewarded as the rules say unless the spec says otherwise.
+    r"""The game of a spec, with all its parts made: judged as the rules say unless the spec does.
 
     Args:
-        env_spec: What is meant; parts that its settings name are made by `mars_env.agents.parts`.
+        env_spec: What is meant.
         kind: The kind of the problems (``"math"``, ``"code"``), which chooses the grader.
 
     Raises:
@@ -225,56 +222,81 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         >>> from mars_env.envs.registry import spec
         >>> make_game(spec("aime-solve-verify-correct", rounds=1)).rules.schedule.rounds
         1
+        >>> named = spec("arithmetic-tree-search", sees="verifier", verifier="scripted:Correctness\: Wrong")
+        >>> type(make_game(named).rules.settings.verifier).__name__
+        'Verifier'
     """
     if env_spec.module:
-        importlib.import_module(env_spec.module)
+        imported(env_spec.module, env_spec.id)
     found = rules_spec(env_spec.rules)
+    rules = _rules(env_spec, found, kind)
+    refuse_misfits(env_spec.rewards)
+    roles = {role_of(agent) for agent in rules.possible_agents}
+    if unknown := _unknown_roles(env_spec.rewards, found, roles):
+        raise ConfigError(
+            f"rewards are given for {', '.join(unknown)}, but the roles of {env_spec.rules!r} are "
+            f"{', '.join(sorted(roles))}{suggestion(unknown[0], roles)}"
+        )
+    rewards = {**found.rewards, **env_spec.rewards}
+    grower = _part(env_spec.grower or found.grower)
+    if grower is not None and not callable(grower):
+        raise ConfigError(f"a grower is a function of rules, problem, tree and seed, not {shown(grower)}")
+    grader = as_grader(found.grader if env_spec.grader is None else env_spec.grader)
+    return Game(
+        rules=rules,
+        grader=grader_for(kind) if grader is None else grader,
+        rewards=MappingProxyType({role: _part(reward) for role, reward in rewards.items()}),
+        team_reward=_part(found.team_reward if env_spec.team_reward is None else env_spec.team_reward),
+        grower=grower or Linear,
+        visibility=found.visibility(rules, kind) if found.visibility else None,
+        turn_timeout=env_spec.turn_timeout,
+        needs_reference=grader is None,
+    )
+
+
+def _rules(env_spec: EnvSpec, found: RulesSpec, kind: str) -> Rules[Any]:
+    """The rules with their settings; parts that settings name are made first."""
     refuse_unknown(env_spec.rules, env_spec.settings)
+    named = {name: value for name, value in env_spec.settings.items() if name in found.parts}
+    made = {name: _part(found.parts[name])(value) for name, value in named.items() if value is not None}
     try:
-        told = {"kind": kind} if "kind" in found.parameters else {}
-        rules = found.make(**told, **env_spec.settings)
+        rules = found.rules({**env_spec.settings, **made}, kind)
+    except ValidationError as error:
+        why = unfit(error, sorted(found.parameters))
+        raise ConfigError(f"these settings do not fit the rules {env_spec.rules!r}: {why}") from error
     except TypeError as error:
         raise ConfigError(
             f"these settings do not fit the rules {env_spec.rules!r}: {raised(error)}"
         ) from error
     if why := unfit_rules(rules):
         raise ConfigError(f"what is registered as {env_spec.rules!r} makes none: {why}")
-    given: Any = env_spec.rewards
-    if not isinstance(given, Mapping):
-        raise ConfigError(
-            f"rewards are given by role, rewards={{'solver': my_reward}}, not as {shown(given)}; a reward of "
-            "the whole team is team_reward="
-        )
-    if env_spec.grower is not None and not callable(env_spec.grower):
-        raise ConfigError(
-            f"a grower is a function of rules, problem, tree and seed, not {shown(env_spec.grower)}"
-        )
-    own = {role: _part(reward) for role, reward in env_spec.rewards.items()}
-    roles = {role_of(agent) for agent in rules.possible_agents}
-    named = set(own)
-    if found.rewards is not PAPER_REWARDS and not found.parameters and not found.open_ended:
-        named |= found.rewards.keys()  # where settings choose the roles, it may have rewards of others
-    if unknown := sorted(named - roles):
-        raise ConfigError(
-            f"rewards are given for {', '.join(unknown)}, but the roles of {env_spec.rules!r} are "
-            f"{', '.join(sorted(roles))}"
-            f"{suggestion(unknown[0], roles)}"
-        )
-    grader = _part(env_spec.grader)
-    if isinstance(grader, type):
-        grader = grader()
+    return rules
+
+
+def _unknown_roles(given: Mapping[str, Any], found: RulesSpec, roles: Set[str]) -> list[str]:
+    """Roles that a spec or the rules reward, and that no agent has.
+
+    Where settings choose the roles, rules may reward roles that this game lacks. A reward is then misspelt if
+    its name is close to a role that has none.
+    """
+    declared = set() if found.rewards is PAPER_REWARDS else {*found.rewards}
+    if found.parameters or found.open_ended:
+        unrewarded = roles - declared - given.keys()
+        declared = {role for role in declared if suggestion(role, unrewarded)}
+    return sorted((declared | given.keys()) - roles)
+
+
+def as_grader(value: Any) -> Grader | None:
+    """A grader from itself, its class, or the name of either.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    found = _part(value)
+    grader = found() if isinstance(found, type) else found
     if grader is not None and not isinstance(grader, Grader):
         raise ConfigError(f"a grader has a method `async grade(problem, text)`, and {shown(grader)} has none")
-    return Game(
-        rules=rules,
-        grader=(found.grader or partial(grader_for, kind))() if grader is None else grader,
-        rewards=MappingProxyType({**found.rewards, **own}),
-        team_reward=found.team_reward if env_spec.team_reward is None else _part(env_spec.team_reward),
-        grower=env_spec.grower or found.grower or Linear,
-        visibility=found.visibility(rules, kind) if found.visibility else None,
-        turn_timeout=env_spec.turn_timeout,
-        needs_reference=grader is None and found.grader is None,
-    )
+    return grader
 
 
 def _part(part: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Steps of playing: from an agent's action to a graded, rewarded turn; from the last turn to the tree."""
+"""Steps of an episode: from an agent's action to a graded, rewarded turn; from the last turn to the tree."""
 
 from __future__ import annotations
 

@@ -10,19 +10,14 @@ without an import by the user.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import entry_points
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mars_env.checks import refuse_misfit
-from mars_env.envs.rewards import PAPER_REWARDS
-from mars_env.envs.specs import EnvSpec, RulesSpec
+from mars_env.envs.specs import EnvSpec, RulesSpec, refuse_misfits
 from mars_env.errors import ConfigError
+from mars_env.lazy import declared, imported, resolve
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import WITH_DOCUMENTS, Loader, list_problem_sets, register_problem_set
 from mars_env.text import shown, suggestion
@@ -34,13 +29,16 @@ if TYPE_CHECKING:
     from mars_env.envs.visibility import Visibility
 
 _BUILT_IN = {
-    "solve-verify-correct": "mars_env.envs.solve_verify_correct",
-    "solve": "mars_env.envs.solve",
-    "self-refine": "mars_env.envs.solve",
-    "spell": "mars_env.methods.spell.rewards",
-    "tree-search": "mars_env.envs.search_grower",
+    "solve-verify-correct": "mars_env.envs.solve_verify_correct:SolveVerifyCorrect",
+    "solve": "mars_env.envs.solve:Solve",
+    "self-refine": "mars_env.envs.solve:self_refine",
+    "spell": "mars_env.methods.spell.rules:Spell",
+    "tree-search": "mars_env.envs.tree_search:TreeSearch",
 }
-"""The library's own rules: each name's module, whose ``RULES`` holds its `RulesSpec`; imported on use."""
+"""The library's own rules, imported on use."""
+
+ENTRY_POINTS = "mars_env.rules"
+"""Group of the entry points that offer rules: name -> class, function or `RulesSpec`."""
 
 _ON_DOCUMENTS = frozenset({"spell"})
 """Rules of these that are played on documents, and on nothing else."""
@@ -56,24 +54,25 @@ def register_rules(  # public edge: friendly keywords, each with a default
     name: str,
     make: Callable[..., Rules[Any]],
     *,
-    rewards: Mapping[str, Reward] = PAPER_REWARDS,
-    team_reward: TeamReward | None = None,
-    grower: MakeGrower | None = None,
+    rewards: Mapping[str, Reward | str] | None = None,
+    team_reward: TeamReward | str | None = None,
+    grower: MakeGrower | str | None = None,
     training: Mapping[str, Any] | None = None,
     visibility: Callable[[Rules[Any], str], Visibility | None] | None = None,
-    recipe: str = "MARSRL",
+    recipe: str | None = None,
 ) -> None:
     """Register rules by name, so that ``<any set>-<name>`` can be made.
 
+    The defaults of a rules class are its class attributes (see `RulesSpec`); arguments here replace them.
     Registering the same name again replaces it, as a reloaded module must.
 
     Args:
         name: Of the rules.
-        make: Settings (keyword arguments of `mars_env.make`) in, rules out.
+        make: The rules class, or a function that makes rules of settings.
         rewards: Step rewards by role, unless the user gives others.
         team_reward: Rewards that need the whole tree, unless the user gives others.
         grower: What grows a tree in play and evaluation; None for one that plays an episode.
-        training: Settings that `mars-env train` takes unless told otherwise.
+        training: Settings that `mars-env train` takes unless others are given.
         visibility: What agents and searches may see of judgements, given the rules and the kind of the
             problems; the rules must then have `mars_env.envs.rules.TakesFeedback.with_feedback`.
         recipe: The recipe that `mars-env train` starts from: ``"MARSRL"``, ``"MARS2"`` for rules that are
@@ -88,22 +87,15 @@ def register_rules(  # public edge: friendly keywords, each with a default
         raise ConfigError(
             f"rules are registered by their class, or a function that makes them, not {shown(make)}"
         )
-    _refuse_misfits(rewards)
-    if team_reward is not None:
-        refuse_misfit(team_reward, ("tree",), "the team reward")
-    _RULES[name] = RulesSpec(
-        make, rewards, grower, training or {}, visibility, recipe=recipe, team_reward=team_reward
+    _RULES[name] = RulesSpec.of(
+        make,
+        rewards=rewards,
+        team_reward=team_reward,
+        grower=grower,
+        training=training,
+        visibility=visibility,
+        recipe=recipe,
     )
-
-
-def _refuse_misfits(rewards: Mapping[str, Reward]) -> None:
-    if not isinstance(rewards, Mapping):
-        raise ConfigError(
-            f"rewards are given by role, rewards={{'judge': my_reward}}, not as {shown(rewards)}"
-        )
-    for role, reward in rewards.items():
-        if not isinstance(reward, str):
-            refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {shown(role)}")
 
 
 def register(
@@ -111,8 +103,9 @@ def register(
     *,
     problems: str | ProblemSet | Loader,
     rules: str | Callable[..., Rules[Any]],
-    rewards: Mapping[str, Reward] | None = None,
-    grower: MakeGrower | None = None,
+    rewards: Mapping[str, Reward | str] | None = None,
+    team_reward: TeamReward | str | None = None,
+    grower: MakeGrower | str | None = None,
 ) -> None:
     """Register an environment under your own id, here, with PettingZoo and with Gymnasium.
 
@@ -124,11 +117,12 @@ def register(
         problems: Name of a set, a set, or a loader of one.
         rules: Name of rules, or a function of settings that makes them.
         rewards: Step rewards by role; they replace those of named rules.
+        team_reward: Rewards that need the whole tree; by default those of the rules.
         grower: What grows a tree in play and evaluation; None for that of named rules, or for one that plays
             an episode.
 
     Raises:
-        ConfigError: A name is malformed or taken, or a reward is no function of (turn, path, problem).
+        ConfigError: A name is malformed or taken, or a reward cannot be called as it will be.
 
     Example:
         >>> from mars_env.envs.solve import Solve
@@ -153,13 +147,17 @@ def register(
         register_problem_set(env_id, problems)
         problems = env_id
     if not isinstance(rules, str):
-        register_rules(env_id, rules, rewards=PAPER_REWARDS if rewards is None else rewards, grower=grower)
+        register_rules(env_id, rules, rewards=rewards, team_reward=team_reward, grower=grower)
         rules = env_id
-    elif rewards is not None or grower is not None:
+    elif rewards is not None or team_reward is not None or grower is not None:
         named = rules_spec(rules)
-        _refuse_misfits(rewards or {})
-        merged = {**named.rewards, **(rewards or {})}
-        _RULES[env_id] = replace(named, rewards=merged, grower=grower or named.grower)
+        refuse_misfits(rewards or {})
+        _RULES[env_id] = replace(
+            named,
+            rewards={**named.rewards, **(rewards or {})},
+            team_reward=team_reward or named.team_reward,
+            grower=grower or named.grower,
+        )
         rules = env_id
     _IDS[env_id] = (problems, rules)
     if "pettingzoo" in sys.modules:  # otherwise all ids are registered once it is imported
@@ -189,15 +187,9 @@ def register_with_gymnasium(env_ids: Iterable[str]) -> None:
         gymnasium.register(name, "mars_env.api:make_gymnasium", kwargs={"env_id": env_id})
 
 
-@cache
-def _declared(group: str) -> Mapping[str, Any]:
-    """Entry points of other packages, by name."""
-    return MappingProxyType({point.name: point for point in entry_points(group=group)})
-
-
 def rules_names() -> list[str]:
     """All rules by name, built in, registered and declared."""
-    return sorted({*_BUILT_IN, *_RULES, *_declared("mars_env.rules")})
+    return sorted({*_BUILT_IN, *_RULES, *declared(ENTRY_POINTS)})
 
 
 def rules_spec(name: str) -> RulesSpec:
@@ -209,15 +201,14 @@ def rules_spec(name: str) -> RulesSpec:
     if name in _RULES:
         return _RULES[name]
     if name in _BUILT_IN:
-        built_in: RulesSpec = importlib.import_module(_BUILT_IN[name]).RULES[name]
-        return built_in
-    if name not in _declared("mars_env.rules"):
+        return RulesSpec.of(resolve(_BUILT_IN[name]))
+    if name not in declared(ENTRY_POINTS):
         known = rules_names()
         raise ConfigError(
             f"there are no rules {shown(name)}; known are {', '.join(known)}{suggestion(name, known)}"
         )
-    found = _declared("mars_env.rules")[name].load()
-    _RULES[name] = found if isinstance(found, RulesSpec) else RulesSpec(found)
+    found = declared(ENTRY_POINTS)[name].load()
+    _RULES[name] = found if isinstance(found, RulesSpec) else RulesSpec.of(found)
     return _RULES[name]
 
 
@@ -247,8 +238,16 @@ did you mean 'samples'?
         )
 
 
-def spec(env_id: str, **settings: Any) -> EnvSpec:
-    """The spec of an id.
+def with_team_size(env_spec: EnvSpec, size: int | None) -> EnvSpec:
+    """The spec with so many agents, if its rules leave their number open and the spec does not say it."""
+    number = rules_spec(env_spec.rules).team_size
+    if number is None or not size:
+        return env_spec
+    return replace(env_spec, settings={number: size, **env_spec.settings})
+
+
+def spec(env_id: str, /, settings: Mapping[str, Any] | None = None, **more: Any) -> EnvSpec:
+    """The spec of an id, with settings of its rules: as a mapping, or as keywords.
 
     Raises:
         ConfigError: No rules end the id, or its module cannot be imported.
@@ -261,14 +260,10 @@ def spec(env_id: str, **settings: Any) -> EnvSpec:
         raise ConfigError(
             f"an environment's id is a text such as 'aime-solve-verify-correct', not {shown(env_id)}"
         )
+    settings = {**(settings or {}), **more}
     module, _, name = env_id.rpartition(":")
     if module:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise ConfigError(
-                f"the module of the environment id {shown(env_id)} cannot be imported: {error}"
-            ) from error
+        imported(module, env_id)
     if name in _IDS:
         problems, rules = _IDS[name]
         return EnvSpec(problems, rules, module, settings)

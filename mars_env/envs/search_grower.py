@@ -8,14 +8,7 @@ from typing import Any
 
 from mars_env.envs.growers import Expansion, Node, child_ids
 from mars_env.envs.rules import Rules
-from mars_env.envs.specs import RulesSpec
-from mars_env.envs.tree_search import (
-    SEARCH_REWARDS,
-    TreeSearch,
-    TreeSearchSettings,
-    search_visibility,
-    tree_search,
-)
+from mars_env.envs.tree_search import TreeSearch
 from mars_env.envs.visibility import search_result
 from mars_env.errors import ConfigError
 from mars_env.search import Search
@@ -33,8 +26,7 @@ class SearchGrower:
     run plays the tree again.
 
     Example:
-        >>> from mars_env.envs.tree_search import tree_search
-        >>> rules = tree_search("training", agents=2, wave=2)
+        >>> rules = TreeSearch.from_settings("training", agents=2, wave=2)
         >>> grower = SearchGrower(rules, Problem("p", "2 + 2?", "4"), "p#0", seed=0)
         >>> [(order.agent, order.turn_ids) for order in grower.ask(8)]
         [('solver_1', ('0',)), ('solver_1', ('1',))]
@@ -85,19 +77,3 @@ class SearchGrower:
         """The node with the highest search score, the first of equals, once all results have arrived."""
         best = None if self._broken or self._under_way else self._search.best()
         return None if best is None else self._nodes[best].id
-
-
-RULES = {
-    "tree-search": RulesSpec(
-        tree_search,
-        SEARCH_REWARDS,
-        SearchGrower,
-        {"schedule": "training"},
-        search_visibility,
-        parts={"verifier": "agent", "reward_model": "reward model", "search_grader": "grader"},
-        team_size="agents",
-        recipe="MARS2",
-        more=TreeSearchSettings,
-    )
-}
-"""The rules by their name, for the registry."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from gymnasium import Space
 from gymnasium.spaces import Discrete
@@ -15,7 +15,6 @@ from gymnasium.spaces import Discrete
 from mars_env.checks import count
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.envs.spaces import UnicodeText
-from mars_env.envs.specs import RulesSpec
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Grade, Observation, Problem
 
@@ -45,7 +44,7 @@ class Solve:
     """
 
     revisions: int = 0
-    possible_agents: tuple[str, ...] = (SOLVER,)
+    possible_agents: ClassVar[tuple[str, ...]] = (SOLVER,)
 
     def __post_init__(self) -> None:
         try:
@@ -101,25 +100,6 @@ class Solve:
         return state.written - 1 if state.written else None
 
 
-def solve(revisions: int = 0) -> Solve:
-    """One solution, or one with revisions.
-
-    Raises:
-        ConfigError: The number of revisions makes no sense.
-
-    Example:
-        >>> solve(revisions="2")
-        Traceback (most recent call last):
-        ...
-        mars_env.errors.ConfigError: revisions must be a whole number from 0 to 1000: '2' is not a count
-    """
-    return Solve(revisions)
-
-
 def self_refine(revisions: int = 1) -> Solve:
-    """As `solve`, with one revision unless another number is given."""
+    """Sequential self-refinement: `Solve` with one revision unless another number is given."""
     return Solve(revisions)
-
-
-RULES = {"solve": RulesSpec(solve), "self-refine": RulesSpec(self_refine)}
-"""The rules by their names, for the registry."""

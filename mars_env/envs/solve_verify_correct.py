@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 from gymnasium import Space
 from gymnasium.spaces import Discrete
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
-from mars_env.envs.rules import Rules
 from mars_env.envs.search_graders import public_grader
 from mars_env.envs.spaces import UnicodeText
-from mars_env.envs.specs import RulesSpec
 from mars_env.envs.verdicts import bug_report, read_judgement
 from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError
@@ -110,7 +109,6 @@ class SolveVerifyCorrect:
     Attributes:
         schedule: Who acts how often.
         public_feedback: Whether the Verifier reads the results of a program's public tests (`with_feedback`).
-        possible_agents: Solver, Verifier, Corrector.
 
     Example:
         >>> rules = SolveVerifyCorrect(TRAINING)
@@ -125,7 +123,67 @@ class SolveVerifyCorrect:
 
     schedule: Schedule = INFERENCE
     public_feedback: bool = False
-    possible_agents: tuple[str, ...] = (SOLVER, VERIFIER, CORRECTOR)
+    possible_agents: ClassVar[tuple[str, ...]] = (SOLVER, VERIFIER, CORRECTOR)
+    Settings: ClassVar[type[Schedule]] = Schedule
+    training: ClassVar[Mapping[str, Any]] = MappingProxyType({"schedule": "training"})
+
+    @classmethod
+    def from_settings(
+        cls,
+        schedule: str | Mapping[str, Any] | Schedule = "inference",
+        *,
+        public_feedback: bool = False,
+        **numbers: Any,
+    ) -> SolveVerifyCorrect:
+        """The rules of MarsRL.
+
+        Args:
+            schedule: ``"inference"``, ``"training"`` or your own numbers.
+            public_feedback: Whether the Verifier reads the results of a program's public tests.
+            **numbers: Single numbers of `Schedule` that replace the schedule's.
+
+        Raises:
+            ConfigError: A setting is wrong.
+
+        Example:
+            >>> SolveVerifyCorrect.from_settings("training", rounds=1).schedule.rounds
+            1
+        """
+        if not isinstance(public_feedback, bool):
+            raise ConfigError(f"public_feedback is true or false, got {shown(public_feedback)}")
+        presets = {"inference": INFERENCE, "training": TRAINING}
+        base = presets.get(schedule) if isinstance(schedule, str) else schedule
+        if not isinstance(base, Schedule | Mapping):
+            raise ConfigError(
+                f"schedule must be 'inference', 'training' or a Schedule, got {shown(schedule)}"
+            )
+        base = base.model_dump() if isinstance(base, Schedule) else base
+        try:
+            return cls(Schedule(**{**base, **numbers}), public_feedback)
+        except ValueError as error:
+            known = ("schedule", "public_feedback", *Schedule.model_fields)
+            raise ConfigError(
+                f"these settings do not fit solve-verify-correct: {unfit(error, known)}"
+            ) from error
+
+    def visibility(self, kind: str) -> Visibility | None:
+        """Feedback by public tests, if it is asked for: from a grader that is given no others.
+
+        Raises:
+            ConfigError: The problems are not code.
+
+        Example:
+            >>> SolveVerifyCorrect(public_feedback=True).visibility("code").sees
+            'public'
+        """
+        if not self.public_feedback:
+            return None
+        if kind != "code":
+            raise ConfigError(
+                f"public_feedback=True runs the public tests of programs, and problems of {kind} have none: "
+                "leave it out, or choose a problem set of code"
+            )
+        return Visibility("public", public_grader("all"), selection=None)
 
     @property
     def max_turns(self) -> int:
@@ -210,79 +268,3 @@ class SolveVerifyCorrect:
             return len(state.solutions) - 1
         passes = Counter(index for index, passed in state.judgements if passed)
         return max(range(len(state.solutions)), key=lambda index: (passes[index], -index))
-
-
-def public_feedback_visibility(rules: Rules[Any], kind: str) -> Visibility | None:
-    """Feedback by public tests, where the rules ask for it: from a grader that is given no others.
-
-    Raises:
-        ConfigError: The problems are not code.
-
-    Example:
-        >>> public_feedback_visibility(SolveVerifyCorrect(public_feedback=True), "code").sees
-        'public'
-        >>> public_feedback_visibility(SolveVerifyCorrect(), "code") is None
-        True
-    """
-    if not isinstance(rules, SolveVerifyCorrect) or not rules.public_feedback:
-        return None
-    if kind != "code":
-        raise ConfigError(
-            f"public_feedback=True runs the public tests of programs, and problems of {kind} have none: "
-            "leave it out, or choose a problem set of code"
-        )
-    return Visibility("public", public_grader("all"), selection=None)
-
-
-_SETTINGS = ("schedule", "public_feedback", *Schedule.model_fields)
-
-
-def solve_verify_correct(
-    schedule: str | Mapping[str, Any] | Schedule = "inference",
-    *,
-    public_feedback: bool = False,
-    **numbers: Any,
-) -> Rules[Any]:
-    """The rules of MarsRL.
-
-    Args:
-        schedule: ``"inference"``, ``"training"`` or your own numbers.
-        public_feedback: Whether the Verifier reads the results of a program's public tests.
-        **numbers: Single numbers of `Schedule` that replace the schedule's.
-
-    Raises:
-        ConfigError: A setting is wrong.
-
-    Example:
-        >>> solve_verify_correct("training", rounds=1).schedule.rounds
-        1
-    """
-    presets = {"inference": INFERENCE, "training": TRAINING}
-    if not isinstance(public_feedback, bool):
-        raise ConfigError(f"public_feedback is true or false, got {shown(public_feedback)}")
-    if isinstance(schedule, str):
-        if schedule not in presets:
-            raise ConfigError(
-                f"schedule must be 'inference', 'training' or a Schedule, got {shown(schedule)}"
-            )
-        schedule = presets[schedule]
-    if not isinstance(schedule, Schedule | Mapping):
-        raise ConfigError(f"schedule must be 'inference', 'training' or a Schedule, got {shown(schedule)}")
-    base = schedule.model_dump() if isinstance(schedule, Schedule) else dict(schedule)
-    try:
-        return SolveVerifyCorrect(Schedule(**{**base, **numbers}), public_feedback)
-    except ValueError as error:
-        raise ConfigError(
-            f"these settings do not fit solve-verify-correct: {unfit(error, _SETTINGS)}"
-        ) from error
-
-
-RULES = {
-    "solve-verify-correct": RulesSpec(
-        solve_verify_correct,
-        training={"schedule": "training"},
-        visibility=public_feedback_visibility,
-        more=Schedule,
-    )
-}
-"""The rules by their name, for the registry."""

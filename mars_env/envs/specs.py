@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from mars_env.checks import refuse_misfit
 from mars_env.envs.rewards import PAPER_REWARDS
+from mars_env.errors import ConfigError
+from mars_env.text import shown
 from mars_env.types import Grader, Reward, TeamReward
 
 if TYPE_CHECKING:
@@ -17,16 +20,14 @@ if TYPE_CHECKING:
     from mars_env.envs.rules import Rules
     from mars_env.envs.visibility import Visibility
 
-Part = Literal["agent", "reward model", "grader"]
-"""What a setting of rules may name in a text: the library makes the object before the rules see it."""
-
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
     """An environment: all that makes its game, and the problems it is played on.
 
     One value for `mars_env.make`, `evaluate`, training, the command line and worker processes. It travels
-    wherever its parts do; parts named by a text (``"module:attribute"``) travel anywhere.
+    wherever its parts do; parts named by a string (``"module:attribute"``) travel anywhere.
+    `mars_env.envs.make_game` makes its game, once in each process.
 
     Attributes:
         problems: Name of the problem set (or path of a problem file).
@@ -47,7 +48,7 @@ class EnvSpec:
     rewards: Mapping[str, Reward | str] = field(default_factory=dict)
     team_reward: TeamReward | str | None = None
     grader: Grader | str | None = None
-    grower: MakeGrower | None = None
+    grower: MakeGrower | str | None = None
     turn_timeout: float | None = None
 
     @property
@@ -64,50 +65,118 @@ class EnvSpec:
 
 @dataclass(frozen=True, slots=True)
 class RulesSpec:
-    """Rules by name.
+    """Rules by name, with their defaults: all but `make` may be class attributes of a rules class.
+
+    Parts may be strings ``"module:attribute"``, so that rules need not import them.
 
     Attributes:
-        make: Settings (keyword arguments of `mars_env.make`) in, rules out. One that has a parameter
-            ``kind`` gets the kind of the problems.
-        rewards: Step rewards by role, unless the user gives others.
+        make: The rules class, or a function that makes rules. Its parameters are settings; one named ``kind``
+            gets the kind of the problems unless it is set. A class with a method ``from_settings`` is made by
+            that; one with `Settings` and no such method is called with a value of it.
+        Settings: A pydantic model or a dataclass of the settings.
+        rewards: Step rewards by role.
+        team_reward: Rewards that need the whole tree.
+        grader: Judges what the rules submit: an object, or a class of it; None for that of the kind.
         grower: What grows a tree in play and evaluation; None for one that plays an episode.
-        training: Settings for training, unless the user gives others.
         visibility: What agents and searches may see of judgements, given the rules and the problems' kind.
-        parts: Settings that may name an agent, a reward model or a grader.
-        team_size: The setting that says how many agents play, where that is the user's choice.
+        training: Settings for training, unless the user gives others.
         recipe: What `mars-env train` starts from: a name of `mars_env.trainers.recipes.RECIPES`, or
             your own as ``"module:attribute"``.
-        grader: Judges what the rules submit, unless the user gives a grader; None for that of the kind.
-        team_reward: Rewards that need the whole tree, unless the user gives others.
-        trained_by: The function that trains these rules where `mars_env.trainers.train` does not, as
-            ``"module:attribute"``.
-        more: The model whose fields `make` takes by ``**settings``; None where it checks them itself.
+        trained_by: The function that trains these rules where `mars_env.trainers.train` does not.
+        parts: Settings that name a part (a verifier, say), each with the function that makes the part.
+        team_size: The setting that says how many agents act, where that is the user's choice.
+
+    Raises:
+        ConfigError: A reward is no function of what it is called with.
     """
 
     make: Callable[..., Rules[Any]]
-    rewards: Mapping[str, Reward] = field(default_factory=lambda: PAPER_REWARDS)
-    grower: MakeGrower | None = None
+    Settings: type[Any] | None = None
+    rewards: Mapping[str, Reward | str] = field(default_factory=lambda: PAPER_REWARDS)
+    team_reward: TeamReward | str | None = None
+    grader: Grader | Callable[[], Grader] | str | None = None
+    grower: MakeGrower | str | None = None
+    visibility: Callable[[Any, str], Visibility | None] | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    visibility: Callable[[Rules[Any], str], Visibility | None] | None = None
-    parts: Mapping[str, Part] = field(default_factory=dict)
-    team_size: str | None = None
     recipe: str = "MARSRL"
-    grader: Callable[[], Grader] | None = None
-    team_reward: TeamReward | None = None
     trained_by: str = ""
-    more: type[BaseModel] | None = None
+    parts: Mapping[str, Callable[[Any], Any] | str] = field(default_factory=dict)
+    team_size: str | None = None
+
+    def __post_init__(self) -> None:
+        refuse_misfits(self.rewards, self.team_reward)
+
+    @classmethod
+    def of(cls, make: Callable[..., Rules[Any]], **given: Any) -> RulesSpec:
+        """The defaults that a rules class declares as class attributes; those given replace them.
+
+        Example:
+            >>> from mars_env.envs.solve_verify_correct import SolveVerifyCorrect
+            >>> RulesSpec.of(SolveVerifyCorrect).training
+            {'schedule': 'training'}
+        """
+        settings: list[str] = [each.name for each in fields(make)] if is_dataclass(make) else []
+        names = [each.name for each in fields(cls) if each.name != "make" and each.name not in settings]
+        declared = {name: getattr(make, name) for name in names if hasattr(make, name)}
+        return cls(make, **{**declared, **{name: each for name, each in given.items() if each is not None}})
+
+    def rules(self, settings: Mapping[str, Any], kind: str) -> Rules[Any]:
+        """Rules with these settings, for problems of a kind."""
+        if self._takes_settings:
+            assert self.Settings is not None
+            return self.make(self.Settings(**settings))
+        given = {"kind": kind} if "kind" in self.parameters else {}
+        return self._maker(**{**given, **settings})
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Names of the settings that are known before `make` is called."""
-        declared = frozenset(p.name for p in self._signature if p.kind is not p.VAR_KEYWORD)
-        return declared if self.more is None else declared | self.more.model_fields.keys()
+        """Names of the settings that are known before the rules are made."""
+        names = frozenset(setting_names(self.Settings))
+        if self._takes_settings:
+            return names
+        return names | {each.name for each in self._signature if each.kind is not each.VAR_KEYWORD}
 
     @property
     def open_ended(self) -> bool:
-        """Whether `make` takes settings that are not known before, and checks them itself."""
-        return self.more is None and any(p.kind is p.VAR_KEYWORD for p in self._signature)
+        """Whether there are settings that are not known before: the rules check them themselves."""
+        return self.Settings is None and any(each.kind is each.VAR_KEYWORD for each in self._signature)
+
+    @property
+    def _takes_settings(self) -> bool:
+        return self.Settings is not None and self._maker is self.make
+
+    @property
+    def _maker(self) -> Callable[..., Rules[Any]]:
+        maker: Callable[..., Rules[Any]] = getattr(self.make, "from_settings", self.make)
+        return maker
 
     @property
     def _signature(self) -> Iterable[inspect.Parameter]:
-        return inspect.signature(self.make).parameters.values()
+        return inspect.signature(self._maker).parameters.values()
+
+
+def setting_names(settings: type[Any] | None) -> list[str]:
+    """The fields of a pydantic model or a dataclass; none of None."""
+    if settings is None:
+        return []
+    if issubclass(settings, BaseModel):
+        return [*settings.model_fields]
+    return [each.name for each in fields(settings)]
+
+
+def refuse_misfits(rewards: Mapping[str, Reward | str], team_reward: TeamReward | str | None = None) -> None:
+    """Reject rewards that cannot be called as they will be; those named by strings are not loaded.
+
+    Raises:
+        ConfigError: Says which.
+    """
+    if not isinstance(rewards, Mapping):
+        raise ConfigError(
+            f"rewards are given by role, rewards={{'solver': my_reward}}, not as {shown(rewards)}; a reward "
+            "of the whole team is team_reward="
+        )
+    for role, reward in rewards.items():
+        if not isinstance(reward, str):
+            refuse_misfit(reward, ("turn", "path", "problem"), f"the reward of {shown(role)}")
+    if team_reward is not None and not isinstance(team_reward, str):
+        refuse_misfit(team_reward, ("tree",), "the team reward")

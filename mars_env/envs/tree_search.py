@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from gymnasium import Space
 from gymnasium.spaces import Discrete
 from pydantic import Field, JsonValue, PositiveInt
 
-from mars_env.envs.rules import Rules
 from mars_env.envs.spaces import UnicodeText
 from mars_env.envs.visibility import Visibility, VisibilitySettings
 from mars_env.errors import ConfigError
@@ -97,12 +96,17 @@ class State:
     depth: int = 0
 
 
+def searched(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
+    """The step reward of a node: its search score, which in training is that of all tests."""
+    return turn.search_score
+
+
 @dataclass(frozen=True, slots=True)
 class TreeSearch:
     """The rules of one expansion: generate at the root, refine elsewhere.
 
     Example:
-        >>> rules = tree_search(agents=2)
+        >>> rules = TreeSearch.from_settings(agents=2)
         >>> rules.possible_agents
         ('solver_0', 'solver_1')
         >>> node = rules.apply(rules.start(Problem("p", "2 + 2?", "4")), Action("5"), None)
@@ -113,6 +117,72 @@ class TreeSearch:
 
     possible_agents: tuple[str, ...] = ("solver_0",)
     settings: TreeSearchSettings = EVALUATION
+    Settings: ClassVar[type[TreeSearchSettings]] = TreeSearchSettings
+    rewards: ClassVar[Mapping[str, Reward]] = MappingProxyType({"coder": searched, "solver": searched})
+    grower: ClassVar[str] = "mars_env.envs.search_grower:SearchGrower"
+    training: ClassVar[Mapping[str, Any]] = MappingProxyType({"schedule": "training"})
+    recipe: ClassVar[str] = "MARS2"
+    team_size: ClassVar[str] = "agents"
+    parts: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "verifier": "mars_env.agents.registry:make_verifier",
+            "reward_model": "mars_env.agents.reward_model:make_reward_model",
+            "search_grader": "mars_env.envs.game:as_grader",
+        }
+    )
+
+    @classmethod
+    def from_settings(
+        cls,
+        schedule: str | Mapping[str, Any] | TreeSearchSettings = "evaluation",
+        *,
+        kind: str = "math",
+        agents: int = 1,
+        **settings: Any,
+    ) -> TreeSearch:
+        """The rules of MARTI-MARS2.
+
+        Args:
+            schedule: ``"evaluation"``, ``"training"`` or ``"t-plus"``, or settings.
+            kind: Of the problems; agents are coders for ``"code"`` and solvers for ``"math"``.
+            agents: How many there are.
+            **settings: Single settings of `TreeSearchSettings` that replace the schedule's.
+
+        Raises:
+            ConfigError: A setting is wrong.
+
+        Example:
+            >>> TreeSearch.from_settings("training", kind="code", agents=2, wave=2).possible_agents
+            ('coder_0', 'coder_1')
+        """
+        if isinstance(schedule, str):
+            if schedule not in _PRESETS:
+                raise ConfigError(
+                    f"schedule must be {', '.join(map(repr, _PRESETS))} or settings, got {shown(schedule)}"
+                )
+            schedule = _PRESETS[schedule]
+        if not isinstance(schedule, TreeSearchSettings | Mapping):
+            raise ConfigError(f"schedule must be a name or settings, got {shown(schedule)}")
+        base = schedule if isinstance(schedule, Mapping) else _explicit(schedule)
+        try:
+            made = TreeSearchSettings(**{**base, **settings})
+        except ValueError as error:
+            known = ("schedule", "agents", *TreeSearchSettings.model_fields)
+            raise ConfigError(f"these settings do not fit tree-search: {unfit(error, known)}") from error
+        if type(agents) is not int or agents < 1:
+            raise ConfigError(f"a tree search needs at least one agent, got agents={shown(agents)}")
+        names = tuple(f"{_ROLES.get(kind, 'solver')}_{i}" for i in range(agents))
+        Search(made.search(), names, seed=0)  # an unknown algorithm or option fails here, not in play
+        return cls(names, made)
+
+    def visibility(self, kind: str) -> Visibility:
+        """What the search may see on problems of a kind.
+
+        Example:
+            >>> TreeSearch().visibility("math").sees, TreeSearch(settings=TRAINING).visibility("math").sees
+            ('answers', 'grade')
+        """
+        return self.settings.visibility(kind)
 
     @property
     def max_turns(self) -> int:
@@ -166,76 +236,6 @@ class TreeSearch:
     def final(self, state: State) -> int | None:
         """The last solution, where no search chooses."""
         return state.depth - 1 if state.depth else None
-
-
-def tree_search(
-    schedule: str | Mapping[str, Any] | TreeSearchSettings = "evaluation",
-    *,
-    kind: str = "math",
-    agents: int = 1,
-    **settings: Any,
-) -> TreeSearch:
-    """The rules of MARTI-MARS2.
-
-    Args:
-        schedule: ``"evaluation"``, ``"training"`` or ``"t-plus"``, or settings.
-        kind: Of the problems; agents are coders for ``"code"`` and solvers for ``"math"``.
-        agents: How many there are.
-        **settings: Single settings of `TreeSearchSettings` that replace the schedule's.
-
-    Raises:
-        ConfigError: A setting is wrong.
-
-    Example:
-        >>> tree_search("training", kind="code", agents=2, wave=2).possible_agents
-        ('coder_0', 'coder_1')
-    """
-    if isinstance(schedule, str):
-        if schedule not in _PRESETS:
-            raise ConfigError(
-                f"schedule must be {', '.join(map(repr, _PRESETS))} or settings, got {shown(schedule)}"
-            )
-        schedule = _PRESETS[schedule]
-    if not isinstance(schedule, TreeSearchSettings | Mapping):
-        raise ConfigError(f"schedule must be a name or settings, got {shown(schedule)}")
-    base = schedule if isinstance(schedule, Mapping) else _explicit(schedule)
-    try:
-        made = TreeSearchSettings(**{**base, **settings})
-    except ValueError as error:
-        known = ("schedule", "agents", *TreeSearchSettings.model_fields)
-        raise ConfigError(f"these settings do not fit tree-search: {unfit(error, known)}") from error
-    if type(agents) is not int or agents < 1:
-        raise ConfigError(f"a tree search needs at least one agent, got agents={shown(agents)}")
-    names = tuple(f"{_ROLES.get(kind, 'solver')}_{i}" for i in range(agents))
-    Search(made.search(), names, seed=0)  # an unknown algorithm or option fails here, not in play
-    return TreeSearch(names, made)
-
-
-def searched(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-    """The step reward of a node: its search score, which in training is that of all tests.
-
-    Example:
-        >>> searched(Turn("t", "0", None, "t", "coder_0", "", "p", Action("4")), (), Problem("p", "", ""))
-    """
-    return turn.search_score
-
-
-SEARCH_REWARDS: Mapping[str, Reward] = MappingProxyType({"coder": searched, "solver": searched})
-"""The step rewards of a tree search by role."""
-
-
-def search_visibility(rules: Rules[Any], kind: str) -> Visibility:
-    """What searches by these rules may see on problems of a kind.
-
-    Example:
-        >>> search_visibility(tree_search(), "math").sees
-        'answers'
-        >>> search_visibility(tree_search("training"), "math").sees
-        'grade'
-    """
-    if not isinstance(rules, TreeSearch):
-        raise ConfigError(f"only the rules of tree-search are searched, not {type(rules).__name__}")
-    return rules.settings.visibility(kind)
 
 
 def _explicit(settings: TreeSearchSettings) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What agents and searches may see of a judgement. To look for leaks, read this module from top to bottom.
 
 **The rule.** Nothing that acts, searches or chooses gets a grade, a reward, a reference or a private test.
-The one exception is a search that is told to see the grade: to train, or as an oracle. An evaluation refuses
+The one exception is a search that may see the grade: to train, or as an oracle. An evaluation refuses
 the first, and its report names the second. (MarsRL's `Grouped` rollouts choose by rewards too. They are for
 training alone: their trees have no answer. SPELL's Verifier reads the answer that its Questioner made; it is
 not the reference of a problem set.)
@@ -93,12 +93,7 @@ class Visibility:
 
     @property
     def named(self) -> str:
-        """What is seen, in words.
-
-        Example:
-            >>> Visibility("verifier", AnswerGrader()).named
-            "a verifier's verdicts"
-        """
+        """What is seen, in words."""
         return _NAMES[self.sees]
 
     @property
@@ -175,12 +170,7 @@ def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
 
 
 def has_reference(problem: Problem) -> bool:
-    """Whether there is something to compare answers with; a question has nothing.
-
-    Example:
-        >>> has_reference(Problem("p", "2 + 2?", "4")), has_reference(Problem("p", "2 + 2?"))
-        (True, False)
-    """
+    """Whether there is something to compare answers with; a question has nothing."""
     return problem.reference is not None
 
 
@@ -222,7 +212,7 @@ def record(visibility: Visibility | None, search_grade: Grade | None) -> tuple[f
 
 
 def search_result(turn: Turn) -> tuple[float | None, int]:
-    """What a search is told of a turn: its search score (None if unknown), and its tokens, judging included.
+    """What a search learns of a turn: its search score (None if unknown), and its tokens, judging included.
 
     Example:
         >>> from mars_env.types import Action
@@ -248,14 +238,7 @@ def shown_turns(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def shown_info(turn: Turn) -> dict[str, Any]:
-    """A turn's info without the messages of code that knows the reference: why a reward or score is missing.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> info = {"round": 1, "reward_fault": "the reward raised ValueError: invalid literal: '4 apples'"}
-        >>> shown_info(Turn("p#0", "0", None, "", "solver_0", "", "p", Action("4"), info=info))
-        {'round': 1}
-    """
+    """A turn's info without messages of code that knows the reference: why a reward or score is missing."""
     return {key: value for key, value in turn.info.items() if key not in (REWARD_FAULT, SEARCH_UNKNOWN)}
 
 
@@ -266,9 +249,9 @@ def next_state(rules: Rules[Any], visibility: Visibility | None, state: Any, tur
     (`mars_env.testing.check_rules`) forbids that any observation depends on it.
 
     Example:
-        >>> from mars_env.envs.tree_search import tree_search
+        >>> from mars_env.envs.tree_search import TreeSearch
         >>> from mars_env.types import Action
-        >>> rules = tree_search()
+        >>> rules = TreeSearch.from_settings()
         >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("5"), info={"feedback": "No."})
         >>> state = next_state(rules, Visibility("answers"), rules.start(Problem("p", "2 + 2?", "4")), turn)
         >>> rules.observe(state, "solver_0")["feedback"]

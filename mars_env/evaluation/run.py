@@ -129,6 +129,9 @@ class Plan:
 
     Attributes:
         title: The environment's id.
+        game: The game, as this process plays it.
+        make_game: Makes the same game in any process.
+        make_agents: Makes the agents.
         problems: The problem set; endless ones are cut to `GENERATED_LIMIT` unless cut already.
         samples: Playings of each problem (the n of avg@n).
         seed: The run's seed.
@@ -145,6 +148,9 @@ class Plan:
     concurrency: int
     baselines: bool
     config: Mapping[str, Any]
+    game: Game
+    make_game: Callable[[], Game]
+    make_agents: Callable[[], Mapping[str, Agent]]
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
@@ -182,12 +188,12 @@ class CostBound:
     tokens: int | None
 
 
-def cost_bound(plan: Plan, game: Game, agents: Mapping[str, Agent]) -> CostBound:
+def cost_bound(plan: Plan) -> CostBound:
     """Upper bounds for the agents' calls and sampled tokens.
 
     The baselines, which about triple both, are left out, and models that judge: a search's or a grader's.
     """
-    episodes, turns = len(plan.jobs), game.rules.max_turns
+    agents, episodes, turns = plan.make_agents(), len(plan.jobs), plan.game.rules.max_turns
     limits = [getattr(getattr(agent, "sampling", None), "max_tokens", None) for agent in agents.values()]
     known = [limit for limit in limits if limit is not None]
     tokens = episodes * turns * max(known) if known and len(known) == len(limits) else None
@@ -204,7 +210,6 @@ def limited(problems: ProblemSet, limit: int | None) -> ProblemSet:
 
 async def run(
     plan: Plan,
-    game: Game,
     play: Play,
     *,
     out: Path | None = None,
@@ -217,7 +222,6 @@ async def run(
 
     Args:
         plan: What is played, and how often.
-        game: The game, as `play` plays it.
         play: Who plays, and where.
         out: Where the run is stored.
         on_tree: Called with every tree as it is finished.
@@ -231,6 +235,7 @@ async def run(
         StoreError: `out` holds a run of another configuration, or cannot be written.
         ModelError: Not a single episode could be finished.
     """
+    game = plan.game
     if bare := [problem.id for problem in plan.problems if not game.can_grade(problem)]:
         raise ConfigError(
             f"{counted(len(bare), 'problem')} without a reference, such as {shown(bare[0])}, cannot be "

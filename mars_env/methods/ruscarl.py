@@ -18,7 +18,7 @@ from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import Criterion, Rubric
 from mars_env.models.requests import is_messages
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.types import Action, Message, Observation, Prompt, Sampling, TrainingAsk
 
 Show = Callable[[Prompt, Sequence[Criterion]], Prompt]
@@ -229,7 +229,7 @@ agent (Scaffolded.agent)
             [action] = await self.agent.ask(self._show(plain, shown) if shown else plain, 1, own)
             return self._trained_on(plain, action) if shown and self._train_on == "plain" else action
 
-        return await together(map(one, range(n)))
+        return await gather_all(map(one, range(n)))
 
     def _trained_on(self, plain: Prompt, action: Action) -> Action:
         ids = tuple(self.model.encode(plain))

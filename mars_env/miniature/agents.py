@@ -9,7 +9,7 @@ from typing import Final, Literal
 from mars_env.errors import ConfigError
 from mars_env.miniature import protocol
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.types import Action, Completion, Model, Observation, Sampling
 
 LIMITS: Final[Mapping[str, int]] = {
@@ -133,7 +133,7 @@ class ContinuingSolver:
         """
         chain = protocol.read_statement(str(observation["problem"]))
         attempts = (self._attempt(chain, derive_seed(seed, number)) for number in range(n))
-        return await together(attempts)
+        return await gather_all(attempts)
 
     async def _attempt(self, chain: protocol.Chain, seed: int) -> Action:
         completions: list[Completion] = []

@@ -37,7 +37,7 @@ from mars_env.models.requests import check_request, is_messages, is_token_ids, p
 from mars_env.models.secrets import Secrets, api_key
 from mars_env.net import NETWORK_ERRORS, UNREADABLE, Answer, BodyTooLong, request
 from mars_env.seeds import derive_seed
-from mars_env.sync import Gate, together
+from mars_env.sync import Gate, gather_all
 from mars_env.text import logger, one_line
 from mars_env.types import Completion, FinishReason, Prompt, Sampling
 
@@ -297,7 +297,7 @@ class HTTPModel:
         parts = [
             self._samples(chat, head, begin, min(step, n - begin), sampling) for begin in range(0, n, step)
         ]
-        return [completion for part in await together(parts) for completion in part]
+        return [completion for part in await gather_all(parts) for completion in part]
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that given texts would be: its token ids; as `HFModel.written`.

@@ -6,10 +6,10 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any
 
 from mars_env.errors import ConfigError
+from mars_env.lazy import declared, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.text import suggestion
 
@@ -80,7 +80,7 @@ def list_problem_sets() -> list[str]:
         >>> {"aime", "aime25", "arithmetic"} <= set(list_problem_sets())
         True
     """
-    return sorted({*_EMBEDDED, *_loaders, *(point.name for point in entry_points(group=ENTRY_POINTS))})
+    return sorted({*_EMBEDDED, *_loaders, *declared(ENTRY_POINTS)})
 
 
 def is_module_name(name: str) -> bool:
@@ -111,9 +111,8 @@ def find_loader(name: str) -> Loader:
     match = _MODULE_NAME.fullmatch(name)
     if match:
         return _from_module(match["module"], match["name"])
-    for point in entry_points(group=ENTRY_POINTS):
-        if point.name == name:
-            return _as_loader(point.load(), f"the entry point {name!r}")
+    if name in (points := declared(ENTRY_POINTS)):
+        return _as_loader(points[name].load(), f"the entry point {name!r}")
     known = list_problem_sets()
     raise ConfigError(
         f"there is no problem set {name!r}{suggestion(name, known) or '.'} Known: {', '.join(known)}; "
@@ -162,12 +161,7 @@ def _origin(loader: Loader) -> tuple[Any, ...]:
 
 
 def _from_module(module_name: str, name: str) -> Loader:
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"cannot import {module_name!r} for the problem set {module_name}:{name}: {error}"
-        ) from error
+    module = imported(module_name, f"{module_name}:{name}")
     registered = _loaders.get(name)
     if registered is not None and (_package(registered) == _package(module) or not hasattr(module, name)):
         return registered

@@ -21,7 +21,7 @@ from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError, ServerDown
 from mars_env.seeds import derive_seed
-from mars_env.sync import awaitable, end_tasks, only_own_cancellation, together
+from mars_env.sync import awaitable, end_tasks, gather_all, only_own_cancellation
 from mars_env.text import described, logger, shown
 from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
 
@@ -34,7 +34,7 @@ class Job:
 
     Attributes:
         problem: What is played.
-        sample: Which playing of it this is.
+        sample: Number of the episode on it.
         progress: In training, how much of the run is done, from 0 to 1; None outside of it.
 
     Example:
@@ -179,7 +179,7 @@ async def play_all(  # public edge: one keyword for each thing that can be chose
         await end_tasks(workers)
         await asyncio.gather(
             all_done, return_exceptions=True
-        )  # otherwise asyncio warns that nobody retrieved its exception
+        )  # otherwise asyncio warns that its exception was not retrieved
 
 
 async def collect(
@@ -320,7 +320,7 @@ class _Player:
             judge(game, problem, tree_id, expansion, i, Act(action, agent.policy, seconds), path)
             for i, action in enumerate(actions)
         ]
-        nodes = [await judging[0]] if n == 1 else await together(judging)
+        nodes = [await judging[0]] if n == 1 else await gather_all(judging)
         if self._journal is not None:
             self._journal.write_turns([node.turn for node in nodes if node.turn is not None])
         return nodes

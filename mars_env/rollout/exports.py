@@ -223,8 +223,8 @@ def _prompted(
 ) -> Iterator[tuple[Turn, str | list[Message]]]:
     """The turns of these roles that a model sampled, with their prompts."""
     known = {role_of(agent) for agent in game.rules.possible_agents}
-    if roles is not None and (strangers := sorted({*roles} - known)):
-        raise ConfigError(f"nobody has the role {strangers[0]!r} here; there are {', '.join(sorted(known))}")
+    if roles is not None and (unknown := sorted({*roles} - known)):
+        raise ConfigError(f"no agent has the role {unknown[0]!r}; there are {', '.join(sorted(known))}")
     for tree in trees:
         for turn, observation in observed(tree, game):
             if (roles is None or turn.role in roles) and turn.action.completions:

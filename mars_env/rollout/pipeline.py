@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from pydantic import (
     BaseModel,
@@ -30,11 +30,9 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
-    model_serializer,
     model_validator,
 )
 
-from mars_env.checks import without_newer
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion
 from mars_env.errors import ConfigError, MarsError
@@ -82,10 +80,6 @@ class PipelineSettings(BaseModel):
         if self.refill > 1 and self.groups_per_update is None:
             raise ValueError("refill is for updates of a number of groups: set groups_per_update")
         return self
-
-    @model_serializer(mode="wrap")
-    def _serialized(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        return without_newer(write(self), self, "refill")
 
     @property
     def bound(self) -> int | None:

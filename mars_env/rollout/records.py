@@ -28,6 +28,9 @@ _TURN_KINDS: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("tree", "id", "group", "agent", "policy", "problem", "text"), str),
     "parent": (str, NoneType), "grade": (dict, NoneType), "info": dict, "completions": list,
 }  # fmt: skip
+_TREE_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "tree": str, "problem": str, "final": (str, NoneType), "fault": str, "rewards": dict, "info": dict,
+}  # fmt: skip
 
 MOST_DEPTH = 64
 """Plain data of a stored run may be nested to this depth."""
@@ -106,16 +109,15 @@ def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         KeyError, TypeError, ValueError: It does not.
     """
-    _check(row, {"tree": str, "problem": str, "final": (str, NoneType), "fault": str, "rewards": dict})
+    _check(row, _TREE_KINDS)
     _, mark, number = row["tree"].rpartition("#")
     if not mark or re.fullmatch(r"\d{1,9}", number, re.A) is None:
         raise ValueError("a tree's id ends in '#' and the number of a sample")
     for reward in row["rewards"].values():
         if reward is not None:
             finite(reward)
-    info = row.get("info", {})
+    info = row["info"]
     check_plain(info)
-    _check({"info": info}, {"info": dict})
     of_tree = {REWARD_FAULTS: dict, LEFT_OUT: list}
     _check({name: info.get(name, kind()) for name, kind in of_tree.items()}, of_tree)
     count(info.get("choice_tokens", 0))
@@ -127,9 +129,6 @@ def check_plain(value: object, depth: int = MOST_DEPTH) -> None:
 
     Raises:
         ValueError: It is nested more deeply than `depth`.
-
-    Example:
-        >>> check_plain({"a": [1, {"b": "c"}]})
     """
     for number, _ in enumerate(_levels(value)):
         if number > depth:
@@ -173,13 +172,7 @@ def _is_above(parent_id: str | None, turn_id: str) -> bool:
 
 
 def problem_to_row(problem: Problem) -> dict[str, Any]:
-    """A problem as plain data, with its reference, so that a run can be graded again from its own files.
-
-    Example:
-        >>> problem = Problem("p", "2 + 2?", "4")
-        >>> problem_from_row(problem_to_row(problem)) == problem
-        True
-    """
+    """A problem as plain data, with its reference, so that a run can be graded again from its own files."""
     return {**{name: getattr(problem, name) for name in _PROBLEM_FIELDS}, "metadata": dict(problem.metadata)}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.types import Completion, Model, Prompt, Sampling
 
 Decode = Callable[[Sequence[int]], str]
@@ -97,7 +97,7 @@ class SegmentedModel:
             raise ConfigError(f"n must be at least 1, got {n}")
         if n == 1:
             return [await self._sample(prompt, 0, sampling)]
-        return await together(self._sample(prompt, i, sampling) for i in range(n))
+        return await gather_all(self._sample(prompt, i, sampling) for i in range(n))
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
         whole = part = await self._sampled(prompt, sample, 0, sampling)

@@ -26,7 +26,7 @@ from typing import IO, Any, TypeVar
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
 from mars_env.files import open_regular, write_whole
-from mars_env.identity import changes, lasting
+from mars_env.identity import changes
 from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
 from mars_env.rollout.records import (
     check_plain,
@@ -48,6 +48,9 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 T = TypeVar("T")
 
 _MOST_MANIFEST = 1 << 24
+
+FORMAT = 1
+"""Of the files of a run; its manifest says it. Another one cannot be read."""
 
 MANIFEST, PROBLEMS, TURNS, TREES = "manifest.json", "problems.jsonl", "turns.jsonl", "trees.jsonl"
 LOCK = "writing.lock"
@@ -71,41 +74,33 @@ class Run:
 GROWING = ("samples", "problems", "problems_hash")
 """What a continued run may have more of, or less: the trees that both have are the same."""
 
-TOLD = ("agents", "settings", "rewards", "team_reward", "grader", "fields")
-"""What a reader sees of a run. It is compared where an earlier version has stored no ``identity``."""
+DESCRIBED = ("agents", "settings", "rewards", "team_reward", "grader")
+"""What a reader sees of a run. Where it has an ``identity``, that is compared instead."""
 
 
 def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What makes two configurations two runs, in words; empty where one continues the other.
 
-    A run may grow, and its servers may move or take more requests at a time.
+    A run may grow. Where its servers are is no part of an identity.
 
     Example:
-        >>> one = {"agents": "http://a:8000/v1#m?concurrency=8&top_k=5", "samples": 2, "seed": 0}
-        >>> differences(one, {"agents": "http://b:9000/v1#m?top_k=5", "samples": 3, "seed": 0})
-        []
-        >>> differences(one, {**one, "seed": 1})
-        ['seed: 0 then, 1 now']
+        >>> one = {"identity": {"rules": "Solve"}, "samples": 2, "seed": 0}
+        >>> differences(one, {**one, "samples": 3}), differences(one, {**one, "seed": 1})
+        ([], ['seed: 0 then, 1 now'])
     """
-    left_out = {*GROWING, *(TOLD if "identity" in earlier else ("identity", "fields"))}
-    differing = changes(_compared(earlier, left_out), _compared(now, left_out))
-    return [each.removeprefix("identity.") for each in differing]
-
-
-def _compared(config: Mapping[str, Any], left_out: Collection[str]) -> dict[str, Any]:
-    found = {name: value for name, value in config.items() if name not in left_out}
-    agents = found.get("agents")
-    return {**found, "agents": lasting(agents)} if isinstance(agents, str) else found
+    left_out = {*GROWING, *(DESCRIBED if "identity" in now else ())}
+    then, now = ({k: v for k, v in each.items() if k not in left_out} for each in (earlier, now))
+    return [each.removeprefix("identity.") for each in changes(then, now)]
 
 
 class Store:
     """Writes a run, and finds what an interrupted run of the same configuration has written.
 
-    Use it as a context manager. One process writes at a time; a second one is refused.
+    Use it as a context manager. One process writes at a time; a second one gets an error.
 
     Args:
         path: The run's directory; created if it does not exist.
-        config: What is run, as plain data. A directory with a run of another configuration is refused, with
+        config: What is run, as plain data. A directory with a run of another configuration is an error, with
             the difference shown; see `differences` for what may change.
         problems: The problems that are played.
 
@@ -203,7 +198,8 @@ class Store:
                 f"{self.path} has turns but no {MANIFEST}: it is not a run, choose another directory"
             )
         _write_whole(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
-        text = json.dumps({"config": config, "versions": _versions()}, indent=2, allow_nan=False)
+        stored = {"format": FORMAT, "config": config, "versions": _versions()}
+        text = json.dumps(stored, indent=2, allow_nan=False)
         _write_whole(manifest, text + "\n")
 
     def _grow(self, problems: Sequence[Problem]) -> None:
@@ -316,7 +312,7 @@ def _tree(
     path: Path, row: Mapping[str, Any], problems: Mapping[str, Problem], turns: Mapping[str, Turn]
 ) -> Tree:
     """The tree of a row, with its problem and those stored turns that are in it; every parent must be one."""
-    info = row.get("info", {})  # older runs have none
+    info = row["info"]
     left_out = info.get(LEFT_OUT, [])
     turns = _without(turns, left_out) if left_out else turns
     orphan = next((t for t in turns.values() if t.parent_id is not None and t.parent_id not in turns), None)
@@ -407,7 +403,11 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """A run's manifest. Only its configuration is required; nothing else in it is trusted."""
+    """A run's manifest. Only its format and configuration are required; nothing else in it is trusted.
+
+    Raises:
+        StoreError: It is none, or another version of mars_env has stored the run in another format.
+    """
     try:
         with _open(path, "rb") as file:
             text = file.read(_MOST_MANIFEST + 1)
@@ -419,6 +419,13 @@ def _manifest(path: Path) -> dict[str, Any]:
         check_plain(manifest)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not the manifest of a run: {described(error)}") from error
+    if manifest.get("format") != FORMAT:
+        versions = manifest.get("versions")
+        by = versions.get("mars-env", "unknown") if isinstance(versions, dict) else "unknown"
+        raise StoreError(
+            f"{path.parent} has a run in the format {shown(manifest.get('format'))} of mars_env {shown(by)}, "
+            f"and this version reads the format {FORMAT}: read it with that version"
+        )
     return manifest
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from mars_env.errors import ConfigError
+from mars_env.lazy import resolve
 from mars_env.search.ab_mcts import ABMCTSA
 from mars_env.search.algorithm import Algorithm
 from mars_env.search.baselines import BestOfN, Refinement
@@ -74,7 +74,7 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
     prefix, colon, rest = name.partition(":")
     if colon and prefix == "treequest":
         return TreeQuest(rest, options, agents, seed)
-    algorithm = _own(prefix, rest) if colon else ALGORITHMS.get(name)
+    algorithm = resolve(name) if colon else ALGORITHMS.get(name)
     if algorithm is None:
         known = ", ".join(ALGORITHMS)
         raise ConfigError(
@@ -91,10 +91,3 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
         raise ConfigError(f"the search {name!r} does not take these options: {unfit(error)}") from error
     made: Algorithm = algorithm(agents, settings)
     return made
-
-
-def _own(module: str, name: str) -> Any:
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:  # the last two: no name of a module
-        raise ConfigError(f"the search {module}:{name} cannot be imported: {error}") from error

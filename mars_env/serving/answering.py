@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
-from mars_env.api import Team, as_problem_set, described_spec, keywords_of, made_game
+from mars_env.api import Team, as_problem_set, asked_spec, described_spec, keywords_of
 from mars_env.envs.contexts import require_room
-from mars_env.envs.game import Game
-from mars_env.envs.registry import refuse_unknown, rules_names, rules_spec, spec
+from mars_env.envs.game import Game, make_game
+from mars_env.envs.registry import rules_names, spec, with_team_size
 from mars_env.envs.rules import PosesProblems
 from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import EXAMPLES
@@ -102,7 +102,8 @@ class Answerer:
         kind: Of the questions; by default that of the id's problems, ``"math"`` for bare rules.
         turn_timeout: Seconds that an agent may take for a turn.
         width: Most turns of one question at the same time.
-        **settings: Of the rules.
+        settings: Of the rules, as for `mars_env.make`.
+        **more: As for `mars_env.make`.
 
     Attributes:
         name: The id.
@@ -128,34 +129,30 @@ class Answerer:
         kind: Kind | None = None,
         turn_timeout: float | None = None,
         width: int = 64,
-        **settings: Any,
+        settings: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> None:
-        env_spec = _spec(env_id)
-        refuse_unknown(env_spec.rules, settings, keywords_of(Answerer))
+        chosen = {**(settings or {}), **more}
+        env_spec = asked_spec(
+            keywords_of(solve) | keywords_of(Answerer), _spec(env_id), chosen, turn_timeout=turn_timeout
+        )
         if kind is None:  # of questions, open ones are played like those of mathematics
             code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
             kind = "code" if code else "math"
-        number, size = rules_spec(env_spec.rules).team_size, team_size(agents)
-        if number is not None and size:
-            settings = {number: size, **settings}
-        limit = env_spec.turn_timeout if turn_timeout is None else turn_timeout
-        env_spec = replace(
-            env_spec, settings={**env_spec.settings, **settings}, turn_timeout=limit, grader=None
-        )
+        env_spec = with_team_size(replace(env_spec, grader=None), team_size(agents))
         self.kind: Kind = kind
         self.name = env_spec.id if env_spec.problems else env_spec.rules
         # Rewards are for training: here there is nothing that they could be told.
-        self.game: Game = replace(made_game(env_spec, kind), rewards={}, team_reward=None)
+        self.game: Game = replace(make_game(env_spec, kind=kind), rewards={}, team_reward=None)
         if isinstance(self.game.rules, PosesProblems):
             raise ConfigError(
                 f"the agents of {env_spec.rules!r} make their own problems, so they cannot be asked one"
             )
-        self.agents: Mapping[str, Agent] = make_agents(
-            agents, self.game.rules.possible_agents, roles=roles_of(self.game.rules)
-        )
-        told = agents if isinstance(agents, str) else self.agents
-        identities = team_identity(told, self.game.rules.possible_agents, roles_of(self.game.rules))
-        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, told, identities)}
+        roles = roles_of(self.game.rules)
+        self.agents: Mapping[str, Agent] = make_agents(agents, self.game.rules.possible_agents, roles=roles)
+        named = agents if isinstance(agents, str) else self.agents
+        identities = team_identity(named, self.game.rules.possible_agents, roles)
+        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, named, identities)}
         self._width = width
         if self.game.visibility is not None:
             self.game.visibility.refuse_unfit([question("?")] if kind == "math" else [])
@@ -237,7 +234,8 @@ def solve(  # public edge: friendly keywords, each with a default
     out: str | Path | None = None,
     on_turn: OnTurn | None = None,
     turn_timeout: float | None = None,
-    **settings: Any,
+    settings: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Solution:
     r"""Let a team answer a question whose answer nobody knows.
 
@@ -253,7 +251,8 @@ def solve(  # public edge: friendly keywords, each with a default
         out: Directory to store the run in; the same call continues an interrupted one.
         on_turn: Called with each turn as soon as it is finished.
         turn_timeout: Seconds that an agent may take for a turn.
-        **settings: Of the rules, e.g. ``rounds=3``.
+        settings: Of the rules, as for `mars_env.make`.
+        **more: As for `mars_env.make`, e.g. ``rounds=3``.
 
     Returns:
         The answer, what speaks for it, its tokens and its tree.
@@ -271,8 +270,7 @@ def solve(  # public edge: friendly keywords, each with a default
     """
     if tests and kind is None:
         kind = "code"
-    refuse_unknown(_spec(env_id).rules, settings, keywords_of(solve))
-    answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings)
+    answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, settings=settings, **more)
     problem = question(statement, kind=answerer.kind, tests=tests)
     if out is None:
         return run_sync(_solved(answerer, problem, seed, None, on_turn))

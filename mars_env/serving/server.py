@@ -26,7 +26,7 @@ from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
 from mars_env.serving.solution import Solution, progress
 from mars_env.serving.wire import Asked, asked, chunks, completion
-from mars_env.sync import end_tasks, together
+from mars_env.sync import end_tasks, gather_all
 from mars_env.text import described, logger, one_line
 from mars_env.types import Problem, Tree, Turn
 
@@ -207,7 +207,7 @@ class TeamServer:
         if self._store is not None and wanted.problem.id not in self._known:
             self._store.write_problem(wanted.problem)
             self._known.add(wanted.problem.id)
-        return await together(self._solution(wanted, index, on_turn) for index in range(wanted.n))
+        return await gather_all(self._solution(wanted, index, on_turn) for index in range(wanted.n))
 
     async def _solution(self, wanted: Asked, index: int, on_turn: Callable[[Turn], None]) -> Solution:
         problem = wanted.problem

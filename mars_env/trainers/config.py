@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mars_env.checks import without_newer
 from mars_env.errors import ConfigError
 from mars_env.text import shown, suggestion
 from mars_env.types import Agent, Sampling, role_of
@@ -231,11 +230,6 @@ class TrainConfig(BaseModel):
                 'to push: set ratio="token"'
             )
         return self
-
-    @model_serializer(mode="wrap")
-    def _serialized(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        newer = ("batch_roles", "uniform_groups", "dual_clip", "kl_unbiased")
-        return without_newer(write(self), self, *newer)
 
     @property
     def clip(self) -> tuple[float, float]:

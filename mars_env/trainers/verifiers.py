@@ -16,7 +16,6 @@ from typing import Any, Literal
 import aiohttp
 from pydantic import Field, PositiveInt
 
-from mars_env.agents.parts import with_parts
 from mars_env.agents.registry import role_agent, roles_of
 from mars_env.agents.roles import ROLES
 from mars_env.envs import Game, GroupedSettings, grouped, spec
@@ -31,7 +30,7 @@ from mars_env.problems import ProblemSet, load_problems
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.engine import play
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.trainers.advantages import turn_key
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.estimators import estimator_of
@@ -253,7 +252,7 @@ class SeatModel:
             ModelError: A run failed; its trace says why.
         """
         runs = [self._seat.run(self._task(prompt, sample, sampling)) for sample in range(n)]
-        return [self._completion(trace) for trace in await together(runs)]
+        return [self._completion(trace) for trace in await gather_all(runs)]
 
     def _task(self, prompt: Prompt, sample: int, sampling: Sampling) -> vf.Task:
         if isinstance(prompt, str):
@@ -364,7 +363,7 @@ def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **
 
 def _game(taskset: TeamTaskset, config: TeamConfig) -> Game:
     env_spec = spec(taskset.config.env_id, **taskset.config.settings)
-    game = make_game(with_parts(env_spec), kind=taskset.problems[0].kind)
+    game = make_game(env_spec, kind=taskset.problems[0].kind)
     if config.group == 1:
         return game
     return replace(game, grower=grouped(GroupedSettings(group=config.group, branches=config.branches)))

@@ -32,6 +32,7 @@ from rich.console import Console
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Provenance, provenance
 from mars_env.evaluation.provenance import commit_of
+from mars_env.rollout import PipelineSettings
 from mars_env.trainers import TrainConfig
 from studies.common.claims import Claim
 from studies.common.ledger import Ledger, LedgerRow, seeds_of, settings_hash
@@ -378,12 +379,21 @@ def _in_processes(make: Any, calls: Sequence[Any], jobs: int) -> Iterator[list[L
         pool.shutdown(cancel_futures=True)
 
 
+_NEWER: Final = {
+    **PipelineSettings().model_dump(mode="json", include={"refill"}),
+    **TrainConfig().model_dump(mode="json", include={"batch_roles", "dual_clip", "kl_unbiased"}),
+    "uniform_groups": "drop",
+}
+"""Settings that are newer than the first rows, and what those rows were made with."""
+
+
 def _as_recorded(value: Any) -> Any:
-    """Plain data, its losses as the first rows had them: every clip named, uniform groups dropped."""
+    """A recipe's plain data in the form of the first rows: every clip named, no newer setting."""
     if not isinstance(value, dict):
         return value
-    if value.get("uniform_groups") != "drop":
-        return {name: _as_recorded(part) for name, part in value.items()}
-    loss = TrainConfig.model_validate(value)
-    named = {"clip_low": loss.clip[0], "clip_high": loss.clip[1], "aggregation": loss.mean}
-    return {name: part for name, part in (value | named).items() if name != "uniform_groups"}
+    if "uniform_groups" in value:
+        loss = TrainConfig.model_validate(value)
+        named = {"clip_low": loss.clip[0], "clip_high": loss.clip[1], "aggregation": loss.mean}
+        value = value | named
+    missing = object()
+    return {name: _as_recorded(part) for name, part in value.items() if part != _NEWER.get(name, missing)}

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from mars_env.envs import Game
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.selection import First, Highest, Selection, Vote, candidates
-from mars_env.envs.tree_search import SEARCH_REWARDS, TreeSearchSettings, tree_search
+from mars_env.envs.tree_search import TreeSearch, TreeSearchSettings
 from mars_env.envs.visibility import shown_turns
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.trees import is_right, sampled_tokens
@@ -116,9 +116,9 @@ def evaluation_game(settings: TreeSearchSettings, agents: int) -> Game:
 
 
 def _game(settings: TreeSearchSettings, agents: int, grader: NibbleGrader) -> Game:
-    rules = tree_search(settings, kind="code", agents=agents)
+    rules = TreeSearch.from_settings(settings, kind="code", agents=agents)
     visibility = settings.visibility("code")
-    return Game(rules, grader, rewards=SEARCH_REWARDS, grower=SearchGrower, visibility=visibility)
+    return Game(rules, grader, rewards=TreeSearch.rewards, grower=SearchGrower, visibility=visibility)
 
 
 def _agents_of(arm: Mars2Arm) -> int:
@@ -397,7 +397,9 @@ async def evaluate_team(
             runs[name] = await chosen_by(selection, runs["search"])
         runs["t-plus"] = await search(trained, recipe.t_plus(REWARD_MODEL), seed, recipe)
         runs["depth"] = await chosen_by(First(), runs["t-plus"])
-        preset = tree_search("t-plus", kind="code", tokens=recipe.tokens, reward_model=REWARD_MODEL).settings
+        preset = TreeSearch.from_settings(
+            "t-plus", kind="code", tokens=recipe.tokens, reward_model=REWARD_MODEL
+        ).settings
         runs["preset"] = await search(trained, preset, seed, recipe)
         for name, wave in (("t-plus", None), ("t-plus stopped", recipe.wave)):
             left = choices_left(runs["t-plus"], wave)

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from mars_env.envs.tree_search import TreeSearchSettings, tree_search
+from mars_env.envs.tree_search import TreeSearch, TreeSearchSettings
 from mars_env.trainers.config import TrainConfig, TreeCredit
 from mars_env.types import RewardModel
 from studies.mars2.warm_start import WarmStart
@@ -85,7 +85,7 @@ class Mars2Recipe(BaseModel):
         return self._budgeted("t-plus", reward_model=reward_model, **settings)
 
     def _budgeted(self, schedule: str, **settings: Any) -> TreeSearchSettings:
-        rules = tree_search(
+        rules = TreeSearch.from_settings(
             schedule,
             kind="code",
             **{

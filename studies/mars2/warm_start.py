@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from mars_env.checks import without_newer
 from mars_env.miniature.model import Shape, build_model, build_tokenizer, updates
 from mars_env.problems.code_nibbles import (
     PUBLIC,
@@ -61,7 +60,9 @@ class WarmStart(BaseModel):
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_newer(write(self), self, "shown")
+        """Leaves the default of `shown` out, so that earlier ledgers keep their meaning."""
+        written = write(self)
+        return written if self.shown != len(PUBLIC) else {k: v for k, v in written.items() if k != "shown"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,10 +114,10 @@ def test_own_modules(my_module):
 
 
 def test_entry_points(monkeypatch, my_module):
-    from importlib.metadata import EntryPoint, EntryPoints
+    from importlib.metadata import EntryPoint
 
-    points = EntryPoints([EntryPoint("tiny", "my_agents_module:by_role", registry.ENTRY_POINTS)])
-    monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
+    point = EntryPoint("tiny", "my_agents_module:by_role", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "declared", lambda group: {"tiny": point})
     assert make_agents("tiny", TEAM)["corrector_0"].role == "corrector"
     with pytest.raises(ConfigError, match=r"'other' \(installed: tiny\)"):
         make_agents("other", TEAM)

@@ -1,7 +1,7 @@
 import pytest
 
 from mars_env.agents import Coder, Solver, make_agents
-from mars_env.envs.tree_search import tree_search
+from mars_env.envs.tree_search import TreeSearch
 from mars_env.errors import ConfigError
 from mars_env.models import ScriptedModel
 from mars_env.testing.agent_suite import check_agent
@@ -9,7 +9,7 @@ from mars_env.types import Action, Problem
 
 
 def observations(kind):
-    rules = tree_search("training", kind=kind, agents=2)
+    rules = TreeSearch.from_settings("training", kind=kind, agents=2)
     root = rules.start(Problem("p", "Echo a line.", None, kind))
     node = rules.with_feedback(
         rules.apply(root, Action("print({{ x }})"), None), "It failed: {% raw %} {0} %s"
@@ -49,7 +49,7 @@ def test_a_list_gives_one_agent_for_each_place():
 
 @pytest.mark.parametrize("kind", ["code", "math"])
 def test_agents_of_a_search_on_one_model_have_prompts_of_their_own(kind):
-    rules = tree_search("training", kind=kind, agents=4)
+    rules = TreeSearch.from_settings("training", kind=kind, agents=4)
     seen = rules.observe(rules.start(Problem("p", "Echo a line.", None, kind)), "x")
     made = make_agents(ScriptedModel(["x"]), rules.possible_agents)
     prompts = [made[name].prompt(seen) for name in rules.possible_agents]

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 from command_line import run_cli
@@ -21,8 +19,6 @@ from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Problem, Sampling
 
 PROBLEMS = ProblemSet("sums", [Problem(f"s{i}", f"What is {i} + {i + 1}?", str(2 * i + 1)) for i in range(6)])
-
-OLD_RUNS = Path(__file__).parents[1] / "rollout" / "runs_of_the_first_version"
 
 
 class Adder:
@@ -114,7 +110,7 @@ def test_the_lowest_reward_of_a_right_turn_is_a_matter_of_choice(stored, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--role", "judge"], "nobody has the role 'judge' here; there are corrector, solver, verifier"),
+        (["--role", "judge"], "no agent has the role 'judge'; there are corrector, solver, verifier"),
         (["--role", "judge", "--format", "samples"], "no turn has the role 'judge'; there are corrector, so"),
         (["--tokenizer", "a", "--prompt", "b:c"], "give one of them"),
         (["--format", "samples", "--least", "0.5"], "--least is for --format sft and dpo, not for samples"),
@@ -263,7 +259,7 @@ def test_agents_of_a_search_are_exported_with_the_prompts_of_their_places(tmp_pa
 def test_no_model_is_loaded_because_a_run_names_it(tmp_path):
     """A stored run is data: what it names as a verifier would else be fetched from a hub."""
     run = tmp_path / "run"
-    shutil.copytree(OLD_RUNS / "search", run)
+    mars_env.evaluate("arithmetic-tree-search", agents=lambda o: "4", limit=1, out=run, nodes=2)
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["config"]["settings"]["verifier"] = "hf:somebody/anything"
     (run / "manifest.json").write_text(json.dumps(manifest))

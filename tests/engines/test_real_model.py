@@ -12,7 +12,7 @@ from real_model import made, word_problems
 
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import Game
-from mars_env.envs.solve_verify_correct import solve_verify_correct
+from mars_env.envs.solve_verify_correct import SolveVerifyCorrect
 from mars_env.envs.verdicts import bug_report
 from mars_env.grading import grader_for
 from mars_env.models.hf import HFModel
@@ -183,7 +183,7 @@ def trees(vllm):
     }
     stated = [Problem(f"w{i}", text, str(answer)) for i, (text, answer) in enumerate(word_problems(6))]
     jobs = [Job(problem, sample) for problem in ProblemSet("words", stated) for sample in range(2)]
-    game = Game(solve_verify_correct("training", rounds=1), grader_for("math"))
+    game = Game(SolveVerifyCorrect.from_settings("training", rounds=1), grader_for("math"))
     return agents, run_sync(collect(game, agents, jobs, seed=1))
 
 

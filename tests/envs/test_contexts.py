@@ -12,7 +12,7 @@ from mars_env.distributed.worker import Worker, accept
 from mars_env.envs import Game, Solve, SolveVerifyCorrect
 from mars_env.envs.contexts import Need, needs, require_room
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.envs.tree_search import tree_search
+from mars_env.envs.tree_search import TreeSearch
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
@@ -92,7 +92,7 @@ async def test_other_rules_and_models_that_tell_nothing():
     await require_room(Solve(), {"solver_0": agent("solver", 151, 100)}, PROBLEMS)
     with pytest.raises(ConfigError, match="150"):
         await require_room(Solve(), {"solver_0": agent("solver", 150, 100)}, PROBLEMS)
-    search = tree_search(agents=1, nodes=3)
+    search = TreeSearch.from_settings(agents=1, nodes=3)
     [need] = needs(search, {"solver_0": agent("solver", 999, 100)}, PROBLEMS)
     assert need.prompt == 50 + 100 + 1
     silent = {"solver_0": Solver(ScriptedModel(["4"]))}
@@ -139,7 +139,7 @@ def test_an_evaluation_is_refused_before_it_starts_unless_it_is_told_to_leave_ou
 
 @pytest.mark.parametrize(("agents", "nodes"), [(2, 2), (2, 8), (8, 8), (13, 60)])
 def test_every_agent_of_a_search_may_refine_the_longest_solution(agents, nodes):
-    rules = tree_search(agents=agents, nodes=nodes)
+    rules = TreeSearch.from_settings(agents=agents, nodes=nodes)
     limits = dict.fromkeys(rules.possible_agents, 10) | {rules.possible_agents[-1]: 100}
 
     def prompt(seen):
@@ -155,7 +155,7 @@ def test_every_agent_of_a_search_may_refine_the_longest_solution(agents, nodes):
 
 
 def test_a_search_of_one_node_refines_nothing():
-    rules = tree_search(nodes=1)
+    rules = TreeSearch.from_settings(nodes=1)
     player = Solver(
         Words(200), prompt=lambda seen: seen["problem"] + seen["solution"], sampling=Sampling(max_tokens=100)
     )

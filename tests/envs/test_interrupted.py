@@ -7,7 +7,7 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, te
 from mars_env.envs.search_graders import VerifierGrader
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.envs.tree_search import search_visibility, tree_search
+from mars_env.envs.tree_search import TreeSearch
 from mars_env.envs.visibility import Visibility
 from mars_env.errors import ContextError
 from mars_env.evaluation import build_report
@@ -132,10 +132,8 @@ async def test_any_of_several_calls_of_a_turn_that_was_cut_off_makes_it_unknown(
 
 
 async def test_a_search_is_told_that_a_cut_node_is_lost_and_an_empty_one_is_not_wrong():
-    rules = tree_search("training", agents=1, nodes=4, wave=1)
-    searching = Game(
-        rules, grader_for("math"), grower=SearchGrower, visibility=search_visibility(rules, "math")
-    )
+    rules = TreeSearch.from_settings("training", agents=1, nodes=4, wave=1)
+    searching = Game(rules, grader_for("math"), grower=SearchGrower, visibility=rules.visibility("math"))
     some = {"solver_0": Solver(Model(("\\boxed{5}", "context"), ("\\boxed{4}", "stop")))}
     [tree] = await collect(searching, some, [Job(PROBLEM)], seed=0)
     cut = [turn for turn in tree.turns if turn.action.interrupted]
@@ -162,7 +160,7 @@ async def test_a_verifier_that_gives_fewer_reports_than_asked_for_is_no_score_of
         async def act(self, observation, n, seed):
             return []
 
-    rules = tree_search("training", agents=1, nodes=2)
+    rules = TreeSearch.from_settings("training", agents=1, nodes=2)
     visible = Visibility("verifier", VerifierGrader(Silent(Model()), 2))
     searching = Game(rules, grader_for("math"), grower=SearchGrower, visibility=visible)
     _, seen = await searching.grades(PROBLEM, rules.start(PROBLEM), Action("5"))

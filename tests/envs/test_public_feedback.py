@@ -9,7 +9,7 @@ from pettingzoo.test import api_test
 
 import mars_env
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect, grouped, make_game, registry, spec
-from mars_env.envs.solve_verify_correct import TRAINING, public_feedback_visibility
+from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.envs.visibility import public_tests
 from mars_env.errors import ConfigError
 from mars_env.players import assign_agents
@@ -209,7 +209,7 @@ def test_own_rules_may_take_feedback(monkeypatch):
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))  # registered for this test alone
     name = "told-solve-verify-correct"
     mars_env.register_rules(
-        name, lambda: SolveVerifyCorrect(TRAINING, True), visibility=public_feedback_visibility
+        name, lambda: SolveVerifyCorrect(TRAINING, True), visibility=SolveVerifyCorrect.visibility
     )
     env = mars_env.make(f"programs-{name}", problems=[DOUBLE])
     env.reset(seed=0)

@@ -1,11 +1,15 @@
 """Environments under ids of the user."""
 
+from typing import ClassVar
+
 import pytest
+from pydantic import BaseModel, PositiveInt
 
 import mars_env
 from mars_env.api import make_gymnasium
 from mars_env.envs import Solve, registry
 from mars_env.envs.growers import Linear
+from mars_env.envs.rewards import outcome, team_outcome
 from mars_env.errors import ConfigError
 from mars_env.serving.answering import Answerer, solve
 
@@ -73,3 +77,69 @@ def test_rules_that_check_their_settings_are_asked():
     mars_env.register_rules("my-open-rules", rules)
     mars_env.make("arithmetic-my-open-rules", sample=3)
     assert given == [{"sample": 3}]
+
+
+class Debate:
+    """Rules whose own setting has the name of an argument, and that declare their defaults."""
+
+    class Settings(BaseModel):
+        agents: PositiveInt = 2
+        kind: str = "oxford"
+
+    rewards: ClassVar = {"solver": outcome}
+    team_reward = staticmethod(team_outcome)
+    training: ClassVar = {"agents": 3}
+
+    def __init__(self, settings):
+        self.chosen, self._solve = settings, Solve()
+
+    def __getattr__(self, name):
+        return getattr(self._solve, name)
+
+
+def test_rules_declare_settings_and_defaults():
+    registry.register_rules("debate", Debate)
+    game = mars_env.make("arithmetic-debate", settings={"agents": 4}, kind="free").game
+    assert game.rules.chosen == Debate.Settings(agents=4, kind="free")
+    assert game.rewards == {"solver": outcome} and game.team_reward is team_outcome
+    assert registry.rules_spec("debate").training == {"agents": 3}
+    for wrong in ({"agents": 0}, {"agent": 1}):
+        with pytest.raises(ConfigError, match="agents"):
+            mars_env.make("arithmetic-debate", settings=wrong)
+
+
+def test_settings_may_have_the_names_of_arguments():
+    registry.register_rules("debate", Debate)
+    settings = {"agents": 5, "kind": "free"}
+    for call in (mars_env.evaluate, Answerer):
+        with pytest.raises(ConfigError, match="agents"):
+            call("arithmetic-debate", agents=lambda seen: "4", settings={**settings, "agents": 0})
+    report = mars_env.evaluate("arithmetic-debate", agents=lambda seen: "4", limit=1, settings=settings)
+    assert report.counts.episodes == 1
+    assert Answerer("debate", lambda seen: "4", settings=settings).game.rules.chosen.kind == "free"
+
+
+def test_arguments_replace_what_the_class_declares():
+    registry.register_rules("debate", Debate, training={}, rewards={})
+    assert registry.rules_spec("debate").training == {} == registry.rules_spec("debate").rewards
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_environment_has_a_team_reward(named):
+    def halved(tree):
+        return {turn.id: 0.5 for turn in tree.turns}
+
+    registry.register(
+        "sums-halved", problems="arithmetic", rules="solve" if named else Solve, team_reward=halved
+    )
+    assert mars_env.make("sums-halved").game.team_reward is halved
+    with pytest.raises(ConfigError, match="the team reward must be a function"):
+        registry.register("sums-third", problems="arithmetic", rules="solve", team_reward=lambda: {})
+
+
+def test_a_reward_for_a_misspelt_role_is_named():
+    registry.register_rules("pairs", lambda revisions=0: Solve(revisions), rewards={"solvr": outcome})
+    with pytest.raises(ConfigError, match="'solver'"):
+        mars_env.make("arithmetic-pairs")
+    registry.register_rules("pairs", lambda revisions=0: Solve(revisions), rewards={"judge": outcome})
+    assert mars_env.make("arithmetic-pairs").game.rules.revisions == 0

@@ -6,7 +6,7 @@ import pytest
 import mars_env
 from mars_env.envs import make_game, spec
 from mars_env.envs.selection import Vote
-from mars_env.envs.tree_search import TRAINING, tree_search
+from mars_env.envs.tree_search import TRAINING, TreeSearch
 from mars_env.errors import ConfigError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, groups_of, play
@@ -55,7 +55,7 @@ def played(game, agent=longer, seed=0, **kwargs):
 
 @pytest.mark.parametrize("settings", [{"schedule": "training"}, {"agents": 3}, {"feedback": False}])
 def test_rules_and_environment_keep_the_contracts(settings):
-    check_rules(tree_search(**settings), PROBLEM)
+    check_rules(TreeSearch.from_settings(**settings), PROBLEM)
     check_env(lambda **kwargs: mars_env.make("arithmetic-tree-search", **kwargs, **settings), cycles=3)
 
 

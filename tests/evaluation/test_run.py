@@ -6,7 +6,7 @@ import pytest
 
 import mars_env
 from mars_env.agents import Corrector, Solver, Verifier
-from mars_env.api import playing, prepare
+from mars_env.api import prepare, start_play
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models import ScriptedModel
 from mars_env.rollout.monitor import Monitor
@@ -214,9 +214,9 @@ def test_what_graders_sample_is_told_to_be_in_no_cost():
 
 async def test_a_watched_evaluation_counts_turns_as_they_are_graded():
     monitor, spec = Monitor(), mars_env.spec("arithmetic-solve-verify-correct")
-    prepared = prepare(spec, team([1]), PROBLEMS, samples=1, seed=0, concurrency=1, baselines=False)
-    async with playing(prepared, monitor=monitor) as play:
-        trees = play(prepared.plan.jobs, seed=0, concurrency=1, journal=None, change=lambda game: game)
+    plan = prepare(spec, team([1]), PROBLEMS, samples=1, seed=0, concurrency=1, baselines=False)
+    async with start_play(plan, monitor=monitor) as play:
+        trees = play(plan.jobs, seed=0, concurrency=1, journal=None, change=lambda game: game)
         turns = [turn async for tree in trees for turn in tree.turns]
     solved = [turn.grade.score for turn in turns if turn.role == "solver"]
     assert monitor.figures()["correct/solver"] == sum(solved) / 8

@@ -184,7 +184,7 @@ def test_a_class_is_no_object_and_an_object_no_class():
 @pytest.mark.parametrize(
     ("rewards", "words"),
     [
-        (None, "rewards are given by role"),
+        ([paid], "rewards are given by role"),
         (
             {"buyer": lambda turn, path: 1.0},
             "the reward of 'buyer' must be a function of .turn, path, problem.",

@@ -12,7 +12,7 @@ import pytest
 from kills import fork
 
 from mars_env import sync
-from mars_env.sync import Gate, end_tasks, run_sync, together
+from mars_env.sync import Gate, end_tasks, gather_all, run_sync
 
 
 async def told(events, name, seconds=60.0, error=None):
@@ -28,23 +28,25 @@ async def told(events, name, seconds=60.0, error=None):
 
 async def test_results_come_in_the_order_of_the_calls():
     events = []
-    assert await together(told(events, name, seconds) for name, seconds in (("a", 0.02), ("b", 0))) == [
+    assert await gather_all(told(events, name, seconds) for name, seconds in (("a", 0.02), ("b", 0))) == [
         "a",
         "b",
     ]
-    assert events == ["b", "a"] and await together([]) == []
+    assert events == ["b", "a"] and await gather_all([]) == []
 
 
 async def test_the_first_failure_ends_the_others_before_it_is_raised():
     events = []
     with pytest.raises(ValueError, match="no"):
-        await together([told(events, "slow"), told(events, "bad", 0, ValueError("no")), told(events, "late")])
+        await gather_all(
+            [told(events, "slow"), told(events, "bad", 0, ValueError("no")), told(events, "late")]
+        )
     assert sorted(events) == ["bad", "late", "slow"]
 
 
 async def test_a_cancelled_call_ends_what_it_waits_for():
     events = []
-    task = asyncio.create_task(together([told(events, "slow")]))
+    task = asyncio.create_task(gather_all([told(events, "slow")]))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await end_tasks([task])

@@ -206,6 +206,17 @@ def test_what_is_written_anew_replaces_links_alone(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.parametrize("change", [{"format": 0}, {"format": None}, {"format": "1", "versions": []}])
+async def test_a_run_in_another_format_is_one_error_with_its_version(run, change):
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, **change}))
+    for reads in (lambda: read_run(run), lambda: Store(run, CONFIG, PROBLEMS)):
+        with pytest.raises(
+            StoreError, match="unknown" if "versions" in change else manifest["versions"]["mars-env"]
+        ):
+            reads()
+
+
 async def test_no_module_is_imported_because_a_run_names_it(run, tmp_path, monkeypatch):
     (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -18,7 +18,7 @@ from mars_env.grading.thinking import after_thinking
 from mars_env.grading.untrusted import json_object, mark_for, without_template_tokens
 from mars_env.methods.promptcot.designs import Design, Writing, rationales
 from mars_env.seeds import derive_seed
-from mars_env.sync import together as at_once
+from mars_env.sync import gather_all as at_once
 from mars_env.types import Message, Model, Sampling
 
 MOST_CHARACTERS: Final = 100

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from mars_env.errors import ContextError
 from mars_env.grading.thinking import after_thinking
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.types import Completion, Message, Model, Prompt, Sampling, ScoringModel
 
 
@@ -206,7 +206,7 @@ async def best_rationale(
             return (await score_design(problem_model, writing, candidate)).joint
         return None
 
-    every = await together(map(scored, candidates))
+    every = await gather_all(map(scored, candidates))
     joint = {place: value for place, value in enumerate(every) if value is not None}
     if not joint:
         return None

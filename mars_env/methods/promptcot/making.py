@@ -26,7 +26,7 @@ from mars_env.problems import ProblemSet, write_problems
 from mars_env.problems.overlap import NGrams, words
 from mars_env.problems.written import PROVENANCE, problem_from_row, problem_row
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.types import Problem
 
 Write = Callable[[int, int], Awaitable[Design | None]]
@@ -132,7 +132,7 @@ async def _round(
     earlier: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
     """The lines of one round."""
-    designs = await together(write(i, derive_seed(making.seed, "write", i)) for i in places)
+    designs = await gather_all(write(i, derive_seed(making.seed, "write", i)) for i in places)
     seen = {tuple(words(row["problem"]["problem"])) for row in earlier if row["fate"] == "kept"}
     fates: list[str] = []
     for design in designs:
@@ -147,7 +147,7 @@ async def _round(
             fates.append("kept")
             seen.add(own)
     kept = {i: d for i, d, fate in zip(places, designs, fates, strict=True) if d and fate == "kept"}
-    references = await together(
+    references = await gather_all(
         refer(design.problem, derive_seed(making.seed, "refer", i)) for i, design in kept.items()
     )
     found = dict(zip(kept, references, strict=True))

@@ -20,7 +20,7 @@ from mars_env.grading.math.extract import extract_answer
 from mars_env.problems.code import code_problem_from_row
 from mars_env.problems.written import PROVENANCE
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.types import Agent, Message, Model, Problem, Sampling
 
 
@@ -158,7 +158,7 @@ class WrittenTests:
             )
             if found is not None and found not in inputs:
                 inputs.append(found)
-        each = await together(
+        each = await gather_all(
             self._answers(_ask_output(statement, text), self.voters, derive_seed(seed, "output", i), "output")
             for i, text in enumerate(inputs)
         )

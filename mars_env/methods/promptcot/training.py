@@ -36,7 +36,7 @@ from mars_env.methods.promptcot.designs import (
 from mars_env.models.encoding import require_fit
 from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
-from mars_env.sync import together
+from mars_env.sync import gather_all
 from mars_env.text import shown
 from mars_env.trainers.checkpoints import require_steps
 from mars_env.trainers.config import TrainConfig
@@ -212,7 +212,7 @@ async def e_step(
         found = await rationales(designers.rationale, designers.writing, design, loop.candidates, sampling)
         return await best_rationale(designers.problem, designers.writing, found) if found else None
 
-    each = await together(best(place, design) for place, design in enumerate(designs))
+    each = await gather_all(best(place, design) for place, design in enumerate(designs))
     found = [one for one in each if one is not None]
     if found:
         trainer.imitate({RATIONALE: [designers.rationale_text(design) for design, _ in found]})
@@ -246,7 +246,7 @@ async def m_step(
 async def explain(designers: Designers, designs: Sequence[Design], sampling: Sampling) -> list[Design | None]:
     """Each design with the rationale model's greedy rationale; None where that cannot be used."""
     greedy = replace(sampling, temperature=0.0, seed=0)
-    each = await together(
+    each = await gather_all(
         rationales(designers.rationale, designers.writing, design, 1, greedy) for design in designs
     )
     return [found[0] if found else None for found in each]
@@ -343,6 +343,8 @@ async def problem_surprise(designers: Designers, designs: Sequence[Design]) -> t
     The first is what the paper's curves show; a rationale that gives the whole problem away makes it 0. The
     second cannot be lowered in this way: for every z it is at least ``-log p(x|c)``.
     """
-    scores = await together(score_design(designers.problem, designers.writing, design) for design in designs)
+    scores = await gather_all(
+        score_design(designers.problem, designers.writing, design) for design in designs
+    )
     number = len(scores)
     return -sum(s.problem for s in scores) / number, -sum(s.joint for s in scores) / number

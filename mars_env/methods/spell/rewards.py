@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mars_env.envs.specs import RulesSpec
 from mars_env.errors import ConfigError
-from mars_env.grading.cover import CoverMatch
-from mars_env.methods.spell.rules import Vote, spell
+from mars_env.methods.spell.rules import Vote
 from mars_env.text import shown, suggestion
 from mars_env.types import Tree, Turn, Verdict
 
@@ -195,13 +193,5 @@ def _agreement(turn: Turn, vote: bool | None) -> float | None:
     return None if vote is None else float((own == "yes") == vote)
 
 
-RULES = {
-    "spell": RulesSpec(
-        spell,
-        {},
-        grader=CoverMatch,
-        team_reward=SpellReward(),
-        trained_by="mars_env.methods.spell.training:train_spell",
-    )
-}
-"""The rules by their name, for the registry. Played as an episode: one question, one answer, one vote."""
+EPISODE_REWARD = SpellReward()
+"""The team reward of the rules by their name, which play an episode: one question, one answer, one vote."""

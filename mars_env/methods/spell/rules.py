@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
 from gymnasium import Space
@@ -23,7 +24,7 @@ from mars_env.errors import ConfigError
 from mars_env.grading.cover import words_of
 from mars_env.grading.untrusted import json_object
 from mars_env.text import shown
-from mars_env.types import Action, Grade, Observation, Problem, Verdict
+from mars_env.types import Action, Grade, Observation, Problem, Reward, Verdict
 
 QUESTIONER, RESPONDER, VERIFIER = "questioner_0", "responder_0", "verifier_0"
 
@@ -245,11 +246,15 @@ class Spell:
     """
 
     roles_from: ClassVar[str] = "mars_env.methods.spell.agents:SPELL_ROLES"
+    rewards: ClassVar[Mapping[str, Reward]] = MappingProxyType({})
+    team_reward: ClassVar[str] = "mars_env.methods.spell.rewards:EPISODE_REWARD"
+    grader: ClassVar[str] = "mars_env.grading.cover:CoverMatch"
+    trained_by: ClassVar[str] = "mars_env.methods.spell.training:train_spell"
 
     grounding: bool = True
     longest_answer: int = 40
     most_characters: int = 4000
-    possible_agents: tuple[str, ...] = (QUESTIONER, RESPONDER, VERIFIER)
+    possible_agents: ClassVar[tuple[str, ...]] = (QUESTIONER, RESPONDER, VERIFIER)
 
     def __post_init__(self) -> None:
         if not isinstance(self.grounding, bool):
@@ -347,18 +352,3 @@ class Spell:
 
 def _listed(documents: Sequence[str]) -> str:
     return "\n\n".join(f"Document {number}:\n{text}" for number, text in enumerate(documents, 1))
-
-
-def spell(grounding: bool = True, longest_answer: int = 40, most_characters: int = 4000) -> Spell:
-    """The rules by their name, ``make("<documents>-spell", grounding=False)``; see `Spell`.
-
-    Raises:
-        ConfigError: A setting makes no sense.
-
-    Example:
-        >>> spell(longest_answer=0)
-        Traceback (most recent call last):
-        ...
-        mars_env.errors.ConfigError: longest_answer must be a whole number above 0, got 0
-    """
-    return Spell(grounding, longest_answer, most_characters)

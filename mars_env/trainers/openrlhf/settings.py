@@ -19,7 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-from mars_env.agents.parts import with_parts
 from mars_env.envs import Game, GroupedSettings, grouped, make_game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
@@ -278,7 +277,7 @@ class TeamSettings(BaseModel):
                 f"OpenRLHF does not train the rules {env_spec.rules!r}, which have a function of their own: "
                 f"{own.replace(':', '.')}"
             )
-        return make_game(with_parts(env_spec), kind=problems[0].kind)
+        return make_game(env_spec, kind=problems[0].kind)
 
 
 def read_flags(flags: Mapping[str, Sequence[str]]) -> tuple[TeamSettings, Flags]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mars_env.agents.registry import as_agent, make_agents
+from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING_MODES
 from mars_env.errors import ConfigError
 from mars_env.lazy import resolve
@@ -18,7 +19,13 @@ POLICY: Final = "actor"
 
 
 def make_team(
-    settings: TeamSettings, names: Sequence[str], model: Model, sampling: Sampling, policy: str = POLICY
+    settings: TeamSettings,
+    names: Sequence[str],
+    model: Model,
+    sampling: Sampling,
+    policy: str = POLICY,
+    *,
+    roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> dict[str, Agent]:
     """The agents by name.
 
@@ -28,6 +35,7 @@ def make_team(
         model: The model that is trained.
         sampling: How it is sampled.
         policy: Name of its weights.
+        roles: The agents that models become, by role: `mars_env.agents.registry.roles_of` the rules.
 
     Raises:
         ConfigError: An agent is missing, or the function that makes the team has an unknown parameter.
@@ -41,20 +49,30 @@ def make_team(
     """
     frozen = [name for name in names if name in settings.others or role_of(name) in settings.others]
     trained = [name for name in names if name not in frozen]
-    team = _trained(settings, trained, model, sampling, policy)
+    if settings.agents is None:
+        team = _of_roles(settings, trained, _Named(model, policy), sampling, roles)
+    else:
+        team = _of_function(settings.agents, trained, model, sampling, policy)
     if missing := [name for name in trained if name not in team]:
         raise ConfigError(f"{settings.agents} makes no agent for {', '.join(missing)}")
-    team |= make_agents(settings.others, frozen, sampling=sampling) if frozen else {}
+    team |= make_agents(settings.others, frozen, sampling=sampling, roles=roles) if frozen else {}
     return {name: team[name] for name in names}
 
 
-def _trained(
-    settings: TeamSettings, names: Sequence[str], model: Model, sampling: Sampling, policy: str
+def _of_roles(
+    settings: TeamSettings,
+    names: Sequence[str],
+    model: Model,
+    sampling: Sampling,
+    roles: Mapping[str, type[RoleAgent]],
 ) -> dict[str, Agent]:
-    if settings.agents is None:
-        named = _Named(model, policy)
-        thinking = THINKING_MODES[settings.thinking]
-        return {name: as_agent(named, name, sampling=sampling, thinking=thinking) for name in names}
+    thinking = THINKING_MODES[settings.thinking]
+    return {name: as_agent(model, name, sampling=sampling, thinking=thinking, roles=roles) for name in names}
+
+
+def _of_function(
+    agents: str, names: Sequence[str], model: Model, sampling: Sampling, policy: str
+) -> dict[str, Agent]:
     given = {
         "model": model,
         "names": tuple(names),
@@ -63,13 +81,11 @@ def _trained(
         "max_tokens": sampling.max_tokens,
         "policy": policy,
     }
-    function: Any = resolve(settings.agents)
+    function: Any = resolve(agents)
     parameters = inspect.signature(function).parameters
     optional = {name for name, p in parameters.items() if p.default is not p.empty}
     if unknown := set(parameters) - given.keys() - optional:
-        raise ConfigError(
-            f"{settings.agents} asks for {', '.join(sorted(unknown))}, but there is {', '.join(given)}"
-        )
+        raise ConfigError(f"{agents} asks for {', '.join(sorted(unknown))}, but there is {', '.join(given)}")
     made: Mapping[str, Agent] = function(**{name: given[name] for name in parameters if name in given})
     return {name: made[name] for name in names if name in made}
 

@@ -2,13 +2,15 @@
 
 import pytest
 
+from mars_env.agents.registry import roles_of
 from mars_env.agents.thinking import Thinking
 from mars_env.errors import ConfigError
+from mars_env.methods.spell.rules import Spell
 from mars_env.miniature.agents import MiniatureAgent
 from mars_env.models.scripted import ScriptedModel
 from mars_env.trainers.openrlhf.settings import TeamSettings
 from mars_env.trainers.openrlhf.team import POLICY, make_team
-from mars_env.types import Sampling
+from mars_env.types import Sampling, role_of
 
 NAMES = ["solver_0", "verifier_0", "corrector_0"]
 SAMPLING = Sampling(temperature=0.85, max_tokens=32)
@@ -55,3 +57,12 @@ def test_a_function_that_does_not_fit_is_refused(function, sentence, monkeypatch
     monkeypatch.setattr("mars_env.trainers.openrlhf.team.resolve", lambda name: globals()[name])
     with pytest.raises(ConfigError, match=sentence):
         team(agents=function)
+
+
+def test_rules_name_their_agents():
+    rules = Spell()
+    settings = TeamSettings(env="reports-spell", others={"responder": "scripted:42"})
+    made = make_team(settings, rules.possible_agents, ScriptedModel(["4"]), SAMPLING, roles=roles_of(rules))
+    assert {name: type(agent) for name, agent in made.items()} == {
+        name: roles_of(rules)[role_of(name)] for name in rules.possible_agents
+    }

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.trees import system_right
@@ -123,7 +124,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
     async def _make_team(self, label: str, sampling: Sampling, model: Model) -> dict[str, Agent]:
         """Who plays; refused where a prompt could leave less room than an agent's limit."""
         rules = self._games[label].rules
-        team = make_team(self._settings, rules.possible_agents, model, sampling)
+        team = make_team(self._settings, rules.possible_agents, model, sampling, roles=roles_of(rules))
         refuse_training_agents(team, "OpenRLHF's agent file")
         if label == TRAIN:
             require_limit(self._config.overlong, team)

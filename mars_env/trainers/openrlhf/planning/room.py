@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from mars_env.agents.registry import roles_of
 from mars_env.envs.contexts import require_room
 from mars_env.errors import ConfigError
 from mars_env.models.encoding import encode_prompt
@@ -63,7 +64,13 @@ def require_room_for(settings: TeamSettings, args: SimpleNamespace, checkpoint: 
         names = [
             name for name in game.rules.possible_agents if not {name, role_of(name)} & set(settings.others)
         ]
-        team = make_team(settings, names, reader, sampling_of(settings, args, evaluation=evaluation))
+        team = make_team(
+            settings,
+            names,
+            reader,
+            sampling_of(settings, args, evaluation=evaluation),
+            roles=roles_of(game.rules),
+        )
         try:
             run_sync(require_room(game.rules, team, problems))
         except ConfigError as error:

@@ -27,7 +27,8 @@ from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.utils import get_strategy
 from openrlhf.utils.logging_utils import init_logger
 
-from mars_env.agents.registry import make_agents
+from mars_env.agents.registry import make_agents, roles_of
+from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout.pipeline import UpdateBatch
 from mars_env.rollout.segments import SegmentedModel
@@ -107,12 +108,12 @@ class _Run:
             )  # fmt: skip
             policy.model = self._model(name, policy)
         if settings.eval_problems:  # so that a misfit is reported now
-            self._agents(settings.evaluation_game().rules.possible_agents, evaluation=True)
+            self._agents(settings.evaluation_game().rules, evaluation=True)
         self.record: Record | None = None
         self.pool = ThreadPoolExecutor(max_workers=len(self.policies))
         self.feed = RolloutFeed(
             self.game,
-            self._agents(self.game.rules.possible_agents),
+            self._agents(self.game.rules),
             self.prompts,
             args.rollout.batch_size,
             settings,
@@ -219,16 +220,17 @@ class _Run:
         model = EnginesModel(engines, policy.tokenizer, context, name=name)
         return model if segment is None else SegmentedModel(model, segment, context=context)
 
-    def _agents(self, names: Sequence[str], *, evaluation: bool = False) -> dict[str, Agent]:
+    def _agents(self, rules: Rules[Any], *, evaluation: bool = False) -> dict[str, Agent]:
+        names, roles = rules.possible_agents, roles_of(rules)
         sampling = sampling_of(self.settings, self.args, evaluation=evaluation)
         whose = plays(names, self.policies, self.settings.plays, self.settings.others)
         agents: dict[str, Agent] = {}
         for name, policy in self.policies.items():
             assert policy.model is not None
             mine = [agent for agent in names if whose.get(agent) == name]
-            agents |= make_team(self.settings, mine, policy.model, sampling, name)
+            agents |= make_team(self.settings, mine, policy.model, sampling, name, roles=roles)
         frozen = [agent for agent in names if agent not in whose]
-        agents |= make_agents(self.settings.others, frozen, sampling=sampling) if frozen else {}
+        agents |= make_agents(self.settings.others, frozen, sampling=sampling, roles=roles) if frozen else {}
         return {name: agents[name] for name in names}
 
     def _rows(self, name: str, batch: UpdateBatch, samples: Sequence[TurnSample]) -> list[Any]:
@@ -284,7 +286,7 @@ class _Run:
         with awake(self.args, self._handles):
             trees = self.feed.play(
                 game,
-                self._agents(game.rules.possible_agents, evaluation=True),
+                self._agents(game.rules, evaluation=True),
                 problems,
                 samples=self.args.eval.n_samples_per_prompt,
                 concurrency=self.args.rollout.batch_size * self.settings.group,
