@@ -100,9 +100,8 @@ async def test_seats_rewards_and_advantages_of_grouped_rollouts():
     for members in groups.values():
         credits = [trace.info["mars_env"]["advantage"] for trace in members]
         rewards = {trace.reward for trace in members}
-        assert (None in credits) == (len(rewards) == 1)
-        if None not in credits:
-            assert sum(credits) == pytest.approx(0, abs=1e-5)
+        assert (set(credits) == {0.0}) == (len(rewards) == 1)
+        assert sum(credits) == pytest.approx(0, abs=1e-5)
 
 
 async def test_an_unknown_reward_fails_the_episode_and_is_no_zero():
