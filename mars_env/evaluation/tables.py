@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 import io
 import json
 import re
@@ -242,22 +243,22 @@ def with_interval(estimate: Estimate) -> str:
     return f"{number(estimate.value, estimate.scale)} {interval(estimate)}".strip()
 
 
-class Tabled(BaseModel):
+class Tabled(BaseModel, ABC):
     """A value that readers see as tables: on consoles, in notebooks, as Markdown, LaTeX and JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @abstractmethod
     def heading(self) -> tuple[str, ...]:
         """The title, and lines below it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tables(self) -> list[Table]:
         """The tables, in the order of display."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remarks(self) -> Sequence[str]:
         """What a reader must know of them."""
-        raise NotImplementedError
 
     def __rich__(self) -> Group:
         """For a console: `rich.print(report)`."""
