@@ -150,7 +150,8 @@ def asynchronous(cluster, checkpoint, tmp_path_factory):
 
 
 def test_the_advantages_of_the_run_are_those_of_its_groups(synchronous):
-    from mars_env.trainers.advantages import group_normalised
+    from mars_env.trainers.config import TrainConfig
+    from mars_env.trainers.estimators import estimator_of
     from mars_env.types import Action, Group, Turn
 
     groups = {}
@@ -162,7 +163,7 @@ def test_the_advantages_of_the_run_are_those_of_its_groups(synchronous):
             Turn(r["tree_id"], r["turn_id"], None, name, r["agent"], "", "", Action(""), reward=r["reward"])
             for r in rows
         )
-        expected = group_normalised([Group(name, turns)])
+        expected = estimator_of(TrainConfig())([Group(name, turns)])
         assert [r["advantage"] for r in rows] == pytest.approx(list(expected.values()))
 
 
