@@ -21,13 +21,15 @@ def times(left: Node, operator: str, right: Node) -> Node:
     """
     if not (_is_vector(right) and _is_vector(left)) and not _are_matrices(left, right):
         return Node("mul", (left, right))
+    (scale, left), (scale2, right) = _split(left), _split(right)
     name = {r"\times": "cross", r"\cdot": "dot"}.get(operator, "matmul")
     if name == "dot" and _is_matrix(left) and _is_matrix(right):
         name = "matmul"
-    if name == "matmul" or repr(left) <= repr(right):
-        return Node("call", (left, right), name)
-    swapped = Node("call", (right, left), name)
-    return Node("neg", (swapped,)) if name == "cross" else swapped
+    swapped = name != "matmul" and repr(left) > repr(right)
+    vector = Node("call", (right, left) if swapped else (left, right), name)
+    if swapped and name == "cross":
+        scale = Node("neg", (scale,))
+    return vector if scale == scale2 == number(1) else Node("mul", (Node("mul", (scale, scale2)), vector))
 
 
 def _is_vector(node: Node) -> bool:
@@ -52,6 +54,23 @@ def _is_of_matrices(node: Node) -> bool:
 def _is_matrix(node: Node) -> bool:
     names = [part.name.removeprefix(BOLD) for part in node.walk() if part.kind == "sym"]
     return bool(names) and all(name[0].isupper() for name in names)
+
+
+def _split(node: Node) -> tuple[Node, Node]:
+    """The scalar and the vector that a vector is the product of."""
+    if node.kind == "neg":
+        scale, vector = _split(node.args[0])
+        return Node("neg", (scale,)), vector
+    if node.kind in ("mul", "div"):
+        first, second = node.args
+        if _is_matrix(first) and _is_matrix(second):
+            return number(1), node
+        if _is_vector(first):
+            scale, vector = _split(first)
+            return Node(node.kind, (scale, second)), vector
+        scale, vector = _split(second)
+        return Node("mul", (first, scale)), vector
+    return number(1), node
 
 
 def same_fonts(a: Node, b: Node) -> tuple[Node, Node]:
