@@ -18,6 +18,7 @@ from mars_env.grading.math.symbolic import judge
         (r"\mathbf{A}^{-1}\mathbf{B}", r"\mathbf{B}\mathbf{A}^{-1}", False),
         (r"A^{-1} B", "B A^{-1}", False),
         (r"2A^{-1} B", r"2\cdot A^{-1} B", True),
+        (r"2(\vec a\times\vec b)", r"2\vec a\times\vec b", True),
         (r"\mathbf{a}\cdot\mathbf{b}", r"\mathbf{b}\cdot\mathbf{a}", True),
         ("3x+5", r"\mathbf{3x+5}", True),
         ("e^x", r"\mathbf{e}^x", True),
