@@ -40,16 +40,16 @@ def client(server):
 
 async def test_the_server_s_template_is_the_model_s(server, hf):
     """Messages are rendered by the server: with the very ids that the model in this process reads."""
-    async with client(server) as model:
-        for chat in (CHAT, CHAT[1:]):
-            [completion] = await model.complete(chat, 1, Sampling(max_tokens=4, seed=1))
-            assert completion.prompt_ids == hf.encode(chat)
+    model = client(server)
+    for chat in (CHAT, CHAT[1:]):
+        [completion] = await model.complete(chat, 1, Sampling(max_tokens=4, seed=1))
+        assert completion.prompt_ids == hf.encode(chat)
 
 
 async def test_log_probabilities_and_stops_are_those_of_transformers(server, hf):
     sampling = Sampling(temperature=0.8, max_tokens=80, seed=2)
-    async with client(server) as model:
-        completions = await model.complete(CHAT, 8, sampling)
+    model = client(server)
+    completions = await model.complete(CHAT, 8, sampling)
     for completion in completions:
         assert completion.trainable
         expected = hf.logprobs(completion.prompt_ids, completion.token_ids, completion.temperature)
@@ -64,19 +64,19 @@ async def test_a_dialogue_by_ids_has_no_drift(server, hf):
     encode = hf.tokenizer.encode
     question = encode("<|im_end|>\n<|im_start|>user\nAre you sure?<|im_end|>\n<|im_start|>assistant\n")
     ids = hf.encode(CHAT)
-    async with client(server) as model:
-        for _ in range(4):
-            [completion] = await model.complete(ids, 1, sampling)
-            assert completion.prompt_ids == ids
-            expected = hf.logprobs(ids, completion.token_ids, sampling.temperature)
-            assert max(abs(a - b) for a, b in zip(completion.logprobs, expected, strict=True)) < TOLERANCE
-            kept = completion.token_ids[:-1] if completion.token_ids[-1] == END else completion.token_ids
-            ids = (*ids, *kept, *question)
+    model = client(server)
+    for _ in range(4):
+        [completion] = await model.complete(ids, 1, sampling)
+        assert completion.prompt_ids == ids
+        expected = hf.logprobs(ids, completion.token_ids, sampling.temperature)
+        assert max(abs(a - b) for a, b in zip(completion.logprobs, expected, strict=True)) < TOLERANCE
+        kept = completion.token_ids[:-1] if completion.token_ids[-1] == END else completion.token_ids
+        ids = (*ids, *kept, *question)
 
 
 async def test_many_at_once_are_those_of_one(server):
     sampling = Sampling(temperature=0, max_tokens=8)
-    async with client(server) as model:
-        [alone] = await model.complete(CHAT, 1, sampling)
-        many = await asyncio.gather(*(model.complete(CHAT, 1, sampling) for _ in range(32)))
+    model = client(server)
+    [alone] = await model.complete(CHAT, 1, sampling)
+    many = await asyncio.gather(*(model.complete(CHAT, 1, sampling) for _ in range(32)))
     assert {completion.token_ids for [completion] in many} == {alone.token_ids}
