@@ -112,7 +112,7 @@ class RulesSpec:
 
         Example:
             >>> from mars_env.envs.solve_verify_correct import SolveVerifyCorrect
-            >>> RulesSpec.of(SolveVerifyCorrect).training
+            >>> dict(RulesSpec.of(SolveVerifyCorrect).training)
             {'schedule': 'training'}
         """
         settings: list[str] = [each.name for each in fields(make)] if is_dataclass(make) else []

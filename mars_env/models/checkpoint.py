@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from mars_env.errors import ConfigError
-from mars_env.text import shown
 
 PATIENCE = 5.0
 """Seconds that the hub may take to answer."""
@@ -36,7 +35,7 @@ def is_here(checkpoint: str | Path) -> bool:
     if name and Path(name).is_dir():
         return True
     if isinstance(checkpoint, Path) or _HUB_NAME.fullmatch(name) is None:
-        raise ConfigError(f"there is no checkpoint {shown(name)}")
+        raise ConfigError(f"there is no checkpoint {name!r:.300}")
     import httpx
     from huggingface_hub import model_info, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError
@@ -48,8 +47,8 @@ def is_here(checkpoint: str | Path) -> bool:
     except (OSError, ValueError, httpx.HTTPError) as error:
         if not isinstance(try_to_load_from_cache(name, "config.json"), str):
             raise ConfigError(
-                f"there is no checkpoint {shown(name)}: it is no folder here, the cache of the Hugging Face "
-                "hub does not hold it, and the hub cannot be reached"
+                f"there is no checkpoint {name!r:.300}: it is no folder here, the cache of the Hugging "
+                "Face hub does not hold it, and the hub cannot be reached"
             ) from error
         return True
     return False

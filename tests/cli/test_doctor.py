@@ -9,5 +9,5 @@ def test_what_is_missing_is_one_command_that_can_be_copied(monkeypatch, capsys):
     doctor.doctor()
     said = capsys.readouterr().out.splitlines()
     assert "to add what is missing: pip install 'mars-env[lora,wandb,ray]'" in said
-    assert "in environments of their own (docs/dependencies.md): vllm" in said
+    assert "in separate environments (docs/dependencies.md): vllm" in said
     assert any("torch" in line for line in said)

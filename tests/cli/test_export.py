@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence_and_leaves_nothing(stored
         result = CliRunner().invoke(app, ["export", str(stored[0]), str(out)])
         assert isinstance(result.exception, StoreError)
         assert "cannot be written" in str(result.exception)
-    assert "nobody has the role" in exported(stored, tmp_path, "--role", "judge", code=2)
+    assert "no agent has the role" in exported(stored, tmp_path, "--role", "judge", code=2)
     assert sorted(tmp_path.iterdir()) == before
 
 

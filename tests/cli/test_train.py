@@ -39,8 +39,7 @@ class Short(RoleAgent):
 
 
 class Guess(Solve):
-    def __init__(self):
-        super().__init__(possible_agents=("guesser_0",))
+    possible_agents = ("guesser_0",)
 
     def current_agent(self, state):
         return super().current_agent(state) and "guesser_0"

@@ -54,7 +54,7 @@ def test_a_journey_from_an_empty_folder(page, problems, tmp_path):
     with openai_server.Server() as one, openai_server.Server() as two:
         agents = f"{one.url}#tiny?api_key_env=MY_KEY&max_tokens=64"
         if page.stem == "search-with-two-models":
-            agents = f"coder_0={one.url}#tiny,coder_1={two.url}#tiny"
+            agents = f"solver_0={one.url}#tiny,solver_1={two.url}#tiny"
         places = {"AGENTS": agents, "PROBLEMS": str(problems), "PORT": str(port)}
         assert walk(page, tmp_path, MY_KEY="not-a-real-key", **places)
     if page.stem in OPENRLHF:

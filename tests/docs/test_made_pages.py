@@ -94,7 +94,7 @@ def test_chromium_shows_the_pictures_and_they_are_not_blank(tmp_path):
 
 def test_the_table_of_the_demo_is_the_ledgers_first_seed():
     """`make demo` plays the study's recipe on seed 0 (tests/examples/test_demo.py)."""
-    ledger = (ROOT / "docs" / "results" / "marsrl.jsonl").read_text(encoding="utf-8").splitlines()
+    ledger = (ROOT / "studies" / "marsrl" / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in ledger]
     figures = {
         row["arm"]: row["figures"] for row in rows if row["seed"] == 0 and row["arm"] in ("none", "all")

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mars_env.agents import make_agents
-from mars_env.cli.export import _game
+from mars_env.cli.stored import stored_game
 from mars_env.envs import Game, Solve
 from mars_env.errors import ConfigError, MarsError, StoreError
 from mars_env.evaluation import build_report
@@ -224,9 +224,9 @@ async def test_no_module_is_imported_because_a_run_names_it(run, tmp_path, monke
     manifest["config"]["title"] = "evil_module:arithmetic-self-refine"
     (run / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ConfigError, match=r"no module is imported because a stored run names it: .*--env"):
-        _game(read_run(run), None, {})
+        stored_game(read_run(run), None, {})
     assert "evil_module" not in sys.modules
-    assert _game(read_run(run), "arithmetic-self-refine", {}).rules.possible_agents
+    assert stored_game(read_run(run), "arithmetic-self-refine", {}).rules.possible_agents
 
 
 @pytest.mark.parametrize("settings", [[], "x", {"rounds": "[[[[["}, {"revisions": {"a": []}}, {1: 2}, None])
@@ -235,7 +235,7 @@ async def test_settings_of_a_manifest_are_data(run, settings):
     manifest["config"]["settings"] = settings
     (run / "manifest.json").write_text(json.dumps(manifest))
     try:
-        assert _game(read_run(run), None, {}).rules
+        assert stored_game(read_run(run), None, {}).rules
     except MarsError as error:
         assert "\n" not in str(error)
 
@@ -254,7 +254,7 @@ async def test_settings_that_do_not_fit_are_one_sentence(run, title, settings):
     manifest["config"] = {"title": title, "settings": settings}
     (run / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ConfigError) as raised:
-        _game(read_run(run), None, {})
+        stored_game(read_run(run), None, {})
     assert "\n" not in str(raised.value) and "http" not in str(raised.value)
 
 

@@ -108,17 +108,3 @@ def test_rules_name_their_recipe():
     register_rules("rules-of-my-recipe", SolveVerifyCorrect, recipe=f"{__name__}:NOT_A_RECIPE")
     with pytest.raises(ConfigError, match="is 7, not a RunSettings"):
         recipe_of(EnvSpec("arithmetic", "rules-of-my-recipe"))
-
-
-def test_settings_that_came_later_are_written_only_where_they_are_set():
-    """Else ledgers, checkpoints and manifests of before would be of other settings."""
-    plain = RunSettings().model_dump(mode="json")
-    assert not {"batch_roles", "uniform_groups", "dual_clip", "kl_unbiased"} & plain["train"].keys()
-    assert "refill" not in plain["pipeline"]
-    chosen = RunSettings(
-        train=TrainConfig(batch_roles=("questioner",), uniform_groups="drop"),
-        pipeline=PipelineSettings(groups_per_update=8, refill=2),
-    )
-    written = chosen.model_dump(mode="json")
-    assert written["train"]["batch_roles"] == ["questioner"] and written["pipeline"]["refill"] == 2
-    assert RunSettings.model_validate(written) == chosen

@@ -64,7 +64,7 @@ def test_train_evaluate_and_ask(folder, monkeypatch, options, policies):
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
     report = json.loads(called("evaluate", ENV, "--agents", "team:../run", "--limit", "2", "--json"))
-    assert report["figures"]["system_accuracy"]["estimate"]["problems"] == 2
+    assert report["metrics"]["system_accuracy"]["estimate"]["problems"] == 2
     assert json.loads(called("solve", QUESTION, "--agents", "team:../run", "--json"))["answer"]
 
 

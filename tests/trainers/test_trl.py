@@ -37,7 +37,7 @@ class Recorded(TeamRollouts):
 
 def team(module, config=None, temperature=1.3, kind=Recorded, **options):
     torch.set_num_threads(1)
-    model = HFModel((module, load().tokenizer))
+    model = HFModel((module, load().tokenizer), name="miniature")
     agents = {f"{r}_0": MiniatureAgent(r, model, temperature=temperature, max_tokens=24) for r in LIMITS}
     problems = load_problems("arithmetic", seed=2, split="train")[:30]
     return kind(GAME, agents, problems, rollouts=ROLLOUTS, config=config, seed=3, **options)
