@@ -79,7 +79,7 @@ uv pip install --python "$place/installed/bin/python" --no-deps openrlhf==0.11.2
 wheel_tests=("$site/mars_env" "$repository/tests/docs/test_pages.py" "$repository/tests/docs/test_journeys.py"
     "$repository/tests/house/test_package.py"
     "$repository/tests/house/test_lazy_names.py" "$repository/tests/house/test_own_package.py"
-    "$repository/tests/evaluation/test_viewer.py" "$repository/tests/trainers/test_miniature_checkpoint.py")
+    "$repository/tests/viewer/test_viewer.py" "$repository/tests/miniature/test_miniature_checkpoint.py")
 # Training is left out: it takes long, and needs nothing of the package that the others do not load.
 wheel_tests+=(--deselect tests/house/test_own_package.py::test_own_parts_work_in_training
     --deselect tests/miniature/test_miniature_checkpoint.py::test_a_few_steps_of_the_warm_start_lower_the_loss)

@@ -277,7 +277,7 @@ async def test_the_local_trainer_rolls_out_on_it(model, tolerance):
     history = await train(
         Game(SolveVerifyCorrect(RECIPE.training), grader_for("math")),
         Team(
-            team(model),
+            team(model, policy="miniature"),
             {"miniature": Policy(trained)},
             refresh=lambda policies: model.refresh(
                 pad_heads(policies["miniature"].model, 32), version=policies["miniature"].version

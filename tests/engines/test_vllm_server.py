@@ -45,31 +45,31 @@ def gap(completion, module):
 
 async def test_keeps_the_contract_of_models(servers):
     sampling = Sampling(max_tokens=24, seed=1)
-    async with client(servers) as model:
-        [free] = await model.complete(PROMPT, 1, sampling)
-        await check_model(model, PROMPT, sampling=sampling, exact=True, stop=free.text[1])
-    async with client(servers, exact=False, samples_per_call=None) as model:
-        await check_model(model, PROMPT, sampling=sampling, reproducible=False)
+    model = client(servers)
+    [free] = await model.complete(PROMPT, 1, sampling)
+    await check_model(model, PROMPT, sampling=sampling, exact=True, stop=free.text[1])
+    model = client(servers, exact=False, samples_per_call=None)
+    await check_model(model, PROMPT, sampling=sampling, reproducible=False)
 
 
 @pytest.mark.parametrize("temperature", [0, 0.5, 1, 1.7])
 async def test_log_probabilities_are_those_of_transformers(servers, module, tolerance, temperature):
-    async with client(servers) as model:
-        sampling = Sampling(temperature=temperature, max_tokens=100, seed=3)
-        for prompt in (PROMPT, [{"role": "user", "content": "a:5"}]):
-            for completion in await model.complete(prompt, 4, sampling):
-                assert completion.trainable
-                assert gap(completion, module) < tolerance
+    model = client(servers)
+    sampling = Sampling(temperature=temperature, max_tokens=100, seed=3)
+    for prompt in (PROMPT, [{"role": "user", "content": "a:5"}]):
+        for completion in await model.complete(prompt, 4, sampling):
+            assert completion.trainable
+            assert gap(completion, module) < tolerance
 
 
 async def test_text_is_never_tokenised_twice(servers, module):
     """What one turn sampled is part of the next one's prompt as token ids."""
     odd = [5, 5, 6, 30, 30, 7, 2]
-    async with client(servers) as model:
-        [first] = await model.complete(odd, 1, Sampling(max_tokens=10, seed=1))
-        assert first.prompt_ids == tuple(odd)
-        [second] = await model.complete([*odd, *first.token_ids, 6], 1, Sampling(max_tokens=10, seed=1))
-        assert second.prompt_ids == (*odd, *first.token_ids, 6)
+    model = client(servers)
+    [first] = await model.complete(odd, 1, Sampling(max_tokens=10, seed=1))
+    assert first.prompt_ids == tuple(odd)
+    [second] = await model.complete([*odd, *first.token_ids, 6], 1, Sampling(max_tokens=10, seed=1))
+    assert second.prompt_ids == (*odd, *first.token_ids, 6)
 
 
 async def test_refreshed_servers_have_the_new_weights(servers, module, tolerance, tmp_path):
@@ -81,27 +81,27 @@ async def test_refreshed_servers_have_the_new_weights(servers, module, tolerance
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
     module.save_pretrained(tmp_path)
     sampling = Sampling(max_tokens=40, seed=2)
-    async with client(servers) as model:
-        before = await model.complete(PROMPT, 4, sampling)
-        assert min(gap(completion, module) for completion in before) > 100 * tolerance
-        running = asyncio.create_task(model.complete(PROMPT, 8, sampling))
-        await refresh_servers(model, tmp_path, 5)
-        await running
-        for completion in await model.complete(PROMPT, 8, sampling):  # both servers
-            assert gap(completion, module) < tolerance
-            assert completion.versions == ((5, len(completion.token_ids)),)
+    model = client(servers)
+    before = await model.complete(PROMPT, 4, sampling)
+    assert min(gap(completion, module) for completion in before) > 100 * tolerance
+    running = asyncio.create_task(model.complete(PROMPT, 8, sampling))
+    await refresh_servers(model, tmp_path, 5)
+    await running
+    for completion in await model.complete(PROMPT, 8, sampling):  # both servers
+        assert gap(completion, module) < tolerance
+        assert completion.versions == ((5, len(completion.token_ids)),)
 
 
 async def test_a_killed_replica_costs_no_completion(servers):
     """The last test of this file: one server is gone afterwards."""
-    async with client(servers, attempts=4, backoff=0.1, concurrency=8) as model:
-        tasks = [
-            asyncio.create_task(model.complete(PROMPT, 2, Sampling(max_tokens=60, temperature=2, seed=seed)))
-            for seed in range(60)
-        ]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        servers[1].kill()
-        answers = await asyncio.gather(*tasks)
-        assert all(len(answer) == 2 and answer[0].trainable for answer in answers)
-        with pytest.raises(ModelError, match="left drained"):
-            await refresh_servers(model, servers[0].log.parent)
+    model = client(servers, attempts=4, backoff=0.1, concurrency=8)
+    tasks = [
+        asyncio.create_task(model.complete(PROMPT, 2, Sampling(max_tokens=60, temperature=2, seed=seed)))
+        for seed in range(60)
+    ]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    servers[1].kill()
+    answers = await asyncio.gather(*tasks)
+    assert all(len(answer) == 2 and answer[0].trainable for answer in answers)
+    with pytest.raises(ModelError, match="left drained"):
+        await refresh_servers(model, servers[0].log.parent)
