@@ -203,7 +203,7 @@ def _work(node: Node) -> frozenset[str]:
         return inner | _work_of_sum(node)
     if kind in ("mul", "div"):
         return inner | _work_of_product(works)
-    if kind == "ratio":
+    if kind in ("ratio", "time"):  # 7:12 is read as a time
         return inner | {"/"}
     if kind == "pow":
         return inner | _work_of_power(node, works[0][0])

@@ -124,7 +124,8 @@ DENIED_BEFORE = re.compile(
 DENIED_AFTER = re.compile(
     r"[\s$*)\].\\]{0,12}(?:(?:is|was|would be) (?:wrong|incorrect|impossible|invalid|too \w+"
     r"|not (?=the|our|my|correct|right))|fails\b|does(?: not|n[’']t) (?:work|fit|hold|satisfy)"
-    r"|(?:isn[’']t|can[’']t be|cannot be) (?=the|our|my|correct|right))",
+    r"|(?:isn[’']t|can[’']t be|cannot be) (?=the|our|my|correct|right)"
+    r"|[^.\n]{0,20}(?:\.\.\.|…)\s*no\b)",
     re.IGNORECASE,
 )
 """Right before and right after a box: it is what the answer is not."""
