@@ -53,7 +53,7 @@ def finite(value: object) -> float:
     return value
 
 
-def count(value: object, most: int = MOST_TOKENS) -> int:
+def valid_count(value: object, most: int = MOST_TOKENS) -> int:
     """A whole number, 0 or more.
 
     Raises:
@@ -64,14 +64,14 @@ def count(value: object, most: int = MOST_TOKENS) -> int:
     return value
 
 
-def whole(value: object, name: str, least: int = 1) -> int:
+def require_integer(value: object, name: str, least: int = 1) -> int:
     """A user's whole number; numpy's count too, booleans, floats and texts do not.
 
     Raises:
         ConfigError: It is none, or is too small.
 
     Example:
-        >>> whole("3", "limit")
+        >>> require_integer("3", "limit")
         Traceback (most recent call last):
         mars_env.errors.ConfigError: limit must be a whole number and at least 1, got '3'
     """
@@ -139,7 +139,7 @@ def logprobs(values: object) -> tuple[float, ...]:
     return tuple(float(v) if v <= 0 else 0.0 for v in found)
 
 
-def check_action(action: object) -> Action:
+def valid_action(action: object) -> Action:
     """Check an agent's action: a text, and completions whose numbers can be stored and trained on.
 
     Raises:
@@ -150,7 +150,7 @@ def check_action(action: object) -> Action:
     if not isinstance(action.text, str):
         raise ValueError(f"the action's text is {shown(action.text)}, not a text")
     for completion in action.completions:
-        check_completion(completion)
+        valid_completion(completion)
         if completion.finish_reason not in get_args(FinishReason):  # it might be cut off
             raise ValueError(
                 f"a completion's finish_reason is {shown(completion.finish_reason)}, not one of "
@@ -159,7 +159,7 @@ def check_action(action: object) -> Action:
     return action
 
 
-def check_completion(completion: object) -> Completion:
+def valid_completion(completion: object) -> Completion:
     """Check a completion: its ids, log-probabilities and counts are numbers that can be stored.
 
     Raises:
@@ -177,13 +177,13 @@ def check_completion(completion: object) -> Completion:
     if unfit := [value for value in completion.logprobs if not _storable(value)]:
         raise ValueError(f"{shown(unfit[0])} is not a log-probability")
     finite(completion.temperature)
-    count(completion.prompt_tokens)
-    count(completion.completion_tokens)
+    valid_count(completion.prompt_tokens)
+    valid_count(completion.completion_tokens)
     for pair in completion.versions:
         if len(pair) != 2:
             raise ValueError(f"{shown(pair)} is not a version and a number of tokens")
-        count(pair[0])
-        count(pair[1])
+        valid_count(pair[0])
+        valid_count(pair[1])
     return completion
 
 

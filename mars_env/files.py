@@ -14,13 +14,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from mars_env.text import described
+from mars_env.text import describe_error
 
 _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_draft(path: Path) -> Iterator[Path]:
     r"""A draft next to a file; it replaces the file once all is written, so the file is never half new.
 
     If `path` is a link, the link is replaced and its target stays unchanged. A folder, pipe or device is
@@ -32,7 +32,7 @@ def whole(path: Path) -> Iterator[Path]:
     Example:
         >>> import tempfile
         >>> page = Path(tempfile.mkdtemp()) / "page.txt"
-        >>> with whole(page) as draft:
+        >>> with atomic_draft(page) as draft:
         ...     _ = draft.write_text("all of it")
         >>> page.read_text(), len(list(page.parent.iterdir()))
         ('all of it', 1)
@@ -50,13 +50,13 @@ def whole(path: Path) -> Iterator[Path]:
             draft.unlink()
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file with `whole`; lone surrogates, which UTF-8 cannot encode, become question marks.
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file with `atomic_draft`; lone surrogates become question marks.
 
     Raises:
         OSError: It cannot be written.
     """
-    with whole(path) as draft:
+    with atomic_draft(path) as draft:
         draft.write_bytes(text.encode("utf-8", "replace"))
 
 
@@ -125,7 +125,7 @@ def jsonl_rows(
         except json.JSONDecodeError as cause:
             raise error(f"{place}: not JSON ({cause.msg} at column {cause.colno})") from cause
         except (RecursionError, ValueError) as cause:  # absurdly nested, or an absurdly long number
-            raise error(f"{place}: cannot be read ({described(cause)})") from cause
+            raise error(f"{place}: cannot be read ({describe_error(cause)})") from cause
         if not isinstance(row, dict):
             raise error(f"{place}: a row must be a JSON object, not {type(row).__name__}")
         yield place, row

@@ -66,17 +66,17 @@ def changed_fields(part: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if _differ(value, known[name])}
 
 
-def changes(earlier: Any, now: Any, at: str = "") -> list[str]:
+def identity_changes(earlier: Any, now: Any, at: str = "") -> list[str]:
     """What differs between two identities, in words, with the place of each difference.
 
     Example:
-        >>> changes({"solver": {"system": "Be brief.", "n": 1}}, {"solver": {"system": "Be kind.", "n": 1}})
+        >>> identity_changes({"solver": {"system": "Be brief."}}, {"solver": {"system": "Be kind."}})
         ["solver.system: 'Be brief.' then, 'Be kind.' now"]
     """
     if isinstance(earlier, Mapping) and isinstance(now, Mapping):
         found = []
         for name in sorted({*earlier, *now}):
-            found += changes(earlier.get(name), now.get(name), f"{at}.{name}" if at else str(name))
+            found += identity_changes(earlier.get(name), now.get(name), f"{at}.{name}" if at else str(name))
         return found
     if earlier == now:
         return []

@@ -108,14 +108,14 @@ class _Loader:
         return getattr(self._loader, name)
 
 
-def resolve(name: str) -> Any:
+def import_object(name: str) -> Any:
     """The object named by ``"module:attribute"``, which may be an attribute of an attribute.
 
     Raises:
         ConfigError: The name has another form, or there is no such module or attribute.
 
     Example:
-        >>> resolve("mars_env.envs.rewards:outcome").__name__
+        >>> import_object("mars_env.envs.rewards:outcome").__name__
         'outcome'
     """
     if not is_object_name(name):
@@ -130,7 +130,7 @@ def resolve(name: str) -> Any:
 
 
 def is_object_name(name: str) -> bool:
-    """Whether a string has the form that `resolve` takes.
+    """Whether a string has the form that `import_object` takes.
 
     Example:
         >>> is_object_name("my_package.agents:solver"), is_object_name("aime25"), is_object_name("host:80")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from rich.console import Console
 
 from mars_env.errors import MissingExtra, StoreError
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 
 
 @contextmanager
@@ -108,7 +108,7 @@ class JsonlLogger:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         rows = [row for row in read_jsonl(self.path) if row["step"] <= step] if self.path.exists() else []
         with _stored(self.path):
-            write_whole(self.path, "".join(json.dumps(row) + "\n" for row in rows))
+            write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append one row."""

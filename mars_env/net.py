@@ -235,7 +235,7 @@ class Server:
         await self._runner.cleanup()
 
 
-async def serve(
+async def start_server(
     app: web.Application,
     host: str = "127.0.0.1",
     port: int = 0,

@@ -1,7 +1,7 @@
 """Foreign text, made safe. No character of it acts as a command on a terminal, in a log or on a page.
 
 Texts from models, problem files, stored runs, servers and exceptions are foreign. They pass through here:
-`visible` keeps lines, `one_line` joins them, `described` is for exceptions, and `logger` for log records.
+`visible` keeps lines, `one_line` joins them, `describe_error` shows exceptions, `logger` log records.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def bounded(text: str, most: int = MOST_OF_A_MESSAGE) -> str:
     return f"{text[: most - end - 1]}…{text[-end:]}"
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     r"""An exception's type and the start of its message, on one line.
 
     Example:
-        >>> described(ValueError("no\nanswer"))
+        >>> describe_error(ValueError("no\nanswer"))
         'ValueError: no answer'
     """
     try:
@@ -93,7 +93,7 @@ def described(error: BaseException) -> str:
 
 
 def raised(error: BaseException) -> str:
-    """An exception of a user's function: `described`, and the line of the user's code that it came from.
+    """An exception of a user's function: `describe_error`, and the line of the user's code that it came from.
 
     Example:
         >>> def reward(turn):
@@ -105,7 +105,7 @@ def raised(error: BaseException) -> str:
         True
     """
     where = users_line(error)
-    return f"{described(error)} ({where})" if where else described(error)
+    return f"{describe_error(error)} ({where})" if where else describe_error(error)
 
 
 def users_line(error: BaseException) -> str:
@@ -163,7 +163,7 @@ def _initials(name: str) -> str:
     return group + dot + "".join(word[:1] for word in last.split("_"))
 
 
-def unfit(error: ValueError, known: Iterable[str] = ()) -> str:
+def validation_message(error: ValueError, known: Iterable[str] = ()) -> str:
     """What is wrong with some settings, on one line; from pydantic's report, only the place and the reason.
 
     Args:
@@ -171,7 +171,7 @@ def unfit(error: ValueError, known: Iterable[str] = ()) -> str:
         known: Names of all settings, of which the closest to an unknown one is suggested.
 
     Example:
-        >>> unfit(ValueError("too many rounds"))
+        >>> validation_message(ValueError("too many rounds"))
         'too many rounds'
     """
     from pydantic import ValidationError  # not for those who only import the package

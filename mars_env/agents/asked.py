@@ -8,7 +8,7 @@ from mars_env.agents.registry import role_agent, roles_of
 from mars_env.envs.game import Game
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout.exports import observed
-from mars_env.text import described, logger
+from mars_env.text import describe_error, logger
 from mars_env.types import Agent, Observation, Prompt, Tree, role_of
 from mars_env.viewer.turns import Prompts
 
@@ -52,7 +52,7 @@ def prompts_of(game: Game, agents: Mapping[str, Agent] | None = None) -> Prompts
                     places[turn.agent] = role_agent(ScriptedModel([""]), turn.agent, roles=roles)
                 found[turn.id] = _messages(places.get(turn.agent), observation)
         except Exception as error:  # rules of a user, or a stored tree that other rules have made
-            log.warning("the prompts of tree %s cannot be made again: %s", tree.id, described(error))
+            log.warning("the prompts of tree %s cannot be made again: %s", tree.id, describe_error(error))
         return found
 
     return prompts

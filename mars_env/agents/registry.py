@@ -16,7 +16,7 @@ from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.envs.rules import HasRoles
 from mars_env.errors import ConfigError
 from mars_env.identity import identity_of, lasting
-from mars_env.lazy import declared, is_object_name, resolve
+from mars_env.lazy import declared, import_object, is_object_name
 from mars_env.models.scripted import ScriptedModel
 from mars_env.models.secrets import api_key
 from mars_env.players import FunctionAgent, Player, by_name, lacking
@@ -280,7 +280,7 @@ def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
     """
     if not isinstance(rules, HasRoles):
         return dict(ROLES)
-    found: Any = resolve(rules.roles_from)
+    found: Any = import_object(rules.roles_from)
     if not isinstance(found, Mapping) or not all(
         isinstance(each, type) and issubclass(each, RoleAgent) for each in found.values()
     ):
@@ -386,7 +386,7 @@ def _trained(spec: str) -> Any:
     folder, options = _options(spec, {"device": str, "dtype": str, "context": int, "function": str})
     changes = {name: options.pop(name) for name in set(options) & set(_COMMON) - {"thinking"}}
     thinking, function = options.pop("thinking", THINKING), options.pop("function", None)
-    make = resolve("mars_env.trainers.trained:TrainedTeam")
+    make = import_object("mars_env.trainers.trained:TrainedTeam")
     return make(folder, function=function, changes=changes, thinking=thinking, model=options)
 
 
@@ -452,7 +452,7 @@ def _own(sampling: Sampling | None, options: dict[str, Any]) -> tuple[Sampling |
 def _find(target: str) -> Any:
     """The object that ``module:object``, or the name of an entry point, stands for."""
     if is_object_name(target):
-        return resolve(target)
+        return import_object(target)
     if ":" in target:  # an address without http://, say
         raise ConfigError(f"{shown(target)} names no agents; give {_FORMS}")
     found = declared(ENTRY_POINTS)

@@ -17,7 +17,7 @@ from mars_env.agents.prompts import JUDGE_QUESTION, JUDGE_SYSTEM
 from mars_env.agents.registry import make_model
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.grading.thinking import after_thinking
-from mars_env.lazy import resolve
+from mars_env.lazy import import_object
 from mars_env.models.checkpoint import is_here
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
@@ -257,7 +257,7 @@ def make_reward_model(spec: RewardModel | str) -> RewardModel:
     if kind in ("http", "https", "hf", "vllm", "scripted"):
         model, sampling = make_model(spec)
         return GenerativeJudge(model, sampling=sampling)
-    found = resolve(spec)
+    found = import_object(spec)
     found = found() if isinstance(found, type) else found
     if isinstance(found, RewardModel):
         return found

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
-from mars_env.checks import MOST_TOKENS, count, token_ids
+from mars_env.checks import MOST_TOKENS, token_ids, valid_count
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.models.context import NO_LIMIT
 from mars_env.net import UNREADABLE
@@ -296,10 +296,10 @@ def _index(choice: Mapping[str, Any]) -> int:
 
 def _text(choice: Mapping[str, Any]) -> str:
     message = choice.get("message")
-    return text_of({"content": choice["text"]} if message is None else message)
+    return message_text({"content": choice["text"]} if message is None else message)
 
 
-def text_of(message: Mapping[str, Any]) -> str:
+def message_text(message: Mapping[str, Any]) -> str:
     """The text of a message; where the server parts the thinking from it, put together again.
 
     Some servers (Mistral, Databricks) give the content in parts, of text and of thinking.
@@ -308,9 +308,9 @@ def text_of(message: Mapping[str, Any]) -> str:
         TypeError: The content is not a text.
 
     Example:
-        >>> text_of({"content": "4", "reasoning": "2 + 2"})
+        >>> message_text({"content": "4", "reasoning": "2 + 2"})
         '<think>2 + 2</think>4'
-        >>> text_of({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]},
+        >>> message_text({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]},
         ...                      {"type": "text", "text": "4"}]})
         '<think>2 + 2</think>4'
     """
@@ -348,7 +348,7 @@ def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
 def _tokens(usage: Mapping[str, Any], name: str) -> int:
     """A count from the server; 0 if it gives none."""
     told = usage.get(name)
-    return 0 if told is None else count(told)
+    return 0 if told is None else valid_count(told)
 
 
 def _sampled(usage: Mapping[str, Any], prompt: int) -> int:

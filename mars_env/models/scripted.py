@@ -13,7 +13,7 @@ from typing import Any
 
 from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ModelError
-from mars_env.files import write_whole
+from mars_env.files import write_atomically
 from mars_env.models.requests import check_request, is_messages, is_token_ids, prompt_text
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling
@@ -197,7 +197,7 @@ class ReplayModel:
 def save_records(path: str | Path, records: Iterable[Record]) -> None:
     """Write a recording as JSON lines, one record a line."""
     lines = [json.dumps(asdict(record), allow_nan=False) + "\n" for record in records]
-    write_whole(Path(path), "".join(lines))
+    write_atomically(Path(path), "".join(lines))
 
 
 def load_records(path: str | Path) -> list[Record]:

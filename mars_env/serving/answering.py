@@ -26,7 +26,7 @@ from mars_env.rollout.engine import Journal
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
-from mars_env.text import described, shown
+from mars_env.text import describe_error, shown
 from mars_env.types import Agent, Problem, Tree, Turn
 
 Kind = Literal["math", "code"]
@@ -87,7 +87,7 @@ def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
     try:
         problem = code_problem_from_row({**row, "id": "question", "prompt": statement})
     except UNREADABLE as error:
-        raise ConfigError(f"these tests cannot be read: {described(error)}") from error
+        raise ConfigError(f"these tests cannot be read: {describe_error(error)}") from error
     public = [{**test, "public": True} for test in problem.reference["tests"]]
     return problem.statement, {**problem.reference, "tests": public, "solutions": []}
 

@@ -39,13 +39,13 @@ from mars_env.net import (
     plain_json,
     read_body,
     read_bounded,
-    serve,
     session,
+    start_server,
 )
 from mars_env.rollout.records import MOST_DEPTH, check_plain
 from mars_env.serving.conversations import digests
 from mars_env.serving.recording import Call, Recording, Reply
-from mars_env.text import described, logger, one_line
+from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Completion, Problem, Sampling
 
 log = logger(__name__)
@@ -148,7 +148,7 @@ class Recorder:
         app.router.add_get("/counts", self._tell)
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         try:
-            self._server = await serve(app, host, port, self._guard, refusal_of=self._refusal)
+            self._server = await start_server(app, host, port, self._guard, refusal_of=self._refusal)
         except ConfigError:
             await self.close()
             raise
@@ -165,7 +165,7 @@ class Recorder:
             body = plain_json(await read_body(request))
             call, asked = self._call(request, body)
         except UNREADABLE as error:
-            raise Refusal(400, f"the request cannot be read: {described(error)}") from error
+            raise Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
         begun = time.perf_counter()
         async with await self._ask("POST", self._endpoint.chat, request, json=asked) as answer:
             if answer.status != 200:
@@ -239,7 +239,9 @@ class Recorder:
             shown = json.dumps(asked_for(answer, **_wants(body))).encode()
         except UNREADABLE as error:
             self.counts["unreadable"] += 1
-            log.warning("an answer of the engine cannot be read, and is not stored: %s", described(error))
+            log.warning(
+                "an answer of the engine cannot be read, and is not stored: %s", describe_error(error)
+            )
             return payload
         turns = self._recording.add(call, replies, time.perf_counter() - begun)
         self.counts["turns"] += len(turns)
@@ -320,7 +322,7 @@ class Recorder:
             self.counts["abandoned"] += 1
         except (aiohttp.ClientError, TimeoutError, *UNREADABLE) as error:
             self.counts["cut off"] += 1
-            log.warning("a stream of the engine broke off: %s", self._secrets.mask(described(error)))
+            log.warning("a stream of the engine broke off: %s", self._secrets.mask(describe_error(error)))
         except StoreError as error:
             self.counts["not stored"] += 1
             log.error("%s", error)

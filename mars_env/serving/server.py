@@ -16,7 +16,7 @@ from aiohttp import web
 from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
 from mars_env.models.chat_stream import event
 from mars_env.models.preflight import preflight
-from mars_env.net import UNREADABLE, Guard, Refusal, Server, plain_json, read_body, serve
+from mars_env.net import UNREADABLE, Guard, Refusal, Server, plain_json, read_body, start_server
 from mars_env.rollout import Store
 from mars_env.rollout.engine import add_turns
 from mars_env.rollout.monitor import Monitor, prometheus_text
@@ -27,7 +27,7 @@ from mars_env.serving.answering import Answerer
 from mars_env.serving.solution import Solution, progress
 from mars_env.serving.wire import Asked, asked, chunks, completion
 from mars_env.sync import end_tasks, gather_all
-from mars_env.text import described, logger, one_line
+from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Problem, Tree, Turn
 
 log = logger(__name__)
@@ -138,7 +138,7 @@ class TeamServer:
         app.router.add_get("/health", self._health)
         app.router.add_route("*", "/{rest:.*}", self._elsewhere)
         # A client that goes away stops its question: with a store, it can be continued.
-        self._server = await serve(
+        self._server = await start_server(
             app, host, port, self._guard, refusal_of=_refusal, grace=_GRACE, cancels=True
         )
         self.url = f"{self._server.url}/v1"
@@ -154,7 +154,7 @@ class TeamServer:
         try:
             body = plain_json(await read_body(request))
         except UNREADABLE as error:
-            raise Refusal(400, f"the request cannot be read: {described(error)}") from error
+            raise Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
         wanted = asked(body, self.name, self._answerer.kind)
         if wanted.n > self._places:
             raise Refusal(400, f"this server gives at most {self._places} answers to a request: ask for less")

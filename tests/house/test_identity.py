@@ -8,7 +8,7 @@ import pytest
 
 from mars_env.agents import FunctionAgent, Solver
 from mars_env.errors import ConfigError
-from mars_env.identity import changes, identity_of
+from mars_env.identity import identity_changes, identity_of
 from mars_env.models import ScriptedModel
 from mars_env.types import Sampling
 
@@ -52,7 +52,7 @@ async def test_an_agent_that_declares_nothing_counts_with_its_constants_and_part
 
 def test_a_declaration_replaces_what_would_be_found():
     assert identity_of(Declares()).keys() == {"class", "system", "model"}
-    assert changes(identity_of(Declares()), identity_of(Declares("Be kind."))) == [
+    assert identity_changes(identity_of(Declares()), identity_of(Declares("Be kind."))) == [
         "system: 'Be brief.' then, 'Be kind.' now"
     ]
 
@@ -105,5 +105,5 @@ def test_an_identity_is_plain_data():
 
 
 def test_differences_of_long_texts_are_shown_where_they_begin():
-    [told] = changes({"a": "x" * 500 + "1"}, {"a": "x" * 500 + "2"})
+    [told] = identity_changes({"a": "x" * 500 + "1"}, {"a": "x" * 500 + "2"})
     assert "1' then" in told and "2' now" in told and len(told) < 120

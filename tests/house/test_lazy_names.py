@@ -14,7 +14,7 @@ from mars_env import cli
 from mars_env.envs import registry as rules_registry
 from mars_env.envs.rules import unfit_rules
 from mars_env.errors import ConfigError
-from mars_env.lazy import after_import, resolve
+from mars_env.lazy import after_import, import_object
 from mars_env.problems import registry as problem_registry
 
 PACKAGES = ["mars_env", "mars_env.agents", "mars_env.envs", "mars_env.problems", "mars_env.trainers"]
@@ -142,4 +142,4 @@ def test_modules_of_the_package_are_found_without_an_import_of_their_own():
 )
 def test_a_name_that_names_nothing_is_told_with_the_half_that_is_wrong(name, words):
     with pytest.raises(ConfigError, match=words):
-        resolve(name)
+        import_object(name)

@@ -11,10 +11,10 @@ from mars_env.models.openai_dialect import (
     error_text,
     is_filtered,
     is_too_long,
+    message_text,
     messages_json,
     retry_after,
     sampling_fields,
-    text_of,
     told_error,
 )
 from mars_env.types import Sampling
@@ -273,13 +273,13 @@ def test_fields_that_change_the_distribution_are_known(fields, names):
     ([], ""),
 ])  # fmt: skip
 def test_content_in_parts_is_put_together(content, text):
-    assert text_of({"content": content}) == text
+    assert message_text({"content": content}) == text
 
 
 @pytest.mark.parametrize("content", [5, ["4"], [{"type": "text", "text": 4}], [{"type": "image_url"}]])
 def test_content_that_is_no_text_is_none(content):
     with pytest.raises((TypeError, AttributeError)):
-        text_of({"content": content})
+        message_text({"content": content})
 
 
 @pytest.mark.parametrize(("payload", "status"), [
