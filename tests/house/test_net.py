@@ -43,7 +43,7 @@ class Script:
     async def __aexit__(self, *_):
         self.server.close()
 
-    async def start_server(self, reader, writer):
+    async def serve(self, reader, writer):
         self.connections += 1
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):  # the client goes
             while True:
