@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mars_env.digests import full_name
 from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.identity import full_name
 from mars_env.models.batching import Ticket, engine_lock, submit
 from mars_env.models.checkpoint import is_here
 from mars_env.models.context import finish_reason, room_for, without_room

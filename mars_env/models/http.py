@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import aiohttp
 
-from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.identity import digest_of
 from mars_env.models.encoding import require_fit
 from mars_env.models.endpoint import Endpoint, Endpoints
 from mars_env.models.http_scoring import Read, Refused, Scorer, T

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeVar
 
-from mars_env.checks import MOST_TOKEN_ID, token_ids
+from mars_env.checks import MAX_TOKEN_ID, token_ids
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.models.checkpoint import is_here
@@ -109,7 +109,7 @@ class Scorer:
             end or isinstance(prompt, str) or is_messages(prompt) or any(isinstance(t, str) for t in texts)
         )
         tokenizer = self._loaded() if needed else None
-        most = MOST_TOKEN_ID if tokenizer is None else len(tokenizer)
+        most = MAX_TOKEN_ID if tokenizer is None else len(tokenizer)
         ids = encode_prompt(tokenizer, prompt, most, self._name, self._template_options)
         return written(tokenizer, ids, texts, most, self._name, end=end)
 

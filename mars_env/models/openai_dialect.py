@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
-from mars_env.checks import MOST_TOKENS, token_ids, valid_count
+from mars_env.checks import MAX_TOKENS, token_ids, valid_count
 from mars_env.checks import logprobs as checked_logprobs
 from mars_env.models.context import NO_LIMIT
 from mars_env.net import UNREADABLE
@@ -359,7 +359,7 @@ def _sampled(usage: Mapping[str, Any], prompt: int) -> int:
         103
     """
     told, total = _tokens(usage, "completion_tokens"), usage.get("total_tokens")
-    return max(told, total - prompt) if prompt and type(total) is int and total < MOST_TOKENS else told
+    return max(told, total - prompt) if prompt and type(total) is int and total < MAX_TOKENS else told
 
 
 def _shares(total: int, texts: Sequence[str]) -> list[int]:

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, ModelError
 from mars_env.files import write_atomically
+from mars_env.identity import digest_of
 from mars_env.models.requests import check_request, is_messages, is_token_ids, prompt_text
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Model, Prompt, Sampling

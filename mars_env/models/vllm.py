@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from mars_env.checks import logprobs as checked_logprobs
-from mars_env.digests import digest_of
 from mars_env.errors import ConfigError, MissingExtra, ModelError
+from mars_env.identity import digest_of
 from mars_env.models.checkpoint import is_here
 from mars_env.models.context import finish_reason, room_for, without_room
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written

@@ -6,13 +6,13 @@ import subprocess
 import sys
 from functools import lru_cache, partial
 
-from mars_env.digests import Digest
+from mars_env.identity import identity_of
 
 PROMPT = "A"
 
 
 def digest(part):
-    return Digest(lambda value: None).of_code(part)
+    return identity_of(part)["code"]
 
 
 def helper():
@@ -100,10 +100,10 @@ def test_many_functions_may_refer_to_each_other(tmp_path, monkeypatch):
 
 def test_a_digest_is_the_same_in_every_process():
     code = """
-from mars_env.digests import Digest
+from mars_env.identity import identity_of
 def f(seen):
     return seen in {"a", "b", "c"}, [x for x in seen if x in ("d", 1, 2.5)], {"k": seen}
-print(Digest(lambda value: None).of_code(f))
+print(identity_of(f)["code"])
 """
     told = {
         subprocess.run(
