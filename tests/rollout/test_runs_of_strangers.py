@@ -201,7 +201,7 @@ def test_what_is_written_anew_replaces_links_alone(tmp_path):
         file.write("new")
     assert victim.read_text() == "precious" and (tmp_path / "trace").read_text() == "new"
     os.mkfifo(tmp_path / "pipe")
-    for writes in (whole, open_new):
+    for writes in (atomic_draft, open_new):
         with raises(OSError), writes(tmp_path / "pipe"):
             pass
     assert (tmp_path / "pipe").is_fifo()
