@@ -1,7 +1,4 @@
-"""Files from strangers. Links are not followed, and only regular files are opened.
-
-A run's folder may come from anywhere, so a file in it may be a link, a pipe or a device.
-"""
+"""Untrusted files, which may be links, pipes or devices: only regular files are opened."""
 
 from __future__ import annotations
 
@@ -23,11 +20,10 @@ _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK
 def atomic_draft(path: Path) -> Iterator[Path]:
     r"""A draft next to a file; it replaces the file once all is written, so the file is never half new.
 
-    If `path` is a link, the link is replaced and its target stays unchanged. A folder, pipe or device is
-    refused.
+    If `path` is a link, the link is replaced and its target stays unchanged.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: It cannot be written, or is a folder, pipe or device.
 
     Example:
         >>> import tempfile
@@ -51,22 +47,16 @@ def atomic_draft(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text file with `atomic_draft`; lone surrogates become question marks.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write a text file with `atomic_draft`; lone surrogates become question marks."""
     with atomic_draft(path) as draft:
         draft.write_bytes(text.encode("utf-8", "replace"))
 
 
 def open_new(path: Path) -> IO[str]:
-    """Open a new text file that will be written bit by bit; it replaces what is at `path`.
-
-    If `path` is a link, the link is replaced and its target stays unchanged.
+    """Open a new text file that is written bit by bit; it replaces what is at `path`, also a link.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: It cannot be written, or is a folder, pipe or device.
     """
     _require_replaceable(path)
     path.unlink(missing_ok=True)
@@ -105,10 +95,7 @@ def jsonl_rows(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     r"""The rows of an open jsonl file, each with its place; blank lines and byte order marks are skipped.
 
-    Args:
-        path: For the messages.
-        file: The file's lines, as bytes.
-        error: Raised when a line is no JSON object; the message gives file, line and cause.
+    A line that is no JSON object raises an `error`, which says file, line and cause.
 
     Example:
         >>> list(jsonl_rows(Path("p.jsonl"), [b'{"id": 1}\n', b"\n", b'{"id": 2}\n'], ValueError))

@@ -1,4 +1,4 @@
-"""Imports on first use: names of packages, objects named by a text, work that waits for another package."""
+"""Imports on first use: names of packages, objects named by a string, work that waits for another package."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def lazy_names(
-    package: str, places: Mapping[str, str]
+    package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__``, ``__all__`` of a package that imports its names on first use (PEP 562).
 
-    The package's own modules are found too, whether or not they have been imported.
+    The package's modules are found too, whether or not they have been imported.
 
     Args:
         package: The package's ``__name__``.
-        places: Maps each public name to its module.
+        modules: Of each public name, the module that defines it.
 
     Example:
         >>> getattr_, _, names = lazy_names("mars_env", {"Problem": "mars_env.types"})
         >>> getattr_("Problem").__name__, names
         ('Problem', ['Problem'])
     """
-    names = sorted(places)
+    names = sorted(modules)
 
     def find(name: str) -> Any:
-        if name in places:
-            found = getattr(import_module(places[name]), name)
+        if name in modules:
+            found = getattr(import_module(modules[name]), name)
             setattr(sys.modules[package], name, found)  # later look-ups find it directly
             return found
         try:
@@ -56,10 +56,6 @@ def lazy_names(
 def after_import(module: str, then: Callable[[], None]) -> None:
     """Call a function once a module has been imported: now, or right after its import.
 
-    Args:
-        module: Its full name.
-        then: The function. Its errors propagate to the code that imports the module.
-
     Example:
         >>> after_import("sys", lambda: print("sys is there"))
         sys is there
@@ -71,41 +67,32 @@ def after_import(module: str, then: Callable[[], None]) -> None:
 
 
 class _Watch:
-    """A finder for one module: lets the later finders find it, and wraps the loader that they return."""
+    """A finder for one module: lets the later finders find it, and calls a function when it is loaded."""
 
     def __init__(self, module: str, then: Callable[[], None]) -> None:
-        self.module = module
-        self.then = then
+        self._module, self._then = module, then
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self.module or self not in sys.meta_path:
+        if fullname != self._module or self not in sys.meta_path:
             return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                wrapped: Any = spec.loader and _Loader(spec.loader, self)
-                spec.loader = wrapped
-                return spec
-        return None
+        later = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        spec = next((found for each in later if (found := each.find_spec(fullname, path, target))), None)
+        if spec is not None and spec.loader is not None:
+            self._watch(spec.loader)
+        return spec
 
+    def _watch(self, loader: Any) -> None:
+        load = loader.exec_module
 
-class _Loader:
-    """Loads a module with its own loader, restores that loader, and calls the function."""
+        def exec_module(module: ModuleType) -> None:
+            load(module)
+            vars(loader).pop("exec_module", None)
+            sys.meta_path.remove(self)
+            self._then()
 
-    def __init__(self, loader: Any, watch: _Watch) -> None:
-        self._loader = loader
-        self._watch = watch
-
-    def exec_module(self, module: Any) -> None:
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        sys.meta_path.remove(self._watch)
-        self._watch.then()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
+        loader.exec_module = exec_module
 
 
 def import_object(name: str) -> Any:
@@ -140,7 +127,7 @@ def is_object_name(name: str) -> bool:
 
 
 def imported(module: str, name: str) -> ModuleType:
-    """A module that a name of the user needs.
+    """A module that a user's name needs.
 
     Raises:
         ConfigError: It cannot be imported; says for which name.

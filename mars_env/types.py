@@ -1,8 +1,7 @@
 """The nouns of mars_env: frozen values, and the protocols that users implement.
 
-Every other module uses these. Nothing here imports anything else from the library.
-A rollout is a tree of turns: a `Turn` is one action of one agent on one observation, and
-names its parent, so that an episode, a grouped rollout and a tree search have one format.
+A rollout is a tree of turns: a `Turn` is one action of one agent on one observation, and names its parent, so
+that an episode, a grouped rollout and a tree search have one format.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 Observation = Mapping[str, str | int]
-"""What an agent sees: named fields of text or small integers. Never the reference answer."""
+"""What an agent sees: named strings or small integers. Never the reference answer."""
 
 Message = Mapping[str, str]
 """One chat message: ``{"role": "system" | "user" | "assistant", "content": text}``."""
 
 Prompt = str | Sequence[int] | Sequence[Message]
-"""A raw text, exact token ids, or chat messages that the model's own template renders."""
+"""A raw string, exact token ids, or chat messages that the model's own template renders."""
 
 
 FinishReason = Literal["stop", "length", "context", "content_filter"]
@@ -54,14 +53,13 @@ class Problem:
     Attributes:
         id: Unique within its set.
         statement: What the agents read.
-        reference: What the grader compares with, as plain data: the answer's text for
-            mathematics, the tests for code. Never part of an observation or an info dict. None for a
-            question whose answer is unknown: the library's graders then judge nothing.
+        reference: What the grader compares with, as plain data: the answer for mathematics, the tests for
+            code. Never part of an observation or an info dict. None if the answer is unknown: the library's
+            graders then judge nothing.
         kind: Which grader judges it; ``"open"`` problems have no single answer and need a grader of their own
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
-            Never part of an observation or an info dict, except the documents of a cluster
-            (`mars_env.methods.spell.rules`).
+            Never part of an observation or an info dict, except the documents of SPELL's clusters.
 
     Example:
         >>> Problem("p1", "What is 2 + 2?", "4").kind
@@ -76,14 +74,16 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str):
-            raise ValueError(f"a problem's id must be a text, got {self.id!r:.100}: give str(...) of it")
+            raise ValueError(f"a problem's id must be a string, got {self.id!r:.100}: give str(...) of it")
         if not isinstance(self.statement, str):
-            raise ValueError(f"the statement of {self.id!r:.100} must be a text, got {self.statement!r:.100}")
+            raise ValueError(
+                f"the statement of {self.id!r:.100} must be a string, got {self.statement!r:.100}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """The outcome of judging one text against one problem.
+    """The outcome of judging one answer to one problem.
 
     Attributes:
         verdict: CORRECT, WRONG or UNKNOWN.
@@ -93,8 +93,7 @@ class Grade:
         seconds: How long the judgement took.
         backend: What judged it, e.g. ``"integer"``, ``"symbolic"``, ``"bubblewrap"``.
         tokens: Tokens that a model sampled to judge it.
-        details: What the grader wants to store, as plain data (a rubric's verdicts, for example). As secret
-            as the grade itself.
+        details: What the grader wants to store, as plain data; as secret as the grade itself.
 
     Example:
         >>> Grade.wrong("no answer was found").score
@@ -119,13 +118,13 @@ class Grade:
             raise ValueError(f"a {self.verdict} grade cannot have the score {self.score!r}")
         score: Any = self.score  # a user's grader may give anything
         if score is not None:
-            if not _is_number(score) or not 0.0 <= score <= 1.0:
+            if not isinstance(score, Real) or not 0.0 <= score <= 1.0:
                 raise ValueError(f"a score must be in [0, 1], got {score!r}")
             object.__setattr__(self, "score", float(score))  # the store cannot write numpy's numbers
         if not all(isinstance(text, str) for text in (self.reason, self.feedback, self.backend)):
-            raise ValueError("a grade's reason, feedback and backend must be texts")
+            raise ValueError("a grade's reason, feedback and backend must be strings")
         seconds: Any = self.seconds
-        if not _is_number(seconds) or not -math.inf < seconds < math.inf or abs(seconds) > 1e300:
+        if not isinstance(seconds, Real) or not -math.inf < seconds < math.inf or abs(seconds) > 1e300:
             raise ValueError(f"a grade's seconds must be a finite number, got {seconds!r}")
         if type(self.tokens) is not int or self.tokens < 0:
             raise ValueError(f"a grade's tokens must be a count, got {self.tokens!r}")
@@ -157,12 +156,12 @@ class Sampling:
         top_p: Nucleus; training refuses values below 1.
         top_k: 0 means all tokens; training refuses other values.
         max_tokens: Hard limit of one completion, in tokens.
-        stop: Texts that end a completion (its text excludes them).
+        stop: Strings that end a completion (its text excludes them).
         seed: The request's seed; sample i of n uses ``derive_seed(seed, i)``.
         overflow: What happens when prompt and limit together exceed the model's context. ``"check"``: a run
-            in which that can happen is refused before it starts, as far as this can be known; during play, a
-            completion that the context cuts off is UNKNOWN and counted. ``"unknown"``: the same without
-            the check. ``"refuse"``: the check, and during play a `mars_env.errors.ContextError` ends the run.
+            in which that can happen is refused before it starts, if this can be known; in play, a completion
+            that the context cuts off is UNKNOWN. ``"unknown"``: the same without the check. ``"refuse"``: the
+            check, and in play a `mars_env.errors.ContextError` ends the run.
     """
 
     temperature: float = 1.0
@@ -190,8 +189,7 @@ class Completion:
         versions: Policy versions, run-length encoded: ``((version, number of tokens), ...)``.
         prompt_tokens: Number of prompt tokens (known even if the server does not report the ids).
         completion_tokens: Number of sampled tokens, likewise.
-        train_prompt_ids: Token ids of the prompt to train on, where it is not the one that the model read (a
-            scaffold that was only shown to sample); else empty.
+        train_prompt_ids: The prompt to train on, where the model read another one; else empty.
     """
 
     text: str
@@ -231,8 +229,8 @@ class Completion:
 class Action:
     """What an agent does in one turn: a text, and the completions behind it (none, one or more).
 
-    The text is what the other agents and the grader see. It may differ from the last
-    completion's text (thinking blocks removed, for example); training uses only the completions.
+    The text is what the other agents and the grader see, such as the last completion's without its thinking;
+    training uses only the completions.
     """
 
     text: str
@@ -340,10 +338,6 @@ class Tree:
     info: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real)
-
-
 def role_of(agent: str) -> str:
     """The role of an agent's name.
 
@@ -370,7 +364,7 @@ class Model(Protocol):
 
 @runtime_checkable
 class ScoringModel(Model, Protocol):
-    """A model that also tells how probable given texts are: `HFModel`, `VLLMModel`, `HTTPModel`."""
+    """A model that also scores given texts: `HFModel`, `VLLMModel`, `HTTPModel`."""
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that the texts would be: `score` without log-probabilities."""
@@ -381,11 +375,8 @@ class ScoringModel(Model, Protocol):
 
         Args:
             prompt: What the model reads.
-            texts: What it writes, in one or more parts that are encoded apart, or token ids as they are.
+            texts: What it writes, in one or more parts that are encoded separately, or token ids.
             end: Whether the token that ends a completion follows, and counts.
-
-        Raises:
-            mars_env.errors.ModelError: It failed.
         """
         ...
 
@@ -413,8 +404,6 @@ class Agent(Protocol):
 @dataclass(frozen=True, slots=True)
 class TrainingAsk:
     """What an agent gets for a turn that is played to train, beside its observation.
-
-    The n samples of one ask are numbers 0 to n - 1 of their group.
 
     Attributes:
         problem: The whole problem, with its reference and rubric: for help that is shown to sample, and not
@@ -448,12 +437,7 @@ class Grader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """A reward model's ratings of some texts.
-
-    Attributes:
-        scores: One for each text, in [0, 1]; None if it gave no rating.
-        tokens: Tokens that it sampled for them: a judge's reasoning counts as part of a search's cost.
-    """
+    """A reward model's scores in [0, 1], None where it gave none, and the tokens that it sampled for them."""
 
     scores: tuple[float | None, ...]
     tokens: int = 0
@@ -464,12 +448,7 @@ class RewardModel(Protocol):
     """Rates solutions without knowing the reference: a classifier, a judge, a function of the text."""
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-        """Rate some solutions of one problem.
-
-        Args:
-            statement: The problem, as the agents read it.
-            texts: The solutions.
-            seed: The only source of randomness.
+        """Rate some solutions (`texts`) of one problem; `seed` is the only source of randomness.
 
         Raises:
             mars_env.errors.ModelError: It could not answer. The tree then has a fault, and a resumed run
@@ -481,8 +460,8 @@ class RewardModel(Protocol):
 class Reward(Protocol):
     """The reward of one turn, a pure function of the stored tree; sync or async.
 
-    None means unknown (the grade is UNKNOWN): the turn then leaves its group. The same happens if the reward
-    raises or returns anything but a finite number: see docs/faults.md.
+    None means unknown (the grade is UNKNOWN): the turn then leaves its group, as it does if the reward raises
+    or returns anything but a finite number (docs/faults.md).
     """
 
     def __call__(

@@ -197,7 +197,7 @@ class Endpoints:
         if (endpoint := self._best(headers)) is not None:
             return endpoint
         try:
-            async with asyncio.timeout(patience), self._queue.here():
+            async with asyncio.timeout(patience), self._queue.semaphore():
                 while (endpoint := self._best(headers)) is None:
                     await asyncio.sleep(_POLL)
                 return endpoint

@@ -374,7 +374,7 @@ class HTTPModel:
         self.under_way += 1
         try:
             while True:
-                async with self._gate.here():
+                async with self._gate.semaphore():
                     began = time.monotonic()
                     endpoint = await self._endpoints.choose(self._headers, self._patience - waited)
                     waited += time.monotonic() - began

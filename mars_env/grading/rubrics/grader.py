@@ -225,7 +225,7 @@ class RubricGrader:
         for attempt in range(self.tries):
             seed = derive_seed(self.seed, problem.id, text, criterion.text, repeat, attempt)
             try:
-                async with self._gate.here(), asyncio.timeout(self.timeout):
+                async with self._gate.semaphore(), asyncio.timeout(self.timeout):
                     [completion] = await judge.complete(messages, 1, replace(self.sampling, seed=seed))
             except Exception as error:  # a model has retried already; a user's may raise anything
                 late = isinstance(error, TimeoutError)
