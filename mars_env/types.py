@@ -27,6 +27,8 @@ Prompt = str | Sequence[int] | Sequence[Message]
 FinishReason = Literal["stop", "length", "context", "content_filter"]
 """Why a completion ended: by itself, at its token limit, at the end of the model's context, by a filter."""
 
+_NUMBER: Any = Real  # also numpy's
+
 UNKNOWN_LOGPROB: Final = -9999.0
 """What servers with OpenAI's interface write for an unknown log-probability: no number to compute with."""
 INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
@@ -118,13 +120,13 @@ class Grade:
             raise ValueError(f"a {self.verdict} grade cannot have the score {self.score!r}")
         score: Any = self.score  # a user's grader may give anything
         if score is not None:
-            if not isinstance(score, Real) or not 0.0 <= score <= 1.0:
+            if not isinstance(score, _NUMBER) or not 0.0 <= score <= 1.0:
                 raise ValueError(f"a score must be in [0, 1], got {score!r}")
             object.__setattr__(self, "score", float(score))  # the store cannot write numpy's numbers
         if not all(isinstance(text, str) for text in (self.reason, self.feedback, self.backend)):
             raise ValueError("a grade's reason, feedback and backend must be strings")
         seconds: Any = self.seconds
-        if not isinstance(seconds, Real) or not -math.inf < seconds < math.inf or abs(seconds) > 1e300:
+        if not isinstance(seconds, _NUMBER) or not -math.inf < seconds < math.inf or abs(seconds) > 1e300:
             raise ValueError(f"a grade's seconds must be a finite number, got {seconds!r}")
         if type(self.tokens) is not int or self.tokens < 0:
             raise ValueError(f"a grade's tokens must be a count, got {self.tokens!r}")

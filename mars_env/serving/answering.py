@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
-from mars_env.api import Team, as_problem_set, asked_spec, described_spec, keywords_of
+from mars_env.api import Team, as_problem_set, described_spec, spec_with
 from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game, make_game
 from mars_env.envs.registry import rules_names, spec, with_team_size
@@ -133,9 +133,7 @@ class Answerer:
         **more: Any,
     ) -> None:
         chosen = {**(settings or {}), **more}
-        env_spec = asked_spec(
-            keywords_of(solve) | keywords_of(Answerer), _spec(env_id), chosen, turn_timeout=turn_timeout
-        )
+        env_spec = spec_with(solve, _spec(env_id), chosen, turn_timeout=turn_timeout)
         if kind is None:  # of questions, open ones are played like those of mathematics
             code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
             kind = "code" if code else "math"
