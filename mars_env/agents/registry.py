@@ -366,16 +366,20 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
         return _Loaded(_http(target, spec, options), own, thinking)
     if colon and kind == "hf":
         from mars_env.models.hf import HFModel  # brings torch
+        from mars_env.models.hf_decoding import BatchLimits
 
         target, options = _options(rest, _HF)
         own, thinking = _own(sampling, options)
-        return _Loaded(HFModel(target, **options), own, thinking)
+        limits = {"max_batch_rows": "rows", "max_batch_tokens": "tokens"}
+        batch = {field: options.pop(name) for name, field in limits.items() if name in options}
+        return _Loaded(HFModel(target, batch=BatchLimits(**batch), **options), own, thinking)
     if colon and kind == "vllm":
         from mars_env.models.vllm import VLLMModel  # brings vLLM
 
         target, options = _options(rest, _VLLM)
         own, thinking = _own(sampling, options)
-        return _Loaded(VLLMModel(target, **options), own, thinking)
+        engine = {name: options.pop(name) for name in ("dtype",) if name in options}
+        return _Loaded(VLLMModel(target, options=engine, **options), own, thinking)
     target, options = _options(spec, {})
     value, shared = _made(_find(target), role)
     return _Loaded(value, *_own(sampling, options), shared)

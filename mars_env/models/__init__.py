@@ -6,6 +6,7 @@ from mars_env.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mars_env.models.hf import HFModel as HFModel
+    from mars_env.models.hf_decoding import BatchLimits as BatchLimits
     from mars_env.models.http import HTTPModel as HTTPModel
     from mars_env.models.scripted import RecordingModel as RecordingModel
     from mars_env.models.scripted import ReplayModel as ReplayModel
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "BatchLimits": "mars_env.models.hf_decoding",
         "HFModel": "mars_env.models.hf",
         "HTTPModel": "mars_env.models.http",
         "RecordingModel": "mars_env.models.scripted",

@@ -34,7 +34,7 @@ class Ticket(Generic[Q, A]):
         return self.future.cancelled()
 
 
-class Engine(Protocol[Q, A]):
+class WaveEngine(Protocol[Q, A]):
     """An engine that runs waves: called in a worker thread, one wave per process at a time."""
 
     def run(self, tickets: Sequence[Ticket[Q, A]]) -> list[A | BaseException]:
@@ -50,7 +50,7 @@ class _Queue:
     arrived: int = 0
     pump: asyncio.Task[None] | None = None
     outside: int = 0
-    """Steps (see `in_step`) that are at work, not waiting for a wave."""
+    """Steps (see `hold_waves`) that are at work, not waiting for a wave."""
     leaving: list[asyncio.Future[None]] = field(default_factory=list)
     """Those that wait until there are none, in the order in which they started."""
 
@@ -74,7 +74,7 @@ _queues_lock = threading.Lock()
 
 @dataclass(eq=False, slots=True)
 class _Step:
-    """Work within `in_step`; it is outside while none of its requests waits for a wave."""
+    """Work within `hold_waves`; it is outside while none of its requests waits for a wave."""
 
     queue: _Queue
     requests: int = 0
@@ -96,7 +96,7 @@ def _queue() -> _Queue:
 
 
 @asynccontextmanager
-async def in_step() -> AsyncGenerator[None]:
+async def hold_waves() -> AsyncGenerator[None]:
     """Work of unpredictable length that leads to requests, such as grading in another process.
 
     No wave starts meanwhile. What runs concurrently ends together, in the order in which it started, so the
@@ -124,7 +124,7 @@ async def in_step() -> AsyncGenerator[None]:
     await place
 
 
-async def submit(engine: Engine[Q, A], request: Q) -> A:
+async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
     """Put a request into the next wave of this event loop and wait for its answer.
 
     A wave starts when the loop has become idle: every task that could run has run, and no new
@@ -179,7 +179,7 @@ async def _idle(queue: _Queue) -> None:
         quiet, seen = (quiet + 1, seen) if queue.arrived == seen else (0, queue.arrived)
 
 
-def _run(wave: dict[Engine[Any, Any], list[Ticket[Any, Any]]]) -> list[Any]:
+def _run(wave: dict[WaveEngine[Any, Any], list[Ticket[Any, Any]]]) -> list[Any]:
     answers: list[Any] = []
     for engine, tickets in wave.items():
         with engine_lock:

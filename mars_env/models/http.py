@@ -17,7 +17,7 @@ from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.identity import digest_of
 from mars_env.models.encoding import require_fit
 from mars_env.models.endpoint import Endpoint, Endpoints
-from mars_env.models.http_scoring import Read, Refused, Scorer, T
+from mars_env.models.http_scoring import Read, RequestRefused, Scorer, T
 from mars_env.models.openai_dialect import (
     NEUTRAL,
     advised,
@@ -455,7 +455,7 @@ class HTTPModel:
         if is_filtered(answer.body):
             return _Filtered(f"{self.name}: a filter refuses the request: {sentence}")
         advice = advised(answer.status, words, endpoint.base.path)
-        return Refused(f"{self.name}: the server refused the request: {sentence}{advice}")
+        return RequestRefused(f"{self.name}: the server refused the request: {sentence}{advice}")
 
     def _fault(self, words: str, *, taken: bool = True) -> _Fault:
         """What went wrong, without secrets. The cause may hold them and must not be kept."""

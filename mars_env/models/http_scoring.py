@@ -35,7 +35,7 @@ FORMS: Final[Mapping[Form, Mapping[str, Any]]] = {
 """The fields of a request in each form, in the order in which they are tried."""
 
 
-class Refused(ModelError):
+class RequestRefused(ModelError):
     """The server refuses a request; another form of it may be taken."""
 
 
@@ -83,7 +83,7 @@ class Send(Protocol):
         """Send a body.
 
         Raises:
-            Refused: The server refuses it.
+            RequestRefused: The server refuses it.
             ModelError: All attempts failed.
         """
 
@@ -122,7 +122,7 @@ class Scorer:
             body = f"{self._head}, {json.dumps(fields)[1:]}".encode()
             try:
                 found = await send(body, partial(scored_logprobs, form=form, ids=ids))
-            except Refused as error:
+            except RequestRefused as error:
                 why = str(error)
                 continue
             if found is not None:

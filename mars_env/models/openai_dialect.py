@@ -13,7 +13,7 @@ from typing import Any
 
 from mars_env.checks import MAX_TOKENS, token_ids, valid_count
 from mars_env.checks import logprobs as checked_logprobs
-from mars_env.models.context import NO_LIMIT
+from mars_env.models.requests import NO_LIMIT
 from mars_env.net import UNREADABLE
 from mars_env.text import one_line, shown
 from mars_env.types import UNKNOWN_LOGPROB, Completion, FinishReason, Message, Sampling

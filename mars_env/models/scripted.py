@@ -109,7 +109,7 @@ class ScriptedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ModelCall:
     """One request to a model, and its answer."""
 
     prompt: Prompt
@@ -129,7 +129,7 @@ class RecordingModel:
     """
 
     def __init__(self, model: Model) -> None:
-        self.records: list[Record] = []
+        self.records: list[ModelCall] = []
         self.name = getattr(model, "name", "recorded")
         self._model = model
 
@@ -144,7 +144,7 @@ class RecordingModel:
             ModelError: The model raised it; nothing is recorded.
         """
         completions = await self._model.complete(prompt, n, sampling)
-        self.records.append(Record(prompt, n, sampling, tuple(completions)))
+        self.records.append(ModelCall(prompt, n, sampling, tuple(completions)))
         return completions
 
 
@@ -160,12 +160,12 @@ class ReplayModel:
 
     Example:
         >>> from mars_env.sync import run_sync
-        >>> record = Record("2 + 2?", 1, Sampling(seed=1), (Completion("4"),))
+        >>> record = ModelCall("2 + 2?", 1, Sampling(seed=1), (Completion("4"),))
         >>> run_sync(ReplayModel([record]).complete("2 + 2?", 1, Sampling(seed=1)))[0].text
         '4'
     """
 
-    def __init__(self, records: Iterable[Record], *, name: str = "replay") -> None:
+    def __init__(self, records: Iterable[ModelCall], *, name: str = "replay") -> None:
         self.name = name
         records = list(records)
         self._digest = digest_of([asdict(record) for record in records])
@@ -194,13 +194,13 @@ class ReplayModel:
         return list(answers.pop(0) if len(answers) > 1 else answers[0])
 
 
-def save_records(path: str | Path, records: Iterable[Record]) -> None:
+def save_records(path: str | Path, records: Iterable[ModelCall]) -> None:
     """Write a recording as JSON lines, one record a line."""
     lines = [json.dumps(asdict(record), allow_nan=False) + "\n" for record in records]
     write_atomically(Path(path), "".join(lines))
 
 
-def load_records(path: str | Path) -> list[Record]:
+def load_records(path: str | Path) -> list[ModelCall]:
     """Read what `save_records` wrote.
 
     Raises:
@@ -215,9 +215,9 @@ def load_records(path: str | Path) -> list[Record]:
     return records
 
 
-def _record(row: dict[str, Any]) -> Record:
+def _record(row: dict[str, Any]) -> ModelCall:
     sampling = Sampling(**{**row["sampling"], "stop": tuple(row["sampling"]["stop"])})
-    return Record(row["prompt"], row["n"], sampling, tuple(map(_completion, row["completions"])))
+    return ModelCall(row["prompt"], row["n"], sampling, tuple(map(_completion, row["completions"])))
 
 
 def _completion(row: dict[str, Any]) -> Completion:

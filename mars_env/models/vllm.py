@@ -17,11 +17,17 @@ from mars_env.checks import logprobs as checked_logprobs
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.identity import digest_of
 from mars_env.models.checkpoint import is_here
-from mars_env.models.context import finish_reason, room_for, without_room
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
-from mars_env.models.requests import check_request
-from mars_env.models.vllm_engines import Engine, Generated, Job, OfflineEngine, StreamingEngine, load_vllm
-from mars_env.models.vllm_experts import EXTENSION
+from mars_env.models.requests import check_request, finish_reason, room_for, without_room
+from mars_env.models.vllm_engines import (
+    EXTENSION,
+    EngineOutput,
+    EngineRequest,
+    OfflineEngine,
+    StreamingEngine,
+    VLLMEngine,
+    load_vllm,
+)
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Prompt, Sampling
 
@@ -50,12 +56,11 @@ class VLLMModel:
     Args:
         model: A checkpoint's path or name.
         engine: ``"async"`` or ``"offline"``.
-        dtype: Of the weights in the engine, e.g. ``"bfloat16"``; by default as stored.
         eager: Do not compile graphs: a quicker start, slower decoding. Best for small models and tests.
         max_lora_rank: Largest rank of the adapters to be served; None for none. See `adapter`.
-        options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``.
+        options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``; the ``dtype`` of
+            the weights is by default as stored.
         name: Name in messages and the default policy name of agents.
-        version: Version of the weights, noted with each token; see `refresh`.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
     Attributes:
@@ -72,24 +77,21 @@ class VLLMModel:
         model: str | Path,
         *,
         engine: Literal["async", "offline"] = "async",
-        dtype: str = "auto",
         eager: bool = False,
         max_lora_rank: int | None = None,
         options: Mapping[str, Any] | None = None,
         name: str = "",
-        version: int = 0,
         template_options: Mapping[str, Any] | None = None,
     ) -> None:
         if engine not in ("async", "offline"):
             raise ConfigError(f"engine is 'async' or 'offline', got {engine!r}")
         self._vllm = load_vllm()
-        self.name, self.version = name or Path(model).name, version
+        self.name, self.version = name or Path(model).name, 0
         self.tokenizer, self._config = _load(model)
         self._template_options = dict(template_options or {})
         self._vocabulary: int = self._config.get_text_config(decoder=True).vocab_size
         settings: dict[str, Any] = {
             "model": str(model),
-            "dtype": str(self._config.dtype or "auto").removeprefix("torch.") if dtype == "auto" else dtype,
             "enforce_eager": eager,
             "logprobs_mode": "processed_logprobs",
         }
@@ -97,18 +99,23 @@ class VLLMModel:
             settings |= {"enable_lora": True, "max_lora_rank": max_lora_rank}
         on_cpu: bool = importlib.import_module("vllm.platforms").current_platform.is_cpu()
         # Requests without a seed must differ between replicas: vLLM's own default would seed all alike.
-        defaults: dict[str, Any] = {"enable_prefix_caching": True, "seed": secrets.randbits(31)}
+        defaults: dict[str, Any] = {
+            "enable_prefix_caching": True,
+            "seed": secrets.randbits(31),
+            "dtype": str(self._config.dtype or "auto").removeprefix("torch."),
+        }
         if on_cpu:
             # A seeded request that got only a part of its prompt, and so no token, would end the engine.
             defaults["enable_chunked_prefill"] = False
             settings["worker_extension_cls"] = EXTENSION
         if clash := {*settings} & {*(options or ())}:
             raise ConfigError(f"options may not set {', '.join(sorted(clash))}: VLLMModel sets it itself")
-        self._checkpoint, self._dtype = str(model), settings["dtype"]
+        self._checkpoint = str(model)
         self._options = {name: value for name, value in (options or {}).items() if name not in _HARDWARE}
         settings = defaults | settings | dict(options or {})
+        self._dtype = settings["dtype"]
         kind = StreamingEngine if engine == "async" else OfflineEngine
-        self._engine: Engine = kind(settings, version)
+        self._engine: VLLMEngine = kind(settings, self.version)
         self.capacity, self.under_way = self._engine.capacity, 0
         self._loras = itertools.count(1) if max_lora_rank is not None else None
         self._adapters_alone = on_cpu and engine == "async" and max_lora_rank is not None
@@ -229,7 +236,9 @@ class VLLMModel:
         if not room:
             return without_room(ids, n, sampling)
         lora = None if adapter is None else adapter.request
-        samples = await self._generated([Job(ids, self._params(sampling, i, room), lora) for i in range(n)])
+        samples = await self._generated(
+            [EngineRequest(ids, self._params(sampling, i, room), lora) for i in range(n)]
+        )
         version = None if adapter is None else adapter.version
         return [self._completion(ids, sampling, sample, version) for sample in samples]
 
@@ -246,7 +255,7 @@ class VLLMModel:
             output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         )
         lora = None if adapter is None else adapter.request
-        [read] = await self._generated([Job((*given.prompt_ids, *given.token_ids), params, lora)])
+        [read] = await self._generated([EngineRequest((*given.prompt_ids, *given.token_ids), params, lora)])
         told = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
         if len(told) != len(given.token_ids):
             raise ModelError(
@@ -261,7 +270,7 @@ class VLLMModel:
         by = adapter.version if adapter is not None else read.versions[0][0]
         return replace(given, logprobs=values, versions=((by, len(values)),))
 
-    async def _generated(self, jobs: Sequence[Job]) -> list[Generated]:
+    async def _generated(self, jobs: Sequence[EngineRequest]) -> list[EngineOutput]:
         self.under_way += len(jobs)
         try:
             return await self._engine.generate(jobs)
@@ -292,7 +301,7 @@ class VLLMModel:
         )
 
     def _completion(
-        self, ids: tuple[int, ...], sampling: Sampling, sample: Generated, version: int | None
+        self, ids: tuple[int, ...], sampling: Sampling, sample: EngineOutput, version: int | None
     ) -> Completion:
         output = sample.output.outputs[0]
         tokens = tuple(output.token_ids)

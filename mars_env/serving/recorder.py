@@ -24,10 +24,10 @@ from yarl import URL
 from mars_env.checks import finite
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.chat_stream import ChatStream, asked_for, event
-from mars_env.models.context import NO_LIMIT
 from mars_env.models.endpoint import Endpoint
 from mars_env.models.openai_dialect import NEUTRAL, bending, completions_of, keeps_logprobs
 from mars_env.models.preflight import check_engine
+from mars_env.models.requests import NO_LIMIT
 from mars_env.models.secrets import Secrets, api_key
 from mars_env.net import (
     NETWORK_ERRORS,

@@ -1,6 +1,6 @@
 import torch
 
-from mars_env.models.hf_cache import CHUNK, GrowingLayer
+from mars_env.models.hf_step import CHUNK, GrowingLayer
 
 
 def test_a_layer_holds_what_it_was_given_in_order():

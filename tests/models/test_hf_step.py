@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from mars_env.models import HFModel, hf_step  # noqa: E402
-from mars_env.models.hf_cache import cache_for  # noqa: E402
+from mars_env.models.hf_step import cache_for  # noqa: E402
 from mars_env.types import Sampling  # noqa: E402
 
 SHAPE = {

@@ -3,7 +3,6 @@ import json
 import pytest
 from messages import raises
 
-from mars_env.models.context import NO_LIMIT
 from mars_env.models.openai_dialect import (
     advised,
     bending,
@@ -18,6 +17,7 @@ from mars_env.models.openai_dialect import (
     sampling_fields,
     told_error,
 )
+from mars_env.models.requests import NO_LIMIT
 from mars_env.types import Sampling
 
 
