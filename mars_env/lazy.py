@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from types import ModuleType
 
+_IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.M)
 _OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def lazy_names(
-    package: str, modules: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__``, ``__all__`` of a package that imports its names on first use (PEP 562).
 
-    The package's modules are found too, whether or not they have been imported.
-
-    Args:
-        package: The package's ``__name__``.
-        modules: Of each public name, the module that defines it.
+    The names are those that the package's source imports for type checkers, one a line:
+    ``from module import Name as Name``. The package's modules are found too.
 
     Example:
-        >>> getattr_, _, names = lazy_names("mars_env", {"Problem": "mars_env.types"})
-        >>> getattr_("Problem").__name__, names
-        ('Problem', ['Problem'])
+        >>> import mars_env.viewer
+        >>> getattr_, _, names = lazy_names("mars_env.viewer")
+        >>> getattr_("render_page").__module__, names
+        ('mars_env.viewer.page', ['render_page', 'write_page'])
     """
+    spec: Any = sys.modules[package].__spec__
+    imports = _IMPORT.findall(spec.loader.get_source(package))
+    modules = {name: module for module, name in imports}
     names = sorted(modules)
 
     def find(name: str) -> Any:

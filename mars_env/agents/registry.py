@@ -365,8 +365,8 @@ def _load(spec: str, role: str, sampling: Sampling | None) -> _Loaded:
         own, thinking = _own(sampling, options)
         return _Loaded(_http(target, spec, options), own, thinking)
     if colon and kind == "hf":
+        from mars_env.models.batching import BatchLimits
         from mars_env.models.hf import HFModel  # brings torch
-        from mars_env.models.hf_decoding import BatchLimits
 
         target, options = _options(rest, _HF)
         own, thinking = _own(sampling, options)

@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from mars_env.errors import ConfigError
+
 Q = TypeVar("Q")
 A = TypeVar("A")
 
@@ -32,6 +34,23 @@ class Ticket(Generic[Q, A]):
     def dropped(self) -> bool:
         """Whether its caller has stopped waiting."""
         return self.future.cancelled()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How much is decoded together.
+
+    Attributes:
+        rows: Most samples.
+        tokens: Most tokens, prompts and limits added up.
+    """
+
+    rows: int = 512
+    tokens: int = 2**18
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.tokens < 1:
+            raise ConfigError(f"a batch has at least 1 row and 1 token, got {self.rows} and {self.tokens}")
 
 
 class WaveEngine(Protocol[Q, A]):

@@ -13,7 +13,7 @@ from typing import Any
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, MissingExtra, ModelError
 from mars_env.identity import full_name
-from mars_env.models.batching import Ticket, engine_lock, submit
+from mars_env.models.batching import BatchLimits, Ticket, engine_lock, submit
 from mars_env.models.checkpoint import is_here
 from mars_env.models.encoding import cut_at_stop, encode_prompt, require_fit, written
 from mars_env.models.requests import check_request, finish_reason, room_for, without_room
@@ -24,7 +24,6 @@ try:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from mars_env.models.hf_decoding import (
-        BatchLimits,
         SampleRequest,
         SampleRow,
         ScoreRequest,

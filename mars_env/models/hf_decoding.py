@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mars_env.errors import ConfigError
-from mars_env.models.batching import Ticket
+from mars_env.models.batching import BatchLimits, Ticket
 from mars_env.models.hf_step import CHUNK, GrowingCache, Step, cache_for
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Sampling
@@ -50,23 +49,6 @@ class SampleRow:
         return np.random.Generator(
             np.random.PCG64(secrets.randbits(63) if seed is None else derive_seed(seed, self.sample))
         )
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """How much is decoded together.
-
-    Attributes:
-        rows: Most samples.
-        tokens: Most tokens, prompts and limits added up.
-    """
-
-    rows: int = 512
-    tokens: int = 2**18
-
-    def __post_init__(self) -> None:
-        if self.rows < 1 or self.tokens < 1:
-            raise ConfigError(f"a batch has at least 1 row and 1 token, got {self.rows} and {self.tokens}")
 
 
 def batches_of(rows: Sequence[SampleRow], limits: BatchLimits) -> Iterator[list[SampleRow]]:
