@@ -1,4 +1,4 @@
-"""Specifications of agents as texts, for the command line and for configuration files."""
+"""Specifications of agents as strings, for the command line and for configuration files."""
 
 from __future__ import annotations
 
@@ -80,38 +80,39 @@ def make_agents(
 
     A specification is one of these:
 
-    - ``http://host:8000/v1#model`` (or https): an OpenAI-compatible server; several endpoints are
-      joined by ``+``: ``http://a/v1+http://b/v1#model``;
+    - ``http://host:8000/v1#model`` (or https): an OpenAI-compatible server; several endpoints are joined by
+      ``+``: ``http://a/v1+http://b/v1#model``;
     - ``hf:path-or-name``: a Hugging Face checkpoint in this process;
     - ``vllm:path-or-name``: the same, run by vLLM;
     - ``team:folder``: what a training run wrote, adapters too: each place gets the agent that was trained
-      there, with the run's sampling (``function=my_module:my_team`` names what made it in Python);
+    there,
+      with the run's sampling (``function=my_module:my_team`` names what made it in Python);
     - ``scripted:text``: always this text;
-    - ``my_module:object``: an agent, a model, a function ``observation -> text``, or a factory of one
-      of them (a class, or a function with no parameters but ``role``);
+    - ``my_module:object``: an agent, a model, a function ``observation -> string``, or a factory of one of
+    them
+      (a class, or a function with no parameters but ``role``);
     - a name that a package declares in the entry-point group ``mars_env.agents``.
 
-    One text names one agent, for the whole team. A team is named by role, ``solver=...,verifier=...``, or by
-    place, ``coder_0=...,coder_1=...``: a comma separates agents where a name and ``=`` follow it, and
-    belongs to the text elsewhere.
+    One string names one agent, for the whole team. A team is named by role, ``solver=...,verifier=...``, or
+    by place, ``coder_0=...,coder_1=...``: a comma separates agents where a name and ``=`` follow it.
 
     Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
     ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`) and ``thinking``
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``); servers and
     checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too (``api_key_env``,
     ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object) and
-    ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded.
-    A specification loads one model, however many agents use it.
+    ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification loads
+    one model, however many agents use it.
 
     Args:
-        spec: A text as above; or an agent, a model or a function for the whole team; or a mapping
-            by agent (``"coder_1"``) or role of any of these, or a list with one of them for each place.
+        spec: A string as above; or an agent, a model or a function for the whole team; or a mapping by agent
+            (``"coder_1"``) or role of any of these, or a list with one of them for each place.
         possible_agents: Names of the places, e.g. ``env.possible_agents``.
         sampling: How models are sampled where the specification does not say.
         roles: The agents that models become, by role; those of some rules are `roles_of`.
 
     Raises:
-        ConfigError: If a text cannot be understood, or a place is left out.
+        ConfigError: A string cannot be understood, or a place is left out.
 
     Example:
         >>> team = make_agents(r"solver=scripted:\boxed{4},verifier=scripted:Correctness: Correct",
@@ -154,8 +155,6 @@ def team_size(spec: object) -> int | None:
     Example:
         >>> team_size(["scripted:a", "scripted:b"]), team_size("coder_0=scripted:a,coder_1=scripted:b")
         (2, 2)
-        >>> team_size("scripted:one, two"), team_size("solver=scripted:a,verifier=scripted:b")
-        (None, None)
     """
     if isinstance(spec, list | tuple):
         return len(spec)
@@ -166,11 +165,7 @@ def team_size(spec: object) -> int | None:
 
 
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
-    """The object that a specification names, and the sampling that it asks for.
-
-    Raises:
-        ConfigError: It cannot be understood.
-    """
+    """The object that a specification names, and the sampling that it asks for."""
     loaded = _load(spec, "judge", None)
     return loaded.value, loaded.sampling
 
@@ -180,16 +175,7 @@ def team_identity(
     possible_agents: Sequence[str],
     roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> dict[str, Any]:
-    """What identifies the agents of a team, by name; those that a text names are not made for it.
-
-    Raises:
-        ConfigError: The text leaves a place out, or names one that does not exist.
-
-    Example:
-        >>> found = team_identity("scripted:4", ["solver_0"])["solver_0"]
-        >>> found["agent"], found["role"]
-        ('scripted:4', 'mars_env.agents.roles.Solver')
-    """
+    """What identifies the agents of a team, by name; agents that a string names are not made for it."""
     if not isinstance(agents, str):
         return {name: identity_of(agent) for name, agent in agents.items()}
     team = _by_role(agents)
@@ -207,12 +193,7 @@ def team_identity(
 
 
 def named_identity(part: Any) -> Any:
-    """What identifies a part of a run, or the object that a text ``module:object`` names.
-
-    Example:
-        >>> named_identity("mars_env.envs.rewards:outcome?top_k=5")
-        {'text': 'mars_env.envs.rewards:outcome?top_k=5', 'object': 'mars_env.envs.rewards.outcome'}
-    """
+    """What identifies a part of a run, or the object that a string ``module:object`` names."""
     if not isinstance(part, str):
         return identity_of(part)
     target = part.partition("?")[0]
@@ -232,16 +213,8 @@ def as_agent(
 ) -> Agent:
     """An agent for one place of a team, made from whatever the user has.
 
-    Args:
-        value: An agent stays as it is. A model gets the prompt of the place (see `role_agent`); a function
-            becomes a `FunctionAgent`; a text is a specification (see `make_agents`).
-        agent: Name of the place, e.g. ``"verifier_0"``; it chooses the prompt of a model.
-        sampling: How a model is sampled.
-        thinking: How a model marks its thinking.
-        roles: The agents that models become, by role.
-
-    Raises:
-        ConfigError: If it is none of these, or there is no prompt for the role.
+    An agent stays as it is. A model gets the prompt of the place (see `role_agent`); a function becomes a
+    `FunctionAgent`; a string is a specification (see `make_agents`). Any other value is a `ConfigError`.
 
     Example:
         >>> as_agent(ScriptedModel(["Correctness: Wrong"]), "verifier_0")
@@ -268,16 +241,7 @@ def make_verifier(value: Player | Model | str) -> Agent:
 
 
 def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
-    """The agents that models become under some rules, by role: the library's, unless the rules name others.
-
-    Raises:
-        ConfigError: What the rules name is no mapping of such agents.
-
-    Example:
-        >>> from mars_env.methods.spell.rules import Spell
-        >>> roles_of(Spell())["verifier"].__name__, roles_of(object())["verifier"].__name__
-        ('AnswerVerifier', 'Verifier')
-    """
+    """The agents that models become under some rules, by role: the library's, unless the rules name others."""
     if not isinstance(rules, HasRoles):
         return dict(ROLES)
     found: Any = import_object(rules.roles_from)
@@ -296,20 +260,10 @@ def role_agent(
     thinking: Thinking | None = THINKING,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
 ) -> RoleAgent:
-    """The built-in agent of a place, with its own prompt.
+    """The built-in agent of a place, with its own prompt; a `ConfigError` if the role has none.
 
     ``coder_0``, ``coder_1`` ... of a search differ in their system messages (see `RoleAgent.system_at`), so
-    several agents on one model are several roles. The prompt depends only on the name of the place, not on
-    the other agents.
-
-    Raises:
-        ConfigError: There is no prompt for the role.
-
-    Example:
-        >>> one, two = (role_agent(ScriptedModel(["x"]), name) for name in ("coder_0", "coder_1"))
-        >>> seen = {"problem": "Echo a line.", "mode": "generate"}
-        >>> one.prompt(seen)[0] == two.prompt(seen)[0], one.prompt(seen)[1] == two.prompt(seen)[1]
-        (False, True)
+    several agents on one model are several roles. The prompt depends only on the name of the place.
     """
     role = role_of(agent)
     if role not in roles:
@@ -339,7 +293,7 @@ class _Loaded:
 
 
 def _by_role(spec: str) -> Mapping[str, str] | str:
-    """The specifications in a text by role, or the text itself if it is one."""
+    """The specifications in a string by role, or the string itself if it is one."""
     if not _NAMED.match(spec):
         return spec.strip()
     given: dict[str, str] = {}
@@ -415,11 +369,7 @@ def _http(target: str, spec: str, options: dict[str, Any]) -> Model:
 
 
 def _header(name: str, value: str) -> str:
-    """The value of a header; ``env:NAME`` is that of an environment variable.
-
-    Raises:
-        ConfigError: The variable is not set, or a secret is written out.
-    """
+    """The value of a header; ``env:NAME`` is that of an environment variable. Secrets must be given so."""
     if value.startswith("env:"):
         return api_key(value.removeprefix("env:"), f"the header {name}")
     if _SECRET.search(name):

@@ -116,10 +116,10 @@ def _queue() -> _Queue:
 
 @asynccontextmanager
 async def hold_waves() -> AsyncGenerator[None]:
-    """Work of unpredictable length that leads to requests, such as grading in another process.
+    """Let no wave start during work of unpredictable length that leads to requests, such as grading.
 
-    No wave starts meanwhile. What runs concurrently ends together, in the order in which it started, so the
-    waves do not depend on how long it takes. Requests made inside are served as usual.
+    What runs concurrently ends together, in the order in which it started, so the waves do not depend on how
+    long it takes. Requests made inside are served as usual.
     """
     outer, queue = _step.get(), _queue()
     if outer is not None and outer.queue is queue and not outer.ended:
@@ -146,10 +146,9 @@ async def hold_waves() -> AsyncGenerator[None]:
 async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
     """Put a request into the next wave of this event loop and wait for its answer.
 
-    A wave starts when the loop has become idle: every task that could run has run, and no new
-    request has come for `QUIET_TURNS` turns. No clock is read. So the composition of the waves, and with
-    it every bit of the answers, is the same in each run, as long as the tasks wait for nothing but models.
-    All engines of a loop share its waves for the same reason.
+    A wave starts when every task that could run has run, and no new request has come for `QUIET_TURNS` turns
+    of the loop. No clock is read, so the waves, and every bit of the answers, are the same in each run, as
+    long as the tasks wait for nothing but models. All engines of a loop share its waves for the same reason.
     """
     loop, queue = asyncio.get_running_loop(), _queue()
     ticket: Ticket[Q, A] = Ticket(request, loop.create_future())

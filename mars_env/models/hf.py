@@ -42,18 +42,18 @@ _Ticket = Ticket[SampleRequest | ScoreRequest, list[Completion]]
 class HFModel:
     """A causal language model of the transformers library, run in this process.
 
-    Requests that are made concurrently are gathered (see `mars_env.models.batching`) and run as one
-    batch: each distinct prompt is read once, its keys and values are repeated for its samples, and
-    all samples are decoded together, each with its own temperature, top-p, top-k, limit and seed.
-    A sample's random numbers come from its own generator, so its tokens depend on its batch only
-    through floating-point rounding.
+    Concurrent requests are gathered (see `mars_env.models.batching`) and run as one batch: each distinct
+    prompt is read once, and all samples are decoded together, each with its own temperature, top-p, top-k,
+    limit and seed. A sample has its own random numbers, so its tokens depend on its batch only through
+    rounding.
 
-    The log-probabilities are those of the distribution sampled from: after the temperature, and
-    after top-p and top-k. Greedy completions (temperature 0) carry those at temperature 1.
+    The log-probabilities are those of the distribution sampled from: after the temperature, top-p and top-k.
+    Greedy completions (temperature 0) carry those at temperature 1.
 
     Args:
-        model: A checkpoint's path or name, or a pair of a model and its tokenizer. Several `HFModel`
-            may share one torch module.
+        model: A checkpoint's path or name, or a pair of a model and its tokenizer. Several `HFModel` may
+        share
+            one torch module.
         device: Where a checkpoint is put; by default the GPU if there is one. A pair is not moved.
         dtype: Of a checkpoint's weights, e.g. ``"bfloat16"``; by default as stored.
         batch: How much is decoded together.
@@ -61,9 +61,12 @@ class HFModel:
         name: Name in messages and the default policy name of agents.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
+    Attributes:
+        version: Version of the weights, noted in each completion; see `refresh`.
+
     Raises:
         MissingExtra: On import, where torch or transformers is not installed.
-        ConfigError: If the checkpoint cannot be loaded, or is a recurrent model (Mamba, RWKV).
+        ConfigError: The checkpoint cannot be loaded, or is a recurrent model (Mamba, RWKV).
     """
 
     def __init__(  # public edge: friendly keywords, each with a default
@@ -114,14 +117,7 @@ class HFModel:
         return device
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt.
-
-        Token ids are used as they are; a text is encoded as the tokenizer does by default; messages
-        go through the tokenizer's chat template, or through `plain_chat` if it has none.
-
-        Raises:
-            ModelError: If there are no tokens, or ids outside the vocabulary.
-        """
+        """The token ids that the model reads for a prompt: see `mars_env.models.encoding.encode_prompt`."""
         return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
@@ -131,9 +127,8 @@ class HFModel:
         has the finish reason ``"context"``; one without any room is empty. See ``Sampling.overflow``.
 
         Raises:
-            ModelError: If the engine fails (out of memory, say).
-            ContextError: If there is too little room, and the sampling refuses that.
-            ConfigError: If n or a sampling setting makes no sense.
+            ModelError: The engine fails (out of memory, say).
+            ContextError: There is too little room, and the sampling refuses that.
         """
         check_request(n, sampling)
         ids = self.encode(prompt)
@@ -159,17 +154,13 @@ class HFModel:
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that given texts would be: its token ids, without log-probabilities.
 
-        Each text is encoded apart from the prompt and from the others, so no token crosses a boundary.
+        Each text is encoded separately from the prompt and the others, so no token crosses a boundary.
         Special tokens that a text spells out are read as ordinary characters. Token ids are used as they are.
 
         Args:
             prompt: What the model reads.
             texts: What it writes, in one or more parts.
-            end: Whether the token that ends a completion follows.
-
-        Raises:
-            ModelError: There are no tokens, or ids outside the vocabulary.
-            ConfigError: The tokenizer has no token that ends a completion.
+            end: Whether the token that ends a completion follows; a `ConfigError` if the tokenizer has none.
         """
         return written(self.tokenizer, self.encode(prompt), texts, self._vocabulary, self.name, end=end)
 
@@ -182,7 +173,6 @@ class HFModel:
         Raises:
             ContextError: Prompt and texts are longer than the model's context.
             ModelError: As `written`, or the engine fails.
-            ConfigError: As `written`.
         """
         given = self.written(prompt, *texts, end=end)
         require_fit(given, self.context, self.name)
@@ -192,13 +182,10 @@ class HFModel:
     def logprobs(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], temperature: float = 1.0
     ) -> list[float]:
-        """Log-probabilities of given tokens after a prompt, in one forward pass, now and in this thread.
+        """Natural logarithms of the probabilities of given tokens after a prompt, now and in this thread.
 
-        Where nothing was filtered by top-p or top-k they equal the `Completion.logprobs` of the same
-        weights up to rounding; a temperature of 0 is read as 1, as in `Completion`. See also `score`.
-
-        Returns:
-            One natural logarithm for each of ``token_ids``.
+        Where nothing was filtered by top-p or top-k they equal the `Completion.logprobs` of the same weights
+        up to rounding; a temperature of 0 is read as 1, as in `Completion`. See also `score`.
         """
         row = ScoreRequest(tuple(prompt_ids), tuple(token_ids))
         with engine_lock, _quiet(self.module):
@@ -318,11 +305,7 @@ def _on_base(path: str | Path) -> str:
 
 
 def _require_cache(module: Any, name: str) -> None:
-    """Refuse a model of transformers that ignores keys and values: each token would be sampled as the second.
-
-    Raises:
-        ConfigError: It is one.
-    """
+    """Refuse a model that ignores keys and values: each token would be sampled as the second."""
     kind = type(module)
     if not kind.__module__.startswith("transformers.models."):  # an adapter has no `forward`
         return

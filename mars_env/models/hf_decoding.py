@@ -76,13 +76,8 @@ def decode_rows(
 ) -> None:
     """Decode rows to their ends; fills in their tokens, log-probabilities and finish reasons.
 
-    Args:
-        module: The model, in evaluation mode.
-        step_of_model: Its decoding step.
-        tokenizer: Reads stop texts.
-        rows: The samples.
-        ends: Token ids that end a sample.
-        attention: How the model attends: ``"sdpa"``, ``"eager"`` ...
+    `step_of_model` is the model's decoding step, `attention` how it attends (``"sdpa"``, ``"eager"`` ...),
+    `ends` the token ids that end a sample. The tokenizer reads stop strings.
     """
     device = next(module.parameters()).device
     distinct = {ids: i for i, ids in enumerate(dict.fromkeys(row.ids for row in rows))}
@@ -232,12 +227,8 @@ class _State:
 def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Sample by the inverse of the cumulative distribution, in double precision.
 
-    Args:
-        logprobs: Shape (rows, vocabulary).
-        uniforms: Shape (rows, 1), in [0, 1).
-
-    Returns:
-        Shape (rows, 1). A token of probability 0 is never drawn.
+    `logprobs` has the shape (rows, vocabulary), `uniforms` and the result (rows, 1). A token of probability 0
+    is never drawn.
 
     Example:
         >>> table = torch.tensor([[0.5, 0.0, 0.5]]).log()
@@ -258,13 +249,7 @@ def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 
 
 def filtered(logits: torch.Tensor, top_p: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
-    """Set the logits outside the top k, then outside the nucleus of the rest, to minus infinity.
-
-    Example:
-        >>> kept = filtered(torch.tensor([[0.1, 0.6, 0.3]]).log(), torch.tensor([[0.6]]), torch.tensor([[3]]))
-        >>> kept.isfinite().tolist()
-        [[False, True, False]]
-    """
+    """Set the logits outside the top k, then outside the nucleus of the rest, to minus infinity."""
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     ranks = torch.arange(logits.shape[-1], device=logits.device)[None]
     ordered = ordered.masked_fill(ranks >= top_k, -torch.inf)
@@ -300,13 +285,8 @@ def given_logprobs(
 ) -> list[tuple[float, ...]]:
     """Natural logarithms of the probabilities of each row's tokens, in the order of the rows.
 
-    Rows of like length go together. Padding is on the right, so no token attends to it.
-
-    Args:
-        module: The model, in evaluation mode.
-        rows: Each with at least one prompt token.
-        vocabulary: Number of tokens that the model knows, for the size of the batches.
-        temperature: Of the distribution, above 0.
+    Rows of like length go together, at most `LOGITS` logits of a `vocabulary`. Padding is on the right, so no
+    token attends to it.
     """
     device = next(module.parameters()).device
     found: list[tuple[float, ...]] = [()] * len(rows)

@@ -80,27 +80,19 @@ class Step(Protocol):
     """A decoding step."""
 
     def __call__(self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
-        """From the last tokens to the next ones' logits.
+        """From the last tokens to the next ones' logits, [S, V].
 
         Args:
             tokens: [S], the last token of each row.
             positions: [S, 1], their positions.
             mask: [S, 1, 1, K], added to the attention over K keys; None: all are attended to.
             cache: Keys and values of the tokens before; those of the last ones are added.
-
-        Returns:
-            [S, V].
         """
         ...
 
 
 def step_of(module: Any, attention: str) -> Step:
-    """The fastest step that gives the module's own logits, to the last bit.
-
-    Args:
-        module: The model, in evaluation mode, called without gradients.
-        attention: How it attends: ``"sdpa"``, ``"eager"`` ...
-    """
+    """The fastest step that gives the module's own logits, to the last bit, under this attention."""
     own = partial(_module_step, module)
     if attention != "sdpa" or type(module).__name__ not in KNOWN or _altered(module):
         return own

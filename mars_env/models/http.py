@@ -59,40 +59,39 @@ _OWN = ("model", "messages", "prompt", "n", "seed", "stop", "stream", "temperatu
 class HTTPModel:
     """A model behind one or more OpenAI-compatible endpoints.
 
-    Messages go to ``/chat/completions``; texts and token ids go to ``/completions``. Connection
-    errors, time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again;
-    any other status is a `ModelError` at once. The connections are the event loop's, and close with it.
+    Messages go to ``/chat/completions``; strings and token ids go to ``/completions``. Connection errors,
+    time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again; any other
+    status is a `ModelError` at once.
 
-    **Outages.** After a failure an endpoint rests, longer each time, with jitter, not before ``Retry-After``;
-    then it gets one request at a time until one succeeds. All calls share this state, and wait while no
-    endpoint is ready. A request that no server took (no connection, 429, 502, 503, 520 to 523, 529), or that
-    failed together with others, does not count as an attempt. A call that has waited for `patience` seconds
-    raises `ServerDown`, which ends a run; the same command continues it.
+    **Outages.** After a failure an endpoint rests, longer each time, not before ``Retry-After``; then it gets
+    one request at a time until one succeeds. All calls wait while no endpoint is ready. A request that no
+    server took (no connection, 429, 502, 503, 520 to 523, 529), or that failed together with others, does not
+    count as an attempt. A call that has waited for `patience` seconds raises `ServerDown`, which ends a run;
+    the same command continues it.
 
-    **Replicas.** Of several endpoints each request goes to the least busy. One that
-    cannot be reached is left out until it is well: while requests come, all are asked for their health
-    (``/health`` beside ``/v1``) every `health_interval` seconds. `drain` takes an endpoint out, `admit` puts
-    one in.
+    **Replicas.** Of several endpoints each request goes to the least busy. One that cannot be reached is left
+    out until ``/health`` beside ``/v1``, asked every `health_interval` seconds, is well. `drain` takes an
+    endpoint out, `admit` puts one in.
 
     **Seeds.** A call for samples i, i+1 ... carries the upper 31 bits of ``derive_seed(seed, i)``. Servers
-    differ in what they do with one seed for several samples: vLLM's current engine gives sample j the
-    seed + j; some older servers return n equal samples. With ``samples_per_call=1`` every sample is a call
-    with its own seed, so sample i is the same whatever n is. If a server returns fewer samples than
-    requested, it is asked for the rest.
+    differ in what they do with one seed for several samples: vLLM's current engine gives sample j the seed +
+    j; some older servers return n equal samples. With ``samples_per_call=1`` every sample is a call with its
+    own seed, so sample i is the same whatever n is. A server that returns fewer samples is asked for the
+    rest.
 
     **Training.** With ``exact=True`` token ids and log-probabilities are asked for as vLLM serves them
-    (``return_token_ids``, ``logprobs``; vLLM 0.10.2 or later), and top-k, min-p and the penalties are always
-    sent, since vLLM otherwise takes them from the checkpoint's generation config. A server's
-    log-probabilities are usually those before the temperature; they are then kept only if that makes no
-    difference (temperature 1 or 0, no top-p or top-k), and the other completions are not trainable. Start
-    vLLM with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all. No
-    completion is trainable if `extra_body` changes what is sampled from (a penalty, a form of the answer).
+    (0.10.2 or later), and top-k, min-p and the penalties are always sent, since vLLM otherwise takes them
+    from the checkpoint's generation config. A server's log-probabilities are usually those before the
+    temperature; they are then kept only if that makes no difference (temperature 1 or 0, no top-p or top-k).
+    Start vLLM with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all.
+    No completion is trainable if `extra_body` changes what is sampled from (a penalty, a form of the answer).
 
     Args:
         base_url: Such as ``"http://localhost:8000/v1"``, or several of them.
         model: The model's name on the server.
-        api: ``"auto"`` as above; ``"chat"`` sends a text as one user message; ``"completions"``
-            sends messages as plain text (see `plain_chat`).
+        api: ``"auto"`` as above; ``"chat"`` sends a string as one user message; ``"completions"`` sends
+        messages
+            as plain text (see `plain_chat`).
         exact: Ask for token ids and log-probabilities.
         logprobs: What the server's log-probabilities are of: ``"raw"`` logits, or ``"processed"``.
         api_key_env: Name of the environment variable that holds the key; by default no key is sent.
@@ -102,7 +101,7 @@ class HTTPModel:
         patience: Seconds that a call waits, in all, while no endpoint is ready.
         timeout: Seconds that one attempt may take.
         max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
-            lower `samples_per_call`, where long answers with token ids and log-probabilities need more.
+            lower `samples_per_call`.
         samples_per_call: Most samples requested in one call; None for all.
         health_interval: Seconds between two health checks of an endpoint, if there are several.
         limit_field: Name of the field that limits tokens (``"max_completion_tokens"`` for some servers).
@@ -113,16 +112,10 @@ class HTTPModel:
         tokenizer: The model's tokenizer of transformers, or its name or path, for `score`.
 
     Attributes:
-        capacity: Most concurrent calls in one event loop, as given by `concurrency`.
+        capacity: `concurrency`.
         under_way: Calls that are running or waiting for a place.
-        model_name: The model's name on the server.
-        exact: Whether token ids and log-probabilities are asked for.
-        processed: Whether the server's log-probabilities are ``"processed"``.
-        limit_field: As given.
-        extra_body: As given.
         bent: Fields of `extra_body` that change the distribution sampled from.
-        context: Tokens that the server's model can hold; None before `learn_context`, and if the server does
-            not say.
+        context: Tokens that the server's model can hold, once `learn_context` knows them.
 
     Raises:
         ConfigError: An argument is invalid, or the key's variable is not set.
@@ -258,11 +251,8 @@ class HTTPModel:
     async def drain(self, url: str) -> None:
         """Send no more requests to an endpoint; returns when its running ones have ended.
 
-        It can then be stopped, or given new weights. Requests wait while every endpoint is drained, for
-        `patience` seconds.
-
-        Raises:
-            ConfigError: If it is none of the model's endpoints.
+        It can then be stopped, or given new weights. Requests wait for `patience` seconds while every
+        endpoint is drained.
         """
         await self._endpoints.drain(url)
 
@@ -273,19 +263,15 @@ class HTTPModel:
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.
 
-        Where a server counts tokens only for all samples of a call together, they are divided in
-        proportion to the lengths of the texts, so that the sum is the server's.
-
-        A completion that the model's context cut off has the finish reason ``"context"``: it was cut off
-        below its own limit, or the prompt is known to leave less (`learn_context`). A request that the server
-        refuses for its length gives empty ones (see ``Sampling.overflow``). So does one that its content
-        filter refuses: those have the finish reason ``"content_filter"``.
+        Where a server counts tokens only for all samples of a call together, they are divided in proportion
+        to the lengths of the texts. A completion that the model's context cut off has the finish reason
+        ``"context"``. A request that the server refuses for its length gives empty ones (see
+        ``Sampling.overflow``), and so does one that its content filter refuses (``"content_filter"``).
 
         Raises:
             ModelError: The server refused the request, or all attempts failed.
             ServerDown: No server took it for `patience` seconds.
             ContextError: The request is too long for the context, and the sampling refuses that.
-            ConfigError: If n or a sampling setting makes no sense.
         """
         check_request(n, sampling)
         chat, field = self._field(prompt)
@@ -302,21 +288,17 @@ class HTTPModel:
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that given texts would be: its token ids; as `HFModel.written`.
 
-        Raises:
-            ConfigError: There is no tokenizer, and more than token ids are given.
-            ModelError: There are no tokens, or ids outside the vocabulary.
+        A `ConfigError` if there is no tokenizer, and more than token ids are given.
         """
         return self._scorer.written(prompt, texts, end)
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
 
-        The server is asked as vLLM serves it (``prompt_logprobs``), and then, if it does not know that, by
-        ``echo``. What the server says of other tokens than those that were sent is refused.
+        The server is asked as vLLM serves it (``prompt_logprobs``), else by ``echo``.
 
         Raises:
-            ConfigError: The server offers neither, or there is no tokenizer, or messages alone are sent to it
-                (``api="chat"``).
+            ConfigError: The server offers neither, or there is no tokenizer, or ``api="chat"``.
             ContextError: Prompt and texts are longer than the model's context, where that is known.
             ModelError: As `written`, or the server failed.
         """

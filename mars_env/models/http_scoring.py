@@ -1,8 +1,8 @@
-"""How probable given texts are, by a model behind a server: `HTTPModel.score`.
+"""Scores of given texts by a model behind a server.
 
-Servers can score what they read: vLLM as ``prompt_logprobs``, others as ``echo`` with ``logprobs``. Prompt
-and text are sent as token ids to ``/completions``, so that what is scored is exactly what was meant; the ids
-come from the model's tokenizer, here.
+Servers score what they read: vLLM as ``prompt_logprobs``, others as ``echo`` with ``logprobs``. Prompt and
+text are sent as token ids, so that exactly what was meant is scored; the ids come from the model's tokenizer,
+here.
 """
 
 from __future__ import annotations
@@ -42,22 +42,8 @@ class RequestRefused(ModelError):
 def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[float, ...] | None:
     """The log-probabilities of a prompt's tokens from the second on; None if the answer has none.
 
-    Args:
-        payload: The answer's body.
-        form: How it was asked for.
-        ids: The prompt's.
-
     Raises:
-        ValueError: They are no log-probabilities of these tokens. Other exceptions that a malformed answer
-            raises (KeyError, TypeError ...) mean the same.
-
-    Example:
-        >>> told = {"choices": [{"prompt_logprobs": [None, {"7": {"logprob": -0.5}}]}]}
-        >>> scored_logprobs(json.dumps(told).encode(), "prompt_logprobs", [3, 7])
-        (-0.5,)
-        >>> told = {"choices": [{"text": "", "logprobs": {"token_logprobs": [None, -0.5]}}]}
-        >>> scored_logprobs(json.dumps(told).encode(), "echo", [3, 7])
-        (-0.5,)
+        ValueError, KeyError, TypeError ...: They are no log-probabilities of these tokens.
     """
     choice = json.loads(payload)["choices"][0]
     if form == "prompt_logprobs":
@@ -80,22 +66,14 @@ class Send(Protocol):
     """Sends one request to ``/completions``, with all attempts, and returns what was read from the answer."""
 
     async def __call__(self, body: bytes, read: Read[T]) -> T:
-        """Send a body.
-
-        Raises:
-            RequestRefused: The server refuses it.
-            ModelError: All attempts failed.
-        """
+        """Send a body; `RequestRefused` if the server refuses it, a `ModelError` if all attempts failed."""
 
 
 class Scorer:
     """Writes given texts as token ids, and asks a server for their log-probabilities.
 
-    Args:
-        name: The model's, for messages.
-        tokenizer: Of transformers, or its name or path, which is loaded on first use; None if there is none.
-        template_options: What the tokenizer's chat template gets.
-        head: Fields of each request: a JSON object without its closing brace.
+    The tokenizer is one of transformers, or its name or path, which is loaded on first use. `head` holds the
+    fields of each request: a JSON object without its closing brace.
     """
 
     def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any], head: str) -> None:

@@ -60,15 +60,7 @@ def _bends(name: str, value: Any) -> bool:
 
 @lru_cache(maxsize=256)
 def sampling_fields(n: int, sampling: Sampling, chat: bool, exact: bool, limit_field: str) -> str:
-    """The sampling fields of a request except the seed: the same text for many requests, so it is cached.
-
-    Args:
-        n: How many samples.
-        sampling: How to sample; without its seed, which would make every call a new one.
-        chat: Whether the request is a chat.
-        exact: Whether token ids and log-probabilities are asked for.
-        limit_field: Name of the field that limits the tokens.
-    """
+    """The sampling fields of a request except the seed, as JSON; cached, since many requests share them."""
     fields: dict[str, Any] = {
         "n": n,
         "temperature": sampling.temperature,
@@ -92,13 +84,8 @@ def messages_json(messages: Sequence[Message]) -> str:
 def keeps_logprobs(sampling: Sampling, *, processed: bool) -> bool:
     """Whether a server's log-probabilities are those of the distribution that is sampled from.
 
-    Args:
-        sampling: How is sampled. To servers, a `top_k` below 0 means all tokens, as 0 does.
-        processed: Whether the server computes them after the temperature, top-p and top-k.
-
-    Example:
-        >>> keeps_logprobs(Sampling(temperature=0.6), processed=False)
-        False
+    `processed`: the server computes them after the temperature, top-p and top-k. A `top_k` below 0 means all
+    tokens to servers, as 0 does.
     """
     return processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k <= 0)
 
@@ -125,9 +112,7 @@ def completions_of(
         bent: Whether the request changes the distribution in other ways, too (`bending`).
 
     Raises:
-        ValueError: It holds no choices, the server broke a completion off, the reason why one ended is not
-            known, or a count, a token id or a log-probability is invalid. Other exceptions that a malformed
-            answer raises (KeyError, TypeError ...) mean the same.
+        ValueError, KeyError, TypeError ...: The answer is malformed, or the server broke a completion off.
     """
     answer = json.loads(payload)
     choices = answer["choices"][:n]
@@ -186,14 +171,10 @@ _FINISH_REASONS = {word: reason for reason, words in _WORDS.items() for word in 
 
 
 def _finish_reason(told: object) -> FinishReason:
-    """Why a choice ended, in the server's word; a server that tells nothing is believed to have finished.
+    """Why a choice ended, given the server's word; without one it has finished.
 
     Raises:
         ValueError: It was broken off, or the word is not known: half an answer is never used.
-
-    Example:
-        >>> [_finish_reason(word) for word in ("stop", "MAX_TOKENS", "content_filter: RECITATION", None)]
-        ['stop', 'length', 'content_filter', 'stop']
     """
     reason = _FINISH_REASONS.get(str(told).lower().partition(":")[0].strip())
     if reason is None:
@@ -207,8 +188,8 @@ def _finish_reason(told: object) -> FinishReason:
 def _cut_by_context(prompt: int, sampled: int, cut: int, sampling: Sampling, context: int | None) -> bool:
     """Whether the context cut choices off: they all have one prompt, and so the same room.
 
-    Either the prompt is known to leave too little, or fewer tokens were sampled than all `cut` choices that
-    were cut off at their own limit would have. A request without a limit leaves only the context.
+    Either the prompt is known to leave too little, or fewer tokens were sampled than all `cut` choices would
+    have at their own limit. A request without a limit leaves only the context.
     """
     if context is not None and prompt:
         return bool(prompt + sampling.max_tokens > context)
@@ -216,25 +197,13 @@ def _cut_by_context(prompt: int, sampled: int, cut: int, sampling: Sampling, con
 
 
 def is_too_long(status: int, payload: bytes) -> bool:
-    """Whether a server refuses a request because prompt and limit exceed the model's context.
-
-    Example:
-        >>> is_too_long(400, b'{"error": {"message": "The maximum context length is 4096 tokens."}}')
-        True
-        >>> is_too_long(400, b'{"error": {"message": "no such model", "code": 400}}')
-        False
-    """
+    """Whether a server refuses a request because prompt and limit exceed the model's context."""
     words = f"{_kind(payload)} {error_text(payload)}".lower()
     return status in (400, 413, 422) and bool(_TOO_LONG.search(words))
 
 
 def is_filtered(payload: bytes) -> bool:
-    """Whether a server's content filter refuses a request, as Azure, OpenAI and DashScope say it.
-
-    Example:
-        >>> is_filtered(b'{"error": {"message": "The response was filtered.", "code": "content_filter"}}')
-        True
-    """
+    """Whether a server's content filter refuses a request, in the words of Azure, OpenAI and DashScope."""
     return bool(_FILTERED.search(_kind(payload)))
 
 
@@ -270,12 +239,6 @@ def context_of(payload: bytes, model: str) -> int | None:
     """A model's context length from a server's list of models (vLLM, SGLang and others); else None.
 
     vLLM gives that of an adapter at its base model, the adapter's ``parent``.
-
-    Example:
-        >>> context_of(b'{"data": [{"id": "qwen3", "max_model_len": 40960}]}', "qwen3")
-        40960
-        >>> context_of(b'{"data": [{"id": "qwen3"}]}', "qwen3") is context_of(b"not JSON", "qwen3") is None
-        True
     """
     try:
         listed = json.loads(payload)["data"]
@@ -300,18 +263,13 @@ def _text(choice: Mapping[str, Any]) -> str:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """The text of a message; where the server parts the thinking from it, put together again.
-
-    Some servers (Mistral, Databricks) give the content in parts, of text and of thinking.
+    """The text of a message, with thinking that the server separates from it; content may be a list of parts.
 
     Raises:
-        TypeError: The content is not a text.
+        TypeError: The content is not a string.
 
     Example:
         >>> message_text({"content": "4", "reasoning": "2 + 2"})
-        '<think>2 + 2</think>4'
-        >>> message_text({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "2 + 2"}]},
-        ...                      {"type": "text", "text": "4"}]})
         '<think>2 + 2</think>4'
     """
     content, thinking = message.get("content"), message.get("reasoning") or message.get("reasoning_content")
@@ -352,12 +310,7 @@ def _tokens(usage: Mapping[str, Any], name: str) -> int:
 
 
 def _sampled(usage: Mapping[str, Any], prompt: int) -> int:
-    """The tokens that were sampled, thinking included, which Gemini and xAI leave out of their completions'.
-
-    Example:
-        >>> _sampled({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}, 32)
-        103
-    """
+    """The tokens that were sampled, with the thinking, which Gemini and xAI count apart."""
     told, total = _tokens(usage, "completion_tokens"), usage.get("total_tokens")
     return max(told, total - prompt) if prompt and type(total) is int and total < MAX_TOKENS else told
 
@@ -377,15 +330,9 @@ def _shares(total: int, texts: Sequence[str]) -> list[int]:
 
 
 def told_error(payload: bytes) -> tuple[int, bytes] | None:
-    """The status and the body of an error that an answer tells beside or in its choices; None without one.
+    """Status and body of an error in an answer of status 200, as proxies such as OpenRouter send; else None.
 
-    OpenRouter and other proxies answer with status 200 before they know. An error without a status is 500.
-
-    Example:
-        >>> told_error(b'{"error": {"message": "busy", "code": 429}}')
-        (429, b'{"error": {"message": "busy", "code": 429}}')
-        >>> told_error(b'{"choices": [{"error": "lost", "finish_reason": "error"}]}')
-        (500, b'{"error": "lost"}')
+    An error without a status is 500.
     """
     try:
         answer = json.loads(payload)
@@ -397,12 +344,7 @@ def told_error(payload: bytes) -> tuple[int, bytes] | None:
 
 
 def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
-    """What a server says about an error, in at most 300 characters of one line.
-
-    Args:
-        payload: The answer's body; of a long one, the beginning.
-        mask: Removes secrets from the text before it is cut.
-    """
+    """What a server says about an error, in 300 characters of one line; `mask` removes secrets first."""
     text = payload[:_MOST_ERROR].decode("utf-8", "replace")
     if (error := _error(text)) is not None:
         text = str(error["message"] if isinstance(error, dict) and "message" in error else error)
@@ -412,20 +354,9 @@ def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
 def advised(status: int, words: str, path: str) -> str:
     """What to change about a request that a server refuses; empty where its words say nothing of it.
 
-    Args:
-        status: Of the answer.
-        words: The server's.
-        path: Of the endpoint's address.
-
     Example:
         >>> advised(400, "'max_tokens' is not supported: use 'max_completion_tokens' instead.", "/v1")
         '; give the option limit_field=max_completion_tokens'
-        >>> advised(404, "Not Found", "/")
-        '; addresses of OpenAI-compatible servers mostly end in /v1'
-        >>> advised(404, "Not Found", "/v1/chat/completions") == advised(404, "Not Found", "/")
-        True
-        >>> advised(404, "no such model", "/v1")
-        ''
     """
     if "max_completion_tokens" in words and "max_tokens" in words:
         return "; give the option limit_field=max_completion_tokens"
@@ -441,22 +372,12 @@ _ONE_SAMPLE = re.compile(r"\bn\b.{0,40}\b1\b|\bn_cmpl\b")
 
 
 def base_of(url: str) -> str:
-    """An endpoint's address from that of one of its requests, without a query.
-
-    Example:
-        >>> base_of("https://host/v1/chat/completions?key=1")
-        'https://host/v1'
-    """
+    """An endpoint's address from that of one of its requests, without a query."""
     return url.partition("?")[0].removesuffix("/completions").removesuffix("/chat")
 
 
 def retry_after(header: str | None) -> float:
-    """Seconds to wait, from a number or a date; at most two minutes.
-
-    Example:
-        >>> [retry_after(header) for header in ("3", None, "soon", "nan", "9999")]
-        [3.0, 0.0, 0.0, 0.0, 120.0]
-    """
+    """Seconds to wait, from a number or a date; at most two minutes."""
     if not header:
         return 0.0
     try:

@@ -1,4 +1,4 @@
-"""What a model is asked: the three forms of a prompt (text, token ids, chat messages), and the sampling."""
+"""What a model is asked: the forms of a prompt, the sampling, and the room that its context leaves."""
 
 from __future__ import annotations
 
@@ -14,31 +14,17 @@ NO_LIMIT = sys.maxsize
 
 
 def is_token_ids(prompt: Prompt) -> TypeGuard[Sequence[int]]:
-    """Whether a prompt is a sequence of token ids.
-
-    Example:
-        >>> is_token_ids([1, 2]), is_token_ids("1 2"), is_token_ids([{"role": "user", "content": "1"}])
-        (True, False, False)
-    """
+    """Whether a prompt is a sequence of token ids."""
     return not isinstance(prompt, str) and len(prompt) > 0 and not isinstance(prompt[0], Mapping)
 
 
 def is_messages(prompt: Prompt) -> TypeGuard[Sequence[Message]]:
-    """Whether a prompt is a sequence of chat messages.
-
-    Example:
-        >>> is_messages([{"role": "user", "content": "1"}]), is_messages([1, 2])
-        (True, False)
-    """
+    """Whether a prompt is a sequence of chat messages."""
     return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 def check_request(n: int, sampling: Sampling) -> None:
-    """Refuse a request that makes no sense, in the same words for every model.
-
-    Raises:
-        ConfigError: If a number is out of its range.
-    """
+    """Refuse a request that makes no sense, by a `ConfigError` that is the same for every model."""
     if n < 1:
         raise ConfigError(f"n must be at least 1, got {n}")
     if sampling.max_tokens < 1:
@@ -56,10 +42,7 @@ def check_request(n: int, sampling: Sampling) -> None:
 
 
 def plain_chat(messages: Sequence[Message]) -> str:
-    r"""Render chat messages for a model that has no chat template of its own.
-
-    Each message is its role, a colon and its content; messages are parted by an empty line, and
-    the assistant's turn is opened at the end.
+    r"""Render chat messages for a model that has no chat template.
 
     Example:
         >>> plain_chat([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}])
@@ -70,12 +53,7 @@ def plain_chat(messages: Sequence[Message]) -> str:
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """A prompt as one text, for scripts and logs; token ids are written as numbers.
-
-    Example:
-        >>> prompt_text([5, 6])
-        '5 6'
-    """
+    """A prompt as one string, for scripts and logs; token ids are written as numbers."""
     if isinstance(prompt, str):
         return prompt
     if is_token_ids(prompt):
@@ -86,23 +64,12 @@ def prompt_text(prompt: Prompt) -> str:
 def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) -> int:
     """Tokens that may be sampled after a prompt: the agent's limit, or what the context leaves; at least 0.
 
-    Args:
-        name: The model's, for the message.
-        prompt_tokens: Length of the prompt.
-        sampling: Its `max_tokens` and `overflow` are used.
-        context: Tokens of prompt and completion together that the model can hold.
-
     Raises:
-        ContextError: There is less room than the limit, and the setting refuses that.
+        ContextError: There is less room than the limit, and ``Sampling.overflow`` refuses that.
 
     Example:
         >>> room_for("m", 90, Sampling(max_tokens=24), 128), room_for("m", 120, Sampling(max_tokens=24), 128)
         (24, 8)
-        >>> room_for("m", 120, Sampling(max_tokens=24, overflow="refuse"), 128)
-        Traceback (most recent call last):
-        ...
-        mars_env.errors.ContextError: m: a prompt of 120 tokens leaves room for 8 of 24 in a context of 128: \
-raise the context, lower max_tokens, or set overflow="unknown"
     """
     room = max(0, context - prompt_tokens)
     if room < sampling.max_tokens and sampling.overflow == "refuse":
@@ -114,13 +81,7 @@ raise the context, lower max_tokens, or set overflow="unknown"
 
 
 def finish_reason(told: str, tokens: int, sampling: Sampling) -> FinishReason:
-    """Why a completion ended, given the engine's reason: below its own limit, ``"length"`` means the context.
-
-    Example:
-        >>> limit = Sampling(max_tokens=24)
-        >>> finish_reason("length", 24, limit), finish_reason("length", 8, limit)
-        ('length', 'context')
-    """
+    """Why a completion ended, given the engine's reason: ``"length"`` below its own limit is the context."""
     if told != "length":
         return "stop"
     return "length" if tokens >= sampling.max_tokens else "context"

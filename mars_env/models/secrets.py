@@ -79,15 +79,7 @@ class Secrets:
 
 
 def api_key(variable: str | None, what: str = "the API key") -> str:
-    """The key that an environment variable holds; empty without a variable.
-
-    Args:
-        variable: Its name.
-        what: Whose key it is, for the message.
-
-    Raises:
-        ConfigError: The variable is not set.
-    """
+    """The key in an environment variable, a `ConfigError` if it is not set; empty without a variable."""
     if variable is None:
         return ""
     key = os.environ.get(variable, "").strip()

@@ -44,9 +44,9 @@ _HARDWARE = {
 class VLLMModel:
     """A causal language model run by vLLM, on the GPUs or CPUs of this machine.
 
-    Each sample is a request of its own, with its own seed; the samples of a prompt share it through the
-    prefix cache. Log-probabilities are those of the distribution sampled from: after the temperature, top-p
-    and top-k. Greedy completions carry those at temperature 1.
+    Each sample is a request with its own seed; the samples of a prompt share it through the prefix cache.
+    Log-probabilities are those of the distribution sampled from: after the temperature, top-p and top-k.
+    Greedy completions carry those at temperature 1.
 
     The engine ``"async"`` (vLLM's `AsyncLLM`) takes requests at any time; ``"offline"`` (`LLM`) runs waves
     (see `mars_env.models.batching`): its batches, and so its rounding, are the same in each run.
@@ -59,17 +59,19 @@ class VLLMModel:
         eager: Do not compile graphs: a quicker start, slower decoding. Best for small models and tests.
         max_lora_rank: Largest rank of the adapters to be served; None for none. See `adapter`.
         options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``; the ``dtype`` of
-            the weights is by default as stored.
+        the
+            weights is by default as stored.
         name: Name in messages and the default policy name of agents.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
     Attributes:
         capacity: Samples that the engine decodes at once.
         under_way: Samples that are not finished.
+        version: Version of the weights, noted with each token; see `refresh`.
 
     Raises:
-        MissingExtra: If vLLM is not installed.
-        ConfigError: If the checkpoint cannot be loaded, or vLLM refuses a setting.
+        MissingExtra: vLLM is not installed.
+        ConfigError: The checkpoint cannot be loaded, or vLLM refuses a setting.
     """
 
     def __init__(  # public edge: friendly keywords, each with a default
@@ -124,10 +126,7 @@ class VLLMModel:
         return f"VLLMModel({self.name!r}, version={self.version})"
 
     def identity(self) -> dict[str, Any]:
-        """What identifies it: the checkpoint as it was given, its context, and how messages are rendered.
-
-        Of `options`, whose values may be secrets, there are digests; those of the hardware are left out.
-        """
+        """What identifies it; of `options`, which may hold secrets, digests, and nothing of the hardware."""
         return {
             "name": self.name,
             "version": self.version,
@@ -154,23 +153,11 @@ class VLLMModel:
         self._engine.close()
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The token ids that the model reads for a prompt; as `HFModel.encode`.
-
-        Raises:
-            ModelError: If there are no tokens, or ids outside the vocabulary.
-        """
+        """The token ids that the model reads for a prompt; as `HFModel.encode`."""
         return encode_prompt(self.tokenizer, prompt, self._vocabulary, self.name, self._template_options)
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of one prompt.
-
-        A completion that the context cuts off is as in `HFModel`.
-
-        Raises:
-            ModelError: If the engine fails.
-            ContextError: If there is too little room, and the sampling refuses that.
-            ConfigError: If n or a sampling setting makes no sense. vLLM samples at temperatures of 0.01 to 2.
-        """
+        """Sample n completions of one prompt; as `HFModel.complete`. vLLM's temperatures are 0.01 to 2."""
         return await self._complete(prompt, n, sampling, None)
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
@@ -180,13 +167,7 @@ class VLLMModel:
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
 
-        vLLM reads prompt and texts as one prompt and samples a token after it, so together they must be
-        shorter than the context by one token.
-
-        Raises:
-            ContextError: Prompt and texts are too long.
-            ModelError: As `written`, or the engine fails.
-            ConfigError: As `written`.
+        vLLM samples a token after them, so together they must be shorter than the context by one token.
         """
         return await self._score(prompt, texts, end, None)
 
@@ -195,15 +176,17 @@ class VLLMModel:
 
         Args:
             weights: A module of transformers or its state dict, with all parameters under the checkpoint's
-                own names; or the directory of a checkpoint, which all processes of the engine can read.
+            own
+                names; or the directory of a checkpoint, which all processes of the engine can read.
             version: The new version; by default one more than the old.
-            interrupt: Do not wait for running requests: they continue with the new weights, which
-                read their prompts and tokens again. `Completion.versions` tells which weights
-                sampled which tokens.
+            interrupt: Do not wait for running requests: they continue with the new weights, which read their
+            prompts
+                and tokens again. `Completion.versions` tells which weights sampled which tokens.
 
         Raises:
-            ConfigError: If parameters are missing, or if the engine must interrupt and is ``"offline"`` or
-                of a vLLM before 0.32.
+            ConfigError: Parameters are missing, or the engine must interrupt and is ``"offline"`` or of a
+            vLLM
+                before 0.32.
         """
         version = self.version + 1 if version is None else version
         with _as_directory(weights, self._config) as directory:
@@ -220,9 +203,6 @@ class VLLMModel:
             path: Directory with ``adapter_config.json`` and ``adapter_model.safetensors``.
             name: Name in messages and the default policy name of agents; by default the directory's.
             version: Version of the adapter, noted with each token.
-
-        Raises:
-            ConfigError: If the model was made without `max_lora_rank`, or there is no adapter at the path.
         """
         return VLLMAdapter(self, path, name or Path(path).name, version)
 
