@@ -241,7 +241,7 @@ def make_verifier(value: Player | Model | str) -> Agent:
 
 
 def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
-    """The agents that models become under some rules, by role: the library's, unless the rules name others."""
+    """The agents that models become under some rules, by role: the library's, or those of the rules."""
     if not isinstance(rules, HasRoles):
         return dict(ROLES)
     found: Any = import_object(rules.roles_from)

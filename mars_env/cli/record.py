@@ -60,8 +60,8 @@ def record(  # public edge: one parameter is one option of the command
         logprobs=logprobs,
         api_key_env=api_key_env,
         keys=client_keys(client_keys_env),
-        version=version,
     )
+    recorder.version = version
     asyncio.run(_serve(recorder, host, port, out))
 
 

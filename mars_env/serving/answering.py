@@ -39,7 +39,9 @@ OnTurn = Callable[[Turn], None]
 SOLVE_VERIFY_CORRECT = "solve-verify-correct"
 
 
-def question(statement: str, *, kind: Kind | None = None, tests: Tests = (), salt: object = None) -> Problem:
+def make_question(
+    statement: str, *, kind: Kind | None = None, tests: Tests = (), salt: object = None
+) -> Problem:
     """A problem without a reference: nothing that is answered to it is graded.
 
     Args:
@@ -50,14 +52,6 @@ def question(statement: str, *, kind: Kind | None = None, tests: Tests = (), sal
 
     Raises:
         ConfigError: The statement is empty, or the tests cannot be read.
-
-    Example:
-        >>> question("What is 2 + 2?").reference is None
-        True
-        >>> from mars_env.envs.visibility import public_tests
-        >>> echo = question("Echo a line.", tests=[{"input": "a", "output": "a"}])
-        >>> echo.kind, len(public_tests(echo))
-        ('code', 1)
     """
     if not isinstance(statement, str) or not statement.strip():
         raise ConfigError(f"a question is a text that is not empty, got {shown(statement)}")
@@ -117,7 +111,7 @@ class Answerer:
         >>> team = {"solver": lambda seen: r"\boxed{4}", "verifier": lambda seen: "Correctness: Correct",
         ...         "corrector": lambda seen: ""}
         >>> answerer = Answerer("solve-verify-correct", team)
-        >>> run_sync(answerer.answer(question("What is 2 + 2?"))).grounds
+        >>> run_sync(answerer.answer(make_question("What is 2 + 2?"))).grounds
         '4 of 4 verdicts accept it'
     """
 
@@ -153,15 +147,11 @@ class Answerer:
         self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, named, identities)}
         self._width = width
         if self.game.visibility is not None:
-            self.game.visibility.refuse_unfit([question("?")] if kind == "math" else [])
+            self.game.visibility.refuse_unfit([make_question("?")] if kind == "math" else [])
 
     async def require_room(self, problem: Problem | None = None) -> None:
-        """Refuse contexts that are too small for the agents' limits, whatever is asked, or for one question.
-
-        Raises:
-            ConfigError: Says the numbers.
-        """
-        await require_room(self.game.rules, self.agents, [problem or question("?")])
+        """Refuse contexts too small for the agents' limits, whatever is asked, or for one question."""
+        await require_room(self.game.rules, self.agents, [problem or make_question("?")])
 
     async def answer(
         self,
@@ -175,7 +165,7 @@ class Answerer:
         """Play one question to its end.
 
         Args:
-            problem: A `question`.
+            problem: Of `make_question`.
             sample: Which answer to it this is.
             seed: Together with the question and the sample, the only source of randomness.
             journal: Keeps turns as they are finished; those that it has are not played again.
@@ -202,11 +192,7 @@ class Answerer:
         return self.solution(tree)
 
     def solution(self, tree: Tree) -> Solution:
-        """The solution that a finished tree holds.
-
-        Raises:
-            ModelError: The tree has no answer; says why.
-        """
+        """The solution that a finished tree holds; a `ModelError` if it has no answer."""
         if tree.fault:
             raise ModelError(f"the team could not answer: {tree.fault}")
         if tree.final is None:
@@ -269,7 +255,7 @@ def solve(  # public edge: friendly keywords, each with a default
     if tests and kind is None:
         kind = "code"
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, settings=settings, **more)
-    problem = question(statement, kind=answerer.kind, tests=tests)
+    problem = make_question(statement, kind=answerer.kind, tests=tests)
     if out is None:
         return run_sync(_solved(answerer, problem, seed, None, on_turn))
     with Store(out, {**answerer.config, "seed": seed, "question": problem.id}, [problem]) as store:

@@ -1,8 +1,7 @@
 """`Recorder`: an OpenAI-compatible server in front of an engine that keeps what each agent's calls sampled.
 
-A program of agents, in any framework, talks to the recorder as it talked to the engine. The recorder asks
-the engine for token ids and log-probabilities as well, gives the program what it asked for, and stores the
-rest: a run as `mars_env.rollout.read_run` reads it. docs/recorder.md describes it.
+The recorder asks the engine for token ids and log-probabilities as well, gives the program what it asked for,
+and stores the rest: a run as `mars_env.rollout.read_run` reads it (docs/recorder.md).
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ from mars_env.net import (
     start_server,
 )
 from mars_env.rollout.records import MOST_DEPTH, check_plain
-from mars_env.serving.conversations import digests
-from mars_env.serving.recording import Call, Recording, Reply
+from mars_env.serving.recording import Call, RecordedRun, Reply, digests
 from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Completion, Problem, Sampling
 
@@ -73,16 +71,16 @@ class Recorder:
         upstream: The engine's address, e.g. ``"http://localhost:8000/v1"``.
         out: Directory of the run; one that exists is continued.
         problems: Problems that trees may name.
-        group: See `mars_env.serving.recording.Recording`.
+        group: See `mars_env.serving.recording.RecordedRun`.
         logprobs: What the engine's log-probabilities are of: ``"raw"`` logits, or ``"processed"``; see
             `mars_env.models.HTTPModel`.
         api_key_env: Environment variable with the engine's key; by default the program's own is passed on.
         keys: API keys of programs; without any, only this machine is served. With them agents and trees are
             named by headers or the model's name, and no key is passed on.
-        version: Version of the weights, noted with each token; set `version` anew when they change.
-        most: Longest body of a request and of an answer, in bytes.
 
     Attributes:
+        version: Version of the weights, noted with each token; set it when they change.
+        max_body: Longest body of a request and of an answer, in bytes; set it before `start`.
         counts: Of turns stored, of those that cannot be trained on, and of what was not stored, by reason.
         url: What programs are given as their ``base_url``; after `start`.
 
@@ -91,7 +89,9 @@ class Recorder:
         StoreError: The directory holds another run.
     """
 
-    def __init__(  # public edge: friendly keywords, each with a default
+    max_body = 64 * 2**20
+
+    def __init__(
         self,
         upstream: str,
         out: str | Path,
@@ -101,19 +101,17 @@ class Recorder:
         logprobs: Literal["raw", "processed"] = "raw",
         api_key_env: str | None = None,
         keys: Sequence[str] = (),
-        version: int = 0,
-        most: int = 64 * 2**20,
     ) -> None:
         if logprobs not in ("raw", "processed") or group not in ("input", "agent"):
             raise ConfigError(
                 f"logprobs is 'raw' or 'processed' and group 'input' or 'agent', got {logprobs!r}, {group!r}"
             )
         self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
-        self._processed, self._most, self.version = logprobs == "processed", most, version
+        self._processed, self.version = logprobs == "processed", 0
         self._key, self._guard = api_key(api_key_env), Guard(keys, "use the engine and write into the run")
         self._server: Server | None = None
         self._secrets = Secrets([self._key, *self._endpoint.secrets])
-        self._recording = Recording(out, {"upstream": str(self._endpoint.base)}, problems, group)
+        self._recording = RecordedRun(out, {"upstream": str(self._endpoint.base)}, problems, group)
         self.counts: Counter[str] = Counter()
         self._told: set[str] = set()
         self.url = ""
@@ -128,21 +126,12 @@ class Recorder:
         await self.close()
 
     async def check(self) -> None:
-        """Ask the engine for one completion: whether its turns can be trained on is told before a run.
-
-        Raises:
-            ConfigError: It gives no token ids or log-probabilities, or refuses the key.
-            ModelError: It cannot be reached.
-        """
+        """Ask the engine for one completion: whether its turns can be trained on; a `ConfigError` if not."""
         await check_engine(*self._upstream)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Serve, by default to this machine alone.
-
-        Raises:
-            ConfigError: The address cannot be used, or is open to others without a key.
-        """
-        app = web.Application(client_max_size=self._most)
+        """Serve, by default to this machine alone; others need a key."""
+        app = web.Application(client_max_size=self.max_body)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/counts", self._tell)
@@ -172,7 +161,7 @@ class Recorder:
                 return await self._failure(answer)
             if asked.get("stream"):
                 return await self._streamed(request, answer, call, body, begun)
-            payload = await read_bounded(answer, self._most)
+            payload = await read_bounded(answer, self.max_body)
             shown = self._stored(payload, call, body, begun)
             return web.Response(body=shown, content_type="application/json")
 
@@ -221,7 +210,7 @@ class Recorder:
     async def _failure(self, answer: aiohttp.ClientResponse) -> web.Response:
         """The engine's own error, passed on: the program decides what to do."""
         self.counts[f"status {answer.status}"] += 1
-        text = (await read_bounded(answer, self._most)).decode("utf-8", "replace")
+        text = (await read_bounded(answer, self.max_body)).decode("utf-8", "replace")
         headers = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
         return web.Response(
             status=answer.status,
@@ -300,10 +289,10 @@ class Recorder:
         stream, wants, done, size = ChatStream(), _wants(body), False, 0
         try:
             await response.prepare(request)
-            async for data in _events(answer, self._most):
+            async for data in _events(answer, self.max_body):
                 size += len(data)
-                if size > self._most:
-                    raise aiohttp.ClientPayloadError(f"the answer is longer than {self._most:,} bytes")
+                if size > self.max_body:
+                    raise aiohttp.ClientPayloadError(f"the answer is longer than {self.max_body:,} bytes")
                 if data == "[DONE]":
                     done = True
                     break
@@ -334,7 +323,9 @@ class Recorder:
         async with await self._ask("GET", self._endpoint.models, request) as answer:
             if answer.status != 200:
                 return await self._failure(answer)
-            return web.Response(body=await read_bounded(answer, self._most), content_type="application/json")
+            return web.Response(
+                body=await read_bounded(answer, self.max_body), content_type="application/json"
+            )
 
     async def _tell(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.counts))

@@ -1,7 +1,9 @@
-"""Calls of foreign programs as a stored run: trees of turns, each turn with its exact tokens."""
+"""Calls of programs as a stored run: trees of turns, each turn with its exact tokens."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,6 @@ from typing import Any, Literal, Self
 
 from mars_env.agents.thinking import THINKING
 from mars_env.rollout import Store, read_run
-from mars_env.serving.conversations import digests, text_of_content
 from mars_env.types import Action, Completion, Problem, Tree, Turn
 
 RECORDED = "recorded"
@@ -53,22 +54,20 @@ class Reply:
     id: str
 
 
-class Recording:
-    """The run that calls are recorded into.
+class RecordedRun:
+    """The run that calls are recorded into; one that exists already is continued.
 
     A call whose messages extend an earlier call's conversation (its messages and its reply) is a child of
     that turn. Any other is a root: of the tree that it names, else of a new tree. Each turn is on disk when
-    `add` returns. A run that exists already is continued.
+    `add` returns.
 
     Args:
         path: Directory of the run.
         config: What identifies it; compared when it is continued.
         problems: Problems that trees may name, with their references: so the turns can be graded.
         group: What is compared when advantages are computed: turns of one agent on the same ``"input"``, or
-            all turns of one ``"agent"`` on the same problem.
-
-    Raises:
-        StoreError: The directory holds another run.
+        all
+            turns of one ``"agent"`` on the same problem.
     """
 
     def __init__(
@@ -107,12 +106,7 @@ class Recording:
         self._store.close()
 
     def add(self, call: Call, replies: Sequence[Reply], seconds: float = 0.0) -> list[Turn]:
-        """Store the turns of a call, one for each choice.
-
-        Raises:
-            ValueError: A message is none.
-            StoreError: It cannot be written.
-        """
+        """Store the turns of a call, one for each choice; a ValueError if there are no messages."""
         if not call.messages:
             raise ValueError("there are no messages")
         wanted, asked = _tree_id(call.tree), digests(call.messages)
@@ -196,3 +190,55 @@ def _tree_id(name: str | None) -> str:
     if not name:
         return ""
     return name if _TREE.fullmatch(name) else f"{name}#0"
+
+
+def digests(messages: Sequence[Mapping[str, Any]], start: str = "") -> list[str]:
+    """A digest for each prefix of a conversation, after one with the digest `start`; the shortest first.
+
+    Role, text, tool calls and the call that a tool answers count. Fields that clients add or leave out when
+    they send a reply back (refusal, annotations, reasoning, an empty content) do not.
+
+    Example:
+        >>> asked = [{"role": "user", "content": "2 + 2?"}]
+        >>> sent_back = [*asked, {"role": "assistant", "content": "4", "refusal": None}]
+        >>> replied = digests([{"role": "assistant", "content": "4"}], digests(asked)[-1])
+        >>> digests(sent_back)[-1] == replied[0]
+        True
+    """
+    found = []
+    for message in messages:
+        text = f"{start}{_canonical(message)}"
+        start = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        found.append(start)
+    return found
+
+
+def text_of_content(content: Any) -> str:
+    """The text of a message's content, which may be a list of parts."""
+    if isinstance(content, list):
+        return "".join(_part(part) for part in content)
+    return content if isinstance(content, str) else ""
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+        return str(part["text"])
+    return json.dumps(part, sort_keys=True)  # a picture, say: told apart, never read
+
+
+def _canonical(message: Any) -> str:
+    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+        raise ValueError("a message is an object with a role")
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise ValueError("tool_calls is a list")
+    role = "system" if message["role"] == "developer" else message["role"]
+    said = [role, text_of_content(message.get("content")).strip(), [_call(call) for call in calls]]
+    return json.dumps([*said, message.get("tool_call_id")])
+
+
+def _call(call: Any) -> list[Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return [json.dumps(call, sort_keys=True)]
+    return [call.get("id"), function.get("name"), function.get("arguments")]

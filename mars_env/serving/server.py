@@ -25,7 +25,7 @@ from mars_env.rollout.store import stored_problems
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
 from mars_env.serving.solution import Solution, progress
-from mars_env.serving.wire import Asked, asked, chunks, completion
+from mars_env.serving.wire import ChatRequest, chunks, completion, read_request
 from mars_env.sync import end_tasks, gather_all
 from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Problem, Tree, Turn
@@ -55,9 +55,9 @@ class TeamServer:
         waiting: Answers that may wait; more are refused with status 429.
         seed: Of requests that have none.
         out: Directory of the run; one that exists is continued.
-        most: Longest body of a request, in bytes.
 
     Attributes:
+        max_body: Longest body of a request, in bytes; set it before `start`.
         name: The model's name for clients.
         url: What clients are given as their ``base_url``; after `start`.
         monitor: Counts what is played.
@@ -67,7 +67,9 @@ class TeamServer:
         StoreError: The directory holds another run.
     """
 
-    def __init__(  # public edge: friendly keywords, each with a default
+    max_body = 4 * 2**20
+
+    def __init__(
         self,
         answerer: Answerer,
         *,
@@ -77,7 +79,6 @@ class TeamServer:
         waiting: int = 1024,
         seed: int = 0,
         out: str | Path | None = None,
-        most: int = 4 * 2**20,
     ) -> None:
         if concurrency < 1 or waiting < 0:
             raise ConfigError(
@@ -86,7 +87,7 @@ class TeamServer:
         self._answerer, self.name = answerer, name or answerer.name
         self._guard = Guard(keys, "spend your tokens")
         self._slots, self._places = Slots(concurrency), concurrency + waiting
-        self._seed, self._most = seed, most
+        self._seed = seed
         self._expected = 0
         self._numbers = itertools.count()
         self._playing: set[str] = set()
@@ -116,7 +117,8 @@ class TeamServer:
 
         Raises:
             ConfigError: The address cannot be used, is open to others without a key, or the agents' contexts
-                are too small for their limits. The server is then closed.
+            are too
+                small for their limits. The server is then closed.
         """
         try:
             self._guard.require(host)
@@ -131,7 +133,7 @@ class TeamServer:
         self.monitor.measure_models(self._answerer.agents)
         self.monitor.measure("questions", self._slots)
         self._answerer.agents = self.monitor.watch(self._answerer.agents)
-        app = web.Application(client_max_size=self._most)
+        app = web.Application(client_max_size=self.max_body)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/metrics", self._metrics)
@@ -155,7 +157,7 @@ class TeamServer:
             body = plain_json(await read_body(request))
         except UNREADABLE as error:
             raise Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
-        wanted = asked(body, self.name, self._answerer.kind)
+        wanted = read_request(body, self.name, self._answerer.kind)
         if wanted.n > self._places:
             raise Refusal(400, f"this server gives at most {self._places} answers to a request: ask for less")
         if self._expected + wanted.n > self._places:
@@ -175,7 +177,9 @@ class TeamServer:
         finally:
             self._expected -= wanted.n
 
-    async def _streamed(self, request: web.Request, wanted: Asked, answer_id: str) -> web.StreamResponse:
+    async def _streamed(
+        self, request: web.Request, wanted: ChatRequest, answer_id: str
+    ) -> web.StreamResponse:
         """Progress as comments, turn by turn, then the answer."""
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
@@ -202,14 +206,14 @@ class TeamServer:
             await end_tasks([playing])
         return response
 
-    async def _solutions(self, wanted: Asked, on_turn: Callable[[Turn], None]) -> list[Solution]:
+    async def _solutions(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
         """All answers of a request; the first fault stops the others."""
         if self._store is not None and wanted.problem.id not in self._known:
             self._store.write_problem(wanted.problem)
             self._known.add(wanted.problem.id)
         return await gather_all(self._solution(wanted, index, on_turn) for index in range(wanted.n))
 
-    async def _solution(self, wanted: Asked, index: int, on_turn: Callable[[Turn], None]) -> Solution:
+    async def _solution(self, wanted: ChatRequest, index: int, on_turn: Callable[[Turn], None]) -> Solution:
         problem = wanted.problem
         if wanted.seed is None:
             sample = self._next_sample(problem)

@@ -70,11 +70,7 @@ class Solution:
 
 
 def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
-    r"""The solution that a finished tree ends with.
-
-    Args:
-        tree: With an answer and without a fault.
-        visibility: Of the game, which says where a search's scores come from.
+    r"""The solution that a finished tree without a fault ends with; `visibility` is that of the game.
 
     Example:
         >>> from mars_env.types import Action, Problem
@@ -93,14 +89,7 @@ def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
 
 
 def progress(turn: Turn) -> str:
-    """A turn as one line of progress: who, what came out, how many tokens.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> said = {"verdict": "Wrong"}
-        >>> progress(Turn("q#0", "0.0", "0", "", "verifier_0", "", "q", Action(""), info=said))
-        'verifier_0 (turn 0.0): judges it wrong, 0 tokens'
-    """
+    """A turn as one line of progress: who, what came out, how many tokens."""
     done = "writes"
     if "verdict" in turn.info:
         done = f"judges it {str(turn.info['verdict']).lower()}"
