@@ -48,10 +48,6 @@ Team = str | Player | Model | Mapping[str, Player | Model | str] | Sequence[Play
 def load_problems(name_or_path: str | Path, **options: Any) -> ProblemSet:
     """`mars_env.problems.load_problems`, which also rejects problems whose reference no grader could use.
 
-    Raises:
-        ConfigError: No such set, split or option.
-        ProblemError: A problem is invalid; says file, line and field.
-
     Example:
         >>> import mars_env
         >>> mars_env.load_problems("aime", n=10, seed=7)[3].metadata["licence"]
@@ -153,12 +149,6 @@ def make_gymnasium(
         learner: The agent that learns; by default the first one.
         partners: The others, by agent or role; a `ConfigError` if one is missing.
         **options: As for `make`.
-
-    Example:
-        >>> import gymnasium, mars_env
-        >>> env = gymnasium.make("mars_env/arithmetic-solve-v0")
-        >>> sorted(env.reset(seed=0)[0])
-        ['problem']
     """
     known = _keywords(make) | _keywords(make_gymnasium)
     env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
@@ -272,11 +262,7 @@ async def start_play(
 ) -> AsyncIterator[Play]:
     """What plays an evaluation: this process, or workers on Ray, which end with the context.
 
-    Args:
-        plan: The evaluation.
-        workers: As for `evaluate`.
-        address: Of the Ray to join; replaces that of the placement.
-        monitor: Counts and times what is played.
+    `address` is that of the Ray to join, `monitor` counts and times what is played.
     """
     from mars_env.evaluation.run import LocalPlay
     from mars_env.models.preflight import preflight
@@ -318,13 +304,9 @@ def prepare(
 ) -> Plan:
     """Make what an evaluation needs: the game, once; the problems; the agents, or what makes them.
 
-    Args:
-        env_spec: What is played; gets as many agents as a list has, if the rules leave that open.
-        agents: As for `evaluate`; with `elsewhere`, agents given as strings are not made in this process.
-        problems: As for `make`.
-        limit: As for `evaluate`.
-        elsewhere: Whether other processes play.
-        **repeats: ``samples``, ``seed``, ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
+    The spec gets as many agents as a list has, if its rules leave that open. With `elsewhere` other processes
+    play, and agents given as strings are not made in this one. `repeats` are ``samples``, ``seed``,
+    ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
     """
     from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
     from mars_env.evaluation.run import Plan, limited
@@ -356,8 +338,7 @@ def spec_with(
 ) -> EnvSpec:
     """A spec in which settings and parts that are given replace those of the id or spec.
 
-    Raises:
-        ConfigError: The rules have no such setting; a keyword of the function may be meant.
+    A setting that the rules do not have is a `ConfigError`; it may suggest a keyword of `function`.
     """
     env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
     refuse_unknown(env_spec.rules, settings, _keywords(function))
@@ -375,10 +356,7 @@ def described_spec(
 ) -> dict[str, Any]:
     """What a stored run records of its game, besides its id, and of its team, the same in every process.
 
-    Args:
-        env_spec: What is played.
-        agents: The agents by name, or their specification.
-        identities: What identifies the agents, by name.
+    `agents` are the agents by name or their specification, `identities` what identifies them.
     """
     from mars_env.agents.registry import named_identity
 

@@ -24,11 +24,7 @@ SLACK = 0.01
 
 
 def finite(value: object) -> float:
-    """A finite number as a float. Booleans and numpy's scalars count as numbers; strings do not.
-
-    Raises:
-        ValueError: It is not a number, or is infinite or NaN.
-    """
+    """A finite number as a float, else a ValueError; numpy's scalars and booleans count, strings do not."""
     if type(value) is not float:
         if not isinstance(value, Real) and type(value).__name__ not in ("bool", "bool_"):  # also numpy's
             raise ValueError(f"{shown(value)} is not a number")
@@ -42,26 +38,17 @@ def finite(value: object) -> float:
 
 
 def valid_count(value: object, largest: int = MAX_TOKENS) -> int:
-    """An integer from 0 to `largest`.
-
-    Raises:
-        ValueError: It is not (a boolean, a string, a float), or is out of range.
-    """
+    """An integer from 0 to `largest`, not a boolean; a ValueError for others."""
     if type(value) is not int or not 0 <= value <= largest:
         raise ValueError(f"{shown(value)} is not a count")
     return value
 
 
 def require_integer(value: object, name: str, least: int = 1) -> int:
-    """A user's integer; numpy's count too, booleans, floats and strings do not.
+    """A user's integer; numpy's count, booleans, floats and strings do not.
 
     Raises:
-        ConfigError: It is none, or is too small.
-
-    Example:
-        >>> require_integer("3", "limit")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: limit must be an integer and at least 1, got '3'
+        ConfigError: It is none, or less than `least`.
     """
     if type(value) is not bool and isinstance(value, Integral) and int(value) >= least:
         return int(value)
@@ -69,16 +56,7 @@ def require_integer(value: object, name: str, least: int = 1) -> int:
 
 
 def refuse_misfit(function: Callable[..., Any], parameters: Sequence[str], what: str) -> None:
-    """Refuse a user's function that cannot be called with these positional arguments, before anything is played.
-
-    Raises:
-        ConfigError: It is not a function, or takes other arguments.
-
-    Example:
-        >>> refuse_misfit(lambda turn, path: 1.0, ("turn", "path", "problem"), "the reward of 'solver'")
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: the reward of 'solver' must be a function of (turn, path, problem), but takes (turn, path)
-    """  # noqa: E501
+    """Refuse, by a `ConfigError`, a user's function that cannot be called with these positional arguments."""
     expected = f"{what} must be a function of ({', '.join(parameters)})"
     if not callable(function):
         raise ConfigError(f"{expected}, not {shown(function)}")
@@ -94,11 +72,7 @@ def refuse_misfit(function: Callable[..., Any], parameters: Sequence[str], what:
 
 
 def token_ids(values: object) -> tuple[int, ...]:
-    """Token ids.
-
-    Raises:
-        ValueError: One of them is not a token id.
-    """
+    """Token ids; a ValueError if one is none."""
     ids = _sequence(values)
     if ids and (set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) >= MAX_TOKEN_ID):
         wrong = next(v for v in ids if type(v) is not int or not 0 <= v < MAX_TOKEN_ID)
@@ -107,11 +81,7 @@ def token_ids(values: object) -> tuple[int, ...]:
 
 
 def logprobs(values: object) -> tuple[float, ...]:
-    """Natural logarithms of probabilities: above `UNKNOWN_LOGPROB` and, apart from rounding, at most 0.
-
-    Raises:
-        ValueError: One of them is not a log-probability.
-    """
+    """Log-probabilities: above `UNKNOWN_LOGPROB` and, apart from rounding, at most 0; else a ValueError."""
     found = _sequence(values)
     if not set(map(type, found)) <= {float, int} or not all(UNKNOWN_LOGPROB < v <= SLACK for v in found):
         wrong = next(v for v in found if type(v) not in (float, int) or not UNKNOWN_LOGPROB < v <= SLACK)
@@ -120,11 +90,7 @@ def logprobs(values: object) -> tuple[float, ...]:
 
 
 def valid_action(action: object) -> Action:
-    """An agent's action, whose completions can be stored and trained on.
-
-    Raises:
-        ValueError: Says what is wrong.
-    """
+    """An agent's action whose completions can be stored and trained on; else a ValueError."""
     if not isinstance(action, Action):
         raise ValueError(f"expected an Action, got a {type(action).__name__}")
     if not isinstance(action.text, str):
@@ -140,11 +106,7 @@ def valid_action(action: object) -> Action:
 
 
 def valid_completion(completion: object) -> Completion:
-    """A completion whose ids, log-probabilities and counts are numbers that can be stored.
-
-    Raises:
-        ValueError: Says which field is wrong.
-    """
+    """A completion whose numbers can be stored; else a ValueError says which field is wrong."""
     if not isinstance(completion, Completion):
         raise ValueError(f"expected a Completion, got a {type(completion).__name__}")
     for name in ("text", "finish_reason"):

@@ -18,20 +18,10 @@ _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK
 
 @contextmanager
 def atomic_draft(path: Path) -> Iterator[Path]:
-    r"""A draft next to a file; it replaces the file once all is written, so the file is never half new.
+    """A draft next to a file; it replaces the file once all is written, so the file is never half new.
 
-    If `path` is a link, the link is replaced and its target stays unchanged.
-
-    Raises:
-        OSError: It cannot be written, or is a folder, pipe or device.
-
-    Example:
-        >>> import tempfile
-        >>> page = Path(tempfile.mkdtemp()) / "page.txt"
-        >>> with atomic_draft(page) as draft:
-        ...     _ = draft.write_text("all of it")
-        >>> page.read_text(), len(list(page.parent.iterdir()))
-        ('all of it', 1)
+    If `path` is a link, the link is replaced and its target stays unchanged. An OSError if it cannot be
+    written, or is a folder, pipe or device.
     """
     _require_replaceable(path)
     draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.draft")
@@ -53,11 +43,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def open_new(path: Path) -> IO[str]:
-    """Open a new text file that is written bit by bit; it replaces what is at `path`, also a link.
-
-    Raises:
-        OSError: It cannot be written, or is a folder, pipe or device.
-    """
+    """Open a new text file that is written bit by bit; it replaces what is at `path`, also a link."""
     _require_replaceable(path)
     path.unlink(missing_ok=True)
     return path.open("x", encoding="utf-8")  # no link is followed by "x"
@@ -74,8 +60,7 @@ def _require_replaceable(path: Path) -> None:
 def open_regular(path: Path, mode: str = "rb") -> IO[Any]:
     """Open a regular file: ``"rb"`` to read it, ``"a"`` to append text to it, ``"r+b"`` to change it.
 
-    Raises:
-        OSError: It is a link or not a regular file, or cannot be opened.
+    A link or anything but a regular file is an OSError.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -93,13 +78,9 @@ def open_regular(path: Path, mode: str = "rb") -> IO[Any]:
 def jsonl_rows(
     path: Path, file: Iterable[bytes], error: type[Exception]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    r"""The rows of an open jsonl file, each with its place; blank lines and byte order marks are skipped.
+    """The rows of an open jsonl file, each with its place; blank lines and byte order marks are skipped.
 
     A line that is no JSON object raises an `error`, which says file, line and cause.
-
-    Example:
-        >>> list(jsonl_rows(Path("p.jsonl"), [b'{"id": 1}\n', b"\n", b'{"id": 2}\n'], ValueError))
-        [('p.jsonl, line 1', {'id': 1}), ('p.jsonl, line 3', {'id': 2})]
     """
     for number, line in enumerate(file, 1):
         place = f"{path}, line {number}"

@@ -66,12 +66,7 @@ def changed_fields(part: Any) -> dict[str, Any]:
 
 
 def identity_changes(earlier: Any, now: Any, at: str = "") -> list[str]:
-    """What differs between two identities, each difference with its place.
-
-    Example:
-        >>> identity_changes({"solver": {"system": "Be brief."}}, {"solver": {"system": "Be kind."}})
-        ["solver.system: 'Be brief.' then, 'Be kind.' now"]
-    """
+    """What differs between two identities, each difference with its place."""
     if isinstance(earlier, Mapping) and isinstance(now, Mapping):
         found = []
         for name in sorted({*earlier, *now}):
@@ -96,12 +91,7 @@ def lasting(text: str) -> str:
 
 
 def digest_of(value: object) -> str:
-    """A digest of plain data, which may be secret: equal for equal values, and without a way back.
-
-    Example:
-        >>> digest_of({"effort": "low"}) == digest_of({"effort": "high"})
-        False
-    """
+    """A digest of plain data, which may be secret: equal for equal values, and without a way back."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

@@ -54,12 +54,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
 
 
 def after_import(module: str, then: Callable[[], None]) -> None:
-    """Call a function once a module has been imported: now, or right after its import.
-
-    Example:
-        >>> after_import("sys", lambda: print("sys is there"))
-        sys is there
-    """
+    """Call a function once a module has been imported: now, or right after its import."""
     if module in sys.modules:
         then()
     else:
@@ -100,10 +95,6 @@ def import_object(name: str) -> Any:
 
     Raises:
         ConfigError: The name has another form, or there is no such module or attribute.
-
-    Example:
-        >>> import_object("mars_env.envs.rewards:outcome").__name__
-        'outcome'
     """
     if not is_object_name(name):
         raise ConfigError(f"{name!r} is not of the form my_module:my_object")
@@ -117,21 +108,12 @@ def import_object(name: str) -> Any:
 
 
 def is_object_name(name: str) -> bool:
-    """Whether a string has the form that `import_object` takes.
-
-    Example:
-        >>> is_object_name("my_package.agents:solver"), is_object_name("aime25"), is_object_name("host:80")
-        (True, False, False)
-    """
+    """Whether a string has the form that `import_object` takes."""
     return _OBJECT.fullmatch(name) is not None
 
 
 def imported(module: str, name: str) -> ModuleType:
-    """A module that a user's name needs.
-
-    Raises:
-        ConfigError: It cannot be imported; says for which name.
-    """
+    """A module that a user's name needs; a `ConfigError` says for which name it cannot be imported."""
     try:
         return import_module(module)
     except (ImportError, ValueError) as error:

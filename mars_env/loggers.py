@@ -168,11 +168,8 @@ class TensorBoardLogger:
 class RunLogger:
     """A run of trackio or W&B, which share their interface; needs the extra of that name.
 
+    `settings` are those of the library's ``init``: ``project="..."``, ``name="..."``, ``resume="allow"`` ...
     If a resumed run repeats steps, trackio shows them twice; W&B ignores the repeats.
-
-    Args:
-        library: ``"trackio"`` or ``"wandb"``.
-        settings: For the library's ``init``: ``project="..."``, ``name="..."``, ``resume="allow"`` ...
     """
 
     def __init__(self, library: str, **settings: Any) -> None:

@@ -87,13 +87,7 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def request(method: str, url: URL | str, limit: int, **options: Any) -> Answer:
-    """Send a request and read its whole answer. Redirects are not followed.
-
-    Args:
-        method: Such as ``"POST"``.
-        url: The address.
-        limit: Longest body of the answer, in bytes.
-        options: Those of `aiohttp.ClientSession.request`.
+    """Send a request and read its whole answer of at most `limit` bytes. Redirects are not followed.
 
     Raises:
         BodyTooLong: The body is longer.
@@ -211,19 +205,16 @@ async def start_server(
     grace: float = 60.0,
     cancels: bool = False,
 ) -> Server:
-    """Start to serve an application on one address.
+    """Start to serve an application on one address; port 0 is a free one.
 
     Args:
-        app: Its handlers; all but ``/health`` are for clients with a key. Their errors become answers.
+        app: Its handlers; all but ``/health`` are for clients with a key.
         host: Address to listen at.
-        port: Port to listen at; 0: a free one.
+        port: Port to listen at.
         guard: Whom it serves; by default this machine alone.
         refusal_of: The answer to a client for an error of a handler.
         grace: Seconds that requests under way get to end when the server closes.
         cancels: Whether a handler is cancelled when its client leaves.
-
-    Raises:
-        ConfigError: The address cannot be used, or others than this machine reach it without a key.
     """
     guard = Guard() if guard is None else guard
     guard.require(host)

@@ -78,19 +78,14 @@ class _Team(Protocol):
 
 
 def assign_agents(team: _Team, players: Player | Mapping[str, Player]) -> dict[str, Agent]:
-    """An agent for every name, in the form that `mars_env.rollout.play` takes.
+    """An agent for every name of the rules or environment `team`.
 
     Args:
-        team: Rules or an environment, which name their agents.
+        team: What names the agents.
         players: One for all, or a mapping by agent (``"solver_0"``) or role (``"solver"``).
 
     Raises:
         ConfigError: A name has no player, a player no name, or a player is neither agent nor function.
-
-    Example:
-        >>> from mars_env.envs import Solve
-        >>> sorted(assign_agents(Solve(), {"solver": lambda observation: "4"}))
-        ['solver_0']
     """
     names = team.possible_agents
     given = by_name(players, names) if isinstance(players, Mapping) else dict.fromkeys(names, players)
@@ -98,12 +93,7 @@ def assign_agents(team: _Team, players: Player | Mapping[str, Player]) -> dict[s
 
 
 def refuse_training_agents(agents: Mapping[str, Agent], where: str) -> None:
-    """Refuse agents that have help in training: elsewhere they would act as others than were trained.
-
-    Args:
-        agents: By name; a `ConfigError` if one has help.
-        where: Who refuses, for the message.
-    """
+    """Refuse agents that have help in training: elsewhere they would act as others than were trained."""
     for name, agent in agents.items():
         if isinstance(agent, TrainingAgent):
             raise ConfigError(
@@ -113,12 +103,7 @@ def refuse_training_agents(agents: Mapping[str, Agent], where: str) -> None:
 
 
 def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
-    """What is given for each agent, by its name or by its role; a `ConfigError` if names do not match.
-
-    Example:
-        >>> by_name({"solver": 1, "solver_1": 2}, ["solver_0", "solver_1"])
-        {'solver_0': 1, 'solver_1': 2}
-    """
+    """What is given for each agent, by its name or by its role; a `ConfigError` if names do not match."""
     known = {*names, *map(role_of, names)}
     for name in given:
         if name not in known:

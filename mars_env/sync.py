@@ -34,15 +34,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
     Works inside a notebook or a server, where `asyncio.run` would refuse. All calls share one loop per
     process (a forked child gets a new one), so what an async object keeps between calls stays valid. Ctrl-C
-    cancels the coroutine and waits up to five seconds for it to clean up.
-
-    Sync code that a coroutine calls there (a user's reward, say) may call this again: it then gets a thread
-    and a loop of its own, since the shared loop waits for that code.
-
-    Example:
-        >>> async def double(x): return 2 * x
-        >>> run_sync(double(21))
-        42
+    cancels the coroutine and waits up to five seconds for it to clean up. Sync code that a coroutine calls
+    there (a user's reward, say) may call this again.
     """
     global _loop
     if getattr(_thread, "runs_loop", False):
@@ -166,15 +159,7 @@ def only_own_cancellation() -> Iterator[None]:
 
 
 class Gate:
-    """Lets a limited number in at the same time, in each event loop that uses it; others wait in their order.
-
-    Example:
-        >>> async def closed(gate):
-        ...     async with gate.semaphore():
-        ...         return gate.semaphore().locked()
-        >>> run_sync(closed(Gate(1)))
-        True
-    """
+    """Lets a limited number in at the same time, in each event loop; others wait in their order."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -196,11 +181,6 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """The results of awaitables that run at the same time, in their order.
 
     If one fails, or this is cancelled, the others are cancelled and have ended when the error is raised.
-
-    Example:
-        >>> async def double(x): return 2 * x
-        >>> run_sync(gather_all(double(x) for x in (1, 2)))
-        [2, 4]
     """
     tasks = [asyncio.ensure_future(each) for each in awaitables]
     try:

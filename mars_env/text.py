@@ -47,23 +47,13 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, width: int = 100) -> str:
-    r"""The string on one line, cut to a width, safe to print.
-
-    Example:
-        >>> one_line("two\n  lines", 7)
-        'two li…'
-    """
+    """The string on one line, cut to a width, safe to print."""
     flat = visible(" ".join(text.split()))
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
 def bounded(text: str, length: int = 1_000) -> str:
-    """The string; if it is longer, without its middle, because the end of a message says what to do.
-
-    Example:
-        >>> bounded("the problem xxxxxxxxxxxxxxxxxxxxxxxxx is not in the set: choose another", 40)
-        'the problem xxxxxxxxxxxxxx…hoose another'
-    """
+    """The string; if it is longer, without its middle, because the end of a message says what to do."""
     if len(text) <= length:
         return text
     end = length // 3
@@ -71,12 +61,7 @@ def bounded(text: str, length: int = 1_000) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    r"""An exception's type and the start of its message, on one line.
-
-    Example:
-        >>> describe_error(ValueError("no\nanswer"))
-        'ValueError: no answer'
-    """
+    """An exception's type and the start of its message, on one line."""
     try:
         message = one_line(str(error), 300)
     except Exception:  # a user's class may fail to describe itself
@@ -86,17 +71,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def raised(error: BaseException) -> str:
-    """`describe_error`, and the line of the user's code that it came from.
-
-    Example:
-        >>> def reward(turn):
-        ...     return turn.info["nope"]
-        >>> try:
-        ...     reward(None)
-        ... except AttributeError as error:
-        ...     print(raised(error).startswith("AttributeError: 'NoneType' object has no attribute 'info' ("))
-        True
-    """
+    """`describe_error`, and the line of the user's code that the exception came from."""
     where = users_line(error)
     return f"{describe_error(error)} ({where})" if where else describe_error(error)
 
@@ -122,12 +97,7 @@ def users_line(error: BaseException) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things, in the singular or the plural.
-
-    Example:
-        >>> counted(1, "problem"), counted(1_200, "row")
-        ('1 problem', '1,200 rows')
-    """
+    """A number of things, in the singular or the plural: ``"1 problem"``, ``"1,200 rows"``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -157,9 +127,7 @@ def _initials(name: str) -> str:
 def validation_message(error: ValueError, known: Iterable[str] = ()) -> str:
     """What is wrong with some settings, on one line; of pydantic's report, the place and the reason.
 
-    Args:
-        error: Pydantic's, or any other.
-        known: Names of all settings, of which the closest to an unknown one is suggested.
+    `known` are the names of all settings, of which the closest to an unknown one is suggested.
     """
     from pydantic import ValidationError  # not for those who only import the package
 
@@ -177,12 +145,7 @@ def validation_message(error: ValueError, known: Iterable[str] = ()) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it appears in a message: plain values, cut to a few words; others by their type.
-
-    Example:
-        >>> shown("a" * 100), shown([1, 2])
-        ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'", 'a list')
-    """
+    """A value as it appears in a message: plain values, cut to a few words; others by their type."""
     if value is None or type(value) in (bool, float):
         return repr(value)
     if type(value) is int:

@@ -56,16 +56,13 @@ class Problem:
         id: Unique within its set.
         statement: What the agents read.
         reference: What the grader compares with, as plain data: the answer for mathematics, the tests for
-            code. Never part of an observation or an info dict. None if the answer is unknown: the library's
-            graders then judge nothing.
-        kind: Which grader judges it; ``"open"`` problems have no single answer and need a grader of their own
+        code.
+            None if it is unknown. Never part of an observation or an info dict.
+        kind: Which grader judges it; ``"open"`` problems need a grader of their own
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
-            Never part of an observation or an info dict, except the documents of SPELL's clusters.
-
-    Example:
-        >>> Problem("p1", "What is 2 + 2?", "4").kind
-        'math'
+        As
+            secret as the reference, but for the documents of SPELL's clusters.
     """
 
     id: str
@@ -98,10 +95,8 @@ class Grade:
         details: What the grader wants to store, as plain data; as secret as the grade itself.
 
     Example:
-        >>> Grade.wrong("no answer was found").score
-        0.0
-        >>> Grade.unknown("the sandbox was lost").score is None
-        True
+        >>> Grade.wrong("no answer was found").score, Grade.unknown("the sandbox was lost").score
+        (0.0, None)
     """
 
     verdict: Verdict
@@ -185,8 +180,8 @@ class Completion:
             ``"context"`` (cut off earlier, because the model's context was full) or ``"content_filter"``.
         prompt_ids: Token ids that the model read; empty if the server does not report them.
         token_ids: Token ids that were sampled, including the stop token; never re-tokenised.
-        logprobs: One for each of ``token_ids``: natural logarithms under the distribution that
-            was sampled from, that is, after the temperature was applied.
+        logprobs: One for each of ``token_ids``: natural logarithms under the distribution that was sampled
+            from, that is, after the temperature was applied.
         temperature: The temperature that it was sampled at; a trainer divides its logits by it.
         versions: Policy versions, run-length encoded: ``((version, number of tokens), ...)``.
         prompt_tokens: Number of prompt tokens (known even if the server does not report the ids).
@@ -207,12 +202,12 @@ class Completion:
 
     @property
     def sampled_tokens(self) -> int:
-        """Number of sampled tokens: the server's count, or otherwise the number of ids."""
+        """Number of sampled tokens: the server's count, else the number of ids."""
         return self.completion_tokens or len(self.token_ids)
 
     @property
     def read_tokens(self) -> int:
-        """Number of prompt tokens: the server's count, or otherwise the number of ids."""
+        """Number of prompt tokens: the server's count, else the number of ids."""
         return self.prompt_tokens or len(self.prompt_ids)
 
     @property
@@ -245,15 +240,9 @@ class Action:
 
     @property
     def interrupted(self) -> str:
-        """Why this action cannot be judged: the set-up, not the model, ended one of its completions.
+        """Why this action cannot be judged: the set-up, not the model, ended a completion; else empty.
 
-        Such an action is graded UNKNOWN and its turn has no reward. Empty for every other action.
-
-        Example:
-            >>> Action("So", (Completion("So", "context"),)).interrupted
-            "the model's context was full before the completion's own limit"
-            >>> Action("So", (Completion("So", "length"),)).interrupted
-            ''
+        Such an action is graded UNKNOWN and its turn has no reward.
         """
         return next(
             (INTERRUPTIONS[c.finish_reason] for c in self.completions if c.finish_reason in INTERRUPTIONS), ""
@@ -268,7 +257,7 @@ class Turn:
         tree_id: Id of the tree (one episode, or one search, on one problem).
         id: Its position in the tree: ``"0"`` for the first root turn, ``"0.2"`` for its third child.
         parent_id: The parent turn's id; None for a root turn.
-        group_id: Id of its group: the turns that it is compared with when advantages are computed.
+        group_id: Id of the turns that it is compared with when advantages are computed.
         agent: Who acted, e.g. ``"verifier_0"``.
         policy: Name of the weights that acted; turns of one policy train together.
         problem_id: Id of the problem.
@@ -328,7 +317,7 @@ class Tree:
         problem: The problem that was played.
         turns: In the order of their ids.
         final: Id of the turn whose text is the team's answer; None if there is none.
-        fault: Why it could not be finished (a lost model server, for example); empty if it was finished.
+        fault: Why it could not be finished (a lost model server, for example); else empty.
         info: Plain data about the whole tree (tokens spent on the final choice, for example).
     """
 
@@ -341,12 +330,7 @@ class Tree:
 
 
 def role_of(agent: str) -> str:
-    """The role of an agent's name.
-
-    Example:
-        >>> role_of("solver_0"), role_of("judge")
-        ('solver', 'judge')
-    """
+    """The role of an agent's name: ``"solver"`` of ``"solver_0"``, ``"judge"`` of ``"judge"``."""
     role, _, number = agent.rpartition("_")
     return role if role and number.isdigit() else agent
 
@@ -356,11 +340,7 @@ class Model(Protocol):
     """Something that completes prompts: a server, an in-process engine, a script."""
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of one prompt.
-
-        Raises:
-            mars_env.errors.ModelError: Even sensible retries failed; the turn is discarded.
-        """
+        """Sample n completions of one prompt; a `mars_env.errors.ModelError` if sensible retries failed."""
         ...
 
 
@@ -375,10 +355,8 @@ class ScoringModel(Model, Protocol):
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that the texts would be, with exact ids and its log-probabilities at temperature 1.
 
-        Args:
-            prompt: What the model reads.
-            texts: What it writes, in one or more parts that are encoded separately, or token ids.
-            end: Whether the token that ends a completion follows, and counts.
+        Each text is encoded separately; token ids are used as they are. `end`: whether the token that ends a
+        completion follows, and counts.
         """
         ...
 
@@ -450,12 +428,7 @@ class RewardModel(Protocol):
     """Rates solutions without knowing the reference: a classifier, a judge, a function of the text."""
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-        """Rate some solutions (`texts`) of one problem; `seed` is the only source of randomness.
-
-        Raises:
-            mars_env.errors.ModelError: It could not answer. The tree then has a fault, and a resumed run
-                plays it again.
-        """
+        """Rate some solutions of one problem; a `mars_env.errors.ModelError` makes the tree faulty."""
         ...
 
 
