@@ -279,18 +279,6 @@ async def test_models_whose_layers_slide_use_the_library_s_cache(tiny_module, ti
         assert completion.logprobs == pytest.approx(again, abs=1e-3)
 
 
-async def test_eager_attention_gives_the_same(tiny_module, tiny_tokenizer):
-    sampling = Sampling(max_tokens=20, seed=2)
-    texts = []
-    for attention in ("sdpa", "eager"):
-        module = tiny_module()
-        module.set_attn_implementation(attention)
-        model = HFModel((module, tiny_tokenizer))
-        groups = await asyncio.gather(*(model.complete(p, 2, sampling) for p in PROMPTS))
-        texts.append([c.text for group in groups for c in group])
-    assert texts[0] == texts[1]
-
-
 async def test_a_checkpoint_is_loaded_by_its_path(tiny_pair, tmp_path):
     module, tokenizer = tiny_pair
     module.save_pretrained(tmp_path)
