@@ -56,13 +56,11 @@ class Problem:
         id: Unique within its set.
         statement: What the agents read.
         reference: What the grader compares with, as plain data: the answer for mathematics, the tests for
-        code.
-            None if it is unknown. Never part of an observation or an info dict.
+            code. None if it is unknown. Never part of an observation or an info dict.
         kind: Which grader judges it; ``"open"`` problems need a grader of their own
             (`mars_env.grading.rubrics.RubricGrader`).
         metadata: Plain data: ``source``, ``licence``, ``level``, ``rubric`` and whatever else the set adds.
-        As
-            secret as the reference, but for the documents of SPELL's clusters.
+            As secret as the reference, but for the documents of SPELL's clusters.
     """
 
     id: str

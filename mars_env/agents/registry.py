@@ -53,7 +53,6 @@ _COMMON: _Parsers = {
     "overflow": _OVERFLOW.__getitem__,
 }
 _HEADER = "header.NAME"
-"""Stands for the options that set headers, in the list of options."""
 
 _SECRET = re.compile(r"auth|key|token|secret|cookie", re.I)
 """Headers whose values do not belong in a string that is stored and shown."""

@@ -32,8 +32,7 @@ class RoleAgent:
         policy: Name of the weights that act; by default the model's name, else the role's.
         sampling: How the model is sampled; the seed comes with each turn.
         prompt: Replaces the role's own prompt: a function from an observation to a prompt, or a Jinja
-        template
-            for the user's message, which sees the observation's fields.
+            template for the user's message, which sees the observation's fields.
         system: Replaces the system message; empty for none.
         thinking: How the model marks its thinking, which is left out of the action's text; None to leave all
             texts as they are.

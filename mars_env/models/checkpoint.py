@@ -21,8 +21,7 @@ def is_here(checkpoint: str | Path) -> bool:
 
     Raises:
         ConfigError: There is no such folder, and the hub cannot have it, or cannot be reached and its cache
-        here
-            does not hold it.
+            here does not hold it.
     """
     name = str(checkpoint)
     if name and Path(name).is_dir():

@@ -52,8 +52,7 @@ class HFModel:
 
     Args:
         model: A checkpoint's path or name, or a pair of a model and its tokenizer. Several `HFModel` may
-        share
-            one torch module.
+            share one torch module.
         device: Where a checkpoint is put; by default the GPU if there is one. A pair is not moved.
         dtype: Of a checkpoint's weights, e.g. ``"bfloat16"``; by default as stored.
         batch: How much is decoded together.

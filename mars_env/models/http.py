@@ -90,8 +90,7 @@ class HTTPModel:
         base_url: Such as ``"http://localhost:8000/v1"``, or several of them.
         model: The model's name on the server.
         api: ``"auto"`` as above; ``"chat"`` sends a string as one user message; ``"completions"`` sends
-        messages
-            as plain text (see `plain_chat`).
+            messages as plain text (see `plain_chat`).
         exact: Ask for token ids and log-probabilities.
         logprobs: What the server's log-probabilities are of: ``"raw"`` logits, or ``"processed"``.
         api_key_env: Name of the environment variable that holds the key; by default no key is sent.
@@ -152,10 +151,8 @@ class HTTPModel:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
         if (
             not urls
-            or concurrency < 1
-            or attempts < 1
-            or max_answer < 1
-            or (samples_per_call is not None and samples_per_call < 1)
+            or min(concurrency, attempts, max_answer, samples_per_call or 1) < 1
+            or samples_per_call == 0
         ):
             raise ConfigError(
                 "give at least one endpoint; concurrency, attempts, max_answer and samples_per_call must be "

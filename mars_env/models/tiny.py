@@ -30,8 +30,7 @@ def tiny_model(
 
     Args:
         letters: What it can read and write; it reads anything else as padding. The fewer, the sooner it finds
-        a
-            reward.
+            a reward.
         seed: Of the weights.
         width: Of the hidden layers: a multiple of 8.
         context: Most characters of prompt and completion together.

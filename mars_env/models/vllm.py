@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -59,8 +59,7 @@ class VLLMModel:
         eager: Do not compile graphs: a quicker start, slower decoding. Best for small models and tests.
         max_lora_rank: Largest rank of the adapters to be served; None for none. See `adapter`.
         options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``; the ``dtype`` of
-        the
-            weights is by default as stored.
+            the weights is by default as stored.
         name: Name in messages and the default policy name of agents.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
@@ -176,17 +175,14 @@ class VLLMModel:
 
         Args:
             weights: A module of transformers or its state dict, with all parameters under the checkpoint's
-            own
-                names; or the directory of a checkpoint, which all processes of the engine can read.
+                own names; or the directory of a checkpoint, which all processes of the engine can read.
             version: The new version; by default one more than the old.
             interrupt: Do not wait for running requests: they continue with the new weights, which read their
-            prompts
-                and tokens again. `Completion.versions` tells which weights sampled which tokens.
+                prompts and tokens again. `Completion.versions` tells which weights sampled which tokens.
 
         Raises:
             ConfigError: Parameters are missing, or the engine must interrupt and is ``"offline"`` or of a
-            vLLM
-                before 0.32.
+                vLLM before 0.32.
         """
         version = self.version + 1 if version is None else version
         with _as_directory(weights, self._config) as directory:
@@ -346,12 +342,7 @@ class VLLMAdapter:
         return await self.base._score(prompt, texts, end, self._adapter)
 
     def refresh(self, path: str | Path, version: int | None = None) -> None:
-        """Use another adapter from now on; running requests end with the one that they started with.
-
-        Args:
-            path: As in `VLLMModel.adapter`; a directory that has not been given before.
-            version: The new version; by default one more than the old.
-        """
+        """Use another adapter, from a new directory; running requests end with the one they started with."""
         self._adapter = self._load(path, self.version + 1 if version is None else version)
 
     def _load(self, path: str | Path, version: int) -> _Adapter:
@@ -363,15 +354,16 @@ class VLLMAdapter:
             raise ConfigError(f"there is no adapter at {path}: adapter_config.json is missing")
         # A new id and name each time: what vLLM has cached under the old ones is of other weights.
         number = next(self.base._loras)
-        return _Adapter(self.base._vllm, f"{self.name}/{number}", number, str(path), version)
+        lora = importlib.import_module("vllm.lora.request")
+        return _Adapter(lora.LoRARequest(f"{self.name}/{number}", number, str(path)), version)
 
 
+@dataclass(frozen=True, slots=True)
 class _Adapter:
-    """vLLM's request for one version of an adapter."""
+    """vLLM's `LoRARequest` for one version of an adapter."""
 
-    def __init__(self, vllm: Any, name: str, number: int, path: str, version: int) -> None:
-        self.version = version
-        self.request = importlib.import_module("vllm.lora.request").LoRARequest(name, number, path)
+    request: Any
+    version: int
 
 
 def _load(model: str | Path) -> tuple[Any, Any]:

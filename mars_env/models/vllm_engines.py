@@ -21,8 +21,7 @@ class PackedExperts:
     """What `VLLMModel` adds to vLLM's workers on CPUs.
 
     Kernels for CPUs read the weights of experts in a packed order. vLLM 0.32 packs them when the model is
-    loaded and not when its weights are reloaded: after that, the experts would compute with shuffled weights,
-    and nothing would say so.
+    loaded and not when its weights are reloaded: the experts would then compute with shuffled weights.
     """
 
     def pack_reloaded_experts(self) -> None:
@@ -78,10 +77,9 @@ class EngineOutput:
 
 
 def generated(output: Any, version: int) -> EngineOutput:
-    """An output with its versions: as vLLM notes them, or `version` for all tokens where it does not.
+    """An output with its versions: as vLLM notes them since 0.32, else `version` for all tokens.
 
-    vLLM notes them since 0.32. Before, an engine's requests are never interrupted (`require_notes`), so all
-    tokens come from the weights that the engine has when the request ends.
+    Before, requests are never interrupted (`require_notes`), so all tokens come from the engine's weights.
     """
     completion = output.outputs[0]
     spans = getattr(completion, "weight_versions", None)
@@ -91,11 +89,7 @@ def generated(output: Any, version: int) -> EngineOutput:
 
 
 def require_notes(vllm: Any) -> None:
-    """Refuse to interrupt requests of a vLLM that does not note which weights sampled which tokens.
-
-    Raises:
-        ConfigError: It is older than 0.32.
-    """
+    """Refuse to interrupt requests of a vLLM before 0.32: it does not note which weights sampled a token."""
     if "weight_versions" not in vllm.CompletionOutput.__dataclass_fields__:
         raise ConfigError(
             f"vLLM {vllm.__version__} does not note which weights sampled which tokens: refresh without "
@@ -271,11 +265,7 @@ class StreamingEngine:
 
 
 def load_vllm() -> Any:
-    """The module vllm; not imported before it is needed, since that takes seconds.
-
-    Raises:
-        MissingExtra: If it is not installed.
-    """
+    """The module vllm; not imported before it is needed, since that takes seconds."""
     try:
         return importlib.import_module("vllm")
     except ImportError as error:

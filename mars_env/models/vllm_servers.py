@@ -36,8 +36,7 @@ async def refresh_servers(
         directory: A checkpoint (``save_pretrained``) that every server can read at this path.
         version: The new version; by default one more than the old.
         timeout: Seconds that a server may take; also for requests of other clients to end, since vLLM keeps
-        its
-            prefix cache while they run.
+            its prefix cache while they run.
 
     Raises:
         ConfigError: There is no such directory.

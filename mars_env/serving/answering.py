@@ -87,7 +87,7 @@ def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
 
 
 class Answerer:
-    r"""A team that answers questions: agents, and the game that they play.
+    """A team that answers questions: agents, and the game that they play.
 
     Args:
         env_id: Rules (``"solve-verify-correct"``, ``"tree-search"`` ...) or an environment's id, of which the
@@ -103,16 +103,6 @@ class Answerer:
         name: The id.
         agents: By name; may be replaced by watched ones.
         config: What a stored run records of it.
-
-    Raises:
-        ConfigError: An argument is wrong, or the rules need to see grades.
-
-    Example:
-        >>> team = {"solver": lambda seen: r"\boxed{4}", "verifier": lambda seen: "Correctness: Correct",
-        ...         "corrector": lambda seen: ""}
-        >>> answerer = Answerer("solve-verify-correct", team)
-        >>> run_sync(answerer.answer(make_question("What is 2 + 2?"))).grounds
-        '4 of 4 verdicts accept it'
     """
 
     def __init__(
@@ -180,14 +170,14 @@ class Answerer:
         if self.game.visibility is not None:
             self.game.visibility.refuse_unfit([problem])
 
-        def told(turns: Sequence[Turn]) -> None:
-            for turn in turns:
-                if on_turn is not None:
+        def on_turns(turns: Sequence[Turn]) -> None:
+            if on_turn is not None:
+                for turn in turns:
                     on_turn(turn)
 
-        job = Job(problem, sample)
+        job, width = Job(problem, sample), self._width
         tree = await play(
-            self.game, self.agents, job, seed=seed, width=self._width, journal=journal, on_turns=told
+            self.game, self.agents, job, seed=seed, width=width, journal=journal, on_turns=on_turns
         )
         return self.solution(tree)
 
@@ -226,8 +216,7 @@ def solve(  # public edge: friendly keywords, each with a default
     Args:
         statement: The question.
         agents: As for `mars_env.evaluate`.
-        env_id: Which game the team plays: MarsRL's loop, ``"tree-search"``, your own rules, or an
-            environment's id.
+        env_id: The game: MarsRL's loop, ``"tree-search"``, your own rules, or an environment's id.
         kind: ``"math"`` or ``"code"``; by default that of the id's problems, or code where tests are given.
         tests: Public tests of a program: ``{"input": ..., "output": ...}``, asserts, or a row of
             docs/code-grading.md. A search of programs needs some.
@@ -237,9 +226,6 @@ def solve(  # public edge: friendly keywords, each with a default
         turn_timeout: Seconds that an agent may take for a turn.
         settings: Of the rules, as for `mars_env.make`.
         **more: As for `mars_env.make`, e.g. ``rounds=3``.
-
-    Returns:
-        The answer, what speaks for it, its tokens and its tree.
 
     Raises:
         ConfigError: An argument is wrong.

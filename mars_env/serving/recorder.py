@@ -72,21 +72,16 @@ class Recorder:
         out: Directory of the run; one that exists is continued.
         problems: Problems that trees may name.
         group: See `mars_env.serving.recording.RecordedRun`.
-        logprobs: What the engine's log-probabilities are of: ``"raw"`` logits, or ``"processed"``; see
-            `mars_env.models.HTTPModel`.
+        logprobs: What the engine's log-probabilities are of: ``"raw"`` logits, or ``"processed"``.
         api_key_env: Environment variable with the engine's key; by default the program's own is passed on.
         keys: API keys of programs; without any, only this machine is served. With them agents and trees are
             named by headers or the model's name, and no key is passed on.
 
     Attributes:
-        version: Version of the weights, noted with each token; set it when they change.
-        max_body: Longest body of a request and of an answer, in bytes; set it before `start`.
         counts: Of turns stored, of those that cannot be trained on, and of what was not stored, by reason.
+        max_body: Longest body of a request and of an answer, in bytes; set it before `start`.
         url: What programs are given as their ``base_url``; after `start`.
-
-    Raises:
-        ConfigError: An argument is unfit.
-        StoreError: The directory holds another run.
+        version: Version of the weights, noted with each token; set it when they change.
     """
 
     max_body = 64 * 2**20

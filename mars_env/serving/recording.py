@@ -66,8 +66,7 @@ class RecordedRun:
         config: What identifies it; compared when it is continued.
         problems: Problems that trees may name, with their references: so the turns can be graded.
         group: What is compared when advantages are computed: turns of one agent on the same ``"input"``, or
-        all
-            turns of one ``"agent"`` on the same problem.
+            all turns of one ``"agent"`` on the same problem.
     """
 
     def __init__(

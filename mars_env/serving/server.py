@@ -45,7 +45,7 @@ class TeamServer:
     `docs/team.md` describes the protocol. A request is one question; its usage is the sum over all turns.
     With `out`, each turn is stored as soon as it is finished: a request that was cut off by a kill, a lost
     client or a lost model is continued when it comes again, and one with a seed that was answered before gets
-    the same answer without being played again.
+    the same answer.
 
     Args:
         answerer: The team.
@@ -58,13 +58,9 @@ class TeamServer:
 
     Attributes:
         max_body: Longest body of a request, in bytes; set it before `start`.
+        monitor: Counts what is played.
         name: The model's name for clients.
         url: What clients are given as their ``base_url``; after `start`.
-        monitor: Counts what is played.
-
-    Raises:
-        ConfigError: An argument is wrong.
-        StoreError: The directory holds another run.
     """
 
     max_body = 4 * 2**20
@@ -117,8 +113,7 @@ class TeamServer:
 
         Raises:
             ConfigError: The address cannot be used, is open to others without a key, or the agents' contexts
-            are too
-                small for their limits. The server is then closed.
+                are too small for their limits. The server is then closed.
         """
         try:
             self._guard.require(host)

@@ -20,12 +20,11 @@ class Solution:
 
     Attributes:
         text: The whole text of the turn that is the answer.
-        answer: What the text ends with: the final answer in mathematics, the program in code; None if there
-            is none to be read.
+        answer: The final answer in mathematics, the program in code; None if there is none to be read.
         confidence: The share, in [0, 1], of what speaks for the answer: of the Verifier's verdicts on it, of
             the public tests, of the nodes of a search that give the same answer. It is no probability: a
             Verifier may be wrong every time. None if nothing judged the answer.
-        grounds: What the confidence is made of, in words: ``"4 of 4 verdicts accept it"``.
+        grounds: What the confidence is made of: ``"4 of 4 verdicts accept it"``.
         tree: The record of all turns.
     """
 

@@ -1,6 +1,5 @@
 """The fast decoding step gives the module's own logits, to the last bit, and steps aside where it cannot."""
 
-
 import pytest
 
 torch = pytest.importorskip("torch")
