@@ -51,8 +51,8 @@ class Endpoint:
     def __init__(self, url: str, backoff: float = 0.5, jitter: random.Random | None = None) -> None:
         base = URL(url)
         if base.scheme not in ("http", "https") or not base.host:
-            told = "one with a password" if "@" in url else repr(url.partition("?")[0])
-            raise ConfigError(f"an endpoint is a URL such as http://localhost:8000/v1, got {told}")
+            shown = "one with a password" if "@" in url else repr(url.partition("?")[0])
+            raise ConfigError(f"an endpoint is a URL such as http://localhost:8000/v1, got {shown}")
         if base.user or base.password:
             raise ConfigError(
                 "a URL may hold no password; name the key's environment variable by api_key_env"

@@ -22,16 +22,16 @@ from mars_env.models.openai_dialect import (
     NEUTRAL,
     advised,
     base_of,
-    bending,
+    biasing_fields,
     completions_of,
     context_of,
+    embedded_error,
     error_text,
     is_filtered,
     is_too_long,
     messages_json,
     retry_after,
     sampling_fields,
-    told_error,
 )
 from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat
 from mars_env.models.secrets import Secrets, api_key
@@ -113,7 +113,7 @@ class HTTPModel:
     Attributes:
         capacity: `concurrency`.
         under_way: Calls that are running or waiting for a place.
-        bent: Fields of `extra_body` that change the distribution sampled from.
+        biasing: Fields of `extra_body` that change the distribution sampled from.
         context: Tokens that the server's model can hold, once `learn_context` knows them.
 
     Raises:
@@ -179,7 +179,7 @@ class HTTPModel:
         self.extra_body = more = dict(extra_body or {})
         if clash := sorted({*_OWN, limit_field} & {*more}):
             raise ConfigError(f"extra_body may not set {', '.join(clash)}: the model does")
-        self.bent = tuple(bending(more))
+        self.biasing = tuple(biasing_fields(more))
         neutral = {name: value for name, value in NEUTRAL.items() if exact and name not in _OWN}
         self._head = json.dumps({"model": model, **neutral, **more})[:-1]
         loaded = str(tokenizer) if isinstance(tokenizer, Path) else tokenizer
@@ -226,24 +226,24 @@ class HTTPModel:
     async def learn_context(self) -> int | None:
         """Ask the servers for the model's context length, and keep it as `context`; None if none says."""
         listed = await self.listed(self._health_interval)
-        told = [context_of(body, self.model_name) for _, status, body in listed if status == 200]
-        self.context = min((one for one in told if one is not None), default=None)
+        answers = [context_of(body, self.model_name) for _, status, body in listed if status == 200]
+        self.context = min((one for one in answers if one is not None), default=None)
         return self.context
 
     async def listed(self, seconds: float = _PATIENCE) -> list[tuple[str, int | None, bytes]]:
         """What each endpoint says of its models: address, status, body; no status if it cannot be reached."""
         limit = aiohttp.ClientTimeout(total=seconds)
-        told: list[tuple[str, int | None, bytes]] = []
+        answers: list[tuple[str, int | None, bytes]] = []
         for endpoint in self._endpoints.all:
             try:
                 answer = await request(
                     "GET", endpoint.models, _LIST_BYTES, headers=self._headers, timeout=limit
                 )
-                told.append((str(endpoint.base), answer.status, answer.body))
+                answers.append((str(endpoint.base), answer.status, answer.body))
             except NETWORK_ERRORS as error:
                 words = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
-                told.append((str(endpoint.base), None, words.encode()))
-        return told
+                answers.append((str(endpoint.base), None, words.encode()))
+        return answers
 
     async def drain(self, url: str) -> None:
         """Send no more requests to an endpoint; returns when its running ones have ended.
@@ -344,7 +344,7 @@ class HTTPModel:
         tail = sampling_fields(n, replace(sampling, seed=None), chat, self.exact, self.limit_field)
         seed = "" if sampling.seed is None else f', "seed": {derive_seed(sampling.seed, first) >> 32}'
         own: Any = {"processed": self.processed, "version": self.version, "context": self.context}
-        read = partial(completions_of, n=n, sampling=sampling, bent=bool(self.bent), **own)
+        read = partial(completions_of, n=n, sampling=sampling, biased=bool(self.biasing), **own)
         return await self._ask(chat, f"{head}{tail}{seed}}}".encode(), read)
 
     async def _ask(self, chat: bool, body: bytes, read: Read[T]) -> T:
@@ -394,8 +394,8 @@ class HTTPModel:
             else:
                 endpoint.recover()
                 return found
-        told = {"taken": fault.taken, "reachable": reachable}
-        fault.taken &= endpoint.rest(str(fault), sent, fault.retry_after, **told)
+        noted = {"taken": fault.taken, "reachable": reachable}
+        fault.taken &= endpoint.rest(str(fault), sent, fault.retry_after, **noted)
         log.info("%s: %s: %s", self.name, endpoint.base, fault)
         raise fault
 
@@ -411,8 +411,9 @@ class HTTPModel:
         try:
             return read(answer.body)
         except UNREADABLE as error:
-            if told := told_error(answer.body):
-                raise self._refusal(endpoint, replace(answer, status=told[0], body=told[1])) from None
+            if embedded := embedded_error(answer.body):
+                status, body = embedded
+                raise self._refusal(endpoint, replace(answer, status=status, body=body)) from None
             if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
                 begins = error_text(answer.body, self._secrets.mask)
                 raise self._fault(f"the answer cannot be read ({error}): {begins}") from None

@@ -52,10 +52,10 @@ def scored_logprobs(payload: bytes, form: Form, ids: Sequence[int]) -> tuple[flo
             return None
         values = [entry[str(token)]["logprob"] for entry, token in zip(listed[1:], ids[1:], strict=True)]
     else:
-        told = choice.get("logprobs")
-        if told is None:
+        scores = choice.get("logprobs")
+        if scores is None:
             return None
-        listed = told["token_logprobs"]
+        listed = scores["token_logprobs"]
         if len(listed) < len(ids) or listed[0] is not None:  # of what was sampled alone
             return None
         values = listed[1 : len(ids)]

@@ -28,7 +28,7 @@ NEUTRAL: Mapping[str, Any] = {
 """Sampling from all tokens, as the policy gives them. What a request leaves out, vLLM takes from the
 checkpoint's generation config."""
 
-_BENDING = (
+_BIASING = (
     "allowed_token_ids", "bad_words", "guided_choice", "guided_grammar", "guided_json", "guided_regex",
     "logit_bias", "min_tokens", "response_format", "structured_outputs", "thinking_token_budget",
     "use_beam_search",
@@ -36,26 +36,26 @@ _BENDING = (
 """Fields that forbid tokens, or prefer some."""
 
 
-def bending(fields: Mapping[str, Any]) -> list[str]:
+def biasing_fields(fields: Mapping[str, Any]) -> list[str]:
     """The fields of a request by which tokens are sampled from another distribution than the policy's.
 
     The temperature is not one of them: a trainer divides its logits by it.
 
     Example:
-        >>> bending({"temperature": 0.6, "top_k": -1, "min_p": 0.1, "logit_bias": None, "seed": 3})
+        >>> biasing_fields({"temperature": 0.6, "top_k": -1, "min_p": 0.1, "logit_bias": None, "seed": 3})
         ['min_p']
     """
-    return [name for name, value in fields.items() if value is not None and _bends(name, value)]
+    return [name for name, value in fields.items() if value is not None and _is_biasing(name, value)]
 
 
-def _bends(name: str, value: Any) -> bool:
+def _is_biasing(name: str, value: Any) -> bool:
     if name == "top_k":
         return bool(value > 0)
     if name == "tool_choice":
         return value not in ("auto", "none")
     if name in NEUTRAL:
         return name != "temperature" and bool(value != NEUTRAL[name])
-    return name in _BENDING and bool(value) and value != {"type": "text"}
+    return name in _BIASING and bool(value) and value != {"type": "text"}
 
 
 @lru_cache(maxsize=256)
@@ -98,7 +98,7 @@ def completions_of(
     processed: bool,
     version: int,
     context: int | None = None,
-    bent: bool = False,
+    biased: bool = False,
 ) -> list[Completion]:
     """Completions of a server's answer, in the order of their indices.
 
@@ -109,7 +109,7 @@ def completions_of(
         processed: Whether the server's log-probabilities are those of the distribution sampled from.
         version: Version of the weights.
         context: What the server's model can hold, where that is known.
-        bent: Whether the request changes the distribution in other ways, too (`bending`).
+        biased: Whether the request changes the distribution in other ways, too (`biasing_fields`).
 
     Raises:
         ValueError, KeyError, TypeError ...: The answer is malformed, or the server broke a completion off.
@@ -125,7 +125,7 @@ def completions_of(
     prompt_tokens = _tokens(usage, "prompt_tokens")
     sampled = _sampled(usage, prompt_tokens)
     counts = _shares(sampled, texts)
-    faithful = keeps_logprobs(sampling, processed=processed) and not bent
+    faithful = keeps_logprobs(sampling, processed=processed) and not biased
     reasons = [_finish_reason(choice.get("finish_reason")) for choice in choices]
     own_limits = "mars_env" in answer  # a team's (`mars_env.serving`): it ignores those of the request
     cut = not own_limits and _cut_by_context(
@@ -170,16 +170,16 @@ _WORDS: Mapping[FinishReason, str] = {
 _FINISH_REASONS = {word: reason for reason, words in _WORDS.items() for word in words.split()} | {"": "stop"}
 
 
-def _finish_reason(told: object) -> FinishReason:
+def _finish_reason(word: object) -> FinishReason:
     """Why a choice ended, given the server's word; without one it has finished.
 
     Raises:
         ValueError: It was broken off, or the word is not known: half an answer is never used.
     """
-    reason = _FINISH_REASONS.get(str(told).lower().partition(":")[0].strip())
+    reason = _FINISH_REASONS.get(str(word).lower().partition(":")[0].strip())
     if reason is None:
         raise ValueError(
-            f"the server broke the completion off: finish_reason {shown(told)}; if this is its word for a "
+            f"the server broke the completion off: finish_reason {shown(word)}; if this is its word for a "
             "completion that ended well, mars_env.models.openai_dialect needs it in its list"
         )
     return reason
@@ -219,10 +219,10 @@ def _kind(payload: bytes) -> str:
 def _error(payload: str | bytes) -> Any:
     """The error that an answer's body holds; None if it is no object of JSON."""
     try:
-        told = json.loads(payload)
+        answer = json.loads(payload)
     except (ValueError, RecursionError):
         return None
-    return told.get("error", told) if isinstance(told, dict) else None
+    return answer.get("error", answer) if isinstance(answer, dict) else None
 
 
 _TOO_LONG = re.compile(
@@ -244,10 +244,10 @@ def context_of(payload: bytes, model: str) -> int | None:
         listed = json.loads(payload)["data"]
         [entry] = [one for one in listed if one.get("id") == model]
         bases = [one for one in listed if one.get("id") == (entry.get("parent") or model)]
-        told = [one.get(name) for one in (entry, *bases) for name in _CONTEXT]
+        lengths = [one.get(name) for one in (entry, *bases) for name in _CONTEXT]
     except UNREADABLE:
         return None
-    return next((value for value in told if type(value) is int and value > 0), None)
+    return next((value for value in lengths if type(value) is int and value > 0), None)
 
 
 _CONTEXT = ("max_model_len", "max_context_length", "context_length")
@@ -305,14 +305,14 @@ def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
 
 def _tokens(usage: Mapping[str, Any], name: str) -> int:
     """A count from the server; 0 if it gives none."""
-    told = usage.get(name)
-    return 0 if told is None else valid_count(told)
+    given = usage.get(name)
+    return 0 if given is None else valid_count(given)
 
 
 def _sampled(usage: Mapping[str, Any], prompt: int) -> int:
     """The tokens that were sampled, with the thinking, which Gemini and xAI count apart."""
-    told, total = _tokens(usage, "completion_tokens"), usage.get("total_tokens")
-    return max(told, total - prompt) if prompt and type(total) is int and total < MAX_TOKENS else told
+    given, total = _tokens(usage, "completion_tokens"), usage.get("total_tokens")
+    return max(given, total - prompt) if prompt and type(total) is int and total < MAX_TOKENS else given
 
 
 def _shares(total: int, texts: Sequence[str]) -> list[int]:
@@ -329,16 +329,16 @@ def _shares(total: int, texts: Sequence[str]) -> list[int]:
     return [end - begin for begin, end in pairwise([0, *ends])]
 
 
-def told_error(payload: bytes) -> tuple[int, bytes] | None:
+def embedded_error(payload: bytes) -> tuple[int, bytes] | None:
     """Status and body of an error in an answer of status 200, as proxies such as OpenRouter send; else None.
 
     An error without a status is 500.
     """
     try:
         answer = json.loads(payload)
-        told = answer.get("error") or next(one["error"] for one in answer["choices"] if one.get("error"))
-        code = str(told.get("code") if isinstance(told, dict) else None)
-        return int(code) if re.fullmatch("[45][0-9]{2}", code) else 500, json.dumps({"error": told}).encode()
+        error = answer.get("error") or next(one["error"] for one in answer["choices"] if one.get("error"))
+        code = str(error.get("code") if isinstance(error, dict) else None)
+        return int(code) if re.fullmatch("[45][0-9]{2}", code) else 500, json.dumps({"error": error}).encode()
     except (*UNREADABLE, StopIteration):
         return None
 

@@ -71,8 +71,8 @@ def _untrainable(model: HTTPModel, sampling: object) -> str:
     """Why turns that are sampled from a server cannot be trained on; empty if they can."""
     if not model.exact:
         return f"{model.name} is not asked for token ids and log-probabilities: make it with exact=True"
-    if model.bent:
-        fields = ", ".join(model.bent)
+    if model.biasing:
+        fields = ", ".join(model.biasing)
         return f"{model.name} samples from another distribution: leave {fields} out of its extra_body"
     if isinstance(sampling, Sampling) and not keeps_logprobs(sampling, processed=model.processed):
         return (

@@ -80,9 +80,9 @@ def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) ->
     return min(sampling.max_tokens, room)
 
 
-def finish_reason(told: str, tokens: int, sampling: Sampling) -> FinishReason:
+def finish_reason(reason: str, tokens: int, sampling: Sampling) -> FinishReason:
     """Why a completion ended, given the engine's reason: ``"length"`` below its own limit is the context."""
-    if told != "length":
+    if reason != "length":
         return "stop"
     return "length" if tokens >= sampling.max_tokens else "context"
 

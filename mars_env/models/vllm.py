@@ -232,14 +232,14 @@ class VLLMModel:
         )
         lora = None if adapter is None else adapter.request
         [read] = await self._generated([EngineRequest((*given.prompt_ids, *given.token_ids), params, lora)])
-        told = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
-        if len(told) != len(given.token_ids):
+        found = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
+        if len(found) != len(given.token_ids):
             raise ModelError(
-                f"{self.name}: vLLM gave {len(told)} of {len(given.token_ids)} log-probabilities"
+                f"{self.name}: vLLM gave {len(found)} of {len(given.token_ids)} log-probabilities"
             )
         try:
             values = checked_logprobs(
-                [entry[token].logprob for entry, token in zip(told, given.token_ids, strict=True)]
+                [entry[token].logprob for entry, token in zip(found, given.token_ids, strict=True)]
             )
         except ValueError as error:  # a token that the model holds for impossible, say
             raise ModelError(f"{self.name}: vLLM's log-probabilities cannot be used: {error}") from error

@@ -86,10 +86,10 @@ async def _call(url: str, body: Mapping[str, Any], timeout: float) -> bool:
         words = one_line(answer.body.decode("utf-8", "replace"), 200)
         raise _Failed(f"{url}: status {answer.status}: {words}")
     try:
-        told = json.loads(answer.body)
+        found = json.loads(answer.body)
     except ValueError:  # versions before 0.32 answer with nothing
         return True
-    return not isinstance(told, dict) or told.get("success") is not False
+    return not isinstance(found, dict) or found.get("success") is not False
 
 
 class _Failed(Exception):

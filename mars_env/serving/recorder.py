@@ -24,7 +24,7 @@ from mars_env.checks import finite
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.chat_stream import ChatStream, asked_for, event
 from mars_env.models.endpoint import Endpoint
-from mars_env.models.openai_dialect import NEUTRAL, bending, completions_of, keeps_logprobs
+from mars_env.models.openai_dialect import NEUTRAL, biasing_fields, completions_of, keeps_logprobs
 from mars_env.models.preflight import check_engine
 from mars_env.models.requests import NO_LIMIT
 from mars_env.models.secrets import Secrets, api_key
@@ -184,10 +184,10 @@ class Recorder:
         check_plain(messages, MOST_DEPTH // 2)
         digests(messages)
         policy = served if mark and served and not key and AGENT_HEADER not in request.headers else model
-        told = {name: value for name, value in body.items() if value is not None}
-        for name in _NUMBERS & told.keys():
-            finite(told[name])  # engines read "0.7", but a run with such a temperature could not be read
-        asked = {**NEUTRAL, **told, "model": policy, "return_token_ids": True, "logprobs": True}
+        given = {name: value for name, value in body.items() if value is not None}
+        for name in _NUMBERS & given.keys():
+            finite(given[name])  # engines read "0.7", but a run with such a temperature could not be read
+        asked = {**NEUTRAL, **given, "model": policy, "return_token_ids": True, "logprobs": True}
         return Call(agent, policy, messages, tree), asked
 
     def _headers(self, request: web.Request) -> dict[str, str]:
@@ -239,7 +239,7 @@ class Recorder:
         """Say why a turn cannot be trained on, once for each cause."""
         if not completion.trainable and not completion.token_ids:
             why = "the engine gives no token ids (vLLM 0.10.2 or later does)"
-        elif bending(body):
+        elif biasing_fields(body):
             why = "the program asks for another distribution (top_p, top_k, a penalty, a form of the answer)"
         elif not keeps_logprobs(_sampling(body), processed=self._processed):
             why = (
@@ -260,7 +260,7 @@ class Recorder:
             sampling,
             processed=self._processed,
             version=self.version,
-            bent=bool(bending(body)),
+            biased=bool(biasing_fields(body)),
         )
         choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index") or 0))
         replies = []
@@ -339,8 +339,8 @@ class Recorder:
             log.error("%s", error)
             reason, words = "not stored", f"the turn cannot be stored: {error}"
         elif isinstance(error, NETWORK_ERRORS):
-            told = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
-            reason, status, words = "unreachable", 502, f"the engine cannot be reached: {told}"
+            shown = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
+            reason, status, words = "unreachable", 502, f"the engine cannot be reached: {shown}"
         else:
             raise error
         self.counts[reason] += 1
@@ -353,9 +353,9 @@ def _wants(body: Mapping[str, Any]) -> dict[str, bool]:
 
 def _sampling(body: Mapping[str, Any]) -> Sampling:
     """How a request is sampled."""
-    told = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
+    given = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or NO_LIMIT
-    return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **told})
+    return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **given})
 
 
 async def _events(answer: aiohttp.ClientResponse, most: int) -> AsyncGenerator[str]:

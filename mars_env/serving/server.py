@@ -180,14 +180,16 @@ class TeamServer:
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
         )
         lines: asyncio.Queue[str | None] = asyncio.Queue()
-        playing = asyncio.create_task(self._solutions(wanted, lambda turn: lines.put_nowait(progress(turn))))
-        playing.add_done_callback(lambda _: lines.put_nowait(None))
+        answering = asyncio.create_task(
+            self._solutions(wanted, lambda turn: lines.put_nowait(progress(turn)))
+        )
+        answering.add_done_callback(lambda _: lines.put_nowait(None))
         try:
             await response.prepare(request)
             while (line := await _next(lines)) is not None:
                 await response.write(f": {one_line(line, 300)}\n\n".encode())
             try:
-                for chunk in chunks(self.name, answer_id, playing.result(), wanted.usage):
+                for chunk in chunks(self.name, answer_id, answering.result(), wanted.usage):
                     await response.write(event(chunk))
                 await response.write(event("[DONE]"))
             except ConnectionError:
@@ -198,7 +200,7 @@ class TeamServer:
         except ConnectionError:
             log.info("a client went away before its answer")
         finally:
-            await end_tasks([playing])
+            await end_tasks([answering])
         return response
 
     async def _solutions(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
