@@ -33,15 +33,10 @@ _SHOWN = _Visible()
 
 
 def visible(text: str) -> str:
-    r"""The string with every character escaped that a reader cannot see or that a terminal obeys.
+    """The string with every character escaped that a reader cannot see or that a terminal obeys.
 
     These are control characters, bidirectional and zero-width ones, line and paragraph separators, lone
     surrogates, private and unassigned ones. Newlines, tabs and spaces stay.
-
-    Example:
-        >>> print(visible("a\x1b[31mb\n\u202ec\u2028"))
-        a␛[31mb
-        \u202ec\u2028
     """
     return text if text.isprintable() else text.translate(_SHOWN)
 

@@ -149,12 +149,7 @@ def make_agents(
 
 
 def team_size(spec: object) -> int | None:
-    """How many places are listed or named in a team's specification; None if it does not say.
-
-    Example:
-        >>> team_size(["scripted:a", "scripted:b"]), team_size("coder_0=scripted:a,coder_1=scripted:b")
-        (2, 2)
-    """
+    """How many places are listed or named in a team's specification; None if it does not say."""
     if isinstance(spec, list | tuple):
         return len(spec)
     named = _by_role(spec) if isinstance(spec, str) else spec

@@ -24,12 +24,6 @@ def encode_prompt(
     Raises:
         ModelError: There are no tokens, or ids not below `vocabulary`.
         ConfigError: The chat template refuses the messages.
-
-    Example:
-        >>> encode_prompt(None, [3, 4], 4, "m", {})
-        Traceback (most recent call last):
-        ...
-        mars_env.errors.ModelError: m: the prompt has a token id outside 0 to 3
     """
     if isinstance(prompt, str):
         ids: Iterable[int] = tokenizer.encode(prompt)

@@ -229,11 +229,6 @@ def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 
     `logprobs` has the shape (rows, vocabulary), `uniforms` and the result (rows, 1). A token of probability 0
     is never drawn.
-
-    Example:
-        >>> table = torch.tensor([[0.5, 0.0, 0.5]]).log()
-        >>> [int(draw(table, torch.tensor([[u]]))) for u in (0.0, 0.49, 0.5, 0.99)]
-        [0, 0, 2, 2]
     """
     rows, vocabulary = logprobs.shape
     limit = max(1, 2**26 // vocabulary)  # the sums take 8 bytes an entry: keep them under half a gigabyte

@@ -40,10 +40,6 @@ def biasing_fields(fields: Mapping[str, Any]) -> list[str]:
     """The fields of a request by which tokens are sampled from another distribution than the policy's.
 
     The temperature is not one of them: a trainer divides its logits by it.
-
-    Example:
-        >>> biasing_fields({"temperature": 0.6, "top_k": -1, "min_p": 0.1, "logit_bias": None, "seed": 3})
-        ['min_p']
     """
     return [name for name, value in fields.items() if value is not None and _is_biasing(name, value)]
 
@@ -316,12 +312,7 @@ def _sampled(usage: Mapping[str, Any], prompt: int) -> int:
 
 
 def _shares(total: int, texts: Sequence[str]) -> list[int]:
-    """Divide a count in proportion to the lengths of texts; the sum is kept.
-
-    Example:
-        >>> _shares(10, ["aaaaa", "aa"]), _shares(3, ["", ""])
-        ([7, 3], [2, 1])
-    """
+    """Divide a count in proportion to the lengths of texts; the sum is kept."""
     if len(texts) == 1:
         return [total]
     lengths = list(accumulate(len(text) + 1 for text in texts))
@@ -352,12 +343,7 @@ def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
 
 
 def advised(status: int, words: str, path: str) -> str:
-    """What to change about a request that a server refuses; empty where its words say nothing of it.
-
-    Example:
-        >>> advised(400, "'max_tokens' is not supported: use 'max_completion_tokens' instead.", "/v1")
-        '; give the option limit_field=max_completion_tokens'
-    """
+    """What to change about a request that a server refuses; empty where its words say nothing of it."""
     if "max_completion_tokens" in words and "max_tokens" in words:
         return "; give the option limit_field=max_completion_tokens"
     if _ONE_SAMPLE.search(words):

@@ -66,10 +66,6 @@ def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) ->
 
     Raises:
         ContextError: There is less room than the limit, and ``Sampling.overflow`` refuses that.
-
-    Example:
-        >>> room_for("m", 90, Sampling(max_tokens=24), 128), room_for("m", 120, Sampling(max_tokens=24), 128)
-        (24, 8)
     """
     room = max(0, context - prompt_tokens)
     if room < sampling.max_tokens and sampling.overflow == "refuse":

@@ -49,9 +49,6 @@ def make_question(
         kind: By default ``"code"`` if there are tests, else ``"math"``.
         tests: Public tests, which a search and a Verifier may see.
         salt: Makes the question another one; its id is made of everything given here.
-
-    Raises:
-        ConfigError: The statement is empty, or the tests cannot be read.
     """
     if not isinstance(statement, str) or not statement.strip():
         raise ConfigError(f"a question is a text that is not empty, got {shown(statement)}")

@@ -24,13 +24,9 @@ _TREE = re.compile(r"(.+)#(\d{1,9})", re.A | re.S)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of a program.
+    """One request of a program: who asks (``"solver_0"``), of which weights, the whole conversation.
 
-    Attributes:
-        agent: Who asks, e.g. ``"solver_0"``.
-        policy: Name of the weights.
-        messages: The whole conversation, as it was sent.
-        tree: Id of the tree that it belongs to; None where the program does not say.
+    `tree` is the id of the tree that it belongs to; None where the program does not say.
     """
 
     agent: str
@@ -41,12 +37,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One choice of the server's answer.
+    """One choice of the server's answer: with its exact tokens, and as the program gets it.
 
-    Attributes:
-        completion: With its token ids and log-probabilities.
-        message: The message as the program gets it.
-        id: What the program knows it by: the answer's id; from the second choice on with ``:1``, ``:2`` ...
+    The program knows it by its `id`: the answer's; from the second choice on with ``:1``, ``:2`` ...
     """
 
     completion: Completion
@@ -180,12 +173,7 @@ class RecordedRun:
 
 
 def _tree_id(name: str | None) -> str:
-    """The id of a tree that a program names; empty where it names none.
-
-    Example:
-        >>> _tree_id("aime/3#2"), _tree_id("monday"), _tree_id(None)
-        ('aime/3#2', 'monday#0', '')
-    """
+    """The id of a tree that a program names; empty where it names none."""
     if not name:
         return ""
     return name if _TREE.fullmatch(name) else f"{name}#0"
@@ -194,15 +182,8 @@ def _tree_id(name: str | None) -> str:
 def digests(messages: Sequence[Mapping[str, Any]], start: str = "") -> list[str]:
     """A digest for each prefix of a conversation, after one with the digest `start`; the shortest first.
 
-    Role, text, tool calls and the call that a tool answers count. Fields that clients add or leave out when
-    they send a reply back (refusal, annotations, reasoning, an empty content) do not.
-
-    Example:
-        >>> asked = [{"role": "user", "content": "2 + 2?"}]
-        >>> sent_back = [*asked, {"role": "assistant", "content": "4", "refusal": None}]
-        >>> replied = digests([{"role": "assistant", "content": "4"}], digests(asked)[-1])
-        >>> digests(sent_back)[-1] == replied[0]
-        True
+    Role, text, tool calls and the call that a tool answers count. Fields that clients add or leave out when they
+    send a reply back (refusal, annotations, reasoning, an empty content) do not.
     """
     found = []
     for message in messages:

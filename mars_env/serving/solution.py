@@ -69,16 +69,7 @@ class Solution:
 
 
 def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
-    r"""The solution that a finished tree without a fault ends with; `visibility` is that of the game.
-
-    Example:
-        >>> from mars_env.types import Action, Problem
-        >>> solved = Turn("q#0", "0", None, "", "solver_0", "", "q", Action(r"It is \boxed{4}."))
-        >>> said = [Turn("q#0", "0.0", "0", "", "verifier_0", "", "q", Action(""), info={"verdict": "Wrong"})]
-        >>> solution = solution_of(Tree("q#0", Problem("q", "2 + 2?"), (solved, *said), final="0"))
-        >>> solution.answer, solution.confidence, solution.grounds
-        ('4', 0.0, '0 of 1 verdicts accept it')
-    """
+    """The solution that a finished tree without a fault ends with; `visibility` is that of the game."""
     final = next(turn for turn in tree.turns if turn.id == tree.final)
     if tree.problem.kind == "code":
         answer, _ = extract_program(final.text)

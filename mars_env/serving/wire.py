@@ -74,14 +74,10 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
 
 
 def _statement(messages: Any) -> str:
-    r"""The question that a chat asks: its one message, or the conversation, after the system messages.
+    """The question that a chat asks: its one message, or the conversation, after the system messages.
 
     Raises:
         Refusal: A message is not one of text, or none asks.
-
-    Example:
-        >>> _statement([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}])
-        'Be brief.\n\n2 + 2?'
     """
     if not isinstance(messages, list) or not messages:
         raise Refusal(400, "'messages' is a list of at least one message")
