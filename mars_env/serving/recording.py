@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from mars_env.agents.thinking import THINKING
@@ -88,9 +87,7 @@ class RecordedRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -182,8 +179,8 @@ def _tree_id(name: str | None) -> str:
 def digests(messages: Sequence[Mapping[str, Any]], start: str = "") -> list[str]:
     """A digest for each prefix of a conversation, after one with the digest `start`; the shortest first.
 
-    Role, text, tool calls and the call that a tool answers count. Fields that clients add or leave out when they
-    send a reply back (refusal, annotations, reasoning, an empty content) do not.
+    Role, text, tool calls and the call that a tool answers count. Fields that clients add or leave out
+    (refusal, annotations, reasoning, an empty content) do not.
     """
     found = []
     for message in messages:

@@ -7,7 +7,6 @@ import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
 
@@ -103,9 +102,7 @@ class TeamServer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
