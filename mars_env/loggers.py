@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from rich.console import Console
 
 from mars_env.errors import MissingExtra, StoreError
-from mars_env.files import write_atomically
+from mars_env.files import jsonl_rows, write_atomically
 
 _COUNTED = {
     "interrupted": "{} turns CUT OFF by the context or a filter",
@@ -120,16 +120,13 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Raises:
         StoreError: A line before the last is not a JSON object with a step.
     """
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(keepends=True), 1):
-        if not line.endswith("\n"):
-            break  # the process was killed while it wrote this line: the step counts as not logged
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-            raise StoreError(f"{path}, line {number}: not a row of metrics; move the file away to start anew")
+    lines = Path(path).read_bytes().splitlines(keepends=True)
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()  # the process was killed while it wrote this line: the step counts as not logged
+    rows = []
+    for place, row in jsonl_rows(Path(path), lines, StoreError):
+        if not isinstance(row.get("step"), int):
+            raise StoreError(f"{place}: not a row of metrics; move the file away to start anew")
         rows.append(row)
     return rows
 

@@ -39,9 +39,9 @@ _GRACE = 5.0
 
 
 class TeamServer:
-    """Serves the answers of a team as chat completions. Use it as an asynchronous context manager.
+    """Serves a team's answers as chat completions (docs/team.md); an asynchronous context manager.
 
-    `docs/team.md` describes the protocol. A request is one question; its usage is the sum over all turns.
+    A request is one question; its usage is the sum over all turns.
     With `out`, each turn is stored as soon as it is finished: a request that was cut off by a kill, a lost
     client or a lost model is continued when it comes again, and one with a seed that was answered before gets
     the same answer.
