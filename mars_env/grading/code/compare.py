@@ -11,9 +11,9 @@ Standard output (`outputs_match`):
   last (0.333333 stands for 1/3), and at least 1e-9 s; if fewer, 1e-6 s but at most half a unit of the
   last, and at least 1e-9 s.
 - ``exact`` compares the whole text unchanged, except for one newline at the end.
-- Two sets are compared as their own graders do. ``"stripped"`` (LiveCodeBench): white space at the beginning
-  of a line does not count either, and in a line of numbers equal ones match however they are written.
-  ``"words"`` (CodeContests): only the words count, without case; a number may differ by 1e-5.
+- As the graders of two sets do: ``"stripped"`` (LiveCodeBench) ignores white space at the beginning of a
+  line, too, and the way numbers are written in a line of numbers; ``"words"`` (CodeContests) compares words alone,
+  without case, and a number may differ by 1e-5.
 
 Values (`values_match`), for function calls, whose expected values come from JSON:
 
@@ -28,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
 from functools import partial
 from typing import Any, Literal, get_args
@@ -57,9 +57,9 @@ def outputs_match(
     Args:
         expected: The problem's output.
         actual: The program's output.
-        exact: Every character counts, except for one newline at the end.
-        tolerance: For decimal numbers, absolute or relative; None derives it from the digits shown.
-        comparison: By lines, by stripped lines, or by words, which have a tolerance of their own.
+        exact: See the top of this file, as for `tolerance` (None: by the digits shown) and `comparison`.
+        tolerance: For decimal numbers, absolute or relative.
+        comparison: By lines, by stripped lines, or by words.
 
     Example:
         >>> outputs_match("1 2\n0.333333\n", "1  2 \n0.3333333333333333")
@@ -87,7 +87,6 @@ def outputs_match(
 
 
 def _without_empty_ends(text: str) -> str:
-    """A text without the empty lines at its beginning and its end."""
     text = text.rstrip()
     return text[text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1 :]
 
@@ -321,42 +320,31 @@ def preview(value: Any, limit: int = 300) -> str:
         >>> preview([1, "a", (2,)]), preview(list(range(1000)), 20)
         ("[1, 'a', (2,)]", '[0, 1, 2, 3, 4, 5, 6...')
     """
-    pieces: list[str] = []
-    complete = _preview(value, pieces, limit, 8)
-    text = "".join(pieces)
-    return text if complete and len(text) <= limit else text[:limit] + "..."
+    text = ""
+    for piece in _pieces(value, limit, 8):
+        text += piece
+        if len(text) > limit:
+            return text[:limit] + "..."
+    return text
 
 
-def _preview(value: Any, pieces: list[str], limit: int, depth: int) -> bool:
-    if sum(map(len, pieces)) > limit:
-        return False
+def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
     if isinstance(value, (list, tuple, dict)):
         if depth == 0:
-            pieces.append("...")
-            return True
-        opening, closing = (
-            "{}" if isinstance(value, (Pairs, dict)) else "()" if isinstance(value, tuple) else "[]"
-        )
-        pieces.append(opening)
+            yield "..."
+            return
+        mapping = isinstance(value, (Pairs, dict))
+        opening, closing = "{}" if mapping else "()" if isinstance(value, tuple) else "[]"
+        yield opening
         for index, item in enumerate(value.items() if isinstance(value, dict) else value):
-            if index:
-                pieces.append(", ")
-            if isinstance(value, (Pairs, dict)):
-                complete = _preview(item[0], pieces, limit, depth - 1)
-                pieces.append(": ")
-                complete = complete and _preview(item[1], pieces, limit, depth - 1)
-            else:
-                complete = _preview(item, pieces, limit, depth - 1)
-            if not complete:
-                return False
-        pieces.append(("," if isinstance(value, tuple) and len(value) == 1 else "") + closing)
-        return True
-    if isinstance(value, Handle):
-        pieces.append(f"<{value.kind} object>")
+            yield ", " if index else ""
+            for number, part in enumerate(item if mapping else (item,)):
+                yield ": " if number else ""
+                yield from _pieces(part, limit, depth - 1)
+        yield ("," if isinstance(value, tuple) and len(value) == 1 else "") + closing
+    elif isinstance(value, Handle):
+        yield f"<{value.kind} object>"
     elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4 * limit:
-        pieces.append(f"<integer of {value.bit_length()} bits>")
-    elif isinstance(value, str):
-        pieces.append(repr(value[: limit + 1]))
+        yield f"<integer of {value.bit_length()} bits>"
     else:
-        pieces.append(repr(value))
-    return True
+        yield repr(value[: limit + 1] if isinstance(value, str) else value)

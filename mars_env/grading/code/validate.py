@@ -80,14 +80,8 @@ async def validate_problem(
         return Validation(problem.id, False, f"no mutant could be judged: {tried[0].reason}", Verdict.CORRECT)
     caught = sum(grade.verdict is Verdict.WRONG for grade in judged)
     fit = caught >= least_caught * len(judged)
-    reason = (
-        ""
-        if fit
-        else (
-            f"{caught} of {len(judged)} mutants failed: the tests do not tell wrong programs from right ones"
-        )
-    )
-    return Validation(problem.id, fit, reason, Verdict.CORRECT, caught, len(judged))
+    few = f"{caught} of {len(judged)} mutants failed: the tests do not tell wrong programs from right ones"
+    return Validation(problem.id, fit, "" if fit else few, Verdict.CORRECT, caught, len(judged))
 
 
 def fenced(program: str) -> str:

@@ -87,7 +87,7 @@ def test_a_program_that_slept_for_long_itself_is_not_run_again(runs, program):
 STOPS = """import os, signal
 from mars_env.grading.code import program, values
 def f(x):
-    program.write(values.encode(("result", 1, [x], {})))
+    program.write_packet(values.encode(("result", 1, [x], {})))
     os.kill(os.getpid(), signal.SIGSTOP)"""
 """It answers the first request, then reads nothing more."""
 
