@@ -13,7 +13,7 @@ from mars_env.errors import SandboxError
 from mars_env.sandbox.backends import Backend, Box, Spawner
 from mars_env.sandbox.jobs import Job, job_of
 from mars_env.sandbox.limits import Ended, Limits, Result
-from mars_env.sandbox.probe import resolve
+from mars_env.sandbox.probe import find_backend
 from mars_env.sandbox.service import on_service_loop
 
 T = TypeVar("T")
@@ -191,7 +191,7 @@ class Pool:
     async def _resolve(self) -> Backend:
         async with self._resolving:
             if self._backend is None:
-                self._backend = await resolve(self._wanted)
+                self._backend = await find_backend(self._wanted)
             return self._backend
 
     async def _box(self, backend: Backend) -> Box:

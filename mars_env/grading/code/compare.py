@@ -12,8 +12,8 @@ Standard output (`outputs_match`):
   last, and at least 1e-9 s.
 - ``exact`` compares the whole text unchanged, except for one newline at the end.
 - As the graders of two sets do: ``"stripped"`` (LiveCodeBench) ignores white space at the beginning of a
-  line, too, and the way numbers are written in a line of numbers; ``"words"`` (CodeContests) compares words alone,
-  without case, and a number may differ by 1e-5.
+  line, too, and the way numbers are written in a line of numbers; ``"words"`` (CodeContests) compares words
+  alone, without case, and a number may differ by 1e-5.
 
 Values (`values_match`), for function calls, whose expected values come from JSON:
 

@@ -248,7 +248,7 @@ USES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "truth": lambda target, arguments, keywords: bool(target),
 }
 """What each side may do with an object of the other, by the operation's name."""
-_PROGRAM_USES = {
+_PROGRAM_USES: dict[str, Callable[[Any, Any, Any], Any]] = {
     **USES,
     "isinstance": lambda target, arguments, keywords: isinstance(arguments[0], target),
     "str": lambda target, arguments, keywords: str(target),
@@ -370,7 +370,8 @@ def rebuild_exception(described: Any, other: type[Exception]) -> BaseException:
         wanted = isinstance(kind, type) and issubclass(kind, (Exception, SystemExit, KeyboardInterrupt))
         if not wanted or issubclass(kind, (StopIteration, StopAsyncIteration)):
             continue
-        for make in (kind, partial(kind.__new__, kind)):  # some want more arguments
+        new: Any = kind.__new__
+        for make in (kind, partial(new, kind)):  # some want more arguments
             try:
                 error: BaseException = make(text)
                 return error

@@ -1,7 +1,4 @@
-"""Measures and empties folders that a program can write to, whatever is in them.
-
-Nothing here follows a link, recurses, or uses a path longer than the kernel accepts.
-"""
+"""Measures and empties folders that a program can write to, without following links or recursing."""
 
 # It must import fast, so it does not use pathlib.
 # ruff: noqa: PTH101, PTH106
@@ -42,12 +39,12 @@ def open_folder(name: str, parent: int) -> int:
             os.close(handle)
 
 
-def usage(folder: str, most_files: int) -> tuple[int, int]:
-    """Bytes on disk and number of files and folders below a folder; stops soon after `most_files`."""
+def folder_usage(folder: str, limit: int) -> tuple[int, int]:
+    """Bytes on disk and number of files and folders below a folder; stops soon after `limit` files."""
     size = files = 0
     frames = [(os.open(folder, _FOLDER), [""])]  # each level of the current path: folder, names to visit
     try:
-        while frames and files <= most_files:
+        while frames and files <= limit:
             fd, names = frames[-1]
             if not names:
                 os.close(fd)
@@ -67,10 +64,10 @@ def usage(folder: str, most_files: int) -> tuple[int, int]:
                     files += 1
                     if entry.is_dir(follow_symlinks=False):
                         found.append(entry.name)
-                    if files > most_files:
+                    if files > limit:
                         break
             if len(frames) > DEEPEST:
-                files = most_files + 1
+                files = limit + 1
     finally:
         for fd, _ in frames:
             os.close(fd)

@@ -30,11 +30,9 @@ MADE, WITHOUT_EFFECT, REFUSED = (0, CONTINUE), (0, 0), (-errno.EAGAIN, 0)
 
 
 def answer(listener: int, decide: Callable[[int, bytes], tuple[int, int]]) -> None:
-    """Answer one question of the filter.
+    """Answer one question of the filter that asks over the file descriptor `listener`.
 
-    Args:
-        listener: The file descriptor that asks.
-        decide: Returns `MADE`, `WITHOUT_EFFECT` or `REFUSED` for a task and its ``struct seccomp_notif``.
+    `decide` returns `MADE`, `WITHOUT_EFFECT` or `REFUSED` for a task and its ``struct seccomp_notif``.
     """
     question = bytearray(80)
     try:
