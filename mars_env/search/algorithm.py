@@ -6,6 +6,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+
+class Options(BaseModel):
+    """The base of the options of an algorithm."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class Ask:
 
 
 class Algorithm(Protocol):
-    """Where a tree grows next: all that a new search policy must implement.
+    """Where a tree grows next: all that a new search policy must implement, or inherit.
 
     `choose` samples and changes nothing; `asked`, `told` and `lost` change the tree in place. So the state
     of an algorithm is a function of these calls in their order, and a search is resumed by repeating them.
