@@ -26,12 +26,10 @@ from mars_env.sandbox.packages import OFFERED, folders_of
 
 ALL = frozenset(Guarantee)
 
-# Where programs can write with bubblewrap. The second folder holds the locks of multiprocessing, which thread
-# pools use too.
 _WRITABLE = {"/tmp": DISK_CEILING, "/dev/shm": 16 << 20}
-
-
-_PACKAGES = "/packages"  # where programs find installed packages with bubblewrap
+"""Where programs can write with bubblewrap; in the second, multiprocessing keeps its locks."""
+_PACKAGES = "/packages"
+"""Where programs find installed packages with bubblewrap."""
 
 
 @runtime_checkable
@@ -145,16 +143,13 @@ class Bubblewrap:
             modules=modules,
             packages={name: f"{_PACKAGES}/{name}" for name in packages},
         )
-        return await start(self.name, ALL - self.guarantees, wall, config, _own_user if root else _same_user)
+        return await start(self.name, ALL - self.guarantees, wall, config, functools.partial(_order, root))
 
 
-def _own_user() -> dict[str, int | str]:
+def _order(root: bool) -> dict[str, int | str | None]:
     # A user id that nobody else has: the kernel's process count for it covers this box alone.
-    return {"workdir": "/tmp", "uid": random.SystemRandom().randrange(1 << 30, 1 << 31)}
-
-
-def _same_user() -> dict[str, str | None]:
-    return {"workdir": "/tmp", "uid": None}
+    uid = random.SystemRandom().randrange(1 << 30, 1 << 31) if root else None
+    return {"workdir": "/tmp", "uid": uid}
 
 
 def _mounts() -> list[tuple[str, str, str, int, str]]:
@@ -277,36 +272,25 @@ def landlock_abi() -> int:
     return max(0, int(libc.syscall(create_ruleset, None, ctypes.c_size_t(0), ctypes.c_uint32(version_flag))))
 
 
-def _prefix() -> Path:
-    return Path(os.path.realpath(sys.base_prefix))
-
-
-def _library_folder() -> Path:
-    return Path(os.path.realpath(sysconfig.get_path("stdlib", vars={"installed_base": str(_prefix())})))
+def library_folder() -> Path:
+    """The standard library of the interpreter that runs inside sandboxes."""
+    prefix = os.path.realpath(sys.base_prefix)
+    return Path(os.path.realpath(sysconfig.get_path("stdlib", vars={"installed_base": prefix})))
 
 
 @functools.cache
 def _visible_files() -> list[str]:
     """Paths that the interpreter and ordinary commands need, excluding installed packages."""
-    library = _library_folder()
+    library = library_folder()
     roots = ["/usr/bin", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/lib", "/lib64", "/bin", interpreter()]
-    entries = _entries_but_packages(library)
+    entries = [e for e in _listed(str(library)) if Path(e).name not in ("site-packages", "dist-packages")]
     for folder in ("/usr/lib", "/usr/lib64", str(library.parent)):
         entries += [
             e for e in _listed(folder) if not Path(e).name.startswith("python") and Path(e) != library
         ]
-    return [
-        path for path in dict.fromkeys([*roots, *entries]) if Path(path).exists() and not _is_usr_lib(path)
-    ]
-
-
-def _is_usr_lib(path: str) -> bool:
-    # On systems with a merged /usr, /lib is /usr/lib; its entries are listed one by one, without packages.
-    return path in ("/lib", "/lib64") and os.path.realpath(path).startswith("/usr/")
-
-
-def _entries_but_packages(library: Path) -> list[str]:
-    return [e for e in _listed(str(library)) if Path(e).name not in ("site-packages", "dist-packages")]
+    # With a merged /usr, /lib is /usr/lib; its entries are listed one by one, without packages.
+    merged = {lib for lib in ("/lib", "/lib64") if os.path.realpath(lib).startswith("/usr/")}
+    return [path for path in dict.fromkeys([*roots, *entries]) if Path(path).exists() and path not in merged]
 
 
 def _listed(folder: str) -> list[str]:
@@ -326,7 +310,7 @@ def _bubblewrap_options(
     options += ["--cap-add", "CAP_SYS_ADMIN"]
     options += ["--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]
 
-    library, prefix = _library_folder(), _prefix()
+    library, prefix = library_folder(), Path(os.path.realpath(sys.base_prefix))
     shown = ["/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache"]
     links = []
     for path in ("/bin", "/lib", "/lib64"):

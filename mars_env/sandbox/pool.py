@@ -45,9 +45,8 @@ class Lease:
         return box
 
     async def run(self, job: Job, limits: Limits, role: str = "") -> Result:
-        """Run a job in the sandbox kept for `role`, or in a fresh one if that is spent.
+        """Run a job in the sandbox kept for `role`, or in a fresh one if that is spent; again if it is lost.
 
-        A run whose sandbox is lost is tried again.
         Jobs of one role share one sandbox, one after another, each in a new process and an empty folder.
         """
         result = Result(Ended.LOST)
@@ -105,12 +104,11 @@ class Pool:
 
     def _reset(self) -> None:
         self._owner = os.getpid()
-        self._backend: Backend | None = None
-        self._queue = asyncio.Semaphore(self.slots)
         self.under_way = 0
-        self._resolving = asyncio.Lock()
+        self._queue = asyncio.Semaphore(self.slots)
+        self._resolving, self._starting = asyncio.Lock(), asyncio.Lock()
+        self._backend: Backend | None = None
         self._spawner: Spawner | None = None
-        self._starting = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -172,21 +170,20 @@ class Pool:
             self._reset()  # a forked child: the sandboxes are its parent's
         self.under_way += 1
         try:
-            return await self._use_slot(await self._resolve(), work)
+            lease = Lease(self, await self._resolve())
+            async with self._queue:
+                try:
+                    outcome = await work(lease)
+                except BaseException:
+                    await asyncio.shield(lease._close())
+                    raise
+                self._spawn(lease._close())
+                return outcome
         finally:
             self.under_way -= 1
-            self._postpone_expiry()
-
-    async def _use_slot(self, backend: Backend, work: Callable[[Lease], Awaitable[T]]) -> T:
-        async with self._queue:
-            lease = Lease(self, backend)
-            try:
-                outcome = await work(lease)
-            except BaseException:
-                await asyncio.shield(lease._close())
-                raise
-            self._spawn(lease._close())
-            return outcome
+            if self._expiry is not None:
+                self._expiry.cancel()
+            self._expiry = asyncio.get_running_loop().call_later(self.IDLE_SECONDS, self._retire)
 
     async def _resolve(self) -> Backend:
         async with self._resolving:
@@ -218,11 +215,6 @@ class Pool:
             self._spawn(self._spawner.close())
         self._spawner = None
 
-    def _postpone_expiry(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-        self._expiry = asyncio.get_running_loop().call_later(self.IDLE_SECONDS, self._retire)
-
     async def _aclose(self) -> None:
         if self._owner != os.getpid():
             self._reset()
@@ -251,7 +243,7 @@ async def run(
     r"""Run one untrusted program to its end.
 
     Args:
-        program: Python source as a text, a command as a list of texts, or a `Job`.
+        program: Python source as a string, a command as a list of strings, or a `Job`.
         stdin: Its whole standard input.
         files: Files to write into its working directory first, by relative path.
         limits: What it may use.

@@ -54,12 +54,10 @@ async def on_service_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     tasks: list[asyncio.Task[T]] = []
 
     def hand_over(task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            outcome.set_exception(asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            outcome.set_exception(error)
-        else:
+        try:
             outcome.set_result(task.result())
+        except BaseException as error:
+            outcome.set_exception(error)
 
     def start() -> None:
         tasks.append(loop.create_task(coroutine))

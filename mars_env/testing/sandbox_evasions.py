@@ -9,9 +9,9 @@ import os
 import re
 import socket
 import textwrap
-from pathlib import Path
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits, Result
+from mars_env.sandbox.backends import library_folder
 from mars_env.testing.sandbox_checks import SMALL, TIGHT, execute, proves, run_python
 
 __all__: list[str] = []
@@ -211,7 +211,7 @@ async def holds_up_no_file_of_the_host(backend: Backend) -> None:
         time.sleep(2)
     """
     running = asyncio.ensure_future(run_python(backend, source, Limits(idle_seconds=20)))
-    path = _visible_module()
+    path = library_folder() / "os.py"  # programs can see it
     locked = True
     while not running.done():  # others must be able to lock the file even while the program runs
         fd = os.open(path, os.O_RDONLY)
@@ -226,13 +226,6 @@ async def holds_up_no_file_of_the_host(backend: Backend) -> None:
     words = result.stdout.decode().split()
     assert words[1:] == ["did"] and path.samefile(words[0]), result
     assert locked, "the program blocked a file of the host"
-
-
-def _visible_module() -> Path:
-    """A file of the host that programs can see: a module of the sandbox's interpreter."""
-    from mars_env.sandbox.backends import _library_folder
-
-    return _library_folder() / "os.py"
 
 
 @proves(Guarantee.WALL)
