@@ -98,7 +98,6 @@ def _words_match(expected: str, actual: str, word_matches: Callable[[str, str], 
 
 
 def _near(expected: str, actual: str, leeway: Decimal | int) -> bool:
-    """Whether both are numbers, and differ by at most `leeway`."""
     if not (NUMBER.fullmatch(expected) and NUMBER.fullmatch(actual)):
         return False
     return _CONTEXT.abs(_CONTEXT.subtract(Decimal(expected), Decimal(actual))) <= leeway
@@ -109,7 +108,7 @@ _LEEWAY = Decimal("1e-5")
 
 
 def has_too_many_words(expected: str, output: bytes) -> bool:
-    r"""Whether the number of its words alone makes an output wrong; this needs no decoding.
+    r"""Whether the number of its words alone makes an output wrong; needs no decoding.
 
     Example:
         >>> has_too_many_words("1 2", b"1 2 3" + 10**6 * b" 4"), has_too_many_words("1 2", b"1    2\n\n")
@@ -131,7 +130,6 @@ def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:
 
 
 def _gaps(line: str, words: list[str]) -> list[str]:
-    """The white space between and around the words of a line."""
     gaps, at = [], 0
     for word in words:
         start = line.index(word, at)
@@ -170,10 +168,7 @@ def _close(wanted: Decimal, given: Decimal, decimals: int, tolerance: float | No
 def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) -> bool:
     """Whether a returned value is the expected one.
 
-    Args:
-        expected: Plain data from JSON.
-        actual: From `values.decode` with ``hashed=False``.
-        tolerance: As for outputs.
+    `expected` is plain data from JSON, `actual` comes from `values.decode` with ``hashed=False``.
 
     Example:
         >>> values_match([0.3, 2], (0.1 + 0.2, 2)), values_match(1, True), values_match(2, 2.0)
@@ -202,9 +197,7 @@ def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) 
 
 
 def has_room_for(expected: Any, size: int) -> bool:
-    """Whether a matching value can take `size` bytes, as `values.encode` writes it.
-
-    A longer value is wrong and need not be decoded. The work is at most proportional to `size`.
+    """Whether a matching value can take `size` bytes, encoded; a longer one is wrong and is not decoded.
 
     Example:
         >>> has_room_for([1, 2], 17), has_room_for([1, 2], 10**6), has_room_for(["a" * 10**6], 10**6)
@@ -255,7 +248,7 @@ def _mappings_match(expected: dict[Any, Any], actual: Pairs, tolerance: float | 
 
 
 def output_key(output: bytes) -> str:
-    r"""A text that is the same for equal outputs of two programs (not for an expected output).
+    r"""A string that is the same for equal outputs of two programs (not for an expected output).
 
     Example:
         >>> output_key(b"1  2 \n\n") == output_key(b"1 2"), output_key(b"1 2") == output_key(b"12")
@@ -268,9 +261,7 @@ def output_key(output: bytes) -> str:
 
 
 def value_key(data: bytes) -> str | None:
-    """A text that is the same for equal results of a call, from the bytes sent; None if they hold no result.
-
-    A list and a tuple of the same items are equal, as in a comparison with JSON.
+    """A string that is the same for equal results of a call (a list equals a tuple); None if there is none.
 
     Example:
         >>> from mars_env.grading.code.values import encode

@@ -7,32 +7,14 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-_OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Lt: ast.GtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.LtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Add,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.BitXor: ast.BitAnd,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-}
+_REPLACED = """
+Lt GtE  LtE Lt  Gt LtE  GtE Gt  Eq NotEq  NotEq Eq  In NotIn  NotIn In  Is IsNot  IsNot Is  Add Sub  Sub Add
+Mult Add  Div Mult  FloorDiv Mult  Mod FloorDiv  Pow Mult  BitAnd BitOr  BitOr BitAnd  BitXor BitAnd
+LShift RShift  RShift LShift  And Or  Or And
+"""
+"""Operators of Python's syntax tree, each before the one that replaces it."""
+_CLASSES = [getattr(ast, name) for name in _REPLACED.split()]
+_OPERATORS: dict[type[ast.AST], Any] = dict(zip(_CLASSES[::2], _CLASSES[1::2], strict=True))
 _FUNCTIONS = {"min": "max", "max": "min", "all": "any", "any": "all"}
 
 

@@ -21,21 +21,13 @@ SMALL = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """The result of one test.
-
-    Attributes:
-        passed: Whether it passed.
-        public: Whether its content may be shown.
-        why: A few words: "wrong answer", "it raised ValueError", "it exceeded the CPU time limit".
-        detail: The test's content and the program's result; for feedback.
-        fault: Whether the machinery failed, so that nothing is known.
-    """
+    """The result of one test."""
 
     passed: bool
-    public: bool
-    why: str = ""
-    detail: str = ""
-    fault: bool = False
+    public: bool  # whether its content may be shown
+    why: str = ""  # "wrong answer", "it raised ValueError", "it exceeded the CPU time limit"
+    detail: str = ""  # the test's content and the program's result; for feedback
+    fault: bool = False  # whether the machinery failed, so that nothing is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def _call() -> None:
 
 
 def send_data(data: bytes) -> None:
-    """Write data for the grader outside."""
+    """Write data for the grader."""
     try:
         regular = stat.S_ISREG(os.fstat(DATA_FD).st_mode)
     except OSError:
@@ -199,7 +199,6 @@ class Proxy:
         self.__dict__.update(_ask=ask, _handle=handle)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Call it there."""
         return self._ask("call", self, arguments, keywords)
 
     def __getattr__(self, name: str) -> Any:
@@ -294,7 +293,6 @@ class _Server:
         return None
 
     def answer(self, request: Any, containers: list[Any]) -> bytes:
-        """The answer to one request with these containers."""
         operation, target, arguments, keywords = request
         try:
             if operation in ("call", "isinstance", "global") and isinstance(target, str):
@@ -321,7 +319,6 @@ class _Server:
         raise StopIteration if reply[0] == "stops" else rebuild_exception(reply[1:], RuntimeError)
 
     def keep(self, value: Any) -> values.Handle:
-        """Keep an object for later calls, and make its handle."""
         if isinstance(value, _TestsObject):
             handle: values.Handle = value._handle
             return handle
@@ -330,7 +327,6 @@ class _Server:
         return values.handle_of(value, number)
 
     def resolve(self, handle: values.Handle) -> Any:
-        """The object behind a handle: one kept here, one of the tests, or one known by its name."""
         if handle.number == values.NAMED:
             module, _, name = handle.kind.partition(":")
             return getattr(__import__(module), name)

@@ -125,7 +125,6 @@ class _Session:
         return getattr(target, name) if operation == "attribute" else setattr(target, name, arguments[1])
 
     def reply(self, request: tuple[Any, ...]) -> bytes:
-        """The reply to the program's request."""
         try:
             return values.encode(("gives", self.use(*request)), self.keep)
         except Exception as error:
@@ -134,11 +133,9 @@ class _Session:
             return values.encode(("raises", *channel.describe_exception(error)))
 
     def write(self, packet: bytes) -> None:
-        """Send one packet."""
         channel.write_packet(packet)
 
     def read(self) -> bytes | None:
-        """The next packet, or None if there will be none."""
         return channel.read_packet()
 
     def exchange(self, packet: bytes, sent: list[Any]) -> tuple[Any, ...]:
@@ -217,14 +214,12 @@ class _RecordedSession(_Session):
         random.seed(0)  # so that randomised tests make the same requests in each run
 
     def write(self, packet: bytes) -> None:
-        """Check that the request is the one made here in earlier runs."""
         if self.at == len(self.answers):
             _end(("ask", packet.decode("latin-1")))
         if packet != self.requests[self.at - 1]:
             _end(("unlike", self.unordered))
 
     def read(self) -> bytes | None:
-        """The answer that was given here in earlier runs."""
         self.at += 1
         return self.answers[self.at - 1]
 
@@ -236,7 +231,6 @@ class _RecordedSession(_Session):
 
 
 def _is_closed(fd: int) -> bool:
-    """Whether the other end of a socket is closed."""
     poll = select.poll()
     poll.register(fd, 0)
     return bool(poll.poll(0))
@@ -299,7 +293,6 @@ def _library_name(value: Any) -> str | None:
 
 
 def _names_used(code: types.CodeType) -> set[str]:
-    """All names that a test's code may look up among globals."""
     inner = [_names_used(each) for each in code.co_consts if isinstance(each, types.CodeType)]
     return set(code.co_names).union(*inner)
 

@@ -71,12 +71,12 @@ def encode(
     containers: list[Any] | None = None,
     known: dict[int, int] | None = None,
 ) -> bytes:
-    """A value as bytes; an object that is not plain data is kept here and represented by a handle.
+    """A value as bytes. Identity inside it is kept: a list that occurs twice is decoded as one list.
 
     Args:
-        value: Anything. Identity inside it is kept: a list that occurs twice is decoded as one list.
-        keep: Keeps an object and makes its handle, or returns plain data that represents it; without `keep`
-            only the type's name is sent, and named tuples and mappings with defaults are plain ones.
+        value: Anything.
+        keep: Keeps an object that is not plain data and makes its handle, or returns plain data for it; without
+            `keep` only the type's name is sent, and named tuples and mappings with defaults are plain ones.
         containers: Receives the containers in `value`, in the order in which `decode` numbers them.
         known: Numbers, by id, of containers that the other side has already; it changes those in place.
 
@@ -197,7 +197,6 @@ def _is_deque(value: Any) -> bool:
 
 
 def _numpy_scalar(value: Any) -> Any:
-    """The value of a NumPy scalar as a plain one; any other object unchanged."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         item = value.item()
         return value if type(item) is type(value) else item
