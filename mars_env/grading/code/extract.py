@@ -4,8 +4,8 @@ r"""Finds the program in a completion, in time linear in its length.
    it is part of the program, as is a tag of thinking in a literal). An unclosed ``<think>``: no program.
 2. Of the fenced blocks (three or more backticks or tildes at the start of a line, or backticks labelled as
    Python at its end), those labelled as Python count; else those without a label; else those in a block quote
-   that ends the text. A block whose fence is never closed ends with the text, or with a fence at the end of one
-   of its lines.
+   that ends the text. A block whose fence is never closed ends with the text, or with a fence at the end of
+   one of its lines.
 3. The last block that defines what the problem names is the program; if none does, the last block.
 4. Without any fence, the whole text is the program. With fences of which none counts, there is no program.
 """

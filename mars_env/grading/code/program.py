@@ -199,6 +199,7 @@ class Proxy:
         self.__dict__.update(_ask=ask, _handle=handle)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Call it there."""
         return self._ask("call", self, arguments, keywords)
 
     def __getattr__(self, name: str) -> Any:
