@@ -8,7 +8,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-import sandboxes
 from messages import raises
 from sandboxes import need, skip_or_fail
 
@@ -21,7 +20,6 @@ from mars_env.sandbox import (
     Landlock,
     Limits,
     Pool,
-    Probe,
     Unsafe,
     find_backend,
 )
@@ -162,32 +160,3 @@ async def test_the_limits_of_unsafe_hold_for_programs_that_mean_no_harm():
             Unsafe(), sandbox_suite.Job(source="while True: pass"), sandbox_suite.SMALL
         )
     assert result.ended is Ended.CPU and result.missing > {Guarantee.CPU, Guarantee.MEMORY}
-
-
-def test_a_sandbox_that_must_work_is_not_skipped(monkeypatch):
-    broken = Probe("bubblewrap", False, "we broke it")
-    monkeypatch.setitem(sandboxes.WORKING, "bubblewrap", broken)
-    sandboxes._must_work.cache_clear()
-    monkeypatch.setattr(sandboxes, "plain_bubblewrap_works", lambda user: True)
-    with raises(pytest.fail.Exception):
-        sandboxes.need("bubblewrap")
-    sandboxes._must_work.cache_clear()
-    monkeypatch.setattr(sandboxes, "plain_bubblewrap_works", lambda user: False)
-    monkeypatch.setattr(sandboxes.sys, "prefix", "/nowhere")
-    with raises(pytest.skip.Exception):
-        sandboxes.need("bubblewrap")
-    sandboxes._must_work.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("must", "raised"), [("", pytest.skip.Exception), ("it was installed", pytest.fail.Exception)]
-)
-def test_programs_are_not_tested_only_where_no_sandbox_works(monkeypatch, must, raised):
-    sandboxes.need_a_sandbox()  # one works, or this test is skipped for the same reason
-    monkeypatch.setattr(sandboxes, "_must_work", lambda name, user: must)
-    for name in sandboxes.WORKING:
-        monkeypatch.setitem(sandboxes.WORKING, name, Probe(name, False, f"{name} is absent"))
-    with raises(raised):
-        sandboxes.need_a_sandbox()
-    monkeypatch.setitem(sandboxes.WORKING, "landlock", Probe("landlock", True, ""))
-    sandboxes.need_a_sandbox()

@@ -115,16 +115,6 @@ def test_pending_expansions_send_the_next_ones_elsewhere():
     assert busy[7, "a"] < free[7, "a"] / 3
 
 
-def test_depth_guidance_turns_from_gen_to_cont_the_more_gen_was_taken():
-    """g(d)^c: with 20 children at the root, GEN there is weighted by 0.98^20 = 0.67."""
-    nodes = [(None, 0, 0.5)] * 20 + [(0, 0, 0.5)] * 20
-    plain, guided = (
-        choices(grow(nodes, agents=("a",), depth_decay=decay))[None, "a"] for decay in (None, 0.98)
-    )
-    assert guided < 0.3 * plain
-    assert choices(grow(nodes, agents=("a",), depth_decay=1.0)) == choices(grow(nodes, agents=("a",)))
-
-
 def test_depth_guidance_is_the_formula():
     class Fixed:
         """Draws every arm's mean: the weights decide alone."""

@@ -31,7 +31,7 @@ import re
 from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from mars_env.grading.code.values import BadValue, Handle, Pairs, decode
 
@@ -40,8 +40,6 @@ _CONTEXT = Context(prec=60)
 
 Comparison = Literal["lines", "stripped", "words"]
 """How outputs are compared: see the top of this file."""
-
-COMPARISONS = get_args(Comparison)
 
 
 def outputs_match(
@@ -105,19 +103,6 @@ def _near(expected: str, actual: str, leeway: Decimal | int) -> bool:
 
 _LEEWAY = Decimal("1e-5")
 """By so much a number may differ in CodeContests, at any size."""
-
-
-def has_too_many_words(expected: str, output: bytes) -> bool:
-    r"""Whether the number of its words alone makes an output wrong; needs no decoding.
-
-    Example:
-        >>> has_too_many_words("1 2", b"1 2 3" + 10**6 * b" 4"), has_too_many_words("1 2", b"1    2\n\n")
-        (True, False)
-    """
-    if not output.isascii() or any(mark in output for mark in b"\x1c\x1d\x1e\x1f"):
-        return False  # it may contain white space that only texts know, not bytes
-    words = len(expected.split())
-    return len(output.split(None, words)) > words
 
 
 def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:

@@ -75,8 +75,8 @@ def encode(
 
     Args:
         value: Anything.
-        keep: Keeps an object that is not plain data and makes its handle, or returns plain data for it. Without
-            it only the type's name is sent, and named tuples and mappings with defaults are plain ones.
+        keep: Keeps an object that is not plain data and makes its handle, or returns plain data for it.
+            Without it only the type's name is sent, and named tuples and defaultdicts are plain ones.
         containers: Receives the containers in `value`, in the order in which `decode` numbers them.
         known: Numbers, by id, of containers that the other side has already; it changes those in place.
 

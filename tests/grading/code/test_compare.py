@@ -5,9 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.grading.code.compare import (
-    COMPARISONS,
     has_room_for,
-    has_too_many_words,
     outputs_match,
     preview,
     values_match,
@@ -190,25 +188,9 @@ def test_there_is_room_for_each_way_to_write_a_number():
         assert values_match(expected, through(actual)) and has_room_for(expected, len(encode(actual)))
 
 
-@given(
-    st.text(" \n\x1c\u00a01ab.", max_size=20),
-    st.text(" \n\x1c\u00a01ab.", max_size=20),
-    st.sampled_from(COMPARISONS),
-)
-def test_too_many_words_are_never_a_match(expected, actual, comparison):
-    if has_too_many_words(expected, actual.encode()):
-        assert not outputs_match(expected, actual, comparison=comparison)
-
-
 @given(json_values)
 def test_a_value_matches_itself(value):
     assert values_match(json.loads(json.dumps(value)), through(value))
-
-
-@given(json_values, json_values)
-def test_values_that_differ_in_kind_do_not_match(one, other):
-    if values_match(one, through(other)):
-        assert one == other or any(c.isdigit() for c in repr(one))
 
 
 def test_preview_is_bounded():

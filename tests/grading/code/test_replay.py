@@ -4,11 +4,10 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-from sandboxes import need
+import sandboxes
 
 from mars_env.grading.code import asserts
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Bubblewrap
 from mars_env.types import Verdict
 
@@ -22,15 +21,14 @@ class Silent(Bubblewrap):
 
 @pytest.fixture(scope="module")
 def grader():
-    need("bubblewrap")
+    sandboxes.need("bubblewrap")
     grader = CodeGrader(backend=Silent())
     yield grader
     asyncio.run(grader.aclose())
 
 
 def judge(grader, tests, program, **more):
-    problem = code_problem_from_row({"id": "p", "prompt": "?", "entry_point": "f", "tests": tests, **more})
-    return asyncio.run(grader.grade(problem, program))
+    return sandboxes.judge(grader, {"entry_point": "f", "tests": tests}, program, **more)
 
 
 TWO = ["assert f(2) == 4", "assert f(3) == 6"]
