@@ -39,7 +39,6 @@ class Box(Protocol):
     @property
     def spent(self) -> bool:
         """Whether it should not be used again."""
-        ...
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
         """Run one job to its end; `channel` becomes its file descriptor 4 if `Backend.channels` is true.
@@ -47,11 +46,9 @@ class Box(Protocol):
         The channel is shut down when the program ends, so that its other end sees this.
         Never raises because of what the program does; a broken sandbox gives a LOST result.
         """
-        ...
 
     async def close(self) -> None:
         """Kill everything in it and wait until all is gone. Idempotent."""
-        ...
 
 
 @runtime_checkable
@@ -61,19 +58,12 @@ class Spawner(Protocol):
     @property
     def spent(self) -> bool:
         """Whether it can start no more boxes."""
-        ...
 
     async def box(self) -> Box:
-        """Start a box.
-
-        Raises:
-            SandboxError: The box could not be started; the message says why.
-        """
-        ...
+        """Start a box; raises a `SandboxError` that says why if it cannot be started."""
 
     async def close(self) -> None:
         """Start no more boxes, and end once all started ones are closed. Idempotent."""
-        ...
 
 
 @runtime_checkable
@@ -83,17 +73,14 @@ class Backend(Protocol):
     @property
     def name(self) -> str:
         """Its name in results and grades."""
-        ...
 
     @property
     def guarantees(self) -> frozenset[Guarantee]:
         """What it keeps programs from doing."""
-        ...
 
     @property
     def channels(self) -> bool:
         """Whether its boxes can give a running program a socket to talk over."""
-        ...
 
     async def start(self, modules: Mapping[str, str]) -> Spawner:
         """Start a spawner. Python programs in its boxes can import `modules` (source by name).
@@ -101,15 +88,13 @@ class Backend(Protocol):
         Raises:
             SandboxError: It cannot be started here; the message says why and what to do.
         """
-        ...
 
 
 @dataclass(frozen=True)
 class Bubblewrap:
     """Bubblewrap's name spaces: programs see nothing of the host but the interpreter and system libraries.
 
-    If root starts it, each program runs under a fresh user id (so its limits are counted separately and it
-    can write no file of root's); if an ordinary user starts it, in a user name space.
+    Started by root, each program has a fresh user id; started by an ordinary user, a user name space.
 
     Attributes:
         read_only: More paths of the host that programs may read; everybody must be able to read them.
@@ -167,12 +152,8 @@ class Landlock:
     """Landlock, a system call filter and resource limits: needs no privileges at all.
 
     For containers that allow no name spaces. Programs may start threads but no processes, and may not open
-    sockets. They still see part of the host: they can find out names and sizes of its files and pids of
-    its processes, but no file contents and no process arguments.
-
-    Attributes:
-        read_only: More paths of the host that programs may read.
-        packages: Installed packages that Python programs may import.
+    sockets. They can find out names and sizes of the host's files and pids of its processes, but no file
+    contents and no process arguments. For the attributes see `Bubblewrap`.
     """
 
     read_only: tuple[str, ...] = ()
@@ -206,12 +187,8 @@ class Landlock:
 class Unsafe:
     """A plain subprocess with resource limits: the program can do everything that you can do.
 
-    Its limits hold only for programs that do not try to break them: a program that tries can stop the process
-    that watches it. The probe never chooses this backend. Use it for programs that you trust, on machines
-    where nothing else works.
-
-    Attributes:
-        packages: Installed packages that Python programs may import.
+    Its limits hold only for programs that do not try to break them. The probe never chooses this backend.
+    Use it for programs that you trust, where nothing else works. For `packages` see `Bubblewrap`.
     """
 
     packages: tuple[str, ...] = OFFERED
@@ -244,7 +221,7 @@ def _warn_unsafe() -> None:
 
 
 def is_root() -> bool:
-    """Whether this process runs as the machine's real root, not as root of a user name space."""
+    """Whether this process is the machine's real root, not that of a user name space."""
     if os.geteuid() != 0:
         return False
     try:
@@ -261,12 +238,7 @@ def _kernel() -> tuple[int, int]:
 
 @functools.cache
 def landlock_abi() -> int:
-    """The kernel's Landlock version; 0 if it has none.
-
-    Example:
-        >>> landlock_abi() >= 0
-        True
-    """
+    """The kernel's Landlock version; 0 if it has none."""
     libc = ctypes.CDLL(None, use_errno=True)
     create_ruleset, version_flag = 444, 1
     return max(0, int(libc.syscall(create_ruleset, None, ctypes.c_size_t(0), ctypes.c_uint32(version_flag))))

@@ -33,11 +33,7 @@ _PIDFD_SEND_SIGNAL = 424  # its number on all machines; interpreters built for o
 
 
 class LocalBox:
-    """A box with `boot` waiting in it. Runs one job at a time.
-
-    Attributes:
-        spent: Whether it should not be used again.
-    """
+    """A box with `boot` waiting in it; see `mars_env.sandbox.Box`."""
 
     def __init__(
         self,
@@ -106,11 +102,7 @@ class LocalBox:
                 channel.close()
 
     async def ready(self, seconds: float) -> None:
-        """Wait until it can take a job.
-
-        Raises:
-            SandboxError: It could not be made; the message includes what it reported.
-        """
+        """Wait until it can take a job; a `SandboxError` includes what it reported."""
         line, fds = b"", list[int]()
         with contextlib.suppress(OSError):  # it has ended
             if await until_readable(self._control.fileno(), seconds):

@@ -110,12 +110,7 @@ def _end_all() -> None:
 
 
 class ForkServer:
-    """An interpreter behind a wall, from which boxes are forked. See `inside.boot`.
-
-    Attributes:
-        owner: Pid of the process that started it.
-        boxes: Its boxes that are still open.
-    """
+    """An interpreter behind a wall, from which boxes are forked. See `inside.boot`."""
 
     def __init__(
         self,
@@ -145,11 +140,7 @@ class ForkServer:
         return self._closing is not None or _has_ended(self._process.pid)
 
     async def ready(self) -> None:
-        """Wait until it can take orders.
-
-        Raises:
-            SandboxError: It could not be started; the message includes what it reported.
-        """
+        """Wait until it can take orders; a `SandboxError` includes what it reported."""
         line = b""
         with contextlib.suppress(OSError):  # it has ended
             if await until_readable(self._control.fileno(), START_SECONDS):
@@ -162,11 +153,7 @@ class ForkServer:
             )
 
     async def box(self) -> LocalBox:
-        """Fork a box and wait until it can take a job.
-
-        Raises:
-            SandboxError: It could not be made; the message says why.
-        """
+        """Fork a box and wait until it can take a job; see `mars_env.sandbox.Spawner`."""
         if self.spent:
             raise SandboxError(f"the {self._backend} sandbox has ended")
         with _gate:
@@ -236,15 +223,12 @@ async def start(
     """Start a fork server behind the command `wall` (behind nothing if it is empty).
 
     Args:
-        backend: Its name for results and messages; `missing` is what it does not guarantee.
-        missing: See `backend`.
+        backend: Its name for results and messages.
+        missing: What it does not guarantee.
         wall: A command that runs the command line appended to it.
         config: The configuration of `inside.boot`, without the control socket.
         order: Makes the further settings of each box.
         folders: Whether each box needs its own folder on the host.
-
-    Raises:
-        SandboxError: It cannot be started; the message says why.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)

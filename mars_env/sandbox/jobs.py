@@ -15,8 +15,7 @@ class Job:
     """One untrusted program and its input. It has either `source` or `argv`.
 
     Attributes:
-        source: Python source, run as a script ``main.py`` by the sandbox's interpreter. This is the
-            fastest way, because that interpreter is already warm.
+        source: Python source, run as a script ``main.py`` by the sandbox's warm interpreter: the fastest way.
         argv: A command: a program inside the sandbox and its arguments.
         arguments: Arguments of the script, for `source`.
         stdin: Its whole standard input.
@@ -66,12 +65,7 @@ class Job:
 
 
 def job_of(program: Job | str | Sequence[str], stdin: bytes | str, files: Mapping[str, bytes]) -> Job:
-    """Make a job from source or a command as a list.
-
-    Example:
-        >>> job_of(["/bin/echo", "hi"], b"", {}).argv
-        ('/bin/echo', 'hi')
-    """
+    """Make a job from source or a command as a list."""
     if isinstance(program, Job):
         if stdin or files:
             raise ConfigError("a Job holds its own stdin and files")

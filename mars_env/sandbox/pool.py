@@ -35,11 +35,7 @@ class Lease:
         self._kept: dict[str, Box] = {}
 
     async def box(self) -> Box:
-        """A fresh sandbox.
-
-        Raises:
-            SandboxError: None could be started in several attempts.
-        """
+        """A fresh sandbox; raises a `SandboxError` if none could be started in several attempts."""
         box = await self._pool._box(self.backend)
         self._boxes.append(box)
         return box
@@ -68,10 +64,14 @@ class Pool:
 
     Safe from any thread and event loop. The fork server ends when nobody has used it for a few seconds.
 
-    Attributes:
-        slots: Pieces of work at a time.
-        under_way: Unfinished pieces of work, including those that wait for a slot.
+    Args:
+        backend: The sandbox, as for `run`.
+        slots: Pieces of work at a time; by default one more than the number of processors.
         modules: Source of the modules that Python programs in it can import, by name.
+
+    Attributes:
+        capacity: Pieces of work at a time.
+        under_way: Unfinished pieces of work, including those that wait for a slot.
 
     Example:
         >>> pool = Pool()
@@ -89,14 +89,14 @@ class Pool:
         slots: int | None = None,
         modules: Mapping[str, str] | None = None,
     ) -> None:
-        self.slots = slots or len(os.sched_getaffinity(0)) + 1
+        self.capacity = slots or len(os.sched_getaffinity(0)) + 1
         self.modules = dict(modules or {})
         self._wanted = backend
         self._reset()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled pool is made again, without its processes."""
-        return partial(Pool, slots=self.slots, modules=self.modules), (self._wanted,)
+        return partial(Pool, slots=self.capacity, modules=self.modules), (self._wanted,)
 
     def __deepcopy__(self, memo: object) -> Pool:
         """Copies share one pool: processes are machinery, not state."""
@@ -105,17 +105,12 @@ class Pool:
     def _reset(self) -> None:
         self._owner = os.getpid()
         self.under_way = 0
-        self._queue = asyncio.Semaphore(self.slots)
+        self._queue = asyncio.Semaphore(self.capacity)
         self._resolving, self._starting = asyncio.Lock(), asyncio.Lock()
         self._backend: Backend | None = None
         self._spawner: Spawner | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._expiry: asyncio.TimerHandle | None = None
-
-    @property
-    def capacity(self) -> int:
-        """Pieces of work at a time."""
-        return self.slots
 
     async def run(
         self,
@@ -133,8 +128,7 @@ class Pool:
     ) -> Result:
         """Run one program to its end; while it runs, it talks over `channel` (its file descriptor 4).
 
-        Make the two ends with `socket.socketpair()` and keep the other one; `channel` is closed here.
-        What the program has already sent cannot be taken back, so a lost run is not tried again.
+        It is one end of a `socket.socketpair()`, and is closed here. A lost run is not tried again.
         """
         job = job_of(program, b"", {})
 
@@ -146,19 +140,11 @@ class Pool:
         return await self.use(work)
 
     async def use(self, work: Callable[[Lease], Awaitable[T]]) -> T:
-        """Wait for a slot, then await ``work(lease)`` on the sandboxes' own event loop.
-
-        Raises:
-            SandboxError: No sandbox works here; the message says what to install.
-        """
+        """Wait for a slot, then await ``work(lease)`` on the sandboxes' own event loop; raises as `run`."""
         return await on_service_loop(self._use(work))
 
     async def backend(self) -> Backend:
-        """The backend in use; ``"auto"`` is resolved at the first call.
-
-        Raises:
-            SandboxError: None works here; the message says what to install.
-        """
+        """The backend in use; ``"auto"`` is resolved at the first call. Raises as `run`."""
         return await on_service_loop(self._resolve())
 
     async def aclose(self) -> None:

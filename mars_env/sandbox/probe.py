@@ -60,11 +60,7 @@ print("saw", *seen)
 async def run_once(
     backend: Backend, job: Job, limits: Limits, channel: socket.socket | None = None
 ) -> Result:
-    """Run one job with a backend started for it alone; call it on the sandboxes' own event loop.
-
-    Raises:
-        SandboxError: It cannot be started here.
-    """
+    """Run one job with a backend started for it alone; call it on the sandboxes' own event loop."""
     spawner = await backend.start({})
     try:
         box = await spawner.box()
@@ -113,11 +109,7 @@ for name in {names!r}:
 
 
 async def importable(backend: str | Backend = "auto") -> dict[str, str]:
-    """What programs can import in addition to the standard library, with versions; found by trying.
-
-    Raises:
-        SandboxError: No sandbox works here.
-    """
+    """What programs can import in addition to the standard library, with versions; found by trying."""
     chosen = await on_service_loop(find_backend(backend))
     job = Job(source=_IMPORT.format(names=OFFERED))
     result = await on_service_loop(run_once(chosen, job, Limits(cpu_seconds=60)))

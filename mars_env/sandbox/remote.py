@@ -65,14 +65,12 @@ _GUARANTEED = frozenset({Guarantee.WALL, Guarantee.HOST_FILES, Guarantee.ENVIRON
 class Remote:
     """A remote executor. Programs on it reach nothing on this machine; how it contains them is up to it.
 
-    The executor reports neither CPU time nor memory, and its time-out counts wall-clock time, so a
-    verdict may depend on its load. It runs only Python source. An answer of more than 20 MiB of JSON counts
-    as too much output, whatever ``Limits.output_bytes`` allows; in JSON a control character takes 6 bytes.
+    It reports neither CPU time nor memory, and its time-out counts wall-clock time, so a verdict may depend
+    on its load. It runs only Python source. An answer of more than 20 MiB of JSON counts as too much output.
 
     Attributes:
         address: ``http://host:port``; ``/run_code`` is added.
-        guarantees: What the executor is known to guarantee; by default only that programs reach
-            nothing on this machine.
+        guarantees: What the executor is known to guarantee.
     """
 
     address: str
@@ -113,8 +111,7 @@ class _RemoteBox:
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
         """Run one job; the result is LOST if the executor does not answer as it should.
 
-        If the executor fails with this program each time, but answers the same job with an empty program as
-        it should, then the program broke it, for example by endless output. That is the program's failure.
+        If it fails with this program each time, but not with an empty one, the program has failed.
         """
         if channel is not None or job.source_bytes is None:
             raise ConfigError("a remote sandbox runs Python source without a channel")
@@ -167,11 +164,7 @@ class _RemoteBox:
             return lost, Ended.KILLED if connected else None
 
     def _read(self, body: bytes, limits: Limits) -> Result:
-        """The result in an answer.
-
-        Raises:
-            ValueError: The answer is not JSON, or has another form.
-        """
+        """The result in an answer; a `ValueError` says that it is not JSON, or has another form."""
         if len(_STRING.sub(b"", body)) > MOST_STRUCTURE:
             raise ValueError("its answer holds too many values")
         answer = _Answer.model_validate_json(body)

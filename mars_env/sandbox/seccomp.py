@@ -76,12 +76,10 @@ memfd_create memfd_secret mbind set_mempolicy set_mempolicy_home_node migrate_pa
 inotify_init inotify_init1 inotify_add_watch io_setup
 """
 
-# Reported as missing, so that libraries use their usual fallbacks. The filter cannot read the flags of
-# `clone3`; the other calls can leave pages in a pipe, which count as nobody's memory.
+# Reported as missing: the filter cannot read the flags of `clone3`; the others leave pages in a pipe.
 _UNKNOWN = "clone3 vmsplice splice tee"
 
-# They report success and do nothing. A program that flushes its disk or locks its own files runs as before,
-# while no process outside has to wait for it or can receive a message through a lock.
+# They report success and do nothing: no process outside waits for a lock, or gets a message through one.
 _WITHOUT_EFFECT = "sync syncfs flock"
 
 # Also refused where there are no name spaces: they would reach the host's processes and files.
@@ -108,9 +106,8 @@ _MAP_SHARED_ANONYMOUS, _MAP_HUGETLB = 0x21, 0x40000
 _MADV_COLD, _MADV_PAGEOUT = 20, 21
 _SOL_SOCKET, _SO_BUFFERS = 1, (7, 8, 32, 33)
 
-# The operations allowed on a file descriptor; any other may change or block a file of the host. fcntl:
-# copies, flags, the size of a pipe, seals. ioctl: questions about a terminal, bytes to read or write,
-# non-blocking mode.
+# The operations allowed on a file descriptor; others may change or block a file of the host. fcntl: copies,
+# flags, size of a pipe, seals. ioctl: questions about a terminal, bytes to read or write, non-blocking mode.
 _FCNTL = (0, 1, 2, 3, 4, 9, 11, 16, 1030, 1032, 1034)
 _FCNTL_OWNERS = (8, 10, 15)
 _FCNTL_LOCKS = (6, 7, 37, 38)
@@ -215,7 +212,7 @@ def _choose(
     otherwise: Instruction = _ALLOWED,
     mask: int | None = None,
 ) -> Body:
-    """Choose the answer by the value of one argument; only the bits of `mask` count."""
+    """Choose the answer by one argument; only the bits of `mask` count."""
     masked = [] if mask is None else [(_AND, 0, 0, mask)]
     tests = [i for value, answer in answers.items() for i in ((_JEQ, 0, 1, value), answer)]
     return (_argument(argument), *masked, *tests, otherwise)

@@ -1,7 +1,7 @@
 """The event loop of all sandboxes in a process, in a separate thread.
 
-A warm sandbox outlives the call that started it, so it cannot belong to the caller's loop, which may
-end first. Callers await from any loop or thread; cancelling them cancels the work and waits for its end.
+A warm sandbox outlives the call that started it and perhaps its loop. Callers await from any loop or thread;
+cancelling them cancels the work and waits for its end.
 """
 
 from __future__ import annotations

@@ -39,16 +39,12 @@ class Algorithm(Protocol):
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
         """Parent and agent of the next node; None while it needs more results before it can choose."""
-        ...
 
     def asked(self, ask: Ask) -> None:
         """The node was asked for: it counts as pending, so that other asks go elsewhere."""
-        ...
 
     def told(self, ask: Ask, score: float) -> None:
         """The node exists, with a score in [0, 1]; it is no longer pending."""
-        ...
 
     def lost(self, ask: Ask) -> None:
         """The node was lost: it is no longer pending, and nothing was observed."""
-        ...

@@ -55,9 +55,8 @@ class Search:
     """One search of one tree.
 
     By default it runs in waves: all asks of a wave are decided before any of its results arrives, and scores
-    enter the tree in the order of asking, whatever the order of their arrival. So the same seed and the same
-    scores give the same tree, however many workers there are and whichever is fastest. Early stop and the
-    token budget take effect between waves.
+    enter the tree in the order of asking. So the same seed and scores give the same tree, however many
+    workers there are and whichever is fastest. Early stop and the token budget take effect between waves.
 
     Args:
         settings: How to search.
@@ -155,12 +154,7 @@ class Search:
         return [self._asks[id] for id in handed]
 
     def tell(self, id: int, score: float | None, tokens: int = 0) -> None:
-        """Give the result of an expansion.
-
-        Args:
-            id: The ask's.
-            score: In [0, 1]; None if it was lost or is unknown.
-            tokens: What it cost.
+        """Give the score of an expansion, in [0, 1] (None if it was lost or is unknown), and its cost.
 
         Raises:
             ConfigError: The id was not asked for or already has a result, or the score lies outside [0, 1].

@@ -23,13 +23,7 @@ from mars_env.seeds import derive_seed
 
 
 class TreeQuest(Algorithm):
-    """One of TreeQuest's algorithms behind the interface `Algorithm`.
-
-    Args:
-        name: Its class below ``treequest``: ``"ABMCTSM"``, ``"algos.best_first_search.BestFirstSearchAlgo"``.
-        options: What its constructor takes.
-        agents: TreeQuest's actions.
-        seed: Of its draws.
+    """One of TreeQuest's algorithms, as ``"ABMCTSM"`` or ``"algos.best_first_search.BestFirstSearchAlgo"``.
 
     Raises:
         MissingExtra: TreeQuest, or a package that this algorithm needs, is not installed.

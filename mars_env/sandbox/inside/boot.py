@@ -7,9 +7,9 @@
   name space (unkillable from within) and undumpable (not traceable); elsewhere a system call filter blocks
   signals and tracing. From inside, neither the server nor another box can be seen.
 
-An order to the server is one packet of marshalled plain data from the host's process, with the control
-socket of the new box. An order to a box is one packet with the file descriptors ``request, stdin, stdout,
-stderr, data[, channel]``; a report is one line of ASCII. When a control socket is closed, its listener ends.
+An order to the server is one packet of marshalled plain data, with the control socket of the new box. An
+order to a box is one packet with the file descriptors ``request, stdin, stdout, stderr, data[, channel]``; a
+report is one line of ASCII. When a control socket is closed, its listener ends.
 """
 
 # It must import fast, so it uses neither pathlib nor typing.
@@ -61,11 +61,7 @@ _PER_USER = {11: 64, 12: 0, 13: 0, 14: 0}
 
 
 class _Server:
-    """The fork server: a warm interpreter from which boxes are forked.
-
-    Work that every box would repeat is done here once: memory that is first touched after a fork is copied,
-    page by page.
-    """
+    """The fork server: a warm interpreter from which boxes are forked."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -140,7 +136,7 @@ class _Server:
         os.close(control)
 
     def become_box(self, order: dict[str, Any], control: int) -> None:
-        """In the fork: set the box up and serve. Never returns."""
+        """In the fork: set the box up and serve."""
         try:
             self.control.close()
             if self.config["namespaces"]:

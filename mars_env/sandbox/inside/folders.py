@@ -75,11 +75,7 @@ def folder_usage(folder: str, limit: int) -> tuple[int, int]:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder that no process uses any more.
-
-    Raises:
-        OSError: Something in it cannot be removed.
-    """
+    """Remove a folder that no process uses any more."""
     try:
         os.rmdir(folder)
     except FileNotFoundError:
@@ -96,9 +92,6 @@ def empty(folder: str) -> None:
 
     The folders inside a subfolder are moved up before it is removed, so however deep they are nested, only
     two are open at a time.
-
-    Raises:
-        OSError: Something in it cannot be removed.
     """
     top = os.open(folder, _FOLDER)
     moved = 0
@@ -130,7 +123,7 @@ def _unlink_files(fd: int) -> list[str]:
 
 
 def _move_up(name: str, fd: int, top: int, moved: int) -> int:
-    """Move a folder to the top folder, with a number as its new name; returns the next number."""
+    """Move a folder to the top folder, with a number as its new name; returns that number."""
     handle = os.open(name, _HANDLE, dir_fd=fd)
     try:
         if os.fstat(handle).st_mode & 0o700 != 0o700:  # moving a folder writes to it (its parent entry)

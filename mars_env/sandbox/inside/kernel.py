@@ -35,11 +35,7 @@ _functions: dict[str, int] = {}
 
 
 def libc_call(name: str, *arguments: Any) -> int:
-    """Call a function of libc with integers and bytes.
-
-    Raises:
-        OSError: The function reports a failure.
-    """
+    """Call a function of libc with integers and bytes; raises an `OSError` if it reports a failure."""
     if name not in _functions:
         _functions[name] = _ctypes.dlsym(_libc, name)
     result: int = _ctypes.call_function(_functions[name], arguments)
@@ -54,18 +50,15 @@ def prctl(option: int, argument: int, pointer: bytes | int = 0) -> None:
 
 
 def open_pidfd(pid: int) -> int:
-    """A file descriptor that becomes readable when the process has ended.
-
-    Does not use `os.pidfd_open`: interpreters built for old systems lack it.
-    """
+    """A file descriptor that becomes readable when the process has ended; old interpreters lack it."""
     return libc_call("syscall", SYS_PIDFD_OPEN, pid, 0)
 
 
 def unshare(config: dict[str, Any], uid: int | None) -> None:
     """Enter new name spaces and mount empty folders to write to; the process name space exists already.
 
-    If root started the sandbox, the box becomes the user `uid`. For an ordinary user it also enters a user
-    name space, so that the kernel counts the processes of each box separately.
+    The box becomes the user `uid` if root started the sandbox; else it enters a user name space, so that the
+    kernel counts the processes of each box separately.
     """
     libc_call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
     for arguments in config["mounts"]:

@@ -23,8 +23,7 @@ CALM_MS, TIGHT_MS = 20, 4
 """How long the box waits between two looks: usually, and when a limit is near."""
 
 KERNEL_COUNTS = os.stat("/proc/self/fd").st_size > 0
-"""Whether the kernel tells how many files a process holds open, as it does since Linux 6.2. A process that is
-about to end holds none, and nobody may list them."""
+"""Whether the kernel tells how many files a process holds open, as it does since Linux 6.2."""
 
 FREE_DESCRIPTORS, FREE_SOCKETS = 8, 16
 """Uncharged: the files that each process may hold open, and the sockets that one program may."""
@@ -41,7 +40,7 @@ class Usage:
         self.peak_kib = 0
 
     def add(self, spent: resource.struct_rusage) -> None:
-        """Count what one process has used."""
+        """Count one process."""
         self.cpu += spent.ru_utime + spent.ru_stime
         self.peak_kib = max(self.peak_kib, spent.ru_maxrss)
 
@@ -59,14 +58,7 @@ class Look:
 
 
 class Watch:
-    """Looks at all that one box has started.
-
-    Args:
-        me: Pid of the box.
-        namespaces: Whether the box has its own name spaces.
-        writable: Folders that programs can write to.
-        own_bytes: Resident memory that a fork of the box starts with.
-    """
+    """Looks at all that the box `me` has started; a fork of it starts with `own_bytes` of memory."""
 
     def __init__(self, me: int, namespaces: bool, writable: list[str], own_bytes: int) -> None:
         self.me, self.namespaces, self.writable, self.own_bytes = me, namespaces, writable, own_bytes
@@ -174,7 +166,7 @@ def exceeded(limits: dict[str, Any], seen: Look, dead: Usage) -> str:
 
 
 def pause(limits: dict[str, Any], seen: Look) -> float:
-    """Milliseconds until the next look; as far as is known, no limit can be exceeded by a quarter by then."""
+    """Milliseconds until the next look; as far as is known, no limit is exceeded by a quarter by then."""
     near = (
         2 * seen.memory > limits["memory_bytes"]
         or 2 * seen.tasks > limits["processes"]
