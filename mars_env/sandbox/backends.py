@@ -128,7 +128,7 @@ class Bubblewrap:
             modules=modules,
             packages={name: f"{_PACKAGES}/{name}" for name in packages},
         )
-        return await start(self.name, ALL - self.guarantees, wall, config, functools.partial(_order, root))
+        return await start(self, wall, config, functools.partial(_order, root))
 
 
 def _order(root: bool) -> dict[str, int | str | None]:
@@ -180,7 +180,7 @@ class Landlock:
             modules=modules,
             packages=packages,
         )
-        return await start(self.name, ALL - self.guarantees, [], config, folders=True)
+        return await start(self, [], config, folders=True)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Unsafe:
         """Start its fork server, with a warning (once); see `Backend.start`."""
         _warn_unsafe()
         config = _config(namespaces=False, confine=False, modules=modules, packages=folders_of(self.packages))
-        return await start(self.name, ALL - self.guarantees, [], config, folders=True)
+        return await start(self, [], config, folders=True)
 
 
 def _config(*, modules: Mapping[str, str], **settings: Any) -> dict[str, Any]:

@@ -16,12 +16,15 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox.inside import folders
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
+
+if TYPE_CHECKING:
+    from mars_env.sandbox.backends import Backend
 
 GRACE_SECONDS = 30.0
 """How much longer than its wall limit a run may take before its sandbox counts as lost."""
@@ -37,14 +40,13 @@ class LocalBox:
 
     def __init__(
         self,
-        backend: str,
-        missing: frozenset[Guarantee],
+        backend: Backend,
         control: socket.socket,
         workdir: str | None,
         forget: Callable[[LocalBox], None],
     ) -> None:
         self.spent = False
-        self._backend, self._missing = backend, missing
+        self._backend = backend
         self._control, self._workdir, self._forget = control, workdir, forget
         self._pidfd: int | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -89,8 +91,8 @@ class LocalBox:
                 cpu_seconds=int(cpu) / 1e6,
                 wall_seconds=int(wall) / 1e6,
                 peak_memory=int(peak) * 1024,
-                backend=self._backend,
-                missing=self._missing,
+                backend=self._backend.name,
+                missing=frozenset(Guarantee) - self._backend.guarantees,
             )
         finally:
             self.spent = not reusable
@@ -111,7 +113,7 @@ class LocalBox:
             self._pidfd = fds[0]
             return
         said = line.decode(errors="replace").removeprefix("error ")
-        raise SandboxError(f"the {self._backend} sandbox did not start: {said or 'no message'}")
+        raise SandboxError(f"the {self._backend.name} sandbox did not start: {said or 'no message'}")
 
     async def close(self) -> None:
         """Kill everything in it and wait until all is gone. Idempotent."""
@@ -157,7 +159,8 @@ class LocalBox:
         return await asyncio.get_running_loop().sock_recv(self._control, 2000)
 
     def _lost(self, detail: str) -> Result:
-        return Result(Ended.LOST, backend=self._backend, missing=self._missing, detail=detail)
+        missing = frozenset(Guarantee) - self._backend.guarantees
+        return Result(Ended.LOST, backend=self._backend.name, missing=missing, detail=detail)
 
 
 async def in_thread(function: Callable[[], None]) -> None:
@@ -206,11 +209,7 @@ def memory_file(content: bytes, *, grows: bool = True) -> int:
 
 def read_file(fd: int, limit: int) -> bytes:
     """The first `limit` bytes of an anonymous file."""
-    size = min(os.fstat(fd).st_size, limit)
-    content = bytearray()
-    while len(content) < size and (chunk := os.pread(fd, size - len(content), len(content))):
-        content += chunk
-    return bytes(content)
+    return os.pread(fd, min(os.fstat(fd).st_size, limit), 0)
 
 
 def _remove_folder(path: str) -> None:

@@ -18,11 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox.box import CLOSE_SECONDS, LocalBox, in_thread, memory_file, read_file, until_readable
-from mars_env.sandbox.limits import Guarantee
+
+if TYPE_CHECKING:
+    from mars_env.sandbox.backends import Backend
 
 START_SECONDS = 60.0
 """Start-ups that take longer fail; on an idle machine the server takes about 30 ms, a box 2 ms."""
@@ -114,8 +116,7 @@ class ForkServer:
 
     def __init__(
         self,
-        backend: str,
-        missing: frozenset[Guarantee],
+        backend: Backend,
         process: subprocess.Popen[bytes],
         control: socket.socket,
         errors: int,
@@ -124,7 +125,7 @@ class ForkServer:
     ) -> None:
         self.owner = os.getpid()
         self.boxes: set[LocalBox] = set()
-        self._backend, self._missing = backend, missing
+        self._backend = backend
         self._process, self._control, self._errors = process, control, errors
         self._order, self._folders = order, folders
         self._at_once = asyncio.Semaphore(_AT_ONCE)
@@ -149,20 +150,20 @@ class ForkServer:
             said = read_file(self._errors, 2000).decode(errors="replace").strip().splitlines()
             await self.close()
             raise SandboxError(
-                f"the {self._backend} sandbox did not start: {said[-1] if said else 'no message'}"
+                f"the {self._backend.name} sandbox did not start: {said[-1] if said else 'no message'}"
             )
 
     async def box(self) -> LocalBox:
         """Fork a box and wait until it can take a job; see `mars_env.sandbox.Spawner`."""
         if self.spent:
-            raise SandboxError(f"the {self._backend} sandbox has ended")
+            raise SandboxError(f"the {self._backend.name} sandbox has ended")
         with _gate:
             if _closed:
                 raise SandboxError("the interpreter is shutting down and starts no more sandboxes")
             workdir = tempfile.mkdtemp(prefix=f"mars-env-sandbox-{os.getpid()}-") if self._folders else None
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
-            box = LocalBox(self._backend, self._missing, ours, workdir, self._forget)
+            box = LocalBox(self._backend, ours, workdir, self._forget)
             self.boxes.add(box)
         self._unused.clear()
         order = {**self._order(), **({} if workdir is None else {"workdir": workdir})}
@@ -171,7 +172,7 @@ class ForkServer:
                 try:
                     socket.send_fds(self._control, [marshal.dumps(order, 2)], [theirs.fileno()])
                 except OSError as error:
-                    raise SandboxError(f"the {self._backend} sandbox has ended ({error})") from error
+                    raise SandboxError(f"the {self._backend.name} sandbox has ended ({error})") from error
                 finally:
                     theirs.close()
                 await box.ready(START_SECONDS)
@@ -212,8 +213,7 @@ class ForkServer:
 
 
 async def start(
-    backend: str,
-    missing: frozenset[Guarantee],
+    backend: Backend,
     wall: Sequence[str],
     config: Mapping[str, Any],
     order: Callable[[], Mapping[str, Any]] = dict,
@@ -223,8 +223,7 @@ async def start(
     """Start a fork server behind the command `wall` (behind nothing if it is empty).
 
     Args:
-        backend: Its name for results and messages.
-        missing: What it does not guarantee.
+        backend: Its name and what it guarantees appear in results.
         wall: A command that runs the command line appended to it.
         config: The configuration of `inside.boot`, without the control socket.
         order: Makes the further settings of each box.
@@ -251,11 +250,11 @@ async def start(
     except OSError as error:
         ours.close()
         os.close(errors)
-        raise SandboxError(f"the {backend} sandbox cannot be started: {error}") from error
+        raise SandboxError(f"the {backend.name} sandbox cannot be started: {error}") from error
     finally:
         theirs.close()
         os.close(code)
-    server = ForkServer(backend, missing, process, ours, errors, order, folders)
+    server = ForkServer(backend, process, ours, errors, order, folders)
     await server.ready()
     return server
 

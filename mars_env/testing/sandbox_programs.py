@@ -276,7 +276,35 @@ _FINE: dict[Guarantee | None, dict[str, str]] = {
             if 0 < len(started) <= 64 - 31: print("fine")
         """,
     },
+    Guarantee.PRIVATE_PROCESSES: {
+        "sees_no_process_of_the_host": """
+            import os
+            if len([p for p in os.listdir("/proc") if p.isdigit()]) <= 3: print("fine")
+        """,
+    },
     Guarantee.SIGNALS: {
+        "cannot_break_its_own_sandbox": """
+            import ctypes, os, signal, socket, time
+            libc = ctypes.CDLL(None)
+            parent = os.getppid()
+            for number in range(1, 65):
+                try: os.kill(parent, number)
+                except OSError: pass
+            libc.ptrace(16, parent, 0, 0)
+            try: open(f"/proc/{parent}/mem", "r+b").write(b"x")
+            except OSError: pass
+            for fd in range(3, 300):
+                try: os.write(fd, b"exit 0 0 0 0 0 ")
+                except OSError: pass
+            try: os.kill(-1, signal.SIGKILL)
+            except OSError: pass
+            kept = []
+            for name in ("a\\nb", "\\0a\\nb"):
+                try: kept.append(socket.socket(socket.AF_UNIX)); kept[-1].bind(name)
+                except OSError: pass
+            time.sleep(0.5)
+            print("fine")
+        """,
         "leaves_what_is_counted_by_user_to_others": """
             import ctypes
             libc = ctypes.CDLL(None)

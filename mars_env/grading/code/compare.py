@@ -188,18 +188,18 @@ def has_room_for(expected: Any, size: int) -> bool:
         >>> has_room_for([1, 2], 17), has_room_for([1, 2], 10**6), has_room_for(["a" * 10**6], 10**6)
         (True, False, True)
     """
-    waiting = [expected]
-    while waiting and size > 0:
-        value = waiting.pop()
+    queue = [expected]
+    while queue and size > 0:
+        value = queue.pop()
         size -= 5 + _ROOM
         if isinstance(value, int):
             size -= value.bit_length() // 8
         elif isinstance(value, str):
             size -= 4 * len(value)
         elif isinstance(value, dict):
-            waiting += [*value, *value.values()]
+            queue += [*value, *value.values()]
         elif isinstance(value, (list, tuple)):
-            waiting += value
+            queue += value
     return size <= 0
 
 
@@ -262,19 +262,19 @@ def value_key(data: bytes) -> str | None:
     if not (isinstance(sent, tuple) and len(sent) == 2 and sent[0] == "result"):
         return None
     pieces: list[str] = []
-    waiting = [sent[1]]
-    while waiting:
-        value = waiting.pop()
+    queue = [sent[1]]
+    while queue:
+        value = queue.pop()
         if isinstance(value, Handle):
             return None
         if len(pieces) > _KEYED:  # a few bytes may hold much: what occurs twice is sent once
             return hashlib.sha256(data).hexdigest()
         if isinstance(value, Pairs):
             pieces.append(f"{{{len(value)}")
-            waiting += [item for pair in sorted(value, key=lambda pair: _word(pair[0])) for item in pair]
+            queue += [item for pair in sorted(value, key=lambda pair: _word(pair[0])) for item in pair]
         elif isinstance(value, (list, tuple)):
             pieces.append(f"[{len(value)}")
-            waiting += value
+            queue += value
         else:
             pieces.append(_word(value))
     return " ".join(pieces)

@@ -26,7 +26,7 @@ _FENCE = re.compile(
 )
 """A fence on its own line, or one labelled as Python that ends a line."""
 _TAG = r"(?:</[a-z]{2,20}>)?[ \t]*"
-_GLUED = re.compile(rf"(?<!`)`{{3,}}{_TAG}$", re.MULTILINE)
+_INNER_FENCE = re.compile(rf"(?<!`)`{{3,}}{_TAG}$", re.MULTILINE)
 _CODE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n.*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _LITERAL = re.compile(
     r"(?:(?<!\w)|(?<=\b[rfb]))(['\"])(?:(?!\1)[^\n]){0,200}?</?think>(?:(?!\1)[^\n]){0,200}\1(?!\w)"
@@ -96,18 +96,18 @@ def _blocks(text: str) -> list[tuple[str, str]] | None:
             if ended:
                 break
     if fence:
-        rest = _unglued(_ended(text[start:]))
+        rest = _until_inner_fence(_ended(text[start:]))
         blocks.append((label, _dedented(rest if rest.endswith("\n") else rest + "\n", indent)))
     return blocks or None
 
 
-def _unglued(code: str) -> str:
+def _until_inner_fence(code: str) -> str:
     """A program up to the first fence that closes it at the end of one of its own lines.
 
     The fence is neither in a text (the quotation marks before it come in pairs) nor in a comment.
     """
     place, single, double = 0, 0, 0
-    for fence in _GLUED.finditer(code):
+    for fence in _INNER_FENCE.finditer(code):
         part = code[place : fence.start()]
         place, single, double = fence.start(), single + part.count("'"), double + part.count('"')
         if single % 2 == 0 and double % 2 == 0 and "#" not in part[part.rfind("\n") + 1 :]:

@@ -12,9 +12,7 @@ from sandboxes import descendants, judge, mbpp_rows, need_a_sandbox
 
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.grading import grade, grader_for
-from mars_env.grading.code import grader as grader_module
 from mars_env.grading.code import values
-from mars_env.grading.code.compare import values_match
 from mars_env.grading.code.grader import SMALL, CodeGrader
 from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Ended, Guarantee, Limits, Result
@@ -365,21 +363,6 @@ def test_a_result_is_decoded_in_proportion_to_what_is_expected(graders, monkeypa
 def test_long_outputs(graders, program, verdict, comparison):
     found = judge(graders(limits=Limits()), {**ECHO, "comparison": comparison}, program)
     assert found.verdict is verdict and len(found.feedback) < 2100
-
-
-def test_large_results_are_read_in_a_thread(graders, monkeypatch):
-    threads = []
-
-    def watched(*arguments, **options):
-        threads.append(threading.current_thread().name)
-        return values_match(*arguments, **options)
-
-    monkeypatch.setattr(grader_module, "values_match", watched)
-    large = list(range(5000))
-    row = {**ADD, "inputs": [[1, 2], [0, 0]], "outputs": [3, large]}
-    found = judge(graders(), row, "def add(a, b): return a + b or list(range(5000))")
-    assert found.verdict is Verdict.CORRECT
-    assert threads[0] == "mars-env-sandbox" and threads[1] != threads[0]
 
 
 def test_a_checker(graders):
