@@ -26,33 +26,38 @@ class How(StrEnum):
     programs have less while the program runs. The program's other limits bound how much it can take."""
 
 
-LIMITS = {
-    "CPU time of all processes": "watched",
-    "time asleep, time on the clock": "watched",
-    "memory of all processes, together": "watched",
-    "address space of each process": "kernel",
-    "shared memory without a file, huge pages, pages in pipes": "closed",
-    "memory in sockets (charged as memory)": "watched",
-    "processes and threads": "kernel kernel asked asked",
-    "bytes in files, deleted ones too": "watched",
-    "512 MiB in files": "kernel kernel watched watched",
-    "bytes in one file": "kernel",
-    "files and folders": "watched",
-    "open files of one process": "kernel",
-    "open files of all processes": "watched",
-    "output": "watched",
-    "leases, locks, attributes and notifications of host files": "closed",
-    "inotify, queues of messages, keys, asynchronous input and output": "closed",
-    "64 timers and queued signals": "kernel",
-    "being first to go when memory runs out": "closed",
-    "memory of pipes, entries of epoll, as the kernel counts them by user": "kernel shared shared shared",
+LIMITS: dict[str, How | tuple[How, ...]] = {
+    "CPU time of all processes": How.WATCHED,
+    "time asleep, time on the clock": How.WATCHED,
+    "memory of all processes, together": How.WATCHED,
+    "address space of each process": How.KERNEL,
+    "shared memory without a file, huge pages, pages in pipes": How.CLOSED,
+    "memory in sockets (charged as memory)": How.WATCHED,
+    "processes and threads": (How.KERNEL, How.KERNEL, How.ASKED, How.ASKED),
+    "bytes in files, deleted ones too": How.WATCHED,
+    "512 MiB in files": (How.KERNEL, How.KERNEL, How.WATCHED, How.WATCHED),
+    "bytes in one file": How.KERNEL,
+    "files and folders": How.WATCHED,
+    "open files of one process": How.KERNEL,
+    "open files of all processes": How.WATCHED,
+    "output": How.WATCHED,
+    "leases, locks, attributes and notifications of host files": How.CLOSED,
+    "inotify, queues of messages, keys, asynchronous input and output": How.CLOSED,
+    "64 timers and queued signals": How.KERNEL,
+    "being first to go when memory runs out": How.CLOSED,
+    "memory of pipes, entries of epoll, as the kernel counts them by user": (
+        How.KERNEL,
+        How.SHARED,
+        How.SHARED,
+        How.SHARED,
+    ),
 }
 """Each limit, and how it is enforced: by column, or in all of them; `docs/sandbox.md` shows them."""
 
 
-def _columns(limit: str) -> list[How]:
-    ways = [How(way) for way in LIMITS[limit].split()]
-    return ways if len(ways) > 1 else ways * len(COLUMNS)
+def _columns(limit: str) -> tuple[How, ...]:
+    ways = LIMITS[limit]
+    return ways if isinstance(ways, tuple) else (ways,) * len(COLUMNS)
 
 
 def table() -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from mars_env.errors import ProblemError
 from mars_env.grading.code.compare import Comparison
@@ -31,62 +31,42 @@ _Text = Annotated[str, AfterValidator(_encodable)]
 _Source = Annotated[_Text, AfterValidator(_without_nul)]
 _Items = list[Any] | tuple[Any, ...]
 
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
-
-
-class _Test(_Strict):
-    public: bool
-
-
-class _StdinTest(_Test):
-    input: _Text
-    output: _Text
-
-
-class _CallTest(_Test):
-    arguments: _Items
-    accept: Annotated[_Items, Field(min_length=1)]
-
-
-class _SuiteTest(_Test):
-    code: str
-
-
-class _Reference(_Strict):
-    checker: _Source | None = None
-    comparison: Comparison = "lines"
-    time_limit: float | None = Field(None, ge=LEAST_SECONDS, le=MOST_SECONDS)
-    memory_limit: float | None = Field(None, ge=LEAST_BYTES, le=MOST_BYTES)
-    tolerance: float | None = Field(None, ge=0, le=MOST_TOLERANCE)
+_OPTIONAL: dict[str, Any] = {
+    "checker": (_Source | None, None),
+    "comparison": (Comparison, "lines"),
+    "time_limit": (Annotated[float, Field(ge=LEAST_SECONDS, le=MOST_SECONDS)] | None, None),
+    "memory_limit": (Annotated[float, Field(ge=LEAST_BYTES, le=MOST_BYTES)] | None, None),
+    "tolerance": (Annotated[float, Field(ge=0, le=MOST_TOLERANCE)] | None, None),
+}
+_FIELDS: dict[str, dict[str, Any]] = {
+    "stdin": {},
+    "function_call": {
+        "fn_name": Annotated[str, Field(pattern=r"^[^\W\d]\w*$")],
+        "method": bool,
+        "prelude": bool,
+    },
+    "asserts": {"entry_point": str | None, "imports": _Items, "prompt": _Source, "prelude": bool},
+}
+_TESTS: dict[str, dict[str, Any]] = {
+    "stdin": {"input": _Text, "output": _Text},
+    "function_call": {"arguments": _Items, "accept": Annotated[_Items, Field(min_length=1)]},
+    "asserts": {"code": str},
+}
 
 
-class _Stdin(_Reference):
-    form: Literal["stdin"]
-    tests: Sequence[_StdinTest] = Field(min_length=1)
+def _model(name: str, required: Mapping[str, Any], optional: Mapping[str, Any]) -> type[BaseModel]:
+    config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+    fields: dict[str, Any] = {key: (kind, ...) for key, kind in required.items()}
+    return create_model(name, __config__=config, **fields, **optional)
 
 
-class _FunctionCall(_Reference):
-    form: Literal["function_call"]
-    fn_name: str = Field(pattern=r"^[^\W\d]\w*$")
-    method: bool
-    prelude: bool
-    tests: Sequence[_CallTest] = Field(min_length=1)
+def _form(name: str) -> type[BaseModel]:
+    test: Any = _model("test", {**_TESTS[name], "public": bool}, {})
+    tests = Annotated[Sequence[test], Field(min_length=1)]
+    return _model(name, {**_FIELDS[name], "tests": tests}, _OPTIONAL)
 
 
-class _Asserts(_Reference):
-    form: Literal["asserts"]
-    entry_point: str | None
-    imports: _Items
-    prompt: _Source
-    prelude: bool
-    tests: Sequence[_SuiteTest] = Field(min_length=1)
-
-
-_FORMS: TypeAdapter[Any] = TypeAdapter(
-    Annotated[_Stdin | _FunctionCall | _Asserts, Field(discriminator="form")]
-)
+_FORMS = {name: _form(name) for name in _FIELDS}
 
 
 def check_tests(reference: Any) -> None:
@@ -99,9 +79,14 @@ def check_tests(reference: Any) -> None:
         >>> check_tests({"form": "stdin", "tests": [{"input": "", "output": "1", "public": True}]})
         >>> check_tests({"form": "stdin", "tests": [{"input": "", "output": 1, "public": True}]})
         Traceback (most recent call last):
-        mars_env.errors.ProblemError: stdin.tests.0.output: Input should be a valid string
+        mars_env.errors.ProblemError: tests.0.output: Input should be a valid string
     """
+    if not isinstance(reference, Mapping):
+        raise ProblemError(f"the reference must be a table of tests, not a {type(reference).__name__}")
+    form = reference.get("form")
+    if not isinstance(form, str) or form not in _FORMS:
+        raise ProblemError(f"form must be one of: {', '.join(_FORMS)}")
     try:
-        _FORMS.validate_python(dict(reference) if isinstance(reference, Mapping) else reference)
+        _FORMS[form].model_validate(dict(reference))
     except ValidationError as error:
         raise ProblemError(unfit(error)) from error
