@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from mars_env.errors import ProblemError
 from mars_env.grading.code.compare import Comparison
 from mars_env.problems.code import LEAST_BYTES, LEAST_SECONDS, MOST_BYTES, MOST_SECONDS
-from mars_env.text import unfit
+from mars_env.text import validation_message
 
 MOST_TOLERANCE = 1e9
 
@@ -89,4 +89,4 @@ def check_tests(reference: Any) -> None:
     try:
         _FORMS[form].model_validate(dict(reference))
     except ValidationError as error:
-        raise ProblemError(unfit(error)) from error
+        raise ProblemError(validation_message(error)) from error
