@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 
-from mars_env.grading.math.doubt import doubtful, is_relative
+from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.spelled import date, is_number_word, spelled_number
 from mars_env.grading.math.units import NOT_UNITS
-from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER, YES_OR_NO
+from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER, RELATIVE, YES_OR_NO
 
 MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
 )
-_DISPLAY = re.compile(r"\$\$.{1,4000}?\$\$|\\\[.{1,4000}?\\\]", re.DOTALL)
+BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ('"', '"'), ("“", "”"))
+_FULL_STOP = re.compile(r"(?<!\.\.)\.|(?<!\\)[,;]|。|(?<![\d)\\])!")
 _SENTENCE_END = re.compile(
     r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?"
 )
@@ -34,7 +35,6 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 """A remark beside an answer."""
-_SECOND_CLAUSE = re.compile(r",?\s+(?:and|while|whereas)\s+(?:the|its)\s[^$\d]*\b(?:is|are)\b", re.IGNORECASE)
 _SUM = re.compile(
     r"\d\s*[-+−×*/÷·]\s*\\?\$?\d[\d.,]*(?:\s[A-Za-z]{1,12})?\s*=\s*(\\?\$?\d[\d,]*(?:\.\d+)?%?)"
     r"(?:\s[A-Za-z'’, -]{1,80})?[.!]?\Z"
@@ -67,22 +67,21 @@ _SAME_NAME = re.compile(
     re.IGNORECASE,
 )
 """Two values of one name: ``x = 2 or x = -5``."""
-_IN_ALL = re.compile(r"\s+(?:in total|in all|altogether|overall)\Z", re.IGNORECASE)
 _STEPS = re.compile(r"\b(?:so|thus|hence|therefore|then|since)\b|所以|因此|得", re.IGNORECASE)
 """Words between the steps of an argument, which is not one value."""
 _NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.,^\\/√])[-−]?(?:\\?\$)?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:√\d+)?|√\d+)(?:/\d+)?(?:\\?%)?"
-    r"(?![A-Za-z\d_^/√]|[.,:]\d)"
+    r"(?<![\d:])\d{1,2}:[0-5]\d(?![\d:])(?:\s*[ap]\.?\s?m\b\.?)?"
+    r"|(?<![A-Za-z0-9_.,^\\/√])[-−]?(?:\\?\$)?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:√\d+)?|√\d+)(?:/\d+)?(?:\\?%)?"
+    r"(?![A-Za-z\d_^/√]|[.,:]\d)",
+    re.IGNORECASE,
 )
-_TIME = re.compile(r"(?<![\d:])\d{1,2}:[0-5]\d(?![\d:])(?:\s*[ap]\.?\s?m\b\.?)?", re.IGNORECASE)
+"""A time of the day, or a number."""
 _LAST_VALUE = re.compile(
     r"(?<![^\s,:(*])(?:[-+]?\\?\$?\d[^\s$]{0,200}|\\[a-z]+\{.{0,200}|\([^()]{1,100}\))[*_]*\Z"
 )
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_CHINESE = re.compile("[\u4e00-\u9fff]+")
 _LISTED = re.compile(r"\s*(?:,|(?:,\s*)?(?:and|or))\s*", re.IGNORECASE)
-_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b", re.IGNORECASE)
 """In a sentence with one bold value: it is not all of the answer, or a reason."""
 
@@ -92,18 +91,14 @@ def undelimited(text: str) -> str:
     while True:
         before = text
         text = text.strip().strip("*_`").strip()
-        if (
-            text.endswith((".", ",", ";", "。", "!"))
-            and not text.endswith(("...", "\\,", "\\;", "\\!"))
-            and not re.search(r"[\d)]!\Z", text)
-        ):
+        if _FULL_STOP.match(text, len(text) - 1):
             text = text[:-1]
         for left, right in _DELIMITERS:
-            if text.startswith(left) and text.endswith(right) and len(text) > len(left) + len(right) - 1:
-                inner = text[len(left) : -len(right)]
-                if left not in inner and right not in inner and not inner.endswith("\\"):
-                    text = inner
-                    break
+            inner = text[len(left) : len(text) - len(right)]
+            whole = inner and text.startswith(left) and text.endswith(right) and not inner.endswith("\\")
+            if whole and left not in inner and right not in inner:
+                text = inner
+                break
         if text == before:
             return text
 
@@ -124,14 +119,14 @@ def is_value(text: str) -> bool:
     plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
     if _STEPS.search(plain):
         return False
-    said = [word.lower() for word in _WORD.findall(plain)]
-    if said and all(is_number_word(word) for word in said):
+    words = [word.lower() for word in _WORD.findall(plain)]
+    if words and all(is_number_word(word) for word in words):
         return True
     if not re.search(r"\d|[π∞∅]|(?<![^\W_])[A-Za-z](?![^\W_])", plain):
         return False
-    if said and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![A-Za-z])|[^\W\d_]\s*=)", plain):
+    if words and not re.match(r"[\s(\[*_+\-−$€£\\]*(?:\d|[A-Z](?![A-Za-z])|[^\W\d_]\s*=)", plain):
         return False  # words that precede a number rather than follow it
-    kept = [word for word in said if word not in ("and", "or") and not _CHINESE.fullmatch(word)]
+    kept = [word for word in words if word not in ("and", "or")]
     return (
         len(kept) <= 3
         and not any(word in NOT_UNITS for word in kept)
@@ -144,8 +139,6 @@ def clause(text: str) -> tuple[str, bool]:
     text = text.lstrip(" \t\n*_:")
     if adverb := _ADVERB.match(text):
         text = text[adverb.end() :].lstrip(" \t\n*_:")
-    if display := _DISPLAY.match(text):
-        return undelimited(display.group()), False
     stop = _SENTENCE_END.search(hidden(text))
     kept = without_remarks(text[: stop.start()] if stop else text)
     aside = _ASIDE.search(hidden(kept))
@@ -170,11 +163,7 @@ def without_remarks(text: str) -> str:
     """
     for remark in reversed(list(_REMARK.finditer(hidden(text)))):
         if remark.start():
-            text = (
-                text[: remark.start()]
-                + ("**" if remark.group().startswith("**") else "")
-                + text[remark.end() :]
-            )
+            text = text[: remark.start()] + "**" * remark[0].startswith("**") + text[remark.end() :]
     return text
 
 
@@ -195,15 +184,14 @@ def stated(sentence: str) -> str | None:
     if is_value(sentence):
         number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
         return sentence if number is None else str(number)
-    sentence = _IN_ALL.sub("", sentence)
     masked = hidden(sentence)
     if several := _SAME_NAME.search(masked):
         return _trusted(masked[: several.start()], sentence[several.start() :])
     links = list(_LINK.finditer(masked))
     if links and (value := _trusted(masked[: links[-1].start()], sentence[links[-1].end() :])):
         return value
-    said = IS_ANSWER.search(masked)
-    return _last_value(sentence[: said.start()]) if said and not doubtful(masked[: said.start()]) else None
+    end = IS_ANSWER.search(masked)
+    return _last_value(sentence[: end.start()]) if end and not doubtful(masked[: end.start()]) else None
 
 
 def _trusted(before: str, value: str) -> str | None:
@@ -231,8 +219,7 @@ def concluded(sentence: str) -> str | None:
         ('$x = 5$ and $x = -3$', '42')
     """
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")  # a number at a cut may lack digits
-    aside = sentence.startswith("(") or _SECOND_CLAUSE.search(hidden(sentence))
-    if aside or doubtful(MATH_SPAN.sub(" ", sentence)):
+    if sentence.startswith("(") or doubtful(MATH_SPAN.sub(" ", sentence)):
         return None
     sentence = without_remarks(sentence)
     if ended and (bold := _emphasised(sentence)):
@@ -242,13 +229,10 @@ def concluded(sentence: str) -> str | None:
         return stated(sentence)
     if formulas := _formulas_at_end(sentence):
         return formulas
-    therefore = [match.end() for match in _THEREFORE.finditer(hidden(sentence))] if ended else []
-    if not therefore and (opened := CONCLUSION.match(sentence)):
-        therefore = [opened.end()]
-    if therefore:
-        value = stated(sentence[therefore[-1] :].lstrip(" ,:"))
-        if value is not None:
-            return value
+    therefore = list(_THEREFORE.finditer(hidden(sentence))) if ended else []
+    opening = therefore[-1] if therefore else CONCLUSION.match(sentence)
+    if opening and (value := stated(sentence[opening.end() :].lstrip(" ,:"))):
+        return value
     computed = _SUM.search(sentence) if ended and sentence.count("=") == 1 else None
     if computed:
         return None if doubtful(sentence, beside_number=True) else computed[1]
@@ -257,11 +241,9 @@ def concluded(sentence: str) -> str | None:
 
 def _emphasised(sentence: str) -> str | None:
     """The one value in bold in a sentence that leaves no doubt, also yes and no."""
-    bold = _BOLD.findall(sentence)
-    rest = _BOLD.sub(" ", sentence)
-    if len(bold) != 1 or _BESIDE_BOLD.search(sentence) or doubtful(rest, beside_number=True):
-        return None
-    value = undelimited(bold[0])
+    bold = BOLD.findall(sentence)
+    doubt = _BESIDE_BOLD.search(sentence) or doubtful(BOLD.sub(" ", sentence), beside_number=True)
+    value = undelimited(bold[0]) if len(bold) == 1 and not doubt else ""
     return value if is_value(value) or value.lower() in YES_OR_NO else None
 
 
@@ -270,24 +252,21 @@ def _formulas_at_end(sentence: str) -> str | None:
     spans = list(MATH_SPAN.finditer(sentence))
     if not spans:
         return None
-    after = sentence[spans[-1].end() :].strip(" *_")
-    first = len(spans) - 1
+    first = last = len(spans) - 1
     while first and _LISTED.fullmatch(sentence, spans[first - 1].end(), spans[first].start()):
         first -= 1
-    lead = sentence[: spans[first].start()].rstrip("*_ ")
-    if lead.strip() and not _LEADS_IN.search(lead):
-        lead = sentence[: spans[-1].start()].rstrip("*_ ")
-        first = len(spans) - 1
-        if not _LEADS_IN.search(lead):
-            return None
-    value = undelimited(sentence[spans[first].start() :])
-    if not after:
-        return value
-    if re.search(r"\d", after) or doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True):
+    for start in (first, last):
+        lead = sentence[: spans[start].start()].rstrip("*_ ")
+        if _LEADS_IN.search(lead) or (start == first and not lead.strip()):
+            break
+    else:
         return None
-    return (
-        value if first == len(spans) - 1 and re.search(r"\d", spans[-1].group()) and is_value(value) else None
-    )
+    value = undelimited(sentence[spans[start].start() :])
+    if not (after := sentence[spans[last].end() :].strip(" *_")):
+        return value
+    unit = start == last and re.search(r"\d", spans[last].group()) and not re.search(r"\d", after)
+    doubt = doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True)
+    return value if unit and not doubt and is_value(value) else None
 
 
 def only_number(sentence: str) -> str | None:
@@ -300,17 +279,10 @@ def only_number(sentence: str) -> str | None:
         (None, None)
     """
     rest = MATH_SPAN.sub(" ", sentence).replace("*", " ")
-    if doubtful(rest, beside_number=True):
-        return None
     values = [undelimited(span.group()) for span in MATH_SPAN.finditer(sentence)]
-    values += [time.group() for time in _TIME.finditer(rest)]
-    rest = _TIME.sub(" ", rest)
     values += [number.group() for number in _NUMBER.finditer(rest)]
-    if len(values) != 1 or re.search(r"\d", _NUMBER.sub(" ", rest)) or not is_value(values[0]):
+    if len(values) != 1 or not re.search(r"\d", values[0]) or re.search(r"\d", _NUMBER.sub(" ", rest)):
         return None
-    said = [
-        word for word in _WORD.findall(rest.lower()) if word != "one" and spelled_number(word) is not None
-    ]
-    if said or is_relative(sentence.partition(values[0])[0]) or not re.search(r"\d", values[0]):
-        return None
-    return values[0]
+    doubt = doubtful(rest, beside_number=True) or RELATIVE.search(sentence.partition(values[0])[0])
+    spelled = any(word != "one" and spelled_number(word) is not None for word in _WORD.findall(rest.lower()))
+    return None if doubt or spelled or not is_value(values[0]) else values[0]
