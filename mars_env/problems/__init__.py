@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mars_env.problems.code_nibbles import nibbles_problems as nibbles_problems
     from mars_env.problems.files import load_file as load_file
     from mars_env.problems.loading import check_references as check_references
-    from mars_env.problems.loading import load_problems as load_problems
+    from mars_env.problems.loading import load_set as load_set
     from mars_env.problems.overlap import decontaminate as decontaminate
     from mars_env.problems.problem_set import ProblemSet as ProblemSet
     from mars_env.problems.programs import programs_problems as programs_problems
@@ -33,7 +33,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "list_problem_sets": "mars_env.problems.registry",
         "load_code_file": "mars_env.problems.code",
         "load_file": "mars_env.problems.files",
-        "load_problems": "mars_env.problems.loading",
+        "load_set": "mars_env.problems.loading",
         "nibbles_problems": "mars_env.problems.code_nibbles",
         "programs_problems": "mars_env.problems.programs",
         "register_problem_set": "mars_env.problems.registry",

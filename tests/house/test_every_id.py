@@ -11,9 +11,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 import mars_env
+from mars_env import load_problems
 from mars_env.envs import spec
 from mars_env.errors import ConfigError, MarsError
-from mars_env.problems import load_problems
 from mars_env.testing import check_env, check_rules
 
 PROBLEM_TESTS = Path(__file__).parents[1] / "problems"

@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError
-from mars_env.problems import load_problems
 from mars_env.problems.aime import LEVELS, TEMPLATES
 
 
@@ -68,7 +68,7 @@ def test_a_seed_is_a_whole_number():
 
 def test_another_process_makes_the_same_problems():
     code = (
-        "from mars_env.problems import load_problems;"
+        "from mars_env import load_problems;"
         "print(load_problems('aime', n=40, seed=9).content_hash(),"
         " load_problems('arithmetic', n=40, seed=9).content_hash())"
     )

@@ -12,7 +12,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from mars_env.problems.aime import TEMPLATES, is_fit
+from mars_env.problems.aime import TEMPLATES, is_answerable
 
 DRAWS = 40
 
@@ -502,7 +502,7 @@ def drawn(name, count, seed=2024):
     found = []
     for _ in range(400 * count):
         question = TEMPLATES[name].draw(rng)
-        if question is not None and is_fit(question):
+        if question is not None and is_answerable(question):
             found.append(question)
             if len(found) == count:
                 return found

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
-from mars_env.problems import load_problems
 from mars_env.problems.code import code_problem_from_row, is_code_row, load_code_file
-from mars_env.problems.code_hub import CODE_HUB_SETS, human_eval_row, live_code_bench, mbpp_row
+from mars_env.problems.hub_code import CODE_SETS, human_eval_row, live_code_bench, mbpp_row
 from mars_env.problems.packed import unpack
 from mars_env.problems.rows import BadField, Untestable
 
@@ -377,7 +377,7 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", [s.name for s in CODE_HUB_SETS])
+@pytest.mark.parametrize("name", [*CODE_SETS])
 def test_real_sets_from_local_files_of_their_schema(name, tmp_path):
     (tmp_path / "rows.jsonl").write_text(json.dumps(SAMPLES[name]))
     problems = load_problems(name, source=tmp_path / "rows.jsonl")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from sandboxes import need_a_sandbox
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.validate import fenced, validate_problems
-from mars_env.problems import load_problems
 from mars_env.problems.code_nibbles import (
     NIBBLE_OPERATIONS,
     PUBLIC,
@@ -50,7 +50,7 @@ def test_programs_are_many_in_all_forms_and_levels():
 
 
 def test_programs_are_the_same_in_every_process():
-    code = "from mars_env.problems import load_problems; print(load_problems('programs').content_hash())"
+    code = "from mars_env import load_problems; print(load_problems('programs').content_hash())"
     hashes = {
         subprocess.run(
             [sys.executable, "-c", code],

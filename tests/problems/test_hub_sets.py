@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError, MissingExtra, ProblemError
-from mars_env.problems import list_problem_sets, load_problems
-from mars_env.problems.hub import HUB_SETS
+from mars_env.problems import list_problem_sets
+from mars_env.problems.hub_math import MATH_SETS
 
 WRAPPED = (
     "Solve the following math problem step by step. The last line of your response should be of the form"
@@ -97,7 +98,7 @@ def write(path, rows):
 
 
 def test_the_sets_are_registered():
-    assert {s.name for s in HUB_SETS} == set(ROWS) <= set(list_problem_sets())
+    assert set(MATH_SETS) == set(ROWS) <= set(list_problem_sets())
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
@@ -183,7 +184,7 @@ def test_datasets_rows_go_through_the_same_conversion(name, tmp_path, monkeypatc
         return original("parquet", data_files=files, split=split, cache_dir=str(tmp_path / "cache"))
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    hub_set = next(s for s in HUB_SETS if s.name == name)
+    hub_set = MATH_SETS[name]
     with pytest.raises(ProblemError, match="the data has changed"):
         load_problems(name)
     assert asked == {

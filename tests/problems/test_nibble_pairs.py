@@ -2,8 +2,8 @@
 
 import pytest
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError
-from mars_env.problems import load_problems
 from mars_env.problems.code_nibbles import (
     NIBBLE_OPERATIONS,
     PUBLIC,

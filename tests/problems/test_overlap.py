@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError
-from mars_env.problems import ProblemSet, decontaminate, load_problems
+from mars_env.problems import ProblemSet, decontaminate
 from mars_env.problems.overlap import NGrams, words
 from mars_env.types import Problem
 

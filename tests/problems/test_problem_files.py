@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
-from mars_env.problems import load_problems
-from mars_env.problems.files import read_rows
+from mars_env.problems.files import rows_of
 
 pa = pytest.importorskip("pyarrow", reason="parquet needs the extra 'datasets'")
 pq = pytest.importorskip("pyarrow.parquet", reason="parquet needs the extra 'datasets'")
@@ -146,7 +146,7 @@ def test_no_bytes_raise_anything_else(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("fuzz") / "fuzz.jsonl"
     path.write_bytes(data)
     try:
-        for place, row in read_rows(path):
+        for place, row in rows_of(path):
             assert place.startswith(str(path)) and isinstance(row, dict)
     except ProblemError as error:
         assert "line" in str(error)

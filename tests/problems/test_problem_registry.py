@@ -2,8 +2,9 @@ import sys
 
 import pytest
 
+from mars_env import load_problems
 from mars_env.errors import ConfigError
-from mars_env.problems import ProblemSet, list_problem_sets, load_problems, register_problem_set, registry
+from mars_env.problems import ProblemSet, list_problem_sets, register_problem_set, registry
 from mars_env.types import Problem
 
 MODULE = """

@@ -5,9 +5,9 @@ import re
 import pytest
 
 import mars_env
+from mars_env import load_problems
 from mars_env.errors import ConfigError
 from mars_env.methods.spell.rules import documents_of
-from mars_env.problems import load_problems
 from mars_env.problems.reports import DIVISIONS, report
 
 

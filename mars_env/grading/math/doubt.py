@@ -10,7 +10,7 @@ _HARMLESS = re.compile(r"不同|约数|\b(?:in|of|and) May\b|\bif and only if\b"
 _STOP = re.compile(r"[.!?](?=\s)|[\n。！？]")
 _CLAUSE_STOP = re.compile(r"[.;!?:\n，。；]|,(?!\s*that\b)")
 _REACH = 200
-_QUOTE_SIGNS = tuple('"“«「>') + ("```", "Problem", "PROBLEM", "Question", "QUESTION", "Exercise", "题目")
+_QUOTE_SIGNS = (*'"“«「>', "```", "Problem", "PROBLEM", "Question", "QUESTION", "Exercise", "题目")
 _MARKS = re.compile(
     r"(?<![^\s(\[,;:])\"(?=[^\s\"])[^\"\n]{1,1000}\"(?![^\W_])|“[^“”]{1,1000}”|«[^«»]{1,1000}»|「[^「」]{1,1000}」"
 )

@@ -21,7 +21,8 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 _LOOKS = re.compile(
-    r"\s+|\\[,;:! ]|\\(?:displaystyle|limits|left|right|q?quad)(?![A-Za-z])|(?<=[_^])\{(?=\w\})|(?<=[_^]\{\w)\}"
+    r"\s+|\\[,;:! ]|\\(?:displaystyle|limits|left|right|q?quad)(?![A-Za-z])"
+    r"|(?<=[_^])\{(?=\w\})|(?<=[_^]\{\w)\}"
 )
 _SUM = re.compile(r"[-+]|\A\d")
 _LISTED = re.compile(r",[^,=]{1,20}=")

@@ -24,7 +24,7 @@ from mars_env.methods.promptcot.designs import Design
 from mars_env.methods.promptcot.references import Reference, with_reference
 from mars_env.problems import ProblemSet, write_problems
 from mars_env.problems.overlap import NGrams, words
-from mars_env.problems.written import PROVENANCE, problem_from_row, problem_row
+from mars_env.problems.written import PROVENANCE, parse_problem, problem_row
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.types import Problem
@@ -108,7 +108,7 @@ async def make_problems(
             os.fsync(journal.fileno())
             rows += made
         rows = rows[: making.tries]
-    problems = [problem_from_row(row["problem"]) for row in rows if row["fate"] == "kept"]
+    problems = [parse_problem(row["problem"]) for row in rows if row["fate"] == "kept"]
     fates = Counter(row["fate"] for row in rows)
     unknown = sum(problem.reference is None for problem in problems)
     left_out = ", ".join(f"{fates[fate]} {fate}" for fate in ("unreadable", "duplicate", "contaminated"))

@@ -1,7 +1,6 @@
 """What a problem and the words after a box say about an answer."""
 
 import pytest
-
 from mars_env.grading.math.asked import (
     asked_units,
     asked_value,
