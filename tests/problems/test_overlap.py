@@ -1,13 +1,13 @@
 """Decontamination by runs of words."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import raises
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet, decontaminate
-from mars_env.problems.overlap import NGrams, words
+from mars_env.problems.overlap import NGrams
 from mars_env.types import Problem
 
 SENTENCE = "one two three four five six seven eight nine ten eleven twelve thirteen"
@@ -30,7 +30,8 @@ def test_a_short_text_is_found_as_a_whole():
 
 
 def test_words_of_formulas_count_and_spaces_and_case_do_not():
-    assert words(r"Let  $\frac{A}{b}$") == ["let", "$", "\\", "frac", "{", "a", "}", "{", "b", "}", "$"]
+    made = problems(r"Let  $\frac{A}{b}$")
+    assert decontaminate(made, [r"let$\frac {a}{B} $"], n=11)[1] == {"0": r"let $ \ frac { a } { b } $"}
 
 
 def test_several_sets_are_protected_and_nothing_protected_leaves_all():
@@ -55,14 +56,14 @@ def test_what_is_found_is_a_common_run_and_no_common_run_is_missed(one, other, n
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(ConfigError, match="at least 1"):
+    with raises(ConfigError):
         decontaminate(problems("a"), ["a"], n=0)
-    with pytest.raises(ConfigError, match="not one text"):
+    with raises(ConfigError):
         decontaminate(problems("a"), "a b c")
 
 
 def test_endless_sets_are_refused():
     endless = load_problems("arithmetic")
     for own, protected in ((problems("a"), endless), (endless, problems("a"))):
-        with pytest.raises(ConfigError, match="endless set 'arithmetic': take a part"):
+        with raises(ConfigError):
             decontaminate(own, protected)

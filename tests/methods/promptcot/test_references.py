@@ -4,6 +4,7 @@ import json
 
 import pytest
 from failing_model import FailsOnce
+from messages import raises
 
 from mars_env.agents import FunctionAgent, Solver
 from mars_env.errors import ConfigError, ModelError
@@ -134,9 +135,9 @@ def test_the_provenance_that_is_there_stays():
 
 def test_votes_that_make_no_sense_are_refused():
     for wrong in ({"voters": 0}, {"threshold": 0.0}, {"threshold": 1.1}):
-        with pytest.raises(ConfigError, match="threshold in"):
+        with raises(ConfigError):
             Majority(solver("1"), **wrong)
-    with pytest.raises(ConfigError, match="least <= rounds"):
+    with raises(ConfigError):
         WrittenTests(author([]), rounds=2)
 
 
