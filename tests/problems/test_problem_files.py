@@ -7,6 +7,7 @@ from messages import raises
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
+from mars_env.problems import load_set
 from mars_env.problems.files import rows_of
 
 pa = pytest.importorskip("pyarrow", reason="parquet needs the extra 'datasets'")
@@ -58,7 +59,7 @@ def test_the_only_answer_of_a_list_is_the_answer(tmp_path, write):
     ]
     texts = ['["\\\\frac12"]', "[1, 2]", "[1, 2)", '["']
     rows = [{"id": str(i), "problem": "?", "answer": text} for i, text in enumerate(texts)]
-    found = [p.reference for p in load_problems(write(tmp_path / f"s.{write.__name__}", rows))]
+    found = [p.reference for p in load_set(write(tmp_path / f"s.{write.__name__}", rows))]
     assert found == ["\\frac12", *texts[1:]]
 
 
