@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from mars_env.grading.math.doubt import doubtful
-from mars_env.grading.math.spelled import date, is_number_word, spelled_number
+from mars_env.grading.math.spelled import date, spelled_number
 from mars_env.grading.math.units import NOT_UNITS
 from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER, RELATIVE, YES_OR_NO
 
@@ -120,7 +120,7 @@ def is_value(text: str) -> bool:
     if _STEPS.search(plain):
         return False
     words = [word.lower() for word in _WORD.findall(plain)]
-    if words and all(is_number_word(word) for word in words):
+    if spelled_number(" ".join(words)) is not None:
         return True
     if not re.search(r"\d|[π∞∅]|(?<![^\W_])[A-Za-z](?![^\W_])", plain):
         return False
