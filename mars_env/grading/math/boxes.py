@@ -22,7 +22,6 @@ _STRICT_JOINT = re.compile(r"[\s$]*(?:,|,?\s*\b(?:and|or)\b)[\s$]*", re.IGNORECA
 _JOINT = re.compile(
     rf"(?P<sign>[,;、]?) ?(?P<word>and|or|和|与|及|或者?)? ?(?:{_NAME} ?= ?)?\Z", re.IGNORECASE
 )
-_NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})[ ]*=[ $]*\Z")
 _SIGNED = re.compile(r"(?:(?:\A|[=$(\[\s{*])[-−]|[=$({]\s*[-−]\s*|\\pm\s*)\Z")
 VALUE = r"(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*$)]*\Z|[.!$)]{1,3}\s)"
 _OR_ELSE = re.compile(
@@ -97,11 +96,9 @@ def boxed(text: str, *, strict: bool) -> tuple[Extraction, int] | None:
     if signed := _SIGNED.search(text, max(0, first - 4), first):
         sign = r"\pm " if "pm" in signed.group() else "-"
         contents[0] = f"{sign}({contents[0]})" if re.search("[-+,]", contents[0]) else f"{sign}{contents[0]}"
-    if not strict:
-        contents = _with_names(text, chain, contents)
-        if other := _OR_ELSE.match(text, end):
-            contents.append(undelimited(other[1]))
-            either = True
+    if not strict and (other := _OR_ELSE.match(text, end)):
+        contents.append(undelimited(other[1]))
+        either = True
     distinct = list(dict.fromkeys(contents))
     joiner = r" \text{ or } " if either and not listed else ", "
     return Extraction(joiner.join(distinct), "box" if len(distinct) == 1 else "boxes"), end
@@ -149,15 +146,3 @@ def _joint(between: str, strict: bool) -> str | None:
     if match is None or not (match["sign"] or match["word"] or "quad" in between):
         return None
     return "or" if (match["word"] or "").lower() in ("or", "或", "或者") else ","
-
-
-def _with_names(text: str, chain: list[_Box], contents: list[str]) -> list[str]:
-    """``x = 1`` and ``y = 2`` for boxes that hold values, if a name precedes each of them."""
-    names = [
-        _NAMED.search(" ".join(_LAYOUT.sub(" ", text[max(0, box.start - 40) : box.start]).split()) + " ")
-        for box in chain
-    ]
-    found = [name[1] for name in names if name]
-    if len(found) < len(chain) or len(set(found)) == 1:
-        return contents
-    return [f"{name} = {content}" for name, content in zip(found, contents, strict=True)]

@@ -19,7 +19,6 @@ from mars_env.grading.math.question import (
     asked_value,
     names_another,
     with_asked_unit,
-    with_its_constant,
     without_numbering,
 )
 from mars_env.grading.math.tokens import MAX_LENGTH
@@ -182,7 +181,7 @@ class MathGrader:
                     backend="extraction",
                 )
             answer = without_numbering(problem.statement, answer)
-            answer = with_its_constant(text, asked_value(problem.statement, answer), reference)
+            answer = asked_value(problem.statement, answer)
             reference = with_asked_unit(problem.statement, reference, answer)
         if check is not None:
             why, seconds = check(problem.metadata, answer), time.perf_counter() - started

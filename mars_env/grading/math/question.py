@@ -28,11 +28,6 @@ _SUM = re.compile(r"[-+]|\A\d")
 _LISTED = re.compile(r",[^,=]{1,20}=")
 _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])(\\?[A-Za-z]+)_(?:\{(?=\d\}))?(\d)\}?\s*(?:=\s*|(?=\(-?\d))")
-_ARBITRARY = re.compile(
-    r"[\s$*)\]}\\.,;]{0,12}(?:where|with|here)\s+(?:\$|\\\()?\s*([A-Za-z])\s*(?:\$|\\\))?\s+is\s+(?:an?\s+)?"
-    r"(?:arbitrary|any|free)\s+(?:real\s+)?(?:constant|number)\s*(?:\.|\n|\Z)",
-    re.IGNORECASE,
-)
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n|(?<=[。？])")
 _ASKS = re.compile(
     r"[?？]|\b(?:find|compute|evaluate|determine|calculate|what|how|give|express|answer|solve|convert|write)\b",
@@ -232,20 +227,6 @@ def without_numbering(statement: str, answer: str) -> str:
     if len(letters) != 1 or len(names) < 2 or numbers != [str(k + 1) for k in range(len(names))]:
         return answer
     return answer if f"{letters.pop()}_" in statement else _NUMBERED.sub("", answer)
-
-
-def with_its_constant(text: str, answer: str, reference: str) -> str:
-    r"""The answer, with a name that the words after it call arbitrary, unless the reference has that name.
-
-    Example:
-        >>> with_its_constant(r"\boxed{y=A\,x}$, where $A$ is an arbitrary constant.", r"y=A\,x", "y = Cx")
-        'y=A\\,x,\\ A\\in\\mathbb{R}'
-    """
-    place = text.rfind(answer)
-    said = _ARBITRARY.match(text, place + len(answer)) if place >= 0 else None
-    if said is None or said[1] in reference or not re.search(rf"(?<![\\A-Za-z]){said[1]}", answer):
-        return answer
-    return rf"{answer},\ {said[1]}\in\mathbb{{R}}"
 
 
 @lru_cache(maxsize=4096)

@@ -62,11 +62,6 @@ _ALTERNATIVE = re.compile(
     r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)\b|或)[^\d]*\Z", re.IGNORECASE
 )
 """Before a value: a number and "or"."""
-_SAME_NAME = re.compile(
-    r"(?<![\w\\])(\w{1,6})\s*=[^=]{1,80}?(?:,|;|\b(?:and|or)\b|或|和)[\s,]*(?:also\s+)?\1\s*=\s*[^=]{1,80}\Z",
-    re.IGNORECASE,
-)
-"""Two values of one name: ``x = 2 or x = -5``."""
 _STEPS = re.compile(r"\b(?:so|thus|hence|therefore|then|since)\b|所以|因此|得", re.IGNORECASE)
 """Words between the steps of an argument, which is not one value."""
 _NUMBER = re.compile(
@@ -76,9 +71,6 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 """A time of the day, or a number."""
-_LAST_VALUE = re.compile(
-    r"(?<![^\s,:(*])(?:[-+]?\\?\$?\d[^\s$]{0,200}|\\[a-z]+\{.{0,200}|\([^()]{1,100}\))[*_]*\Z"
-)
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _LISTED = re.compile(r"\s*(?:,|(?:,\s*)?(?:and|or))\s*", re.IGNORECASE)
@@ -185,28 +177,18 @@ def stated(sentence: str) -> str | None:
         number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
         return sentence if number is None else str(number)
     masked = hidden(sentence)
-    if several := _SAME_NAME.search(masked):
-        return _trusted(masked[: several.start()], sentence[several.start() :])
-    links = list(_LINK.finditer(masked))
-    if links and (value := _trusted(masked[: links[-1].start()], sentence[links[-1].end() :])):
-        return value
+    for link in _LINK.finditer(masked):
+        if value := _trusted(masked[: link.start()], sentence[link.end() :]):
+            return value
     end = IS_ANSWER.search(masked)
-    return _last_value(sentence[: end.start()]) if end and not doubtful(masked[: end.start()]) else None
+    before = sentence[: end.start()] if end else ""
+    return _formulas_at_end(before) or only_number(before)
 
 
 def _trusted(before: str, value: str) -> str | None:
     """A value, unless the words before it cast doubt on it."""
     value = undelimited(value)
     return value if is_value(value) and not doubtful(before) and not _ALTERNATIVE.search(before) else None
-
-
-def _last_value(text: str) -> str | None:
-    """The formula or the number at the end of a text."""
-    spans = list(MATH_SPAN.finditer(text))
-    if spans and not text[spans[-1].end() :].strip(" *_"):
-        return undelimited(spans[-1].group())
-    number = _LAST_VALUE.search(text)
-    return undelimited(number.group()) if number else None
 
 
 def concluded(sentence: str) -> str | None:

@@ -69,7 +69,7 @@ def _relation_as_value(node: Node) -> Node | None:
 
 
 def _rewritten(node: Node) -> Node | None:
-    """``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``, ``R - {1}`` as ``R \\ {1}``; None for the usual."""
+    """``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``, ``R - {1}`` as a set; None for the usual."""
     args = node.args
     if (point := _point(node)) is not None:
         return point
