@@ -52,16 +52,20 @@ def is_denied(text: str, place: int) -> bool:
     return doubtful(clause) or bool(NOT_MINE.search(clause))
 
 
-def is_conditional(text: str, place: int) -> bool:
-    """Whether the sentence before a marker states a condition, or another form, and draws no conclusion.
+def is_conditional(text: str, place: int, statement: str) -> bool:
+    """Whether the sentence before a marker states a condition of its own, or another form, and draws no conclusion.
 
     Example:
         >>> says = "Check: for n = 1, ", "So for n = 1, ", "If repetition were allowed, ", "If we add up, "
-        >>> [is_conditional(lead + "the answer is 3", len(lead) + 4) for lead in says]
+        >>> [is_conditional(lead + "the answer is 3", len(lead) + 4, "") for lead in says]
         [True, False, True, False]
     """
     before = _STOP.split(text[max(0, place - _REACH) : place])[-1]
-    return bool(OTHER_CASE.search(before)) and not CONCLUDES.search(before)
+    case = OTHER_CASE.search(before)
+    if case is None or CONCLUDES.search(before):
+        return False
+    _, _, condition = re.sub(r"[$]", "", before[case.start() :]).partition(",")[0].partition(" ")
+    return not condition or "".join(condition.split()) not in re.sub(r"[\s$]", "", statement)
 
 
 def without_quotations(text: str) -> str:

@@ -125,7 +125,7 @@ def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> E
         none = Extraction(None, "no boxed answer was found")
         return none if strict else _unboxed(text[-_TAIL:].rstrip(), statement)
     box, end = found
-    return box if strict or box.how == UNCLOSED_BOX else _corrected(text[end:][-_TAIL:], box)
+    return box if strict or box.how == UNCLOSED_BOX else _corrected(text[end:][-_TAIL:], statement, box)
 
 
 def _own_part(text: str) -> str:
@@ -137,9 +137,9 @@ def _own_part(text: str) -> str:
     return text[: said.start()] if said else text
 
 
-def _corrected(after: str, found: Extraction) -> Extraction:
+def _corrected(after: str, statement: str, found: Extraction) -> Extraction:
     """The answer found in boxes, unless the text after them states another answer or withdraws it."""
-    later = _marked(after, boxed=True) or _meant(after)
+    later = _marked(after, statement, boxed=True) or _meant(after)
     if later:
         return Extraction(later, "marker")
     return _WITHDRAWN if WITHDRAWAL.search(after) else found
@@ -162,7 +162,7 @@ def _unboxed(text: str, statement: str) -> Extraction:
         return (
             Extraction(stated(inner) or inner, "marker") if len(inner) <= 400 else _unboxed(inner, statement)
         )
-    said = _marked(text)
+    said = _marked(text, statement)
     if said is None:
         value = _last_line(text, statement)
         return Extraction(value, "last line") if value else Extraction(None, "no answer was found")
@@ -172,7 +172,7 @@ def _unboxed(text: str, statement: str) -> Extraction:
     return _WITHDRAWN if found and CORRECTION.search(after[:_AFTERTHOUGHT]) else Extraction(said, "marker")
 
 
-def _marked(text: str, *, boxed: bool = False) -> str | None:
+def _marked(text: str, statement: str, *, boxed: bool = False) -> str | None:
     """What follows the last marker of a text; None if there is none.
 
     A marker about another case ("for n = 1, the answer is 3") counts only if the text before it says that an
@@ -186,7 +186,7 @@ def _marked(text: str, *, boxed: bool = False) -> str | None:
         said, value = _after(text, marker)
         if said is None or ((boxed or case) and not value):
             continue
-        if is_conditional(text, place):
+        if is_conditional(text, place, statement):
             case = case or (place, said)
         else:
             return case[1] if case and CORRECTION.search(text[marker.end() : case[0]]) else said

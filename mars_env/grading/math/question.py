@@ -53,8 +53,7 @@ _MARK = re.compile(r"\$[^$]*\$|\d[\d.,]*\d|\d|(?<![A-Za-z'’])(?!a\b)[A-Za-z](?
 _COMPUTED = re.compile(r"[\s$(]*[-−]?\s*(?:\\?\$)?[\d\\(√]")
 _WORD = re.compile(r"[^\W\d_]+")
 _IDLE_WORDS = words("the a an of in for is are its his her their this that these to at on s")
-_GENERAL = words("answer value number total it there result solution final")
-_ALWAYS_ASKED = words("solution result")
+_ALWAYS_ASKED = words("answer value number total it result solution final")
 
 
 def claimed(statement: str, sentence: str) -> str | None:
@@ -97,17 +96,10 @@ def _claimed_value(statement: str, clause: str, ended: bool) -> str | None:
 
 
 def is_unasked(statement: str, sentence: str) -> bool:
-    """Whether a sentence is about other words than the problem's questions.
-
-    Example:
-        >>> is_unasked("What is the length?", "The perimeter is 15."), is_unasked("How long?", "It is 15.")
-        (True, False)
-    """
+    """Whether a sentence gives a number to other words than those of the problem's questions."""
     said, asked = _CLAIM.match(sentence[:_LENGTH]), _asked_words(statement)
-    if said is None or not said["verb"] or not asked or not re.search(r"\d", said["value"]):
-        return False
-    subject = [word for word in _subject(said["what"]) if word not in _GENERAL]
-    return bool(subject) and not _in_order(subject, asked)
+    numeric = said is not None and said["verb"] and re.search(r"\d", said["value"])
+    return bool(said and numeric and asked and not _in_order(_subject(said["what"]), asked))
 
 
 def _subject(what: str) -> list[str]:
@@ -136,14 +128,7 @@ def _questions(statement: str) -> list[str]:
 
 
 def asked_value(statement: str, answer: str) -> str:
-    r"""The right side of an equation whose left side is what the problem asks for; otherwise the answer.
-
-    Example:
-        >>> asked_value(r"Find $x^4+\frac{1}{x^4}$.", r"x^4+\frac1{x^4}=47")
-        '47'
-        >>> asked_value("Find $x$.", "2x=10")
-        '2x=10'
-    """
+    """The right side of an equation whose left side is what the problem asks for; otherwise the answer."""
     named = _NAME.fullmatch(answer.partition("=")[0].strip())
     right = None if named or len(answer) > _LENGTH else _after_asked(statement, answer)
     if right is None or _parsed(right):
@@ -176,26 +161,14 @@ def _parsed(formula: str) -> Node | None:
 
 @lru_cache(maxsize=4096)
 def asked_formulas(statement: str) -> tuple[str, ...]:
-    r"""The formulas that a problem asks for: ``x`` in "Find $x$".
-
-    Example:
-        >>> asked_formulas("Let $a_1=2$. Find $a_4$.")
-        ('a_4',)
-    """
+    """The formulas that a problem asks for: ``x`` in "Find $x$"."""
     return tuple((match[1] or match[2]).strip(" .,") for match in _ASKED.finditer(statement))
 
 
 def names_another(statement: str, answer: str) -> bool:
-    r"""Whether an answer gives the value of another name than the one that the problem asks for.
+    """Whether an answer gives the value of another name than the one that the problem asks for.
 
     That name occurs in the problem, or it differs from the one asked for in its index alone.
-
-    Example:
-        >>> statement = "Let $x + y = 7$. Find $x$."
-        >>> names_another(statement, "y=5"), names_another(statement, "x=5"), names_another(statement, "s=5")
-        (True, False, False)
-        >>> names_another("Find $a_4$.", "a_5=41")
-        True
     """
     asked = asked_formulas(statement)
     left, sign, _ = answer.strip(" $").partition("=")
@@ -214,14 +187,7 @@ def names_another(statement: str, answer: str) -> bool:
 
 
 def without_numbering(statement: str, answer: str) -> str:
-    r"""A list of ``x_1 = 3, x_2 = 1`` without the names, if the problem has no ``x_``.
-
-    Example:
-        >>> without_numbering("Solve $x^2-4x+3=0$.", "x_1 = 3, x_2 = 1")
-        '3, 1'
-        >>> without_numbering("Find $x_1$ and $x_2$.", "x_1 = 3, x_2 = 1")
-        'x_1 = 3, x_2 = 1'
-    """
+    """``3, 1`` for a list of ``x_1 = 3, x_2 = 1``, if the problem has no ``x_``."""
     names = _NUMBERED.findall(answer) if "_" in answer and len(answer) <= _LENGTH else []
     letters, numbers = {name[0] for name in names}, [name[1] for name in names]
     if len(letters) != 1 or len(names) < 2 or numbers != [str(k + 1) for k in range(len(names))]:
@@ -231,14 +197,7 @@ def without_numbering(statement: str, answer: str) -> str:
 
 @lru_cache(maxsize=4096)
 def asked_units(statement: str) -> tuple[str, ...]:
-    """The units of measurement that a problem's questions ask for: "how many minutes", "in km/h".
-
-    Example:
-        >>> asked_units("A train goes 180 km in 2.5 hours. What is its speed in km/h?")
-        ('km/h',)
-        >>> asked_units("How many apples does he buy in 3 days?")
-        ()
-    """
+    """The units of measurement that a problem's questions ask for: "how many minutes", "in km/h"."""
     found = []
     for names in (match for question in _questions(statement) for match in _IN_UNIT.findall(question)):
         name = next(filter(None, names)).replace(" /", "/").replace("/ ", "/")
@@ -267,8 +226,6 @@ def with_asked_unit(statement: str, reference: str, answer: str) -> str:
     Example:
         >>> with_asked_unit("What is the energy in joules?", "72", r"72 \text{ kJ}")
         '72\\text{ joules}'
-        >>> with_asked_unit("What is the energy in joules?", "72", r"72 \text{ J}")
-        '72'
     """
     if len(answer) > _LENGTH or not re.search("[A-Za-z¢$]", answer) or not (names := asked_units(statement)):
         return reference

@@ -47,16 +47,12 @@ _ADVERB = re.compile(
 )
 _LINK = re.compile(
     r"\b(?:is|are|equals?|be)(?:\s+(?:therefore|thus|exactly|simply|then|just|equal\s+to|given\s+by))*[\s:,*_]+"
-    r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*|[是为](?=\s?[\d$\\(\[-])",
+    r"|\bthere\s+(?:are|is)\s+(?:exactly\s+|only\s+)?|=\s*|(?<!\d):\s*|:(?!\d)\s*"
+    r"|\b(?:so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)[\s,:]+(?=0)"
+    r"|(?:[是为得故]|等于|所以|因此)[\s,:、，]*(?=[\d$\\(\[-])",
     re.IGNORECASE,
 )
 """What stands between the words of a sentence and its value."""
-_LEADS_IN = re.compile(
-    r"(?:\b(?:is|are|be|equals?|so|thus|hence|therefore|gives?|yields?|get|obtain|have|that|conclude|find)|[:=]|是|为|等于|所以|因此|故|得)"
-    r"\s*[,:、，]?\s*\Z",
-    re.IGNORECASE,
-)
-"""What stands before the formula that ends a sentence."""
 _THEREFORE = re.compile(r"(?:[,;]\s+|\s|\A)(?:and\s+)?(?:therefore|thus|hence|so)[\s,]+", re.IGNORECASE)
 _ALTERNATIVE = re.compile(
     r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)\b|或)[^\d]*\Z", re.IGNORECASE
@@ -73,7 +69,6 @@ _NUMBER = re.compile(
 """A time of the day, or a number."""
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_LISTED = re.compile(r"\s*(?:,|(?:,\s*)?(?:and|or))\s*", re.IGNORECASE)
 _BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b", re.IGNORECASE)
 """In a sentence with one bold value: it is not all of the answer, or a reason."""
 
@@ -147,12 +142,7 @@ def last_sentence(line: str) -> str:
 
 
 def without_remarks(text: str) -> str:
-    """A sentence without "(about 31%)", ", attained at ..." and ", not 35".
-
-    Example:
-        >>> without_remarks("It is 5/16 (about 31%)."), without_remarks("The minimum is 4, attained at x = 2")
-        ('It is 5/16.', 'The minimum is 4')
-    """
+    """A sentence without "(about 31%)", ", attained at ..." and ", not 35"."""
     for remark in reversed(list(_REMARK.finditer(hidden(text)))):
         if remark.start():
             text = text[: remark.start()] + "**" * remark[0].startswith("**") + text[remark.end() :]
@@ -175,30 +165,38 @@ def stated(sentence: str) -> str | None:
     """
     if is_value(sentence):
         number = spelled_number(sentence.lower().replace("-", " ").removeprefix("a "))
-        return sentence if number is None else str(number)
+        return _with_unit(sentence) if number is None else str(number)
     masked = hidden(sentence)
     for link in _LINK.finditer(masked):
         if value := _trusted(masked[: link.start()], sentence[link.end() :]):
             return value
     end = IS_ANSWER.search(masked)
     before = sentence[: end.start()] if end else ""
-    return _formulas_at_end(before) or only_number(before)
+    spans = MATH_SPAN.findall(before)
+    return undelimited(spans[-1]) if spans and before.endswith(spans[-1]) else only_number(before)
+
+
+def _with_unit(value: str) -> str:
+    """A number with a unit of several words (15 toy cars) as the parser reads it."""
+    return re.sub(r"(?<=\d)((?: [a-z]{2,}){2,3})\Z", r"\\text{\1}", value)
 
 
 def _trusted(before: str, value: str) -> str | None:
     """A value, unless the words before it cast doubt on it."""
     value = undelimited(value)
-    return value if is_value(value) and not doubtful(before) and not _ALTERNATIVE.search(before) else None
+    return (
+        _with_unit(value)
+        if is_value(value) and not doubtful(before) and not _ALTERNATIVE.search(before)
+        else None
+    )
 
 
 def concluded(sentence: str) -> str | None:
     """The value in a text's last sentence: in bold, or at its end after "is", "so", "therefore" or the like.
 
     Example:
-        >>> concluded("Adding up, there are **42** posts."), concluded("We get 2x = -6, therefore x = -3.")
-        ('42', 'x = -3')
-        >>> concluded("The solutions are $x = 5$ and $x = -3$."), concluded("So Tom has 42 apples left.")
-        ('$x = 5$ and $x = -3$', '42')
+        >>> concluded("Adding up, there are **42** posts."), concluded("So Tom has 42 apples left.")
+        ('42', '42')
     """
     ended = sentence.rstrip(" \t*_")[-1:] in (".", "!", "。")  # a number at a cut may lack digits
     if sentence.startswith("(") or doubtful(MATH_SPAN.sub(" ", sentence)):
@@ -209,8 +207,11 @@ def concluded(sentence: str) -> str | None:
     sentence = sentence.replace("**", "").strip().rstrip(".!。 \t*_")
     if IS_ANSWER.search(hidden(sentence)):
         return stated(sentence)
-    if formulas := _formulas_at_end(sentence):
-        return formulas
+    spans = list(MATH_SPAN.finditer(sentence))
+    after = sentence[spans[-1].end() :].strip(" *_") if spans else "0"  # a unit
+    sure = not after or not doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True)
+    if sure and not re.search(r"\d", after) and (value := stated(sentence)):
+        return value
     therefore = list(_THEREFORE.finditer(hidden(sentence))) if ended else []
     opening = therefore[-1] if therefore else CONCLUSION.match(sentence)
     if opening and (value := stated(sentence[opening.end() :].lstrip(" ,:"))):
@@ -229,37 +230,8 @@ def _emphasised(sentence: str) -> str | None:
     return value if is_value(value) or value.lower() in YES_OR_NO else None
 
 
-def _formulas_at_end(sentence: str) -> str | None:
-    """The formula, or the list of formulas, that ends a sentence after "is" or the like, with its unit."""
-    spans = list(MATH_SPAN.finditer(sentence))
-    if not spans:
-        return None
-    first = last = len(spans) - 1
-    while first and _LISTED.fullmatch(sentence, spans[first - 1].end(), spans[first].start()):
-        first -= 1
-    for start in (first, last):
-        lead = sentence[: spans[start].start()].rstrip("*_ ")
-        if _LEADS_IN.search(lead) or (start == first and not lead.strip()):
-            break
-    else:
-        return None
-    value = undelimited(sentence[spans[start].start() :])
-    if not (after := sentence[spans[last].end() :].strip(" *_")):
-        return value
-    unit = start == last and re.search(r"\d", spans[last].group()) and not re.search(r"\d", after)
-    doubt = doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True)
-    return value if unit and not doubt and is_value(value) else None
-
-
 def only_number(sentence: str) -> str | None:
-    """The number in a sentence without doubt, if it has no other number.
-
-    Example:
-        >>> only_number("So Tom has 42 apples left"), only_number("So Tom has 42 of the 50 apples")
-        ('42', None)
-        >>> only_number("So Tom has less than 42 apples"), only_number("So we must check 42 cases")
-        (None, None)
-    """
+    """The number in a sentence without doubt, if it has no other number: 42 in "So Tom has 42 apples left"."""
     rest = MATH_SPAN.sub(" ", sentence).replace("*", " ")
     values = [undelimited(span.group()) for span in MATH_SPAN.finditer(sentence)]
     values += [number.group() for number in _NUMBER.finditer(rest)]
