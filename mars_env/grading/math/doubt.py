@@ -53,7 +53,7 @@ def is_denied(text: str, place: int) -> bool:
 
 
 def is_conditional(text: str, place: int, statement: str) -> bool:
-    """Whether the sentence before a marker states a condition of its own, or another form, and draws no conclusion.
+    """Whether the sentence before a marker states a condition that the problem does not, and no conclusion.
 
     Example:
         >>> says = "Check: for n = 1, ", "So for n = 1, ", "If repetition were allowed, ", "If we add up, "

@@ -59,9 +59,6 @@ _IDLE = re.compile(
 _ANOTHER = re.compile(r"\b(?:book|hint|key|given|part|first|previous)\b", re.IGNORECASE)
 """Within a marker: it is about another answer."""
 _BOLD_END = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
-_ALTERNATIVE = re.compile(r"(?:\b(?:or|no|not)|或|不是)[\s:,]*\Z", re.IGNORECASE)
-_CONTINUED = re.compile(r"(?:\*\*|\d\$?)\s*(?:,|(?:,\s*)?and)\s*\Z", re.IGNORECASE)
-"""Before a bold text: an alternative, or the start of a list."""
 _NEXT = re.compile(
     r"^[ \t*#_]*(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:", re.MULTILINE
 )
@@ -231,11 +228,13 @@ def _last_line(text: str, statement: str) -> str | None:
     line = re.sub(r"^(?:(?:#+|[-*>])\s+|\\end\{\w+\*?\}|\\\]|\$\$(?!.*\$\$))", "", line)
     bold = _BOLD_END.search(line)
     before = line[: bold.start()] if bold else ""
-    if bold and _ALTERNATIVE.search(before):
+    if bold and doubtful(before.rstrip(" :,").rpartition(" ")[2], beside_number=True):
         return None
     whole = bold is not None and not before.strip(" =")
-    doubt = _CONTINUED.search(before) or doubtful(MATH_SPAN.sub(" ", before))
-    if bold and (whole or (len(bold[1].split()) <= 4 and not doubt)):
+    listed = "**" in before or re.search(r"\d\$?,?\s+and\s*\Z", before)
+    if bold and (
+        whole or (len(bold[1].split()) <= 4 and not listed and not doubtful(MATH_SPAN.sub(" ", before)))
+    ):
         line = bold[1]
     bare, sentence = undelimited(without_remarks(line)), last_sentence(line[-4000:])
     value = claimed(statement, sentence) or (bare if is_value(bare) else None)

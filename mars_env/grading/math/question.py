@@ -20,10 +20,6 @@ _ASKED = re.compile(
     r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)",
     re.IGNORECASE,
 )
-_LOOKS = re.compile(
-    r"\s+|\\[,;:! ]|\\(?:displaystyle|limits|left|right|q?quad)(?![A-Za-z])"
-    r"|(?<=[_^])\{(?=\w\})|(?<=[_^]\{\w)\}"
-)
 _SUM = re.compile(r"[-+]|\A\d")
 _LISTED = re.compile(r",[^,=]{1,20}=")
 _NAME = re.compile(r"(\\?[A-Za-z]+)(_(?:\w|\{\w{1,3}\}))?")
@@ -148,7 +144,7 @@ def _after_asked(statement: str, equation: str) -> str | None:
 
 def _form(formula: str) -> Node | str:
     """What a formula means; what cannot be read, without what changes only its looks."""
-    return _parsed(formula) or _LOOKS.sub("", formula)
+    return _parsed(formula) or re.sub(r"\s+|\\[,;:! ]|[{}]", "", formula)
 
 
 @lru_cache(maxsize=4096)

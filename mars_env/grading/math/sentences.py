@@ -11,7 +11,7 @@ import re
 from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.spelled import date, spelled_number
 from mars_env.grading.math.units import NOT_UNITS
-from mars_env.grading.math.vocabulary import CONCLUSION, IS_ANSWER, RELATIVE, YES_OR_NO
+from mars_env.grading.math.vocabulary import CONCLUDES, CONCLUSION, IS_ANSWER, RELATIVE, YES_OR_NO
 
 MATH_SPAN = re.compile(
     r"\$\$.{1,2000}?\$\$|(?<!\\)\$[^$\n]{1,2000}\$|\\\(.{1,2000}?\\\)|\\\[.{1,2000}?\\\]", re.DOTALL
@@ -53,13 +53,10 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 """What stands between the words of a sentence and its value."""
-_THEREFORE = re.compile(r"(?:[,;]\s+|\s|\A)(?:and\s+)?(?:therefore|thus|hence|so)[\s,]+", re.IGNORECASE)
 _ALTERNATIVE = re.compile(
     r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)\b|或)[^\d]*\Z", re.IGNORECASE
 )
 """Before a value: a number and "or"."""
-_STEPS = re.compile(r"\b(?:so|thus|hence|therefore|then|since)\b|所以|因此|得", re.IGNORECASE)
-"""Words between the steps of an argument, which is not one value."""
 _NUMBER = re.compile(
     r"(?<![\d:])\d{1,2}:[0-5]\d(?![\d:])(?:\s*[ap]\.?\s?m\b\.?)?"
     r"|(?<![A-Za-z0-9_.,^\\/√])[-−]?(?:\\?\$)?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:√\d+)?|√\d+)(?:/\d+)?(?:\\?%)?"
@@ -104,7 +101,7 @@ def is_value(text: str) -> bool:
     if date(text):
         return True
     plain = re.sub(r"\b(?:square|cubic) (?=[a-z]{2})", "", _COMMAND.sub(" 0 ", MATH_SPAN.sub(" 0 ", text)))
-    if _STEPS.search(plain):
+    if CONCLUDES.search(plain):
         return False
     words = [word.lower() for word in _WORD.findall(plain)]
     if spelled_number(" ".join(words)) is not None:
@@ -184,11 +181,8 @@ def _with_unit(value: str) -> str:
 def _trusted(before: str, value: str) -> str | None:
     """A value, unless the words before it cast doubt on it."""
     value = undelimited(value)
-    return (
-        _with_unit(value)
-        if is_value(value) and not doubtful(before) and not _ALTERNATIVE.search(before)
-        else None
-    )
+    doubt = doubtful(before) or _ALTERNATIVE.search(before)
+    return _with_unit(value) if is_value(value) and not doubt else None
 
 
 def concluded(sentence: str) -> str | None:
@@ -207,18 +201,20 @@ def concluded(sentence: str) -> str | None:
     sentence = sentence.replace("**", "").strip().rstrip(".!。 \t*_")
     if IS_ANSWER.search(hidden(sentence)):
         return stated(sentence)
-    spans = list(MATH_SPAN.finditer(sentence))
-    after = sentence[spans[-1].end() :].strip(" *_") if spans else "0"  # a unit
-    sure = not after or not doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True)
-    if sure and not re.search(r"\d", after) and (value := stated(sentence)):
-        return value
-    therefore = list(_THEREFORE.finditer(hidden(sentence))) if ended else []
+    spans, doubt = (
+        list(MATH_SPAN.finditer(sentence)),
+        doubtful(MATH_SPAN.sub(" ", sentence), beside_number=True),
+    )
+    unit = sentence[spans[-1].end() :].strip(" *_") if spans else ""
+    formula = spans and not re.search(r"\d", unit) and not (unit and doubt)
+    therefore = list(CONCLUDES.finditer(hidden(sentence))) if ended else []
     opening = therefore[-1] if therefore else CONCLUSION.match(sentence)
-    if opening and (value := stated(sentence[opening.end() :].lstrip(" ,:"))):
+    conclusion = sentence[opening.end() if opening else 0 :].lstrip(" ,:")
+    if (opening or formula) and (value := stated(undelimited(conclusion))):
         return value
     computed = _SUM.search(sentence) if ended and sentence.count("=") == 1 else None
     if computed:
-        return None if doubtful(sentence, beside_number=True) else computed[1]
+        return None if doubt else computed[1]
     return only_number(sentence) if ended and CONCLUSION.match(sentence) else None
 
 
@@ -231,7 +227,7 @@ def _emphasised(sentence: str) -> str | None:
 
 
 def only_number(sentence: str) -> str | None:
-    """The number in a sentence without doubt, if it has no other number: 42 in "So Tom has 42 apples left"."""
+    """The number in a sentence without doubt, if it has no other: 42 in "So Tom has 42 apples left"."""
     rest = MATH_SPAN.sub(" ", sentence).replace("*", " ")
     values = [undelimited(span.group()) for span in MATH_SPAN.finditer(sentence)]
     values += [number.group() for number in _NUMBER.finditer(rest)]
