@@ -37,6 +37,8 @@ def simplified(node: Node) -> Node:
         return simplified(rewritten)
     if node.kind in ("list", "set"):
         node = Node(node.kind, tuple(_point(item) or item for item in node.args), node.value)
+    if node.kind == "builder" and parameters(node.args[1:]):
+        return Node("where", node.args)
     if node.kind == "relation":
         node = Node("relation", tuple(map(_scaled_matrix, node.args)), node.value)
     node = _scaled_matrix(node)
@@ -69,7 +71,7 @@ def _relation_as_value(node: Node) -> Node | None:
 
 
 def _rewritten(node: Node) -> Node | None:
-    """``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``, ``R - {1}`` as a set; None for the usual."""
+    r"""``5 = x`` as ``x = 5``, ``f(x) > 1`` as ``y > 1``, ``x < 1 \cup x > 3`` as two; otherwise None."""
     args = node.args
     if (point := _point(node)) is not None:
         return point
@@ -86,6 +88,10 @@ def _rewritten(node: Node) -> Node | None:
     if operators(node) and not {*operators(node)} - {"<", ">", "<=", ">="} and any(map(_is_function, args)):
         bounded = tuple(Node("sym", value="y") if _is_function(part) else part for part in args)
         return Node("relation", bounded, operators(node))
+    for k, part in enumerate(args[1:-1] if operators(node) else (), start=1):
+        if part.kind == "setop" and part.value == "cup" and part.args[0].kind in EXPRESSIONS:
+            left = Node("relation", (*args[:k], part.args[0]), node.pair[:k])
+            return Node("list", (left, Node("relation", (part.args[1], *args[k + 1 :]), node.pair[k:])), "or")
     return None
 
 

@@ -18,8 +18,8 @@ _PARTS = {
     "ninth": 9, "tenth": 10, "twelfth": 12, "hundredth": 100, "thousandth": 1000,
 }  # fmt: skip
 _PARTS |= {f"{name}s": value for name, value in _PARTS.items()} | {"halves": 2}
-_IN_FONT = r"\\(?:text|textbf|textit|textrm|mathrm|mbox|rm)\s*\{\s*"
-_SPELLED = re.compile(rf"{_IN_FONT}(?:an?\s+)?([A-Za-z]+(?:[ -][A-Za-z]+)*)\s*\}}\.?")
+_IN_FONT = r"\\(?:text|textbf|textit|textrm|mathrm|mbox|rm)\s*\{"
+_SPELLED = re.compile(rf"{_IN_FONT}\s*(?:an?\s+)?([A-Za-z]+(?:[ -][A-Za-z]+)*)\s*\}}\.?")
 _ORDINAL = re.compile(
     rf"(\d{{1,9}})(?:\^\s*\{{?\s*(?:{_IN_FONT})?|{_IN_FONT})(?:st|nd|rd|th)\s*\}}{{1,2}}\.?", re.ASCII
 )
