@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mars_env.problems.programs import programs_problems as programs_problems
     from mars_env.problems.registry import list_problem_sets as list_problem_sets
     from mars_env.problems.registry import register_problem_set as register_problem_set
+    from mars_env.problems.reports import reports_problems as reports_problems
     from mars_env.problems.subset_sum import subset_sum_problems as subset_sum_problems
     from mars_env.problems.written import write_problems as write_problems
 
@@ -37,6 +38,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "nibbles_problems": "mars_env.problems.code_nibbles",
         "programs_problems": "mars_env.problems.programs",
         "register_problem_set": "mars_env.problems.registry",
+        "reports_problems": "mars_env.problems.reports",
         "subset_sum_problems": "mars_env.problems.subset_sum",
         "write_problems": "mars_env.problems.written",
     },

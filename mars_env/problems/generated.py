@@ -117,9 +117,11 @@ def generated_set(
     """
     if split not in (None, "train", "test"):
         raise ConfigError(f"the problem set {name!r} has the splits 'train' and 'test', not {split!r}")
-    if type(seed) is bool or not isinstance(seed, Integral):  # "1" would give other problems than 1
-        raise ConfigError(f"the seed of a set must be an integer, got {shown(seed)}")
-    label, chosen, seed = label or name, "test" if split == "test" else "train", int(seed)
+    given: object = seed
+    if type(given) is bool or not isinstance(given, Integral):  # "1" would give other problems than 1
+        raise ConfigError(f"the seed of a set must be an integer, got {shown(given)}")
+    chosen: Split = "test" if split == "test" else "train"
+    label, seed = label or name, int(given)
     return ProblemSet(
         name,
         _Generated(label, chosen, seed, make),

@@ -127,11 +127,12 @@ def _code_set(
     return HubSet(name=name, licence=licence, convert=convert, reference_field="tests", **where)
 
 
+_RELEASES = {f"v{n}": ("test.jsonl", *(f"test{i}.jsonl" for i in range(2, n + 1))) for n in range(1, 7)}
 _LIVE_CODE_BENCH = _code_set(
     "livecodebench",
     "CC (data card)",
     repo="livecodebench/code_generation_lite",
-    splits={f"v{n}": ("test.jsonl", *(f"test{i}.jsonl" for i in range(2, n + 1))) for n in range(1, 7)},
+    splits=_RELEASES,
     default="v6",
     builder="json",
 )
@@ -162,10 +163,10 @@ def live_code_bench(
     """
     if split not in (None, "test"):
         raise ConfigError(f"the problem set 'livecodebench' has no split {split!r}, only: test")
-    if release not in _LIVE_CODE_BENCH.splits:
+    if release not in _RELEASES:
         raise ConfigError(f"livecodebench has the releases v1 to v6, not {release!r}")
     first, last = _date(start, datetime.date.min), _date(end, datetime.date.max)
-    files = _LIVE_CODE_BENCH.splits[release]
+    files = _RELEASES[release]
     if source is None:
         rows = _LIVE_CODE_BENCH.download(release)
     elif Path(source).is_dir():

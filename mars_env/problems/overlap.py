@@ -26,7 +26,7 @@ class NGrams:
         """The runs of some texts."""
         if n < 1:
             raise ConfigError(f"n-grams need n of at least 1, got {n}")
-        return cls(n, frozenset(run for text in texts for run in _runs(_words(text), n)))
+        return cls(n, frozenset(run for text in texts for run in _runs(split_words(text), n)))
 
     def found_in(self, text: str) -> tuple[str, ...] | None:
         """The first run that a text contains; None if it contains none.
@@ -38,7 +38,7 @@ class NGrams:
             >>> protected.found_in("Find the product of all primes.") is None
             True
         """
-        own = _words(text)
+        own = split_words(text)
         sizes = {len(run) for run in self.runs}  # n, and the lengths of shorter texts
         places = ((start, size) for start in range(len(own)) for size in sizes)
         runs = (tuple(own[start : start + size]) for start, size in places if start + size <= len(own))
@@ -79,7 +79,8 @@ def decontaminate(
     return problems.filter(lambda problem: problem.id not in removed), removed
 
 
-def _words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
+    """The words of a text, in small letters; a sign is a word, too."""
     return re.findall(r"\w+|[^\w\s]", text.casefold())
 
 
