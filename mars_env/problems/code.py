@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from mars_env.errors import ProblemError
-from mars_env.problems.files import rows_of
+from mars_env.problems.files import file_rows
 from mars_env.problems.packed import unpack
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import BadField, Row, Untestable, json_value, read_problems, required_text
@@ -54,7 +54,7 @@ def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
     """
     path = Path(path)
     convert = partial(_numbered, source=path.stem, licence=licence)
-    listed, _ = read_problems(rows_of(path), convert)
+    listed, _ = read_problems(file_rows(path), convert)
     if not len(listed):
         raise ProblemError(f"{path} contains no problems")
     return ProblemSet(path.name, listed, licence=licence, reference_field="tests")

@@ -56,14 +56,14 @@ def load_file(
             f" {', '.join(sorted(unknown))!r}"
         )
     path = Path(path)
-    if not path.is_dir() and path.suffix in SUFFIXES and is_written(rows_of(path)):
-        return read_written(path.stem, rows_of(path))
+    if not path.is_dir() and path.suffix in SUFFIXES and is_written(file_rows(path)):
+        return read_written(path.stem, file_rows(path))
     names = {**FIELDS, **(fields or {})}
     problem_field, answer_field = names["problem"], names["answer"]
     if problem_field is None or answer_field is None:
         raise ConfigError("only the field 'id' can be None: a problem needs a text and an answer")
     convert = partial(_problem, path.stem, names["id"], problem_field, answer_field, licence)
-    listed, _ = read_problems(rows_of(path), convert)
+    listed, _ = read_problems(file_rows(path), convert)
     if not len(listed):
         raise ProblemError(f"{path} contains no problems")
     return ProblemSet(path.name, listed, licence=licence, reference_field=answer_field)
@@ -74,7 +74,7 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and not file.is_dir())
 
 
-def rows_of(path: Path) -> Iterator[tuple[str, Row]]:
+def file_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Rows of a file, or of all jsonl and parquet files in a folder, in the order of their names.
 
     Yields:
@@ -89,7 +89,7 @@ def rows_of(path: Path) -> Iterator[tuple[str, Row]]:
         if not files:
             raise ProblemError(f"the folder {path} contains no {', '.join(SUFFIXES)} file")
         for file in files:
-            yield from rows_of(file)
+            yield from file_rows(file)
     elif not os.path.exists(path):  # noqa: PTH110 (a path's own raises for a name that is too long)
         raise ProblemError(f"there is no problem file {path}")
     elif path.suffix == ".parquet":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from mars_env.errors import ConfigError, MissingExtra, ProblemError
-from mars_env.problems.files import files_of, rows_of
+from mars_env.problems.files import file_rows, files_of
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, read_problems
 from mars_env.types import Problem
@@ -80,7 +80,7 @@ class HubSet:
             raise ConfigError(f"the problem set {self.name!r} has no split {split!r}, only: {known}")
         if source is not None:
             self._check_folder(Path(source), chosen)
-        rows = self.download(chosen) if source is None else rows_of(Path(source))
+        rows = self.download(chosen) if source is None else file_rows(Path(source))
         return self.problem_set(rows, chosen, source)
 
     def _check_folder(self, folder: Path, split: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.code import called_function, code_problem_from_row
-from mars_env.problems.files import rows_of
+from mars_env.problems.files import file_rows
 from mars_env.problems.hub import HubSet
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import BadField, Row, Untestable, required_text
@@ -170,9 +170,9 @@ def live_code_bench(
     if source is None:
         rows = _LIVE_CODE_BENCH.download(release)
     elif Path(source).is_dir():
-        rows = (row for name in files for row in rows_of(Path(source) / name))
+        rows = (row for name in files for row in file_rows(Path(source) / name))
     else:
-        rows = rows_of(Path(source))
+        rows = file_rows(Path(source))
     # Filtered before they are converted, because unpacking private tests is most of the work.
     inside = ((place, row) for place, row in rows if first <= _day_of(row, place) <= last)
     window = "" if start is None and end is None else f" {start or ''}..{end or ''}"

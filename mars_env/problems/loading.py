@@ -11,7 +11,7 @@ from typing import Any
 from mars_env.checks import whole
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.code import is_code_row, load_code_file
-from mars_env.problems.files import SUFFIXES, load_file, rows_of
+from mars_env.problems.files import SUFFIXES, file_rows, load_file
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import Loader, find_loader, is_module_name, list_problem_sets
 from mars_env.problems.written import PROVENANCE
@@ -67,7 +67,7 @@ def load_set(
         if split is not None:
             raise ConfigError(f"the file {name} has no splits: use load_problems({name!r}).split(...)")
         path = Path(name)
-        first = next(rows_of(path), ("", {}))[1] if fields is None else {}
+        first = next(file_rows(path), ("", {}))[1] if fields is None else {}
         if is_code_row(first) and "answer" not in first:
             problems = _call(name, load_code_file, path=path, **options)
         else:

@@ -8,7 +8,7 @@ from messages import raises
 from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems import load_set
-from mars_env.problems.files import rows_of
+from mars_env.problems.files import file_rows
 
 pa = pytest.importorskip("pyarrow", reason="parquet needs the extra 'datasets'")
 pq = pytest.importorskip("pyarrow.parquet", reason="parquet needs the extra 'datasets'")
@@ -148,7 +148,7 @@ def test_no_bytes_raise_anything_else(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("fuzz") / "fuzz.jsonl"
     path.write_bytes(data)
     try:
-        for place, row in rows_of(path):
+        for place, row in file_rows(path):
             assert place.startswith(str(path)) and isinstance(row, dict)
     except ProblemError as error:
         assert "line" in str(error)
