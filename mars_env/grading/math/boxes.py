@@ -29,13 +29,11 @@ _OR_ELSE = re.compile(
     rf"(?:maybe|perhaps|possibly|else|even)?\s{{0,9}}{VALUE}",
     re.IGNORECASE,
 )
-"""After a box: another value that may be the answer."""
-_GOES_ON = re.compile(
+_REST_OF_FORMULA = re.compile(
     r"\s?(?:\\(?:sqrt|pi|times|cdot|div|pm)(?![A-Za-z])|[+*]|[-/]\s?(?=[\d(]|\\(?:sqrt|pi))|\^(?!\s*\{?\s*\\circ)|!(?=\s*\$)"
     r"|,\s?(?=-?\d[^$\n=&]{0,200}(?:\$|\\\)|\\\])))"
     r"[^$\n=&]{0,200}?(?=\$|\\\)|\\\]|=|\n|\Z)"
 )
-"""After a box: the rest of its formula."""
 _NO_ANSWER_BEFORE = {
     "the last box is what the answer is not": DENIED_BEFORE,
     "the last box is part of a larger value": re.compile(
@@ -91,7 +89,7 @@ def boxed(text: str, *, strict: bool) -> tuple[Extraction, int] | None:
         denied += [why for why, pattern in _NO_ANSWER_AFTER.items() if pattern.match(text, end)]
         if denied:
             return Extraction(None, denied[0]), end
-        if rest := _GOES_ON.match(text, end):
+        if rest := _REST_OF_FORMULA.match(text, end):
             contents[-1] = rf"\left({contents[-1]}\right){rest.group()}"
     if signed := _SIGNED.search(text, max(0, first - 4), first):
         sign = r"\pm " if "pm" in signed.group() else "-"

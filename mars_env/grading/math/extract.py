@@ -37,11 +37,9 @@ from mars_env.grading.math.vocabulary import CONCLUSION, CORRECTION, MARKER, WIT
 from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
-__all__ = ["Extraction", "extract_answer"]
-
 _WITHDRAWN = Extraction(None, "the answer is withdrawn")
 
-_MEANT = re.compile(
+_MEANT_INSTEAD = re.compile(
     r"(?:\bI\s+meant?(?:\s+to\s+(?:say|write|put|box))?|\bmake\s+(?:that|it)|\b(?:sorry|oops|correction|actually)\b"
     r"|\b(?:no|rather)\s?[,:;–—]"
     r"|\b(?:sorry|oops|wait|no|actually|edit|I\s+was\s+wrong|I\s+made\s+an?\s+(?:error|mistake))\b[.]?[^.\n]{0,40}?"
@@ -49,15 +47,12 @@ _MEANT = re.compile(
     rf"[\s:,.!–—-]{{1,9}}{VALUE}",
     re.IGNORECASE,
 )
-"""After an answer: the value that was meant instead."""
-_IDLE = re.compile(
+_REMARK_ON_THE_ANSWER = re.compile(
     r"(?:also\s+)?(?:unique|correct|right|clear|obvious|independent|consistent|verified|confirmed|valid|reasonable"
     r"|positive|as\s+follows|an?\s|the\s+same|in\s+the|well\b|plausible|always)",
     re.IGNORECASE,
 )
-"""After a marker: a remark on the answer."""
-_ANOTHER = re.compile(r"\b(?:book|hint|key|given|part|first|previous)\b", re.IGNORECASE)
-"""Within a marker: it is about another answer."""
+_ANOTHERS = re.compile(r"\b(?:book|hint|key|given|part|first|previous)\b", re.IGNORECASE)
 _BOLD_END = re.compile(r"\*\*([^*\n]{1,400})\*\*[\s.!]*\Z")
 _NEXT = re.compile(
     r"^[ \t*#_]*(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:", re.MULTILINE
@@ -71,23 +66,19 @@ _TO_GRADER = re.compile(
     r"^[ \t*#_(\[]*(?:note (?:to|for) (?:the )?|)grader(?:['’]s)?(?: note| instructions?)?[ \t*_]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-_OFFER = re.compile(
+_OFFER_OR_REMARK = re.compile(
     r"(?:\n[ \t]*|(?<=[.!?)*])[ \t]+)(?:would you like|do you want|let me know|feel free|shall i|i can also"
     r"|if you(?:['’]d| would)? (?:like|want|have|need)|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
     r"|(?:\n[ \t]*|(?<=[.!*])[ \t]+)(?P<remark>\([A-Z][^()\n]{1,300}\)\.?)\Z",
     re.IGNORECASE,
 )
-"""An offer of help, or a bracketed remark, at the end."""
 _ENVIRONMENT_END = re.compile(r"\\end\{(?:align|gather|eqnarray)(?:ed)?\*?\}[\s.]*(?:\$\$|\\\])?\Z")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+(.{1,400})\Z")
-_LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")
-"""``A: 18``, as after the questions of a prompt with examples. ``B:`` elsewhere makes it a choice."""
+_LABEL = re.compile(r"A[ \t]*:[ \t]+(?=\S)")  # as after the questions of a prompt with examples
 _OTHER_LABEL = re.compile(r"^[ \t*_(]*[B-H][ \t*_]*[:.)]", re.MULTILINE)
 _RESULT = re.compile(r"=\s*\$?\\?\$?\s*(-?\d[\d,]*(?:\.\d+)?)")
-_TAIL = 20_000
-"""How many characters at the end of a text the stages after the box search."""
-_AFTERTHOUGHT = 120
-"""How many characters after an answer may say that it was wrong."""
+_TAIL = 20_000  # so many characters at the end of a text the stages after the box search
+_AFTERTHOUGHT = 120  # so many characters after an answer may say that it was wrong
 
 
 def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> Extraction:
@@ -107,10 +98,6 @@ def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> E
         Extraction(answer='\\frac{50}{2}', how='box')
         >>> extract_answer("The answer is **25**.")
         Extraction(answer='25', how='marker')
-        >>> extract_answer("The answer is 25.", strict=True)
-        Extraction(answer=None, how='no boxed answer was found')
-        >>> extract_answer(r"<think>\boxed{1}").answer is None
-        True
     """
     message = text if strict else own_message(text)
     own = None if message is None else after_thinking(message if strict else as_ascii(message))
@@ -144,12 +131,12 @@ def _corrected(after: str, statement: str, found: Extraction) -> Extraction:
 
 def _meant(text: str) -> str | None:
     """The value that a text puts in an answer's place: "sorry, I meant 6"."""
-    meant = _MEANT.search(text)
+    meant = _MEANT_INSTEAD.search(text)
     return None if meant is None or is_denied(text, meant.start()) else undelimited(meant[1])
 
 
 def _unboxed(text: str, statement: str) -> Extraction:
-    while offer := _OFFER.search(text, max(0, len(text) - 1000)):
+    while offer := _OFFER_OR_REMARK.search(text, max(0, len(text) - 1000)):
         remark = offer["remark"] or ""
         if doubtful(remark, beside_number=True) or CORRECTION.search(remark):
             break
@@ -178,7 +165,7 @@ def _marked(text: str, statement: str, *, boxed: bool = False) -> str | None:
     case: tuple[int, str] | None = None
     for marker in reversed(list(MARKER.finditer(without_quotations(text)))[-12:]):
         place = marker.start()
-        if is_denied(text, place) or _ANOTHER.search(marker.group()):
+        if is_denied(text, place) or _ANOTHERS.search(marker.group()):
             continue
         said, value = _after(text, marker)
         if said is None or ((boxed or case) and not value):
@@ -193,7 +180,7 @@ def _marked(text: str, statement: str, *, boxed: bool = False) -> str | None:
 def _after(text: str, marker: re.Match[str]) -> tuple[str | None, bool]:
     """What follows a marker, and whether it is a value; None for nothing, a question, or a remark."""
     said, asked = clause(escape_money(text[marker.end() : marker.end() + 5000]))
-    if not said or asked or _IDLE.match(said):
+    if not said or asked or _REMARK_ON_THE_ANSWER.match(said):
         return None, False
     if said.startswith("~") and text[marker.end() : marker.end() + 9].lstrip(" *_").startswith("~"):
         return rf"\approx {said[1:]}", False

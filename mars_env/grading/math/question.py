@@ -11,10 +11,8 @@ from mars_env.grading.math.parser import read
 from mars_env.grading.math.sentences import MATH_SPAN, is_value, undelimited, without_remarks
 from mars_env.grading.math.units import DIMENSIONS, Unit, letter_unit, measure, unit
 
-_LENGTH = 400
-"""Longest answer or sentence, in characters, that is looked at."""
-_STATEMENT = 4000
-"""How many characters at the end of a problem are searched for its questions."""
+_LENGTH = 400  # longest answer or sentence that is looked at
+_STATEMENT = 4000  # so many characters at the end of a problem are searched for its questions
 _ASKED = re.compile(
     r"(?:\b(?:find|compute|evaluate|determine|calculate|what\s+is|solve\s+for|what\s+values?\s+of)\s+(?:the\s+(?:exact\s+)?value\s+of\s+)?|求[^$。,，]{0,20})"
     r"(?:\$([^$]{1,200})\$|\\\((.{1,200}?)\\\))\s*(?:[.?,;。，]|\Z|(?:if|given|such|when|where|does|do|will|is)\b)",

@@ -22,19 +22,17 @@ _FULL_STOP = re.compile(r"(?<!\.\.)\.|(?<!\\)[,;]|。|(?<![\d)\\])!")
 _SENTENCE_END = re.compile(
     r"(?<!\bi\.e)(?<!\be\.g)(?<!\bMrs)(?<!\bM[rs])(?<!\bDr)[.!?](?=\s|\*|\Z)|[。！？]|\n|(?<=\d)\?"
 )
-_ASIDE = re.compile(
+_EXPLANATION = re.compile(
     r",?\s+(?:because|since|as|which|so|thus|hence|therefore)\s|,?\s+where\s(?!\s*\$?\\?[a-z]\b)|[✓✔✅]|，(?!\s*[\d$\\(-])"
     r"|[,;]\s+(?:the|but(?!\s+(?:I|we|my|our)\b)|although|however)\s",
     re.IGNORECASE,
 )
-"""Where an explanation of an answer begins."""
 _REMARK = re.compile(
     r",\s*(?:(?:not|rather than|or (?:about|approximately|roughly))\s"
     r"|(?:which is )?(?:attained|achieved|reached|with equality)\b)[^$]*\Z"
     r"|(?:\*\*)?\s\((?!base\b|or\b)(?:≈|an? |[a-z][a-z.])[^()]{1,200}\)(?=\s*(?:[,;.!*]|and\b|or\b|\Z))",
     re.IGNORECASE,
 )
-"""A remark beside an answer."""
 _SUM = re.compile(
     r"\d\s*[-+−×*/÷·]\s*\\?\$?\d[\d.,]*(?:\s[A-Za-z]{1,12})?\s*=\s*(\\?\$?\d[\d,]*(?:\.\d+)?%?)"
     r"(?:\s[A-Za-z'’, -]{1,80})?[.!]?\Z"
@@ -53,17 +51,13 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 """What stands between the words of a sentence and its value."""
-_ALTERNATIVE = re.compile(
-    r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)\b|或)[^\d]*\Z", re.IGNORECASE
-)
-"""Before a value: a number and "or"."""
-_NUMBER = re.compile(
+_NUMBER_OR = re.compile(r"[\d)}\]%°][\s$*,;.(]*(?:\bor(?! so\b| more\b| less\b)\b|或)[^\d]*\Z", re.IGNORECASE)
+_QUANTITY = re.compile(
     r"(?<![\d:])\d{1,2}:[0-5]\d(?![\d:])(?:\s*[ap]\.?\s?m\b\.?)?"
     r"|(?<![A-Za-z0-9_.,^\\/√])[-−]?(?:\\?\$)?(?:\d+(?:,\d{3})*(?:\.\d+)?(?:√\d+)?|√\d+)(?:/\d+)?(?:\\?%)?"
     r"(?![A-Za-z\d_^/√]|[.,:]\d)",
     re.IGNORECASE,
 )
-"""A time of the day, or a number."""
 _COMMAND = re.compile(r"\\[A-Za-z]+\s*|[{}]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _BESIDE_BOLD = re.compile(r"\d\$?,?\s+and\s+\*\*|\b(?:since|because)\b", re.IGNORECASE)
@@ -125,7 +119,7 @@ def clause(text: str) -> tuple[str, bool]:
         text = text[adverb.end() :].lstrip(" \t\n*_:")
     stop = _SENTENCE_END.search(hidden(text))
     kept = without_remarks(text[: stop.start()] if stop else text)
-    aside = _ASIDE.search(hidden(kept))
+    aside = _EXPLANATION.search(hidden(kept))
     if aside and kept[: aside.start()].strip():
         kept = kept[: aside.start()]
     asked = stop is not None and stop.group() in "?？"
@@ -181,7 +175,7 @@ def _with_unit(value: str) -> str:
 def _trusted(before: str, value: str) -> str | None:
     """A value, unless the words before it cast doubt on it."""
     value = undelimited(value)
-    doubt = doubtful(before) or _ALTERNATIVE.search(before)
+    doubt = doubtful(before) or _NUMBER_OR.search(before)
     return _with_unit(value) if is_value(value) and not doubt else None
 
 
@@ -230,8 +224,8 @@ def only_number(sentence: str) -> str | None:
     """The number in a sentence without doubt, if it has no other: 42 in "So Tom has 42 apples left"."""
     rest = MATH_SPAN.sub(" ", sentence).replace("*", " ")
     values = [undelimited(span.group()) for span in MATH_SPAN.finditer(sentence)]
-    values += [number.group() for number in _NUMBER.finditer(rest)]
-    if len(values) != 1 or not re.search(r"\d", values[0]) or re.search(r"\d", _NUMBER.sub(" ", rest)):
+    values += [number.group() for number in _QUANTITY.finditer(rest)]
+    if len(values) != 1 or not re.search(r"\d", values[0]) or re.search(r"\d", _QUANTITY.sub(" ", rest)):
         return None
     doubt = doubtful(rest, beside_number=True) or RELATIVE.search(sentence.partition(values[0])[0])
     spelled = any(word != "one" and spelled_number(word) is not None for word in _WORD.findall(rest.lower()))
