@@ -343,7 +343,11 @@ class _Comparison:
     def same_number(self, r: Node, a: Node) -> bool:
         if {r.kind, a.kind} - EXPRESSIONS:
             return False
-        if self.tolerance is None or not (_is_decimal(r) or _is_decimal(a)) or free_symbols(r) | free_symbols(a):
+        if (
+            self.tolerance is None
+            or not (_is_decimal(r) or _is_decimal(a))
+            or free_symbols(r) | free_symbols(a)
+        ):
             return same_expression(r, a)
         return _near(r, a, self.tolerance)
 

@@ -26,9 +26,7 @@ _MAX_TERMS = 10_000
 """The most terms of a sum or product that is evaluated."""
 _MP = mpmath.MPContext()
 """A separate context whose precision changes: a worker is one process that handles one verdict at a time."""
-_TRIGONOMETRY = words(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"
-)
+_TRIGONOMETRY = words("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth")
 
 
 class _MorePrecision(ArithmeticError):

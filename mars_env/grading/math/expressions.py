@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from mars_env.grading.math.evaluate import agree, digits_needed, free_symbols, is_complex, value_at
@@ -21,6 +22,7 @@ _RANGES = (
 """Where expressions are compared: positive numbers of several sizes, then negative ones."""
 
 
+@lru_cache(maxsize=256)
 def _real_points(names: frozenset[str]) -> list[_Point]:
     rng = random.Random(20_04)
     ranges = (*_RANGES, *[(-3, 3)] * 6, *[(0.1, 4)] * 4) if len(names) > 1 else _RANGES
@@ -30,6 +32,7 @@ def _real_points(names: frozenset[str]) -> list[_Point]:
     ]
 
 
+@lru_cache(maxsize=256)
 def _integer_points(names: frozenset[str], values: Sequence[int], count: int) -> list[_Point]:
     if len(names) == 1:
         (name,) = names
@@ -43,7 +46,7 @@ def _points_for_floors(names: frozenset[str], *nodes: Node) -> list[_Point]:
     numbers = (part.value for node in nodes for part in node.walk() if part.kind == "num")
     written = sorted({abs(value) for value in numbers if isinstance(value, Fraction)})
     near = [int(v) + k for v in written[:12] for k in range(-2, 3) if v < 10**6]
-    values = sorted({*range(-6, 41), *near, *(2 * v + 1 for v in near), 97, 1000, 1001})
+    values = tuple(sorted({*range(-6, 41), *near, *(2 * v + 1 for v in near), 97, 1000, 1001}))
     if len(names) == 1:
         return _integer_points(names, values, 0)
     return _integer_points(names, range(-4, 13), 60) + _integer_points(names, values, 60)
