@@ -19,6 +19,7 @@ from mars_env.grading.math.parser import read
 from mars_env.grading.math.plain import normal_text
 from mars_env.grading.math.shapes import in_order
 from mars_env.grading.math.spelled import date
+from mars_env.grading.math.worker import Judge
 
 DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
@@ -219,8 +220,4 @@ def _same_words(reference: str, answer: str) -> bool | None:
     return None
 
 
-def warm() -> None:
-    """Import and run everything once, so that no verdict pays for the start-up."""
-    judge(r"\sqrt{2}", r"\frac{2}{\sqrt{2}}")
-    judge("x^2", "x \\cdot x")
-    parse.cache_clear()
+JUDGE = Judge(unfit, judge)
