@@ -8,7 +8,7 @@ from typing import Any
 
 from mars_env.errors import ProblemError
 from mars_env.grading.code.compare import COMPARISONS
-from mars_env.problems.code import LEAST_BYTES, LEAST_SECONDS, MOST_BYTES, MOST_SECONDS
+from mars_env.problems.code import MEMORY_LIMITS, TIME_LIMITS
 
 MOST_TOLERANCE = 1e9
 _Kinds = Mapping[str, type | tuple[type, ...]]
@@ -66,8 +66,8 @@ def check_reference(reference: Any) -> None:
         if "\0" in (reference.get(name) or ""):
             raise ProblemError(f"{name} contains a NUL character")
         _check_text(reference.get(name) or "", name)
-    _check_limit(reference, "time_limit", LEAST_SECONDS, MOST_SECONDS)
-    _check_limit(reference, "memory_limit", LEAST_BYTES, MOST_BYTES)
+    _check_limit(reference, "time_limit", *TIME_LIMITS)
+    _check_limit(reference, "memory_limit", *MEMORY_LIMITS)
     _check_limit(reference, "tolerance", 0, MOST_TOLERANCE)
 
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.expressions import COUNTERS, proportional, same_expression, same_line
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, number, operators, words
-from mars_env.grading.math.plain import SYNONYMS, normal_text, plain
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators, word_set
 from mars_env.grading.math.sets import is_infinite, same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
     as_family,
@@ -33,11 +32,12 @@ from mars_env.grading.math.shapes import (
     values_by_name,
     with_parameter_of,
 )
-from mars_env.grading.math.units import Unit, letter_unit, measure, scaled, time_span
+from mars_env.grading.math.simplify import SYNONYMS, normal_text, simplified
+from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, value_and_unit
 from mars_env.grading.math.vectors import same_fonts
 
 _MAX_ITEMS = 64
-_AS_WRITTEN = words("to parallel perp cong similar subset subseteq")
+_AS_WRITTEN = word_set("to parallel perp cong similar subset subseteq")
 """Relations that are compared side by side, in the order written."""
 
 
@@ -55,15 +55,15 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
         Unreadable: The two cannot be compared by these rules.
 
     Example:
-        >>> from mars_env.grading.math.parser import read
-        >>> def same(a, b): return same_answer(read(a), read(b))
+        >>> from mars_env.grading.math.parser import read_answer
+        >>> def same(a, b): return same_answer(read_answer(a), read_answer(b))
         >>> same(r"\{1, 2\}", "2, 1"), same("(1, 2)", "(2, 1)"), same("y = 2x + 1", "2x - y = -1")
         (True, False, True)
         >>> same("25 \\text{ cm}", "0.25 \\text{ m}"), same("25", "25 \\text{ or } 26")
         (True, False)
     """
     reference, answer = same_fonts(reference, answer)
-    return _Comparison(tolerance).same(time_span(plain(reference)), time_span(plain(answer)))
+    return _Comparison(tolerance).same(time_span(simplified(reference)), time_span(simplified(answer)))
 
 
 class _Comparison:
@@ -276,7 +276,7 @@ class _Comparison:
             return solved and self.same(self.value(r), a)
         *exact, last = a.args
         if operators(a)[-1] == "~" and _is_decimal(r) and self.same(r, last):
-            rounded = measure(last)[0]
+            rounded = value_and_unit(last)[0]
             return all(_near(member, rounded, 0.01) for member in exact if not free_symbols(member))
         if operators(a)[0] == "~" and not _is_decimal(r) and is_label(a.args[0]):
             return False  # "n is about 25"
@@ -306,7 +306,7 @@ class _Comparison:
     # -- numbers, with and without units -------------------------------------------------------
 
     def same_measure(self, r: Node, a: Node) -> bool:
-        (value, of), (value2, of2) = measure(r), measure(a)
+        (value, of), (value2, of2) = value_and_unit(r), value_and_unit(a)
         if isinstance(of, Unit) and of2 is None:
             value2, of2 = letter_unit(value2, of)
         if isinstance(of2, Unit) and of is None:
@@ -316,7 +316,7 @@ class _Comparison:
         if "%" in (of, of2):
             share, other = (value, value2) if of == "%" else (value2, value)
             return {of, of2} == {"%", None} and (
-                self.same_number(Node("div", (share, number(100))), other)
+                self.same_number(Node("div", (share, num(100))), other)
                 or (of == "%" and self.same_number(share, other))
             )
         if "deg" in (of, of2):
@@ -336,7 +336,7 @@ class _Comparison:
         bare = value if of is None else value2
         if None in (of, of2) and not any(n.kind == "const" and n.value == "pi" for n in bare.walk()):
             return self.same_number(value, value2)  # a bare number means degrees; with pi in it, radians
-        half_turn = Node("div", (Node("const", value="pi"), number(180)))
+        half_turn = Node("div", (Node("const", value="pi"), num(180)))
         turned = (Node("mul", (v, half_turn)) if x == "deg" else v for v, x in ((value, of), (value2, of2)))
         return self.same_number(*turned)
 
@@ -392,4 +392,4 @@ def _time_as_ratio(node: Node, other: Node) -> Node:
     lowest = other.kind == "ratio" or math.gcd(int(hour), int(minute)) == 1
     if half or minute.startswith("0") or not lowest:
         raise Unreadable("a time cannot be compared with something else")
-    return Node("ratio", (number(int(hour)), number(int(minute))))
+    return Node("ratio", (num(int(hour)), num(int(minute))))

@@ -15,7 +15,7 @@ from typing import Any
 import mpmath  # type: ignore[import-untyped]
 
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, words
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, word_set
 
 BASE_DIGITS = 60
 _MAX_DIGITS = 12_000
@@ -26,7 +26,9 @@ _MAX_TERMS = 10_000
 """The most terms of a sum or product that is evaluated."""
 _MP = mpmath.MPContext()
 """A separate context whose precision changes: a worker is one process that handles one verdict at a time."""
-_TRIGONOMETRY = words("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth")
+_TRIGONOMETRY = word_set(
+    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"
+)
 
 
 class _MorePrecision(ArithmeticError):
@@ -239,7 +241,7 @@ class _Evaluator:
         return sum(terms, _MP.mpf(seed) / 2**32 + 1)
 
 
-_OF_REALS = words("max min floor ceil factorial factorial2 binom gcd lcm rem")
+_OF_REALS = word_set("max min floor ceil factorial factorial2 binom gcd lcm rem")
 
 
 def _determinant(rows: list[list[Any]]) -> Any:

@@ -36,10 +36,10 @@ def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
         Undefined: It has no value (it divides by zero, for example).
 
     Example:
-        >>> from mars_env.grading.math.parser import read
-        >>> exact_value(read(r"\frac{50}{2}")), exact_value(read(r"2\cdot 3^4 - \binom{5}{2}"))
+        >>> from mars_env.grading.math.parser import read_answer
+        >>> exact_value(read_answer(r"\frac{50}{2}")), exact_value(read_answer(r"2\cdot 3^4 - \binom{5}{2}"))
         (Fraction(25, 1), Fraction(152, 1))
-        >>> exact_value(read(r"\sqrt{2}")) is None
+        >>> exact_value(read_answer(r"\sqrt{2}")) is None
         True
     """
     kind = node.kind

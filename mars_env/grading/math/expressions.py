@@ -10,7 +10,7 @@ from typing import Any
 
 from mars_env.grading.math.evaluate import agree, digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, number, operators
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators
 
 COUNTERS = frozenset("kmnKMN")
 """Names that stand for an integer where nothing is said about them."""
@@ -68,10 +68,10 @@ def same_expression(a: Node, b: Node) -> bool:
         Unreadable: Something in them has no numerical value, or nothing could be compared.
 
     Example:
-        >>> from mars_env.grading.math.parser import read
-        >>> same_expression(read(r"\frac{1}{\sqrt{n}}"), read(r"\sqrt{1/n}"))
+        >>> from mars_env.grading.math.parser import read_answer
+        >>> same_expression(read_answer(r"\frac{1}{\sqrt{n}}"), read_answer(r"\sqrt{1/n}"))
         True
-        >>> same_expression(read(r"\sqrt{x^2}"), read("x"))
+        >>> same_expression(read_answer(r"\sqrt{x^2}"), read_answer("x"))
         False
     """
     if a == b:
@@ -128,13 +128,13 @@ def proportional(r: Node, a: Node) -> bool:
 def _cleared(node: Node) -> tuple[Node, Node]:
     """An expression as numerator and denominator, so that ``y - 1/x`` has the same zeros as ``xy - 1``."""
     if node.kind not in ("add", "mul", "div", "neg"):
-        return node, number(1)
+        return node, num(1)
     (top, below), *others = map(_cleared, node.args)
     if node.kind == "neg":
         return Node("neg", (top,)), below
     for top2, below2 in others:
         if node.kind == "add":
-            top, top2 = Node("add", (Node("mul", (top, below2)), Node("mul", (below, top2)))), number(1)
+            top, top2 = Node("add", (Node("mul", (top, below2)), Node("mul", (below, top2)))), num(1)
         elif node.kind == "div":
             top2, below2 = below2, top2
         top, below = Node("mul", (top, top2)), Node("mul", (below, below2))

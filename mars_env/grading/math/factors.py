@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mars_env.grading.math.literals import based, decimal, repeating, scientific
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, substitute, words
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, substitute, word_set
 from mars_env.grading.math.tokens import FUNCTIONS, Token
 from mars_env.grading.math.vectors import BOLD, derivative
 
@@ -16,23 +16,23 @@ _CONSTANTS = {
     r"\pi": "pi", r"\infty": "inf", r"\emptyset": "empty", r"\RR": "R", r"\ZZ": "Z", r"\NN": "N", r"\QQ": "Q",
     r"\CC": "C",
 }  # fmt: skip
-_GREEK = words(
+_GREEK = word_set(
     r"\alpha \beta \gamma \delta \epsilon \zeta \eta \theta \iota \kappa \lambda \mu \nu \xi \rho \sigma"
     r" \tau \upsilon \phi \chi \psi \omega"
     r" \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Phi \Psi \Omega \ell \hbar \partial"
 )
-_DECORATIONS = words(
+_DECORATIONS = word_set(
     r"\overline \bar \vec \hat \overrightarrow \tilde \widehat \angle \triangle \measuredangle"
 )
 _BRACKETS = {"(": (")", "]"), "[": ("]", ")"), r"\langle": (r"\rangle",)}
 _DELIMITED = {r"\lfloor": (r"\rfloor", "floor"), r"\lceil": (r"\rceil", "ceil"), "|": ("|", "abs")}
-_MATRICES = words("matrix pmatrix bmatrix Bmatrix vmatrix smallmatrix array cases")
-_ALIGNED = words("aligned align align* gathered gather gather* split")
+_MATRICES = word_set("matrix pmatrix bmatrix Bmatrix vmatrix smallmatrix array cases")
+_ALIGNED = word_set("aligned align align* gathered gather gather* split")
 """Environments that hold equations one below the other; ``&`` only aligns them."""
 _CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound", r"\yen": "yuan", r"\rupee": "rupee"}
-_INVERSES = words("sin cos tan cot sec csc")
+_INVERSES = word_set("sin cos tan cot sec csc")
 _BEGINNINGS = (
-    words(r"( [ { \{ \frac \sqrt \binom \sum \prod \boxed \langle \ldots \lfloor \lceil")
+    word_set(r"( [ { \{ \frac \sqrt \binom \sum \prod \boxed \langle \ldots \lfloor \lceil")
     | {*_CONSTANTS}
     | _GREEK
     | _DECORATIONS
@@ -178,7 +178,7 @@ class Factors:
             return self.group()
         if token.kind == "num" and len(token.text) > 1 and token.text.isdigit():
             self.tokens[self.place] = token._replace(text=token.text[1:], spaced=False)
-            return number(int(token.text[0]))
+            return num(int(token.text[0]))
         if sign := self.accept("-"):
             return with_sign(sign, self.argument())
         return self.primary(plain=True)
@@ -331,7 +331,7 @@ class Factors:
 
     def root(self) -> Node:
         """The argument of a root, and its degree."""
-        degree = number(2)
+        degree = num(2)
         if self.accept("["):
             degree = self.sum()
             self.expect("]")
@@ -339,14 +339,14 @@ class Factors:
 
     def function(self, name: str) -> Node:
         """A named function, its base and its power."""
-        base, power = number(10) if name == "lg" else None, None
+        base, power = num(10) if name == "lg" else None, None
         while mark := self.accept("_", "^"):
             if mark == "_":
                 base = self.argument()
             else:
                 power = self.exponent()
         args = self.arguments() if self.accept("(") else (self.product(),)
-        if power == Node("neg", (number(1),)) and name in _INVERSES:
+        if power == Node("neg", (num(1),)) and name in _INVERSES:
             name, power = "arc" + name, None
         if base is not None:
             if name not in ("log", "lg"):

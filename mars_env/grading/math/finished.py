@@ -22,23 +22,22 @@ from itertools import combinations
 
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, is_complex, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, operators, words
-from mars_env.grading.math.plain import plain
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, operators, word_set
 from mars_env.grading.math.shapes import as_family, is_label, is_name, is_residue, names_matrix
-from mars_env.grading.math.units import Unit, letter_unit, measure, unit
+from mars_env.grading.math.simplify import simplified
+from mars_env.grading.math.units import Unit, letter_unit, unit, value_and_unit
 
-_RATIONAL = words("/ ^ product scientific")
-_CLOSED = _RATIONAL | words("root log constant sum")
-_CONTAINERS = words("list set group matrix row setop builder mod approx")
-_MULTIPLES = words("add neg mul quantity")
-"""Kinds of nodes that may hold a container: ``2 (1, 2)``, ``\\mathbb{R} - \\{1\\}``."""
+_RATIONAL = word_set("/ ^ product scientific")
+_CLOSED = _RATIONAL | word_set("root log constant sum")
+_CONTAINERS = word_set("list set group matrix row setop builder mod approx")
+_MULTIPLES = word_set("add neg mul quantity")
 _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
-    words("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
+    word_set("sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"), "trig"
 )
 """Functions of one kind: a reference that holds one of them allows all."""
 _MAX_TERMS = 8
 """A sum of more terms is not compared term by term: it is not finished."""
-_COMPARISONS = words("< > <= >= !=")
+_COMPARISONS = word_set("< > <= >= !=")
 
 
 def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
@@ -50,8 +49,8 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
         integer: Whether an integer must be written as one, so that ``\frac{50}{2}`` is not 25.
 
     Example:
-        >>> from mars_env.grading.math.parser import read
-        >>> def done(a, b, **how): return finished(read(a), read(b), **how)
+        >>> from mars_env.grading.math.parser import read_answer
+        >>> def done(a, b, **how): return finished(read_answer(a), read_answer(b), **how)
         >>> done("5", "2+3"), done("5", r"\frac{10}{2}"), done("5", r"\frac{10}{2}", integer=True)
         (False, True, False)
         >>> done("x = 5", "2x = 10"), done("x < 3", "2x + 1 < 7"), done("x < 3", r"(-\infty, 3)")
@@ -59,7 +58,7 @@ def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
     """
     rounded = any(part.decimal for part in reference.walk())
     if reference.kind == "text":
-        reference = plain(reference)
+        reference = simplified(reference)
     elif is_residue(reference):
         reference = as_family(reference)
     theirs = [node for ways in _numbers(reference, is_name, rounded=True) for node in ways]
@@ -74,7 +73,7 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
     """The numbers and expressions that an answer consists of, each in all ways that a chain writes it."""
     parts: tuple[Node, ...] = ()
     if _COMPARISONS & {*operators(node)}:
-        node = plain(node)  # "x < 1 \\cup x > 3"
+        node = simplified(node)  # "x < 1 \\cup x > 3"
     if node.kind == "relation":
         ways = _values(node, named, rounded)
         if len(ways) == 1 and ways[0] is not node:
@@ -87,14 +86,17 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
         parts = node.args[:1]
     elif node.kind == "builder":
         parts = tuple(part for part in node.args if not _is_bare_name(part))
-    elif node.kind in _CONTAINERS or _is_reduced(node):
-        parts = node.args
-    elif node.kind in _MULTIPLES and any(part.kind in _CONTAINERS for part in node.walk()):
+    elif node.kind in _CONTAINERS or _is_reduced(node) or _is_multiple(node):
         parts = node.args
     elif node.kind not in ("text", "dots"):
         yield (node,)
     for part in parts:
         yield from _numbers(part, named, rounded=rounded)
+
+
+def _is_multiple(node: Node) -> bool:
+    r"""``2 (1, 2)``, ``\mathbb{R} - \{1\}``."""
+    return node.kind in _MULTIPLES and any(part.kind in _CONTAINERS for part in node.walk())
 
 
 def _values(relation: Node, named: Callable[[Node], bool], rounded: bool) -> tuple[Node, ...]:
@@ -148,7 +150,7 @@ def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
     """Whether one number, of a reference, allows what another leaves to compute."""
     if answer.kind == "sym":
         return True
-    value, of = measure(reference)
+    value, of = value_and_unit(reference)
     if isinstance(of, Unit):
         answer = letter_unit(answer, of)[0]
     held, left = _work(reference), _work(answer)
@@ -157,9 +159,9 @@ def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
     exact = exact_value(value, WORKER_BITS)
     allowed = _CLOSED if exact is None else _RATIONAL
     if exact is not None and not held:
-        allowed = frozenset() if integer and exact.denominator == 1 else words("/ scientific")
+        allowed = frozenset() if integer and exact.denominator == 1 else word_set("/ scientific")
         if of == "deg":
-            allowed = words("/ product constant")  # radians
+            allowed = word_set("/ product constant")  # radians
     if is_complex(value) and Node("const", value="e") in value.walk():
         allowed |= {"trig"}
     return left <= held | allowed and _sums(answer) <= max(1, _sums(reference))
@@ -169,15 +171,15 @@ def _work(node: Node) -> frozenset[str]:
     """The operations that a number leaves to compute: none for a literal with its sign and unit."""
     kind = node.kind
     if kind == "sym":
-        return words("name")
+        return word_set("name")
     if kind == "const":
-        return words("constant") if node.value in ("pi", "e", "i") else frozenset()
+        return word_set("constant") if node.value in ("pi", "e", "i") else frozenset()
     if kind == "based":
-        return words("" if node.name.endswith("_10") else "base")
+        return word_set("" if node.name.endswith("_10") else "base")
     if kind in ("sum", "prod"):
-        return words("series name" if free_symbols(node) else "series")
+        return word_set("series name" if free_symbols(node) else "series")
     if _is_scientific(node):
-        return words("scientific")
+        return word_set("scientific")
     sides = _factors(node) if kind in ("mul", "div") else (list(node.args), [])
     works = [[_work(part) for part in side] for side in sides]
     inner = frozenset[str]().union(*works[0], *works[1])
@@ -188,7 +190,7 @@ def _work(node: Node) -> frozenset[str]:
     if kind in ("mul", "div"):
         literals = any(side.count(frozenset()) > 1 for side in works)
         product = max(map(len, works)) > 1
-        return inner | words("/" * bool(works[1]) + " product" * product + " arithmetic" * literals)
+        return inner | word_set("/" * bool(works[1]) + " product" * product + " arithmetic" * literals)
     if kind in ("ratio", "time"):  # 7:12 is read as a time
         return inner | {"/"}
     name = _SAME.get(node.name, node.name) if kind == "call" else kind
@@ -203,13 +205,13 @@ def _work(node: Node) -> frozenset[str]:
 
 def _work_of_sum(node: Node) -> frozenset[str]:
     if node.value == "mixed":
-        return words("/")
+        return word_set("/")
     if _has_units(node):
         return frozenset()
     terms = [term.args[0] if term.kind == "quantity" else term for term in node.args]
     pairs = combinations(terms, 2)
     alike = len(terms) > _MAX_TERMS or any(_is_rational(Node("div", pair)) for pair in pairs)
-    return words("sum arithmetic" if alike else "sum")
+    return word_set("sum arithmetic" if alike else "sum")
 
 
 def _factors(node: Node) -> tuple[list[Node], list[Node]]:
@@ -229,7 +231,7 @@ def _is_scientific(node: Node) -> bool:
     r"""``3.5 \cdot 10^8``, or ``10^8``."""
     if node.kind == "mul" and node.args[0].kind == "num":
         node = node.args[1]
-    if node.kind != "pow" or node.args[0] != number(10):
+    if node.kind != "pow" or node.args[0] != num(10):
         return False
     exponent = node.args[1].args[0] if node.args[1].kind == "neg" else node.args[1]
     return exponent.kind == "num"

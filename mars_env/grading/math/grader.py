@@ -9,19 +9,18 @@ from functools import lru_cache
 from typing import Any
 
 from mars_env.errors import ProblemError
-from mars_env.grading.math.asked import (
-    asked_value,
-    names_another,
-    with_asked_unit,
-    with_its_constant,
-    without_numbering,
-)
 from mars_env.grading.math.checks import check_of
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
-from mars_env.grading.math.nodes import OverLimit, Unreadable, number
-from mars_env.grading.math.parser import plain_integer, read, read_integer
+from mars_env.grading.math.nodes import OverLimit, Unreadable, num
+from mars_env.grading.math.parser import plain_integer, read_answer, read_integer
 from mars_env.grading.math.pool import Reply, VerdictLimits, WorkerPool
+from mars_env.grading.math.question import (
+    asked_value,
+    names_another,
+    with_asked_unit,
+    without_numbering,
+)
 from mars_env.grading.math.tokens import MAX_LENGTH
 from mars_env.grading.math.units import PERCENT
 from mars_env.types import Grade, Problem
@@ -178,7 +177,7 @@ class MathGrader:
             if "=" not in reference and names_another(problem.statement, answer):
                 return wrong("the answer names something else than the problem asks for")
             answer = without_numbering(problem.statement, answer)
-            answer = with_its_constant(text, asked_value(problem.statement, answer), reference)
+            answer = asked_value(problem.statement, answer)
             reference = with_asked_unit(problem.statement, reference, answer)
         if check is not None:
             why = check(problem.metadata, answer)
@@ -194,7 +193,12 @@ class MathGrader:
             if equal is False and (self.tolerance is None or "." not in reference + answer):
                 differs = f"the answer {answer} differs" if len(answer) <= 40 else "the answer differs"
                 return wrong(f"{differs} from the reference", "integer")
-        request = {"op": "judge", "reference": reference, "answer": answer, "tolerance": self.tolerance}
+        request: dict[str, object] = {
+            "op": "judge",
+            "reference": reference,
+            "answer": answer,
+            "tolerance": self.tolerance,
+        }
         return request | {name: flag for name, flag in flags.items() if flag is not None}
 
 
@@ -254,7 +258,7 @@ def _small_value_is(answer: str, integer: int, literally: bool | None) -> bool |
     if len(answer) > _INLINE_LENGTH:
         return None
     try:
-        node = read(answer)
+        node = read_answer(answer)
         if node.kind == "relation" and node.value == ("=",) and node.args[0].kind == "sym":
             node = node.args[1]
         value = exact_value(node)
@@ -264,7 +268,7 @@ def _small_value_is(answer: str, integer: int, literally: bool | None) -> bool |
         return None  # a worker reads more, and allows larger values
     if value is None or value != integer:
         return None if value is None else False
-    return finished(number(integer), node, integer=bool(literally)) or None
+    return finished(num(integer), node, integer=bool(literally)) or None
 
 
 def graded(reply: Reply, started: float, backend: str = "symbolic") -> Grade:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num
 
 _MAX_DIGITS = 4000
 _BASE_WORDS = {
@@ -19,7 +19,7 @@ def decimal(digits: str) -> Node:
     digits = digits.removesuffix(".")
     if len(digits) > _MAX_DIGITS:
         raise OverLimit(f"a number has more digits than the limit of {_MAX_DIGITS}")
-    return number(Fraction(digits), decimal="." in digits)
+    return num(Fraction(digits), decimal="." in digits)
 
 
 def scientific(text: str) -> Node:
@@ -27,7 +27,7 @@ def scientific(text: str) -> Node:
     mantissa, _, power = text.lower().partition("e")
     if abs(int(power)) > _MAX_DIGITS:
         raise OverLimit("a power of ten is beyond the limit")
-    return number(Fraction(mantissa) * Fraction(10) ** int(power), decimal=True)
+    return num(Fraction(mantissa) * Fraction(10) ** int(power), decimal=True)
 
 
 def repeating(text: str) -> Node:
@@ -38,7 +38,7 @@ def repeating(text: str) -> Node:
     period = re.sub(r"\D", "", rest)
     scale = 10 ** len(fixed)
     value = Fraction(int(period), scale * (10 ** len(period) - 1))
-    return number(Fraction(int((whole or "0") + fixed), scale) + value)
+    return num(Fraction(int((whole or "0") + fixed), scale) + value)
 
 
 def based(digits: str, base: str) -> Node:
@@ -56,4 +56,4 @@ def based(digits: str, base: str) -> Node:
     written = whole.lstrip("0") or "0"
     if shown := part.rstrip("0"):
         written += f".{shown}"
-    return Node("based", (number(Fraction(value, radix ** len(part))),), f"{written}_{radix}")
+    return Node("based", (num(Fraction(value, radix ** len(part))),), f"{written}_{radix}")

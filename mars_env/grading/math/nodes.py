@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 
-def words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """The words of a string as a set; the tables here are written this way."""
     return frozenset(text.split())
 
@@ -63,12 +63,12 @@ class Node:
         return self.value
 
 
-def number(value: Fraction | int, *, decimal: bool = False) -> Node:
+def num(value: Fraction | int, *, decimal: bool = False) -> Node:
     """A number as a node."""
     return Node("num", value=Fraction(value), decimal=decimal)
 
 
-EXPRESSIONS = words("num based sym const add mul div neg pow call sum prod")
+EXPRESSIONS = word_set("num based sym const add mul div neg pow call sum prod")
 """Kinds of nodes that represent a number."""
 
 

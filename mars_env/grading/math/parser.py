@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from mars_env.grading.math.factors import Factors, with_sign
 from mars_env.grading.math.literals import decimal
-from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, number, operators
+from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
 from mars_env.grading.math.vectors import times
 
@@ -27,7 +27,7 @@ _RELATIONS = {
 }  # fmt: skip
 
 
-def read(text: str, *, commas: bool = True) -> Node:
+def read_answer(text: str, *, commas: bool = True) -> Node:
     r"""Read an answer.
 
     Args:
@@ -39,9 +39,9 @@ def read(text: str, *, commas: bool = True) -> Node:
         OverLimit: It is too long or too deep.
 
     Example:
-        >>> read(r"\left(-\infty, 3\right]").value
+        >>> read_answer(r"\left(-\infty, 3\right]").value
         ('(', ']')
-        >>> read("x = 5").kind, read(r"25 \text{ cm}").kind, read("1, 2 and 3").kind
+        >>> read_answer("x = 5").kind, read_answer(r"25 \text{ cm}").kind, read_answer("1, 2 and 3").kind
         ('relation', 'quantity', 'list')
     """
     if not text.isascii() and (han := _HAN.fullmatch(text)) and han[1] not in UNICODE:
@@ -71,7 +71,7 @@ def read_integer(text: str) -> int | None:
     if _SCIENTIFIC.search(text):
         return None
     try:
-        node = read(text)
+        node = read_answer(text)
     except (Unreadable, OverLimit, RecursionError):
         return None
     sign, node = (-1, node.args[0]) if node.kind == "neg" else (1, node)
@@ -213,9 +213,9 @@ class _Parser(Factors):
             return None
         whole = decimal(before.text)
         power = self.peek().text == "^" and r"\circ" not in (self.peek(1).text, self.peek(2).text)
-        if top.kind == bottom.kind == "num" and node == whole and not power:
-            if 0 < top.value < bottom.value:  # type: ignore[operator]
-                return self.postfix(Node("add", (whole, Node("div", (top, bottom))), "mixed"))
+        proper = top.kind == bottom.kind == "num" and 0 < top.value < bottom.value  # type: ignore[operator]
+        if proper and node == whole and not power:
+            return self.postfix(Node("add", (whole, Node("div", (top, bottom))), "mixed"))
         self.place = place
         return None
 

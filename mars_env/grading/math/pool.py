@@ -33,8 +33,8 @@ serve_verdicts(settings)
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 Reply = Mapping[str, Any]
-"""``{"equal", "reason"}``; ``{"limit", "phase"}`` if it exceeds a limit; ``{"unfit"}`` or ``{"error", "phase"}``;
-``{"fault"}`` if the machinery, and not the request, is why there is no verdict."""
+"""``{"equal", "reason"}``, or why there is no verdict: ``{"limit", "phase"}``, ``{"unfit"}``,
+``{"error", "phase"}``, and ``{"fault"}`` if the machinery, and not the request, is to blame."""
 
 
 @dataclass(frozen=True, slots=True)

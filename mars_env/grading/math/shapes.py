@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mars_env.grading.math.evaluate import free_symbols
 from mars_env.grading.math.factors import UNKNOWN_FUNCTIONS
-from mars_env.grading.math.nodes import EXPRESSIONS, Node, operators, substitute, words
-from mars_env.grading.math.plain import parameters
+from mars_env.grading.math.nodes import EXPRESSIONS, Node, operators, substitute, word_set
+from mars_env.grading.math.simplify import parameters
 
-_LABELLED = words("sin cos tan abs floor ceil det max min gcd lcm")
+_LABELLED = word_set("sin cos tan abs floor ceil det max min gcd lcm")
 """Functions of a name that may be what is asked for."""
-_PARAMETERS = words("k s t u lambda mu")
+_PARAMETERS = word_set("k s t u lambda mu")
 """Names of a parameter that a problem seldom gives."""
 
 

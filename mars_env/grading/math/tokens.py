@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mars_env.grading.math.nodes import OverLimit, Unreadable, words
+from mars_env.grading.math.nodes import OverLimit, Unreadable, word_set
 from mars_env.grading.math.spelled import in_digits
 
 MAX_LENGTH = 10_000
@@ -66,13 +66,13 @@ _CHINESE_UNITS = {
     **dict.fromkeys("个只人种次本张条块页名辆棵颗", "units"),
 }  # fmt: skip
 _CHINESE_UNIT = re.compile(rf"(?<=[0-9}}\s)])({'|'.join(_CHINESE_UNITS)})(?![\u4e00-\u9fff])")
-SPACING = words(
+SPACING = word_set(
     r"\, \! \; \: \> \  \quad \qquad \left \right \middle \displaystyle \textstyle \limits \nolimits \hfill"
     r" \thinspace \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl"
     r" \biggr \Biggl \Biggr \mathopen \mathclose \nobreak"
 ) | {"\\ ", "~", "\\\n"}
-_SYMBOL_FONTS = words(r"\mathrm \operatorname \mathbf \mathit \mathsf \boldsymbol \bm")
-_BOLD = words(r"\mathbf \boldsymbol \bm")
+_SYMBOL_FONTS = word_set(r"\mathrm \operatorname \mathbf \mathit \mathsf \boldsymbol \bm")
+_BOLD = word_set(r"\mathbf \boldsymbol \bm")
 _LETTER = re.compile(r"\{[A-Za-z]\}")
 _ALIASES = {
     r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\sfrac": r"\frac",
@@ -89,7 +89,7 @@ _ALIASES = {
     r"\to": r"\rightarrow", r"\R": r"\RR", "**": "^", r"\tg": r"\tan", r"\arctg": r"\arctan",
     r"\ctg": r"\cot", "$": r"\$", r"\textdollar": r"\$",
 }  # fmt: skip
-FUNCTIONS = words(
+FUNCTIONS = word_set(
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth ln log lg exp"
     " gcd lcm max min sqrt abs floor ceil binom"
 )
@@ -102,8 +102,8 @@ _WORD_ALIASES = {
     "acos": "arccos",
     "atan": "arctan",
 }
-SHORT_WORDS = words("no yes odd red not the one two six ten all any may per old")
-RAW_UNITS = words(
+SHORT_WORDS = word_set("no yes odd red not the one two six ten all any may per old")
+RAW_UNITS = word_set(
     "cm mm km ft kg mg ml mi in hr hrs min sec mph rad deg yd lb lbs oz kph meters metres"
     " feet inches hours minutes pct"
 )

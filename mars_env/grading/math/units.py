@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from mars_env.grading.math.nodes import Node, Unreadable, number, words
+from mars_env.grading.math.nodes import Node, Unreadable, num, word_set
 
 
 class Unit(NamedTuple):
@@ -65,7 +65,7 @@ _SCALES = {
 }  # fmt: skip
 _POWERS = {"square": 2, "sq": 2, "sq.": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _NEUTRAL = frozenset(("unit", "square unit", "cubic unit", "sq unit", "in total", "total", "exactly", "only"))
-NOT_UNITS = words(
+NOT_UNITS = word_set(
     """factorial fifths fourths halves hundredths pi quarters root roots sqrt tenths thirds thousandths wrong
     about above after all almost and approximately contradiction contradicts
     excluded extraneous fail failed fails impossible invalid rejected any are as at away base before below
@@ -83,7 +83,7 @@ NOT_UNITS = words(
 
 
 PERCENT = (
-    "percentage points", "percentage point", "percentage", "percents", "percent", "per cent", "pct", "prozent",
+    "percentage points", "percentage point", "percentage", "percents", "percent", "per cent", "pct",
 )  # fmt: skip
 """Words for per cent."""
 _SPANS = ({(("time", 1),)}, {(("calendar", 1),)})
@@ -153,20 +153,20 @@ def _singular(name: str) -> str:
     return name[:-2] + "y" if name.endswith("ie") else name
 
 
-def measure(node: Node) -> tuple[Node, Unit | str | None]:
+def value_and_unit(node: Node) -> tuple[Node, Unit | str | None]:
     """A number and its unit: a `Unit`, a mark such as ``"%"`` or ``"deg"``, or None for no unit.
 
     Raises:
         Unreadable: The words next to the number are not a unit.
     """
     if node.kind == "neg":
-        value, of = measure(node.args[0])
+        value, of = value_and_unit(node.args[0])
         return Node("neg", (value,)), of
     if node.kind == "quantity":
         return _quantity(node.args[0], node.name)
     if node.kind != "add" or all(_bare(term).kind != "quantity" for term in node.args):
         return node, None
-    parts = [measure(child) for child in node.args]
+    parts = [value_and_unit(child) for child in node.args]
     units = [of for _, of in parts if isinstance(of, Unit)]
     if len(units) == len(parts) and len({of.dimension for of in units}) == 1:
         terms = tuple(scaled(value, of.factor) for (value, _), of in zip(parts, units, strict=True))
@@ -183,7 +183,7 @@ def _bare(term: Node) -> Node:
 
 def _quantity(inner: Node, name: str) -> tuple[Node, Unit | str | None]:
     if inner.kind == "quantity":
-        (value, of), following = measure(inner), unit(name)
+        (value, of), following = value_and_unit(inner), unit(name)
         if isinstance(of, Unit) and following is not None and following.dimension in ((), of.dimension):
             # "$5 million", "$25 dollars"
             return (value if following.dimension else scaled(value, following.factor)), of
@@ -238,4 +238,4 @@ def time_span(node: Node) -> Node:
 
 def scaled(value: Node, factor: Fraction) -> Node:
     """A value times the factor of its unit."""
-    return value if factor == 1 else Node("mul", (value, number(factor)))
+    return value if factor == 1 else Node("mul", (value, num(factor)))

@@ -2,12 +2,12 @@ r"""Reads products of vectors and of matrices, which do not commute, and derivat
 
 from __future__ import annotations
 
-from mars_env.grading.math.nodes import Node, Unreadable, number, substitute
+from mars_env.grading.math.nodes import Node, Unreadable, num, substitute
 
 BOLD = "bold "
 """Before the name of a letter in bold."""
 _VECTORS = (BOLD, "vec ", "overrightarrow ", "hat ")
-_OF_MATRICES = (Node("neg", (number(1),)), Node("sym", value="T"))
+_OF_MATRICES = (Node("neg", (num(1),)), Node("sym", value="T"))
 _DIFFERENTIALS = (Node("sym", value="d"), Node("sym", value="partial"))
 
 
@@ -15,9 +15,9 @@ def times(left: Node, operator: str, right: Node) -> Node:
     r"""A product; of two vectors or matrices, its name is ``cross``, ``dot`` or ``matmul``.
 
     Example:
-        >>> from mars_env.grading.math.parser import read
-        >>> read(r"\vec a\cdot\vec b").value, read(r"\vec a\times\vec b").value, read(r"2\vec a").kind
-        ('dot', 'cross', 'mul')
+        >>> from mars_env.grading.math.parser import read_answer
+        >>> read_answer(r"\vec a\cdot\vec b").value, read_answer(r"2\vec a").kind
+        ('dot', 'mul')
     """
     matrices = _is_matrix(right) and _is_matrix(left)
     inverted = matrices and any(map(_is_of_matrices, (*right.walk(), *left.walk())))  # as in A^{-1} B

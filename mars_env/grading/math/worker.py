@@ -87,7 +87,7 @@ def _send(channel: int, message: dict[str, Any]) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when the thread that started it ends, even if this process is stopped."""
+    """Ask Linux to kill this process when the thread that started it ends."""
     if sys.platform != "linux":
         return
     set_parent_death_signal = 1

@@ -11,8 +11,8 @@ from typing import Final
 
 from mars_env.envs import spec
 from mars_env.errors import ConfigError
-from mars_env.problems.code_hub import CODE_HUB_SETS
-from mars_env.problems.hub import HUB_SETS
+from mars_env.problems.hub_code import CODE_SETS
+from mars_env.problems.hub_math import MATH_SETS
 from mars_env.trainers.openrlhf.arguments import ENTRY, parse
 from mars_env.trainers.openrlhf.command_line import Flags, as_words
 from mars_env.trainers.openrlhf.flags import complete, located, sampling_of
@@ -34,8 +34,8 @@ _KEY: Final = '"$WANDB_API_KEY"'
 """What a command shows in place of a key: logs of clusters are read by others."""
 
 _STAND_INS: Final = {
-    **{hub_set.name: "arithmetic" for hub_set in HUB_SETS},
-    **{hub_set.name: "programs" for hub_set in CODE_HUB_SETS},
+    **dict.fromkeys(MATH_SETS, "arithmetic"),
+    **dict.fromkeys(CODE_SETS, "programs"),
     "livecodebench": "programs",
 }
 """Embedded sets of the same kind, for those that would be downloaded."""
