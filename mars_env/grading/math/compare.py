@@ -44,11 +44,8 @@ _AS_WRITTEN = word_set("to parallel perp cong similar subset subseteq")
 def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -> bool:
     r"""Whether an answer equals a reference.
 
-    Args:
-        reference: The parsed reference.
-        answer: The parsed answer.
-        tolerance: Allowed relative difference between two numbers if one of them is
-            written as a decimal; None requires exact equality.
+    The tolerance is the allowed relative difference between two numbers if one of them is written as a
+    decimal; None requires exact equality.
 
     Raises:
         OverLimit: A value is too large to compute.

@@ -43,10 +43,7 @@ _COMPARISONS = word_set("< > <= >= !=")
 def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
     r"""Whether an answer leaves no more to compute than a reference of the same value.
 
-    Args:
-        reference: The parsed reference.
-        answer: The parsed answer, which equals it.
-        integer: Whether an integer must be written as one, so that ``\frac{50}{2}`` is not 25.
+    With `integer`, an integer must be written as one: ``\frac{50}{2}`` is not 25.
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer

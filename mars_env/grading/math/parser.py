@@ -57,8 +57,7 @@ def read_answer(text: str, *, commas: bool = True) -> Node:
 def read_integer(text: str) -> int | None:
     r"""The integer that a text writes; None if it is anything else.
 
-    Leading zeros, a sign, thousands separators, a decimal part of zeros, dollar signs and font
-    commands do not matter. Two numbers, a value to compute, words and per cent are not an integer here.
+    Two numbers, a value to compute, words and per cent are not an integer here.
 
     Example:
         >>> [read_integer(t) for t in ("025", "1{,}024", r"\text{25}", "$25$", "25.0", "-7", "25.")]

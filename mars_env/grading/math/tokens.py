@@ -250,16 +250,8 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
 def tokenize(text: str, *, commas: bool = True) -> list[Token]:
     r"""Tokens of a tidied text.
 
-    Args:
-        text: From `tidy`.
-        commas: Whether ``1,024`` outside brackets is one number (otherwise it is a list).
-
     Raises:
         Unreadable: A character is not in the grammar.
-
-    Example:
-        >>> [t.text for t in tokenize(r"\frac12 x")]
-        ['\\frac', '12', 'x']
     """
     tokens: list[Token] = []
     modes: list[str] = []  # for each open brace: "" or the font command that opened it
