@@ -22,6 +22,7 @@ _STRICT_JOINT = re.compile(r"[\s$]*(?:,|,?\s*\b(?:and|or)\b)[\s$]*", re.IGNORECA
 _JOINT = re.compile(
     rf"(?P<sign>[,;、]?) ?(?P<word>and|or|和|与|及|或者?)? ?(?:{_NAME} ?= ?)?\Z", re.IGNORECASE
 )
+_NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})\s*=[\s$]*\Z")
 _SIGNED = re.compile(r"(?:(?:\A|[=$(\[\s{*])[-−]|[=$({]\s*[-−]\s*|\\pm\s*)\Z")
 VALUE = r"(\$[^$\n]{1,200}\$|\\\(.{1,200}?\\\)|[-+]?\d[\d.,/]*)(?=[\s.!*$)]*\Z|[.!$)]{1,3}\s)"
 _OR_ELSE = re.compile(
@@ -94,6 +95,9 @@ def boxed(text: str, *, strict: bool) -> tuple[Extraction, int] | None:
     if signed := _SIGNED.search(text, max(0, first - 4), first):
         sign = r"\pm " if "pm" in signed.group() else "-"
         contents[0] = f"{sign}({contents[0]})" if re.search("[-+,]", contents[0]) else f"{sign}{contents[0]}"
+    names = [found[1] for box in chain if (found := _NAMED.search(text, max(0, box.start - 40), box.start))]
+    if not strict and len(chain) == len(set(names)) > 1:
+        contents = [f"{name} = {content}" for name, content in zip(names, contents, strict=True)]
     if not strict and (other := _OR_ELSE.match(text, end)):
         contents.append(undelimited(other[1]))
         either = True

@@ -66,6 +66,7 @@ _TO_GRADER = re.compile(
     r"^[ \t*#_(\[]*(?:note (?:to|for) (?:the )?|)grader(?:['’]s)?(?: note| instructions?)?[ \t*_]*:",
     re.IGNORECASE | re.MULTILINE,
 )
+_COMMENT = re.compile(r"(?:^|(?<=[.;:!?,]))[ \t]*(?<!\\)%[ \t][^\n]*", re.MULTILINE)
 _OFFER_OR_REMARK = re.compile(
     r"(?:\n[ \t]*|(?<=[.!?)*])[ \t]+)(?:would you like|do you want|let me know|feel free|shall i|i can also"
     r"|if you(?:['’]d| would)? (?:like|want|have|need)|(?:i )?hope (?:this|that) helps)\b[^\n]{0,300}[?!.]\Z"
@@ -113,12 +114,14 @@ def extract_answer(text: str, *, strict: bool = False, statement: str = "") -> E
 
 
 def _own_part(text: str) -> str:
-    """The text up to another problem or a word to the grader."""
+    """The text up to another problem or a word to the grader, without LaTeX's comments after a box."""
     answered = _ANSWERED.search(text)
     if answered and (another := _NEXT.search(text, answered.end())):
         text = text[: another.start()]
-    said = _TO_GRADER.search(text)
-    return text[: said.start()] if said else text
+    if said := _TO_GRADER.search(text):
+        text = text[: said.start()]
+    box = text.find("\\boxed") if "%" in text else -1
+    return text if box < 0 else text[:box] + _COMMENT.sub("", text[box:])
 
 
 def _corrected(after: str, statement: str, found: Extraction) -> Extraction:

@@ -38,7 +38,7 @@ ANSWERS = [
     ("So we conclude that the value is $\\frac{3}{4}$.", "\\frac{3}{4}"),
     (r"<think>\boxed{1}</think>\boxed{2}", "2"),
     (r"$\boxed{3}$ \quad \text{and} \quad $\boxed{5}$", "3, 5"),
-    (r"$x = \boxed{7}$ and $y = \boxed{6}$", "7, 6"),
+    (r"$x = \boxed{7}$ and $y = \boxed{6}$", "x = 7, y = 6"),
     (r"Either $\boxed{4}$ or $\boxed{5}$.", r"4 \text{ or } 5"),
     ("Final Answer: The largest $n$ is 34.", "34"),
     ("Therefore, the total is $10,455.", r"\$10,455"),
