@@ -10,7 +10,7 @@ import zlib
 from typing import Any
 
 from mars_env.problems.rows import BadField
-from mars_env.text import described
+from mars_env.text import describe_error
 
 _MAX_BYTES = 1 << 30  # of a field after unpacking
 
@@ -34,4 +34,4 @@ def unpack(text: str, field: str) -> Any:
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except Exception as error:  # a broken pickle can raise almost anything
-        raise BadField(field, f"cannot be unpickled ({described(error)})") from error
+        raise BadField(field, f"cannot be unpickled ({describe_error(error)})") from error
