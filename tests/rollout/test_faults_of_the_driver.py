@@ -17,7 +17,7 @@ from mars_env.envs import Game, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, StoreError
 from mars_env.grading.math.grader import MathGrader
-from mars_env.grading.math.pool import Limits
+from mars_env.grading.math.pool import VerdictLimits
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, collect, play_all, read_run
 from mars_env.types import Grade, Problem
@@ -61,7 +61,7 @@ async def test_a_grader_that_hangs_on_one_problem_is_given_up_as_unknown():
 async def test_a_grading_process_that_stands_still_is_killed_and_the_verdict_unknown():
     """Real workers, stopped by SIGSTOP: they neither work nor end."""
     problems = [Problem(f"root/{i}", "Simplify.", r"\sqrt{8}") for i in range(3)]
-    grader = MathGrader(limits=Limits(wall_seconds=1.5), workers=1)
+    grader = MathGrader(limits=VerdictLimits(wall_seconds=1.5), workers=1)
     game = Game(SolveVerifyCorrect(TRAINING), grader)
     agents = make_agents(ScriptedModel([r"\boxed{2\sqrt{2}}"]), game.rules.possible_agents)
     try:
