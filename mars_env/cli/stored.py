@@ -10,7 +10,7 @@ from mars_env.cli.options import read_value
 from mars_env.envs import Game, make_game, spec
 from mars_env.envs.registry import rules_spec
 from mars_env.errors import ConfigError
-from mars_env.evaluation.report import REPORT, Report, build_report, derived_notes
+from mars_env.evaluation.report import REPORT, Report, RunDescription, build_report, derived_notes
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.rollout import Run
 from mars_env.text import logger, unfit
@@ -107,11 +107,13 @@ def _made(folder: Path, run: Run) -> Report | None:
     try:
         return build_report(
             run.trees,
-            title=str(config.get("title") or folder.name),
-            problem_set=problem_set,
-            generated=any(problem.metadata.get("generated") for problem in run.problems.values()),
-            style="AIME-style" if problem_set == "aime" else "",
-            seed=seed if isinstance(seed, int) else None,
+            RunDescription(
+                title=str(config.get("title") or folder.name),
+                problem_set=problem_set,
+                generated=any(problem.metadata.get("generated") for problem in run.problems.values()),
+                style="AIME-style" if problem_set == "aime" else "",
+                seed=seed if isinstance(seed, int) else None,
+            ),
             answer_of=answers_of_grading(run.trees) if run.trees[0].problem.kind == "math" else None,
         )
     except ConfigError as error:  # a recorded run, say, may have problems that cannot be told apart

@@ -51,11 +51,11 @@ class Counts:
     completion_tokens: int = 0
 
 
-def count(trees: Sequence[Tree]) -> Counts:
+def count_trees(trees: Sequence[Tree]) -> Counts:
     """The counts of a run.
 
     Example:
-        >>> count([]).episodes
+        >>> count_trees([]).episodes
         0
     """
     turns: Counter[str] = Counter()

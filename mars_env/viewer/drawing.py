@@ -39,12 +39,7 @@ def branches(tree: Tree) -> bool:
 
 
 def picture(tree: Tree, anchors: Mapping[str, str]) -> Markup | None:
-    """The tree as an SVG; None where it does not branch, or has more turns than a picture shows.
-
-    Args:
-        tree: Its turns, parents before children.
-        anchors: The element that a turn's circle leads to, by turn id.
-    """
+    """The tree as an SVG, each turn a link to its anchor; None where it does not branch, or is too large."""
     if not branches(tree) or len(tree.turns) > MAX_NODES:
         return None
     positions = _positions(tree)

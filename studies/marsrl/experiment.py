@@ -14,7 +14,14 @@ from typing import Any
 
 from mars_env.envs import Game, Solve, SolveVerifyCorrect, chains, team_outcome
 from mars_env.envs.solve_verify_correct import SOLVER
-from mars_env.evaluation.baselines import Baseline, majority, refinement, samples_for, single, token_budget
+from mars_env.evaluation.baselines import (
+    Baseline,
+    majority_vote,
+    refinement,
+    samples_for,
+    single,
+    token_budget,
+)
 from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.loggers import Logger
@@ -154,7 +161,7 @@ async def equal_token_baselines(
     on = _solver(model, recipe, limit=math.ceil(budget))
     writing = await played_often(alone, on, problems, 1, seed)
     return {
-        "majority": majority(trees, votes, answers_of_grading(votes)),
+        "majority": majority_vote(trees, votes, answers_of_grading(votes)),
         "refinement": refinement(trees, refined),
         "going_on": single(trees, writing, "Single agent, going on writing"),
     }
@@ -182,7 +189,7 @@ async def continuing_baselines(
         votes = samples_for(budget, found[f"{name}_once"].tokens)
         samples = math.ceil(1.25 * votes)
         attempts += await played_often(alone, {SOLVER: solver}, problems, samples, seed, first=1)
-        found[name] = majority(
+        found[name] = majority_vote(
             trees, attempts, answers_of_grading(attempts), name=f"Single agent, {name}, majority vote"
         )
     return found

@@ -30,7 +30,7 @@ from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
 from mars_env.envs.solve_verify_correct import Schedule
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Baseline, provenance
-from mars_env.evaluation.baselines import majority, retries, weighted_vote
+from mars_env.evaluation.baselines import majority_vote, retries, weighted_vote
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.trees import answers_of_grading
 from mars_env.files import write_whole
@@ -290,7 +290,7 @@ class Training:
             pool = await self.played(arm, one, self.recipe.attempts)
             votes, beside = answers_of_grading(pool), dict[str, Baseline]()
             with suppress(ConfigError):  # a System that spends more than the pool holds has no such line
-                beside["majority"] = majority(trees, pool, votes)
+                beside["majority"] = majority_vote(trees, pool, votes)
             with suppress(ConfigError):
                 beside["weighted"] = weighted_vote(trees, pool, votes)
             beside["fresh"] = retries(trees, pool)

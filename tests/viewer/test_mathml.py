@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mars_env.viewer import mathml as module
-from mars_env.viewer.mathml import MAX_ELEMENTS, MAX_FORMULA, limited, mathml
+from mars_env.viewer.mathml import MAX_ELEMENTS, MAX_FORMULA, limited_formulas, mathml
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_brackets_grow_only_where_latex_lets_them():
 
 
 def test_a_page_parses_only_so_much():
-    formulas = limited(10)
+    formulas = limited_formulas(10)
     assert formulas("x" * 6, False) and formulas("y" * 6, False) is None and formulas("z" * 4, False)
     assert formulas("x" * 6, False)  # known
 
