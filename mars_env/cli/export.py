@@ -120,14 +120,7 @@ def export(  # public edge: one parameter is one option of the command
 
 
 def cut_distribution(config: Mapping[str, Any]) -> str:
-    """How a stored run's agents cut the distribution that they sampled from; empty if nothing says that.
-
-    Example:
-        >>> cut_distribution({"agents": "http://localhost:8000/v1#m?top_p=0.95&temperature=0.6"})
-        'top_p=0.95'
-        >>> cut_distribution({"agents": "hf:tiny?top_p=1.0&top_k=-1"})
-        ''
-    """
+    """How a stored run's agents cut the distribution that they sampled from; empty if nothing says that."""
     recorded = json.dumps([config.get("agents"), config.get("identity")])
     found = {
         f"{name}={value}"

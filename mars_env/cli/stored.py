@@ -62,11 +62,7 @@ def stored_report(folder: Path, run: Run) -> Report | None:
 
 
 def _up_to_date(written: Report, now: Report) -> Report:
-    """The written report, if it is of the same trees, with the metrics of their present rewards and grades.
-
-    Else the report of the present trees, with the written description and notes: baselines and cost were of
-    other trees.
-    """
+    """The written report, with the metrics of the present rewards; baselines of other trees go."""
     own = [note for note in written.notes if note not in derived_notes(written.counts, written.baselines)]
     same = all(
         getattr(written.counts, name) == getattr(now.counts, name)

@@ -188,15 +188,7 @@ def settings_for(env_id: str, given: Mapping[str, Any]) -> RunSettings:
 def assigned_checkpoints(
     given: Sequence[str], names: Sequence[str], *, apart: bool
 ) -> dict[str, tuple[str, str]]:
-    """The policy's name and the checkpoint of each agent.
-
-    Args:
-        given: The values of --model.
-        names: Of the agents.
-        apart: Give each agent a policy of its own where one checkpoint is given for all.
-
-    Raises:
-        ConfigError: They do not fit the agents.
+    """The policy's name and the checkpoint of each agent; `apart` gives each agent a policy of its own.
 
     Example:
         >>> team = ["solver_0", "verifier_0", "corrector_0"]
@@ -265,17 +257,7 @@ def loaded_models(assigned: Mapping[str, tuple[str, str]], lora: int | None, see
 def team_of(
     name: str | None, rules: Rules[Any], run_settings: RunSettings, given: Mapping[str, Any]
 ) -> Callable[[str, Any], Agent] | None:
-    """What makes the agents of --team; None without it. A parameter ``sampling`` gets the run's.
-
-    Args:
-        name: The value of --team.
-        rules: Of the game.
-        run_settings: Their `sampling` is what the agents are asked to use.
-        given: The settings that the user gave.
-
-    Raises:
-        ConfigError: There is no such function of a model, or it ignores the sampling that the user gave.
-    """
+    """What makes the agents of --team; None without it. A parameter ``sampling`` gets the run's."""
     if name is None:
         return None
     function = resolve(name)
@@ -304,13 +286,7 @@ def members_of(rules: Rules[Any], make_members: Callable[[Any], Any]) -> Callabl
 
 
 def _names(settings: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """The dotted names of settings and of those inside them.
-
-    Example:
-        >>> from mars_env.trainers.recipes import RunSettings
-        >>> {"steps", "train.epochs"} <= set(_names(RunSettings))
-        True
-    """
+    """The dotted names of settings and of those inside them."""
     for name, field in settings.model_fields.items():
         yield prefix + name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -341,9 +317,6 @@ def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[st
 
 def overridden(base: Mapping[str, Any], options: Sequence[str] | None) -> dict[str, Any]:
     """Settings with single ones replaced: dotted names, values read as JSON where they are.
-
-    Raises:
-        ConfigError: A dotted name leads through a setting that has no parts.
 
     Example:
         >>> overridden({"steps": 9}, ["train.epochs=2", "train.ratio=token"])

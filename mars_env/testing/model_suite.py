@@ -29,22 +29,13 @@ async def check_model(
         model: The model to check.
         prompt: A prompt that it can complete.
         sampling: How to sample; best with a seed and a small ``max_tokens``.
-        reproducible: Whether the same seed must give the same completions, and sample i of n must
-            not depend on n.
+        reproducible: Whether the same seed must give the same completions, whatever n is.
         exact: Whether completions must be trainable, that is, have token ids and log-probabilities.
-        stop: A text that occurs in its completions, to check that stop texts end them.
+        stop: A string that occurs in its completions, to check that stop strings end them.
         other_loop: Whether it must also work in a second event loop, in another thread.
 
     Raises:
-        AssertionError: Says in one sentence which promise is broken.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> from mars_env.types import Completion
-        >>> class Two:
-        ...     async def complete(self, prompt, n, sampling):
-        ...         return [Completion("2")] * n
-        >>> run_sync(check_model(Two()))
+        AssertionError: The broken promise.
     """
     if not isinstance(model, Model):
         raise AssertionError(f"a model needs an async method complete, got {model!r}")
@@ -59,7 +50,7 @@ async def check_model(
         if len(completions) != n:
             raise AssertionError(f"requested {n} samples, got {len(completions)}")
         for completion in completions:
-            check_completion(completion, sampling, exact=exact)
+            require_consistent(completion, sampling, exact=exact)
     await _check_limit(model, prompt, sampling, exact)
     await _check_prompts(model, prompt, sampling, exact)
     if stop is not None:
@@ -74,18 +65,8 @@ async def check_model(
             raise AssertionError("it does not answer in a second event loop")
 
 
-def check_completion(completion: Completion, sampling: Sampling, *, exact: bool = False) -> None:
-    """Check that the fields of one completion agree with each other and with its sampling settings.
-
-    Raises:
-        AssertionError: Says in one sentence what does not agree.
-
-    Example:
-        >>> check_completion(Completion("2", completion_tokens=9), Sampling(max_tokens=8))
-        Traceback (most recent call last):
-        ...
-        AssertionError: 9 tokens were sampled, but max_tokens is 8
-    """
+def require_consistent(completion: Completion, sampling: Sampling, *, exact: bool = False) -> None:
+    """Check that the fields of one completion agree with each other and with its sampling settings."""
     try:
         checks.check_completion(completion)  # as the engine does, which otherwise discards the tree
     except (ValueError, TypeError) as error:
@@ -130,12 +111,12 @@ def check_completion(completion: Completion, sampling: Sampling, *, exact: bool 
 async def _check_limit(model: Model, prompt: Prompt, sampling: Sampling, exact: bool) -> None:
     one = replace(sampling, max_tokens=1)
     for completion in await model.complete(prompt, 2, one):
-        check_completion(completion, one, exact=exact)
+        require_consistent(completion, one, exact=exact)
 
 
 async def _check_prompts(model: Model, prompt: Prompt, sampling: Sampling, exact: bool) -> None:
     [from_chat] = await model.complete([{"role": "user", "content": "1 + 1 ="}], 1, sampling)
-    check_completion(from_chat, sampling, exact=exact)
+    require_consistent(from_chat, sampling, exact=exact)
     if exact:
         [first] = await model.complete(prompt, 1, sampling)
         [again] = await model.complete(first.prompt_ids, 1, sampling)
@@ -147,7 +128,7 @@ async def _check_stop(model: Model, prompt: Prompt, sampling: Sampling, stop: st
     stopping = replace(sampling, stop=(stop,))
     [free_one] = await model.complete(prompt, 1, sampling)
     [stopped_one] = await model.complete(prompt, 1, stopping)
-    check_completion(stopped_one, stopping)
+    require_consistent(stopped_one, stopping)
     if stop not in free_one.text:
         raise AssertionError(f"choose a stop text that occurs: {stop!r} is not in {free_one.text!r}")
     if stopped_one.finish_reason != "stop" or stopped_one.text != free_one.text.partition(stop)[0]:
