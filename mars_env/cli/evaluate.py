@@ -88,7 +88,7 @@ def evaluate(  # public edge: one parameter is one option of the command
         int | None, typer.Option(help="Serve the metrics at http://127.0.0.1:PORT/metrics for Prometheus.")
     ] = None,
 ) -> None:
-    """Play every problem n times with a team and print the report, with 95% intervals."""
+    """Play every problem n times with a team and print the report."""
     if ray_address is not None and workers is None:
         raise ConfigError("--ray-address says where the workers run: add how many, --workers ray:8")
     register_metrics(metric)

@@ -66,7 +66,7 @@ def export(  # public edge: one parameter is one option of the command
         bool, typer.Option(help="Leave samples without token ids or log-probabilities out.")
     ] = False,
 ) -> None:
-    """Write a run as supervised examples (sft), preference pairs (dpo), samples, or a table (parquet).
+    """Write a run as a data set for other trainers.
 
     Prompts are those of the library's own agents, as messages; --tokenizer gives the exact prompts of runs
     that recorded token ids, and --prompt those of your own agents.

@@ -46,7 +46,7 @@ def grade(  # public edge: one parameter is one option of the command
     ] = None,
     repeats: Annotated[int, typer.Option(help="Judgements of each criterion, an odd number.")] = 1,
 ) -> None:
-    """Judge stored answers on all cores: one verdict a row, in the order of the input."""
+    """Judge stored answers on all cores: one verdict a row."""
     if rubric is None and (judge is not None or repeats != 1):
         raise ConfigError("--judge and --repeats are for a --rubric: give a JSON file of criteria, or 'own'")
     grader = None if rubric is None else _rubric_grader(rubric, judge, repeats)
@@ -88,9 +88,9 @@ def validate(
     mutants: Annotated[int, typer.Option(help="Wrong variants of each reference solution to try.")] = 6,
     backend: Annotated[str, typer.Option(help="Sandbox backend.")] = "auto",
 ) -> None:
-    """Run every reference solution (must pass) and mutants of it (must fail); list what is not fit.
+    """List the code problems of a set that are not fit for training.
 
-    The exit status is 1 if a problem is not fit.
+    Every reference solution must pass, and mutants of it must fail; else the exit status is 1.
     """
     chosen = load_problems(problems)
     chosen = chosen[: min(limit, len(chosen))] if limit is not None else chosen

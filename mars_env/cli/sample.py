@@ -69,10 +69,11 @@ def sample(  # public edge: one parameter is one option of the command
         float, typer.Option(help="Seconds without a sign of the learner after which the sampler ends.")
     ] = 600.0,
 ) -> None:
-    """Act for a learner that trains elsewhere, with the weights that it publishes (docs/echo.md).
+    """Act for a learner that trains elsewhere (docs/echo.md).
 
-    It makes outgoing connections only, needs no problems, and ends with the training. A learner that is
-    stopped and started again is waited for. Ctrl-C hands what is under way back to the learner.
+    It uses the weights that the learner publishes, makes outgoing connections only, needs no problems, and
+    ends with the training. A learner that is stopped and started again is waited for. Ctrl-C hands what is
+    under way back to the learner.
     """
     from mars_env.trainers import TrainConfig, make_team
     from mars_env.trainers.swarm import WeightStore, run_sampler

@@ -137,7 +137,10 @@ def serve(  # public edge: one parameter is one option of the command
     ] = None,
     set_: Settings = None,
 ) -> None:
-    """Serve a team, or a search, as one model behind an OpenAI-compatible API (docs/team.md)."""
+    """Serve a team as one model behind an OpenAI-compatible API.
+
+    The team may be a search: docs/team.md.
+    """
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **settings(set_))
     server = TeamServer(
         answerer,
@@ -170,9 +173,9 @@ def play_game(
     seed: Annotated[int, typer.Option(help="Seed of the game.")] = 0,
     set_: Settings = None,
 ) -> None:
-    """Take a role in the terminal: read what the agent would read, and write its text.
+    """Take a role in the terminal.
 
-    A line with a single dot ends a text.
+    You read what the agent would read, and write its text; a line with a single dot ends it.
     """
     made = make_env(spec(env_id, **settings(set_)), problems)
     made.reset(seed=seed, options={"problem": problem} if problem else None)

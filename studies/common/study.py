@@ -47,14 +47,7 @@ console: Final = Console(width=160)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the rows of one seed are made with.
-
-    Attributes:
-        seed: Of everything.
-        recipe: The study's numbers.
-        cache: A folder for warm starts; a study whose runs continue after a kill keeps its state here.
-        resource: What the study's `resources` opened.
-    """
+    """What the rows of one seed are made with; `cache` keeps warm starts and what continues after a kill."""
 
     seed: int
     recipe: Any
@@ -64,13 +57,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a row says.
-
-    Attributes:
-        figures: By name; one that is None is left out.
-        detail: Plain data beside the figures.
-        seconds: If the study measures them itself.
-    """
+    """What a row says: figures (not those that are None), plain data, seconds if the study measures them."""
 
     figures: Mapping[str, float | None]
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -197,11 +184,7 @@ class Study:
         return f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
 
     def write_page(self) -> None:
-        """Write the study's part of its page, and its plots.
-
-        Raises:
-            ConfigError: The ledger has no row of the present settings.
-        """
+        """Write the study's part of its page, and its plots."""
         rows = self.rows()
         if not rows:
             raise ConfigError(f"{self.ledger.path} holds no row of the present settings; run a seed")
@@ -232,10 +215,7 @@ class Study:
         ]
 
     def add(self, owed: Sequence[tuple[str, int]], run: Run, origin: Provenance, jobs: int = 0) -> None:
-        """Make owed rows, in so many processes or in this one; each is shown and kept at once.
-
-        Seed by seed, so that an interrupted run leaves whole seeds. After a row that fails no other is begun.
-        """
+        """Make owed rows, in so many processes or in this one; each is shown and kept at once."""
         plan = commit_of(self.plan) if self.plan else None
         ledger = self.tuning if any(seed >= FIRST_TUNING_SEED for _, seed in owed) else self.ledger
         work = []
@@ -272,11 +252,7 @@ class Study:
         return same
 
     def check(self, seed: int, arms: Sequence[str] | None, run: Run, origin: Provenance) -> bool:
-        """Make a seed's rows again, and compare.
-
-        Raises:
-            ConfigError: The ledger lacks a row.
-        """
+        """Make a seed's rows again, and compare."""
         ledger = self.tuning if seed >= FIRST_TUNING_SEED else self.ledger
         stored = [row for row in ledger.rows(self.settings(run.recipe)) if row.seed == seed]
         there = {row.arm for row in stored}
@@ -288,21 +264,13 @@ class Study:
         return self.repeats(stored, [row for row in again if row.arm in wanted])
 
     def chosen(self, wanted: Collection[str] | None) -> list[str] | None:
-        """The wanted arms in their usual order; None if none is named.
-
-        Raises:
-            typer.BadParameter: One is unknown.
-        """
+        """The wanted arms in their usual order; None if none is named."""
         if unknown := sorted(set(wanted or ()) - set(self.arms)):
             raise typer.BadParameter(f"unknown: {', '.join(unknown)}; there are {'; '.join(self.arms)}")
         return [arm for arm in self.arms if arm in wanted] if wanted else None
 
     def wanted(self, seeds: str | None, arms: Sequence[str] | None, tuning: bool) -> list[tuple[str, int]]:
-        """Arm and seed of what a command asks for.
-
-        Raises:
-            typer.BadParameter: A tuning seed without a recipe, or the reverse.
-        """
+        """Arm and seed of what a command asks for."""
         found = [row for row in self.plan_rows() if arms is None or row[0] in arms]
         if seeds is not None:
             numbers = seeds_of(seeds)

@@ -1,8 +1,4 @@
-"""Demonstrations for the warm start: what a Solver, a Verifier and a Corrector write, with chosen faults.
-
-Everything is drawn from one seeded generator. A demonstration is a prompt, a completion and a weight for each
-of the completion's tokens. The prompts are those that the agents build.
-"""
+"""Demonstrations for the warm start: what a Solver, a Verifier and a Corrector write, with chosen faults."""
 
 from __future__ import annotations
 
@@ -50,13 +46,7 @@ class Faults(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """A prompt and what to write after it, both in the order of the stream.
-
-    Attributes:
-        prompt: As an agent would send it.
-        completion: Pieces; the end token comes last unless the length limit cut it off.
-        weights: One weight for each piece.
-    """
+    """A prompt, and the pieces to write after it with their weights, in the stream's order."""
 
     prompt: str
     completion: tuple[str, ...]
@@ -70,12 +60,7 @@ def draw_chain(rng: random.Random) -> p.Chain:
 
 
 def tell(chain: p.Chain) -> str:
-    """The part of a statement that agents read, in the words of the problem set ``arithmetic``.
-
-    Example:
-        >>> tell(p.Chain(882, (("-", 27), ("+", 5))))
-        'Start with a = 882. Then b = a - 27, c = b + 5.'
-    """
+    """The part of a statement that agents read, in the words of the problem set ``arithmetic``."""
     steps = (
         f"{new} = {old} {sign} {size}"
         for new, old, (sign, size) in zip(p.LETTERS[1:], p.LETTERS, chain.terms, strict=False)
@@ -115,14 +100,7 @@ _BOX: Final = re.compile(r"\\boxed\{([0-9]{3})\}")
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a careful Verifier finds.
-
-    Attributes:
-        report: Its text.
-        place: Index of the last letter found right, from which to continue.
-        value: The value there.
-        passed: Whether the solution is found right.
-    """
+    """What a careful Verifier finds: the last letter found right, and the value there, to continue from."""
 
     report: str
     place: int

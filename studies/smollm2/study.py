@@ -1,8 +1,6 @@
 """A real language model learns MarsRL: SmolLM2-135M-Instruct on generated word problems, on one core.
 
-A seed takes about two hours on one quiet core. Its state is under --cache (by default runs/smollm2): kill
-it at any time, and the same command continues it, to the same figures. scripts/make_smollm2.py makes the
-checkpoint, and says what it needs. `--quick` takes a tiny random model instead. See docs/smollm2.md.
+A seed takes about two hours; kill it at any time, and the same command continues it. See docs/smollm2.md.
 """
 
 from __future__ import annotations
@@ -161,14 +159,7 @@ QUICK: Final = Recipe(
 
 @dataclass
 class Training:
-    """One seed: its model, its problems, and the folder from which a killed run continues.
-
-    Attributes:
-        seed: Of everything.
-        recipe: The numbers.
-        model: What is trained: float32 weights.
-        place: The folder of its state.
-    """
+    """One seed: its model (float32 weights), and the folder from which a killed run continues."""
 
     seed: int
     recipe: Recipe
