@@ -188,13 +188,6 @@ def test_a_comparison_is_a_latex_table(call):
     assert call("compare", 1, 2, "--latex", "--json")[1] == 2
 
 
-def test_equal_token_tables_keep_their_names_in_a_pipe(call, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    team = ["--agents", "scripted:4", "--limit", 2, "--baselines"]
-    printed, status = call("evaluate", "arithmetic-solve-verify-correct", *team)
-    assert (status, "Oracle, any sample right" in printed, "…" in printed) == (0, True, False)
-
-
 def test_an_evaluation_takes_a_team_reward_and_reports_its_name(call):
     name = "mars_env.envs:team_outcome"
     team = ["--agents", "scripted:4", "--limit", 1, "--team-reward", name, "--out", "run"]
@@ -395,13 +388,6 @@ def test_a_recorder_of_an_endless_set_is_refused(call):
     assert (status, "the set 'arithmetic' is endless" in " ".join(printed.split())) == (2, True)
 
 
-def test_a_run_that_is_named_by_a_dot_has_its_folder_s_name(call, tmp_path, monkeypatch):
-    for name in ("first", "second"):
-        mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=tmp_path / name)
-    monkeypatch.chdir(tmp_path / "first")
-    assert "second against first, 2 problems" in call("compare", ".", "../second")[0]
-
-
 def test_the_doctor_knows_every_extra():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"].keys() - {"all", "docs", "dev"}
@@ -426,7 +412,9 @@ def test_progress_counts_only_what_the_command_asks_for(call):
     assert "2/2 episodes" in call(*given, "--n", 1)[0]
 
 
-def test_runs_of_one_name_are_told_apart_by_their_paths(call):
-    for seed in ("one", "two"):
-        mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=f"{seed}/eval")
+def test_runs_are_named_by_their_folders_or_their_paths(call, tmp_path, monkeypatch):
+    for name in ("first", "second", "one/eval", "two/eval"):
+        mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=name)
     assert "two/eval against one/eval, 2 problems" in call("compare", "one/eval", "two/eval")[0]
+    monkeypatch.chdir(tmp_path / "first")
+    assert "second against first, 2 problems" in call("compare", ".", "../second")[0]

@@ -1,7 +1,5 @@
 """The page of a run in a real browser: a way through it, hostile texts, a phone, dark mode, no scripts."""
 
-from urllib.parse import quote
-
 import pytest
 from chromium import launched, needs_chromium, playwright
 from shown_run import prompts, shown_run
@@ -289,33 +287,6 @@ def test_without_scripts_the_page_is_still_whole(opened):
     assert not page.locator("#controls").is_visible()
     page.locator("details.tree > summary").first.click()
     playwright.expect(page.locator("details.tree").first.locator("article").first).to_be_visible()
-
-
-def test_a_way_through_ten_thousand_turns(opened):
-    """All of it is found, filtered, ordered and opened; benchmarks/viewer.py says how long each takes."""
-    trees = shown_run(10_000)
-    assert sum(len(tree.turns) for tree in trees) >= 10_000
-    report = build_report(trees, ABOUT)
-    page = opened(trees, report=report, display=Display(prompts))
-    expect, told = playwright.expect, page.locator("#shown")
-    expect(told).to_have_text(f"{len(trees)} of {len(trees)}")
-    page.select_option("#outcome", "broken")
-    expect(told).not_to_have_text(f"{len(trees)} of {len(trees)}")
-    broken = int(told.text_content().split()[0])
-    assert 0 < broken < len(trees)
-    page.select_option("#outcome", "")
-    page.select_option("#order", "failures")
-    first = page.locator("details.tree").first
-    expect(first).to_contain_text("wrong")
-    first.locator("summary").first.click()
-    expect(page.locator("article").nth(1)).to_be_visible()
-    last = trees[-1]
-    page.fill("#query", last.id)
-    expect(told).not_to_have_text(f"{len(trees)} of {len(trees)}")
-    assert last.id in shown_ids(page)
-    page.keyboard.press("Escape")
-    page.evaluate("link => { location.hash = link }", f"tree-{quote(last.id, safe='')}/{last.turns[-1].id}")
-    expect(page.locator("article.here .id")).to_have_text(last.turns[-1].id)
 
 
 def test_a_long_run_is_laid_out_in_parts(opened):
