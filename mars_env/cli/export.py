@@ -166,7 +166,7 @@ def _called(name: str) -> PromptOf:
 def _library_prompt(
     roles: Mapping[str, type[RoleAgent]], turn: Turn, observation: Observation
 ) -> str | list[Message] | None:
-    """The prompt of the library's agent of the place; None for a turn that took several calls."""
+    """The prompt of the library's agent; None for a turn that took several calls."""
     if len(turn.action.completions) > 1:
         return None
     if turn.role not in roles:

@@ -31,13 +31,8 @@ SUBSETS = 2000
 class Baseline:
     """One way to spend the System's tokens without a team.
 
-    Attributes:
-        name: What it is.
-        detail: How its size was chosen.
-        accuracy: With its interval.
-        tokens: Mean sampled tokens a problem.
-        system_minus: System minus this, paired by problem.
-        short: Whether its episodes ended before they had spent the budget.
+    `detail` is how its size was chosen, `tokens` the mean a problem, `system_minus` the System minus this,
+    paired by problem; `short` if its episodes ended before they had spent the budget.
     """
 
     name: str
@@ -50,14 +45,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One answer that a baseline may draw.
-
-    Attributes:
-        right: Whether it is right; None where that is not known.
-        tokens: Sampled for it, by the Solver and by a Verifier.
-        answer: What it votes for; None if it holds no answer.
-        accepted: Whether the Verifier called it Correct.
-    """
+    """One answer that a baseline may draw: whether it is right, if known, and accepted; what it votes for."""
 
     right: bool | None
     tokens: int
@@ -252,8 +240,6 @@ Accuracy = Callable[[str, Sequence[Attempt], int], float]
 
 @dataclass(frozen=True, slots=True)
 class _System:
-    """The team that baselines are set against."""
-
     trees: Sequence[Tree]
     budget: float
     accuracy: Mapping[str, tuple[float, float]]

@@ -21,13 +21,7 @@ from mars_env.types import Tree
 class MetricDifference(BaseModel):
     """One metric of two runs and their paired difference, b minus a.
 
-    Attributes:
-        title: The metric's.
-        a: Of the first run, over the problems that it knows.
-        b: Of the second, likewise.
-        difference: Over the problems that both know.
-        scale: Of the metric.
-        left_out: How many problems the difference leaves out, because only one run knows them.
+    `left_out` is how many problems the difference leaves out, because only one run knows them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

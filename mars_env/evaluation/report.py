@@ -235,7 +235,7 @@ def build_report(
 
 
 def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
-    """What counts and baselines say in sentences: what was left out, and why."""
+    """What counts and baselines say in notes: what was left out, and why."""
     notes = []
     if counts.faults:
         notes.append(
@@ -270,7 +270,7 @@ def _reasons(reasons: Mapping[str, int]) -> str:
 
 
 def count_rows(counts: Counts) -> tuple[tuple[str, str], ...]:
-    """The counts of a run as (what, how many) for a table; what does not apply to the run is left out."""
+    """The counts of a run as (what, how many); what does not apply to the run is left out."""
     turns = ", ".join(f"{one_line(role)} {n:,}" for role, n in counts.turns.items())
     failed = {role: sum(reasons.values()) for role, reasons in counts.reward_faults.items()}
     rows = [

@@ -86,24 +86,10 @@ class LocalPlay:
         refuse_training_agents(self.agents, "an evaluation")
 
     def __call__(
-        self,
-        jobs: Iterable[Job],
-        *,
-        seed: int,
-        concurrency: int,
-        journal: Journal | None,
-        change: Callable[[Game], Game],
+        self, jobs: Iterable[Job], *, change: Callable[[Game], Game], **how: Any
     ) -> AsyncGenerator[Tree]:
         """Yields each tree as soon as it is finished."""
-        return play_all(
-            change(self.game),
-            self.agents,
-            jobs,
-            seed=seed,
-            concurrency=concurrency,
-            journal=journal,
-            on_turns=self.on_turns,
-        )
+        return play_all(change(self.game), self.agents, jobs, on_turns=self.on_turns, **how)
 
     def limit_of(self, agent: str) -> int | None:
         """The limit on an agent's completions; None if it has none to change."""
@@ -123,12 +109,9 @@ class Plan:
 
     Attributes:
         title: The environment's id.
-        game: The game, as this process plays it.
-        make_game: Makes the same game in any process.
-        make_agents: Makes the agents.
-        problems: The problem set; endless ones are cut to `GENERATED_LIMIT` unless cut already.
+        game: The game, as this process plays it; `make_game` makes it in any process.
+        problems: Endless ones are cut to `GENERATED_LIMIT` unless cut already.
         samples: Playings of each problem (the n of avg@n).
-        seed: The run's seed.
         concurrency: Episodes at once; has no influence on what comes out.
         baselines: Whether one agent alone is given the System's tokens too.
         config: What else identifies the run (settings, agents), as plain data.

@@ -32,14 +32,9 @@ _NAME = 20
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    r"""A table for readers. Each row begins with its name.
+    r"""A table for readers. Each row begins with its name; a `caption` puts it into papers.
 
-    Attributes:
-        columns: Their heads.
-        rows: Their cells.
-        title: Of the table, where there are several.
-        align: Of all columns but the first. Cells on the right are numbers, which never wrap.
-        caption: In a paper; a table without one is left out there.
+    `align` is of all columns but the first: cells on the right are numbers, which never wrap.
 
     Example:
         >>> table = Table(("Run", "Accuracy"), (("a_b", Estimate(0.5, 0.4, 0.6, 30)),))

@@ -1,9 +1,4 @@
-"""The contract suite for search algorithms; run it on your own.
-
-from mars_env.testing.search_suite import check_search
-def test_my_algorithm():
-    check_search(SearchSettings(algorithm="my_module:MyAlgorithm"))
-"""
+"""The contract suite for search algorithms; run it on your own."""
 
 from __future__ import annotations
 
