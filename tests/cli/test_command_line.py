@@ -11,7 +11,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from command_line import command, run_cli, said
 from messages import raises
 from rich.console import Console
@@ -22,9 +21,7 @@ from mars_env.cli import doctor
 from mars_env.cli.options import loaded
 from mars_env.cli.progress import shown_progress
 from mars_env.cli.screen import Screen
-from mars_env.errors import ConfigError, ModelError, StoreError
-from mars_env.models import HTTPModel
-from mars_env.models.preflight import preflight
+from mars_env.errors import ConfigError, StoreError
 from mars_env.rollout import Store, read_run
 from mars_env.rollout.monitor import Monitor
 from mars_env.text import logger
@@ -288,60 +285,6 @@ def test_a_run_is_exported_to_standard_output(tmp_path):
     run_cli("evaluate", "arithmetic-solve", "--agents", agents, "--limit", 1, "--out", tmp_path)
     [row] = run_cli("export", tmp_path, "-").splitlines()
     assert answer in str(json.loads(row))
-
-
-async def served(models, status=200):
-    """A server that lists models, and answers no question."""
-
-    async def listed(request):
-        if status != 200:
-            return web.json_response({"error": {"message": "invalid key"}}, status=status)
-        return web.json_response({"data": [{"id": name} for name in models]})
-
-    async def refuse(request):
-        return web.json_response({"error": {"message": "no such model"}}, status=404)
-
-    app = web.Application()
-    app.router.add_get("/v1/models", listed)
-    app.router.add_post("/v1/chat/completions", refuse)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    return runner, f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-
-
-class Playing:
-    """An agent, as far as a check before a run looks at one."""
-
-    def __init__(self, model):
-        self.model = model
-
-
-@pytest.mark.parametrize(
-    ("models", "status", "error"),
-    [
-        (["qwen3-8b"], 200, ConfigError),
-        ([], 401, ConfigError),
-    ],
-)
-async def test_a_server_s_refusal_is_told_before_a_run(models, status, error):
-    runner, url = await served(models, status)
-    model = HTTPModel(url, "qwen3-8c", attempts=1)
-    try:
-        with raises(error):
-            await preflight({"solver_0": Playing(model), "verifier_0": Playing(model)})
-        if status == 200:
-            await preflight({"solver_0": Playing(HTTPModel(url, "qwen3-8b"))})
-    finally:
-        await runner.cleanup()
-
-
-async def test_a_server_that_is_not_there_is_told_before_a_run():
-    runner, url = await served(["m"])
-    await runner.cleanup()
-    model = HTTPModel(url, "m")
-    with raises(ModelError):
-        await preflight({"solver_0": Playing(model)})
 
 
 def test_a_byte_order_mark_before_options_is_skipped(call, tmp_path):

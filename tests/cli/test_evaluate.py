@@ -63,24 +63,6 @@ def test_a_killed_evaluation_resumes_to_the_same_run(tmp_path):
     assert len({(row["tree"], row["id"]) for row in stored}) == len(stored) == rows
 
 
-def test_concurrency_changes_nothing(tmp_path):
-    with openai_server.Server() as server:
-        reports = [
-            mars_env.evaluate(
-                "aime-solve-verify-correct",
-                agents=f"{server.url}#tiny",
-                limit=6,
-                samples=2,
-                seed=5,
-                concurrency=concurrency,
-                out=tmp_path / str(concurrency),
-            )
-            for concurrency in (1, 32)
-        ]
-    assert reports[0].metrics == reports[1].metrics
-    assert timeless(read_run(tmp_path / "1")) == timeless(read_run(tmp_path / "32"))
-
-
 def test_equal_token_baselines_stand_in_the_report(tmp_path):
     with openai_server.Server() as server:
         report = mars_env.evaluate(

@@ -35,9 +35,6 @@ from studies.mars2.experiment import (
     held_out,
     lean_of,
     right_diversity,
-    right_within,
-    search,
-    search_figures,
     training_game,
     warm_model,
 )
@@ -160,16 +157,6 @@ def test_it_grades_as_the_sandbox_does(options):
 
     asyncio.run(both())
     assert seen == {Verdict.CORRECT, Verdict.WRONG}
-
-
-def test_a_hidden_failure_tells_nothing_of_the_hidden_test():
-    problem = pairs()[0]
-    tests = [dict(t, accept=[99]) if not t["public"] else t for t in problem.reference["tests"]]
-    odd = replace(problem, reference={**problem.reference, "tests": tests})
-    grade = asyncio.run(NibbleGrader().grade(odd, problem.reference["solutions"][0]))
-    assert (
-        grade.score == 0.0 and grade.feedback == "12 tests passed, then a hidden test failed: wrong answer."
-    )
 
 
 # ------------------------------------------------------------------------------------------ the warm start
@@ -405,15 +392,3 @@ def test_a_small_seed_of_the_study_from_warm_start_to_page(tmp_path):
     more = [row.model_copy(update={"seed": 1}) for row in rows]
     page = study.page([*rows, *more])
     assert "heterogeneous above homogeneous" in page and "| homogeneous x2 | 0, 1 |" in page
-
-
-def test_a_search_cut_off_is_the_search_with_the_smaller_budget():
-    agents = {"coder_0": Scripted()}
-    whole, less = (
-        asyncio.run(
-            search(TrainedTeam(agents), TINY.searched().model_copy(update={"tokens": n, "wave": 1}), 0, TINY)
-        )
-        for n in (24, 8)
-    )
-    assert right_within(whole, 8) == right_within(less, 10**6) == search_figures(less)["pass@1"]
-    assert right_within(whole, 8) < right_within(whole, 24) == search_figures(whole)["pass@1"]

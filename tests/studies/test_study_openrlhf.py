@@ -75,8 +75,3 @@ def test_curves_leave_out_updates_in_which_a_role_did_not_act():
     rows = [row("local", 5, 0.8)]
     assert [y for _, y in study.curves(rows, "verifier", parts=4)["local"]] == [0.5, 0.6, 0.7]
     assert study.curves(rows, "corrector") == {}
-
-
-def test_only_arms_that_do_not_depend_on_timing_repeat():
-    exact = [name for name in study.WAYS if name not in study.STUDY.unrepeatable]
-    assert exact == ["local", "local, one update late", "local, one update late, weights"]
