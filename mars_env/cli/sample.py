@@ -16,7 +16,7 @@ from mars_env.cli.train import (
     given_settings,
     loaded_models,
     settings_for,
-    team_of,
+    team_maker,
 )
 from mars_env.envs import make_game, spec
 from mars_env.envs.registry import rules_spec
@@ -99,7 +99,7 @@ def sample(  # public edge: one parameter is one option of the command
         run_settings,
         rules.possible_agents,
         models,
-        agent=team_of(team, rules, run_settings, given),
+        agent=team_maker(team, rules, run_settings, given),
         roles=roles_of(rules),
     ).agents
     if key and (host := URL(url).host) and URL(url).scheme == "http" and host not in LOOPBACK:
