@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -122,17 +122,8 @@ def intervals(
         >>> float(value[0]), bool(low[0] < 0.625 < high[0])
         (0.625, True)
     """
-    x, w = _two_dimensional(numerators, denominators)
-    if not len(x):
-        nan = np.full(x.shape[1], np.nan)
-        return nan, nan.copy(), nan.copy()
-    value = _ratio(x.sum(axis=0), w.sum(axis=0))
-    sums = _resampled(np.concatenate([x, w], axis=1))
-    draws = _ratio(sums[:, : x.shape[1]], sums[:, x.shape[1] :])
-    problems = (w > 0).sum(axis=0)
     bounds = {"rate": (0.0, 1.0), "difference": (-1.0, 1.0)}.get(scale, (-math.inf, math.inf))
-    low, high = _interval(value, _spread(draws), problems, scale, bounds)
-    return value, low, high
+    return _estimated(_two_dimensional(numerators, denominators), _ratio, scale, bounds)
 
 
 def difference_intervals(
@@ -146,16 +137,21 @@ def difference_intervals(
 
     Arguments and results are as in `intervals`; `bounds` are the least and the greatest difference.
     """
-    xa, wa, xb, wb = _two_dimensional(numerators_a, denominators_a, numerators_b, denominators_b)
-    k = xa.shape[1]
-    if not len(xa):
-        nan = np.full(k, np.nan)
+    columns = _two_dimensional(numerators_a, denominators_a, numerators_b, denominators_b)
+    return _estimated(columns, lambda xa, wa, xb, wb: _ratio(xb, wb) - _ratio(xa, wa), "difference", bounds)
+
+
+def _estimated(
+    columns: Sequence[Array], statistic: Callable[..., Array], scale: Scale, bounds: tuple[float, float]
+) -> tuple[Array, Array, Array]:
+    """Value and interval of a statistic of sums; every other column is a denominator."""
+    if not len(columns[0]):
+        nan = np.full(columns[0].shape[1], np.nan)
         return nan, nan.copy(), nan.copy()
-    value = _ratio(xb.sum(axis=0), wb.sum(axis=0)) - _ratio(xa.sum(axis=0), wa.sum(axis=0))
-    sums = _resampled(np.concatenate([xa, wa, xb, wb], axis=1))
-    draws = _ratio(sums[:, 2 * k : 3 * k], sums[:, 3 * k :]) - _ratio(sums[:, :k], sums[:, k : 2 * k])
-    problems = np.minimum((wa > 0).sum(axis=0), (wb > 0).sum(axis=0))
-    low, high = _interval(value, _spread(draws), problems, "difference", bounds)
+    value = statistic(*(column.sum(axis=0) for column in columns))
+    draws = statistic(*np.split(_resampled(np.concatenate(columns, axis=1)), len(columns), axis=1))
+    problems = np.min([(w > 0).sum(axis=0) for w in columns[1::2]], axis=0)
+    low, high = _interval(value, _spread(draws), problems, scale, bounds)
     return value, low, high
 
 
