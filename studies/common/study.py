@@ -1,13 +1,10 @@
-"""A study: arms that are run over seeds, a ledger of their rows, a page made of these, and one command line.
+"""A study: arms that are run over seeds, a ledger of their rows, a page made of these, and a command line.
 
-    python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks; by default all of the plan
-    python -m studies.marsrl --table         # writes the study's part of its page
-    python -m studies.marsrl --check 0       # runs a seed's rows again, and compares them exactly
-    python -m studies.marsrl --quick         # a very small seed of everything; nothing is kept
-    python -m studies.marsrl --recipe FILE.json --seeds 100    # tuning
-
-A study's folder holds its code, `plan.md` (committed before the first row), `ledger.jsonl`, and perhaps
-`tuning.jsonl`: rows of seeds from 100 on, each with its recipe, which no page shows.
+python -m studies.marsrl --seeds 0-4     # runs what the ledger lacks; by default all of the plan
+python -m studies.marsrl --table         # writes the study's part of its page
+python -m studies.marsrl --check 0       # runs a seed's rows again, and compares them exactly
+python -m studies.marsrl --quick         # a very small seed of everything; nothing is kept
+python -m studies.marsrl --recipe FILE.json --seeds 100    # tuning, seeds from 100 on
 """
 
 from __future__ import annotations
@@ -88,34 +85,24 @@ def _same(rows: Sequence[LedgerRow]) -> list[LedgerRow]:
 
 @dataclass(frozen=True)
 class Study:
-    """One study.
+    """One study: its folder holds its code, `plan.md`, `ledger.jsonl`, and perhaps `tuning.jsonl`.
 
     Attributes:
-        name: Of its folder under studies/.
         task: What is run, as Markdown for the overview.
         starts: How many warm starts were trained from.
-        arms: Names of its rows.
-        recipe: Its numbers.
-        quick: The numbers of `--quick`.
         play: Runs rows; decorate it with `arm_by_arm` if rows share nothing.
         page: The file in docs/ and the name of the part that `text` makes.
-        text: Makes that part of the present rows.
-        claims: Those of the overview.
-        seeds: The plan's, such as "0-4".
-        seeds_of_arm: Where an arm has others.
+        seeds: The plan's, such as "0-4"; `seeds_of_arm` where an arm has others.
         together: Whether the rows of a seed are made in one call of `play`.
         beside: What decides a result beside the recipe; part of the settings' hash.
-        columns: Figures that are shown while rows are made, and their titles; by default all.
-        measured: Figures that need not repeat, such as seconds.
+        columns: Metrics that are shown while rows are made, and their titles; by default all.
+        measured: Metrics that need not repeat, such as seconds.
         unrepeatable: Arms whose rows depend on timing.
-        planned: Whether there is a plan; the two oldest studies have none.
-        plan_of: The folder of the plan, if it is another study's.
-        plots: Makes files in docs/results/ of the present rows.
+        planned: Whether there is a plan, perhaps that of another study (`plan_of`).
         widen: Adds to the rows what another study's ledger holds.
         prepare: Makes shared warm starts before several processes want them.
         resources: What is open while rows are made; they are then made in this process.
         state: Where runs continue after a kill; None where they do not.
-        clock: Measures a row's seconds.
         note: What the overview adds to the command of `--check`.
     """
 

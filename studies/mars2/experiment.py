@@ -257,17 +257,10 @@ def choices_left(trees: Sequence[Tree], wave: int | None = None) -> dict[str, fl
 
 
 def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
-    """How different a team's fresh programs are, right or wrong, from searches by best-of-n.
+    """How different a team's fresh programs are, right or wrong: means over the first `nodes`.
 
-    Most of them are wrong: see `right_diversity` for the right ones. The figures are means over problems,
-    from each problem's first `nodes` programs:
-
-    - ``pass@1``: the share that is right: Pass@1 of the agents.
-    - ``distinct``: different functions, compared by their outputs on all inputs, as a share of the programs.
-    - ``distinct_right``: the number of different texts among the right programs.
-    - ``different``: of pairs of programs by different agents (by the same agent if there is only one), the
-      share that computes different functions.
-    - ``disagree``: of the same pairs, the share in which one is right and the other wrong.
+    ``distinct`` compares functions by their outputs on all inputs; ``different`` and ``disagree`` are shares
+    of the pairs of programs by different agents (by the same agent if there is only one).
     """
     rows: list[tuple[float, ...]] = []
     for turns in _first(trees, nodes):
@@ -290,20 +283,7 @@ def diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
 
 
 def right_diversity(trees: Sequence[Tree], nodes: int) -> dict[str, float]:
-    """How different a team's *right* fresh programs are, from searches by best-of-n.
-
-    Right programs of one problem compute the same, so only their texts can differ. From each problem's first
-    `nodes` programs:
-
-    - ``solved``: the share of problems with a right one.
-    - ``distinct_share``: different texts as a share of the right programs, mean over the problems that have
-      one.
-    - ``different_right``: of pairs of right programs by different agents (by the same agent if there is only
-      one), the share whose texts differ, mean over the problems that have such a pair.
-    - ``right_pairs``: the share of problems that have such a pair.
-
-    A figure for which there is no problem is left out.
-    """
+    """How different a team's right programs are; see `diversity` for all of them."""
     shares, differing, problems = [], [], 0
     for turns in _first(trees, nodes):
         problems += 1

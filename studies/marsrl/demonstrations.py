@@ -16,19 +16,14 @@ ROLES: Final[tuple[Role, ...]] = ("solver", "verifier", "corrector")
 
 
 class Faults(BaseModel):
-    """Probabilities of faults in demonstrations, and the weight of their marks.
+    """Probabilities of faults in demonstrations, and the weight of a Verifier's marks.
 
     Attributes:
-        solver: A Solver's step has a wrong digit.
-        verifier: A Verifier's own step has a wrong digit.
-        corrector: A Corrector's step has a wrong digit.
-        shown: A step of the solution shown to a Verifier or a Corrector is wrong; one of these values is
-            drawn for each solution.
+        shown: A step of the solution shown to a Verifier or a Corrector is wrong; one value is drawn.
         continued: The solution shown starts at a later letter, as a Corrector's does.
         wild: A wrong value in a shown solution is any number, rather than one digit off.
         glance: A Verifier accepts the solution, whatever it is, without checking a step.
         lazy: A Corrector copies the solution.
-        mark_weight: Weight of the marks ok and no and of the verdict in a Verifier's loss.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,11 +1,8 @@
 r"""The language of the miniature of `subset-sum`: one token a number, and a few words.
 
-    problem     2 5 7 9 10 12 15 -> 28
-    solution    3 9 15                                  for the grader: \boxed{3, 9, 15}
-    report      3 3 9 12 15 27 short 1 / Correctness: Wrong     each number, the running sum beside it
-    correction  2 12 15 ...                             a whole new answer
-
-A solution is a guess in one go, without scratch work; a report is a few additions.
+problem     2 5 7 9 10 12 15 -> 28
+solution    3 9 15                                  for the grader: \boxed{3, 9, 15}
+report      3 3 9 12 15 27 short 1 / Correctness: Wrong     each number, the running sum beside it
 """
 
 from __future__ import annotations
