@@ -21,7 +21,7 @@ _MOST_REPORT = 1 << 24
 
 
 def stored_game(run: Run, env_id: str | None, given: Mapping[str, Any]) -> Game:
-    """The game that was played: the user's, or that of the run's manifest if it names nothing to import."""
+    """The game that was played: the user's, or that of the manifest if it names nothing to import."""
     config = run.manifest["config"]
     name = env_id or config.get("title")
     if not run.trees:
@@ -56,7 +56,7 @@ def _recorded(value: Any) -> Any:
 
 
 def stored_report(folder: Path, run: Run) -> Report | None:
-    """The report of a stored run: of its trees, with what was written with it that the trees do not say."""
+    """The report of a stored run: of its trees, with what was written with it that they do not say."""
     found, written = _made(folder, run), _written(folder / REPORT)
     return _up_to_date(written, found) if written and found else found or written
 

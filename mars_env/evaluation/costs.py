@@ -70,12 +70,7 @@ def uncounted(trees: Sequence[Tree]) -> list[str]:
 
 
 def money(amount: float) -> str:
-    """An amount of money: two digits after the point, and two that are not 0 of what is smaller.
-
-    Example:
-        >>> money(1234.5), money(0.00345), money(0.0)
-        ('1,234.50', '0.0034', '0.00')
-    """
+    """An amount of money with two digits after the point, and two that are not 0 of what is smaller."""
     return f"{amount:,.2f}" if amount >= 0.1 or not amount else f"{Decimal(f'{amount:.2g}'):f}"
 
 

@@ -125,18 +125,8 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         title: What a reader sees; by default the name.
         scale: ``"rate"`` for what lies in [0, 1], ``"amount"`` for what is never negative, else ``"value"``.
 
-    Raises:
-        ConfigError: The name is no word, or that of a metric of the library.
-
     Example:
-        >>> from mars_env.evaluation import build_report
-        >>> from mars_env.types import Action, Problem, Turn
         >>> register_metric("answer_length", lambda tree: len(tree.turns[-1].text), scale="amount")
-        >>> turn = Turn("p#0", "0", None, "", "solver_0", "", "p", Action("four"))
-        >>> tree = Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,), final="0")
-        >>> report = build_report([tree], title="t", problem_set="s", generated=False)
-        >>> report.metrics["answer_length"].estimate.value
-        4.0
         >>> remove_metric("answer_length")
     """
     if not name.isidentifier():
@@ -229,13 +219,10 @@ def _at_k(
 
 
 def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[str, Metric]:
-    """All metrics of a run, problem by problem, by name.
+    """All metrics of a run, problem by problem, by name; those without data are absent.
 
-    Metrics without data (a Corrector's where none acted) are absent.
-
-    Args:
-        trees: Episodes, grouped rollouts or searches; several a problem.
-        answer_of: What a turn votes for; without it there is no maj@k.
+    The trees are episodes, grouped rollouts or searches; several a problem. Without `answer_of` (what a turn
+    votes for) there is no maj@k.
 
     Raises:
         ConfigError: If a tree is there twice or two problems share an id.
@@ -401,12 +388,7 @@ def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
 
 
 def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[str, Estimate]:
-    """Values with 95% intervals, all from the same resamples of the problems.
-
-    Args:
-        metrics: From `measure`.
-        problems: Ids of all problems of the run, including those without data for a metric.
-    """
+    """Values with 95% intervals, all from the same resamples of `problems`: the ids of all of the run."""
     found: dict[str, Estimate] = {}
     for scale in ("rate", "difference", "amount", "value"):
         chosen = [m for m in metrics.values() if m.scale == scale]

@@ -45,10 +45,6 @@ def quantile_band(scores: Mapping[str, float], low: float = 0.25, high: float = 
     """The problems whose score lies between two quantiles of all scores: neither too hard nor too easy.
 
     Rubric Anchors (arXiv 2508.12790) keeps such a band; its numbers are not public. Both ends belong to it.
-
-    Example:
-        >>> quantile_band({"a": 0.0, "b": 0.4, "c": 0.5, "d": 0.6, "e": 1.0})
-        ['b', 'c', 'd']
     """
     if not 0 <= low < high <= 1:
         raise ConfigError(f"quantiles must be 0 <= low < high <= 1, got {low} and {high}")

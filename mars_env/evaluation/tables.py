@@ -140,23 +140,7 @@ def as_html(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    r"""A table for a paper; it needs the package booktabs. The first column is on the left.
-
-    Example:
-        >>> print(as_latex(Table(("", "Value"), (("a_b", "-50%"),), caption="A run.")))
-        \begin{table}
-        \centering
-        \caption{A run.}
-        \begin{tabular}{lr}
-        \toprule
-         & Value \\
-        \midrule
-        a\_b & $-$50\% \\
-        \bottomrule
-        \end{tabular}
-        \end{table}
-        <BLANKLINE>
-    """
+    """A table for a paper; it needs the package booktabs. The first column is on the left."""
     head, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in (table.columns, *table.strings()))
     columns = "l" + "r" * (len(table.columns) - 1)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.caption)}}}"]

@@ -16,15 +16,7 @@ _STEP, _FLOOR, _RADIUS, _MARGIN = 52, 56, 13, 26
 
 
 def visits(tree: Tree) -> dict[str, int]:
-    """How often each turn was visited: itself, and once for each turn that grew below it.
-
-    Example:
-        >>> from mars_env.types import Action, Problem
-        >>> def turn(id): return Turn("t", id, id[:-2] or None, "", "a_0", "", "p", Action(""))
-        >>> turns = [turn(id) for id in ("0", "0.0", "0.1")]
-        >>> visits(Tree("t", Problem("p", "?", "4"), tuple(turns)))
-        {'0': 3, '0.0': 1, '0.1': 1}
-    """
+    """How often each turn was visited: itself, and once for each turn that grew below it."""
     found = dict.fromkeys((turn.id for turn in tree.turns), 1)
     for turn in reversed(tree.turns):  # children after their parents
         if turn.parent_id is not None:
