@@ -62,7 +62,7 @@ async def check_model(
 def require_consistent(completion: Completion, sampling: Sampling, *, exact: bool = False) -> None:
     """Check that the fields of one completion agree with each other and with its sampling settings."""
     try:
-        checks.check_completion(completion)  # as the engine does, which otherwise discards the tree
+        checks.valid_completion(completion)  # as the engine does, which otherwise discards the tree
     except (ValueError, TypeError) as error:
         raise AssertionError(f"the engine refuses {completion!r:.300}: {error}") from error
     ids, logprobs, count = completion.token_ids, completion.logprobs, completion.completion_tokens

@@ -9,11 +9,4 @@ if TYPE_CHECKING:
     from mars_env.viewer.page import write_page as write_page
     from mars_env.viewer.turns import Display as Display
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "Display": "mars_env.viewer.turns",
-        "render_page": "mars_env.viewer.page",
-        "write_page": "mars_env.viewer.page",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)
