@@ -1,7 +1,4 @@
-"""The team of MarsRL in miniature beside one agent that was taught, and trained, to revise its own solution.
-
-The team's rows, and the tokens that it spends, are those of studies/marsrl. See docs/results.md.
-"""
+"""The team of MarsRL in miniature beside one agent that was taught, and trained, to revise its solution."""
 
 from __future__ import annotations
 
@@ -114,11 +111,7 @@ async def run_team(seed: int, recipe: Recipe) -> Result:
 
 
 def by_correction(trees: Sequence[Tree], rules: SolveVerifyCorrect) -> tuple[list[float], list[float]]:
-    """Accuracy and mean tokens if the team may correct 0, 1, ... times, up to the rounds of the rules.
-
-    An episode with fewer corrections allowed is the beginning of the same episode, up to the verification of
-    its last solution; which solution is the answer is for the rules to say.
-    """
+    """Accuracy and mean tokens if the team may correct 0, 1, ... times: the beginnings of the episodes."""
     right, tokens = np.zeros((2, len(trees), rules.schedule.rounds + 1))
     for row, tree in enumerate(trees):
         state, found, spent = State(tree.problem), [], 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from messages import raises
+from small_runs import ABOUT
 
 import mars_env
 from mars_env.agents import make_agents
@@ -19,8 +20,8 @@ from mars_env.envs.search_graders import RewardModelGrader
 from mars_env.envs.selection import Highest, rated
 from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError, ModelError, StoreError
-from mars_env.evaluation.report import build_report
-from mars_env.evaluation.tables import as_text
+from mars_env.evaluation.report import RunDescription, build_report
+from mars_env.evaluation.tables import console_text
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, collect, play_all, read_run
@@ -111,9 +112,9 @@ async def test_a_step_reward_that_fails_is_none_with_its_reason(tmp_path, name):
         assert ("raised" in why) == (f" ({Path(__file__).name}, line " in fault)
         assert turn.grade is not None and not tree.fault  # the turn is kept, its grade stands
     assert read_run(tmp_path / "run").trees == tuple(trees)
-    report = build_report(trees, title="t", problem_set="p", generated=False)
+    report = build_report(trees, ABOUT)
     assert report.counts.reward_faults == {"solver": {fault: 4}}
-    assert "solver 4 of 4" in as_text(report)
+    assert "solver 4 of 4" in console_text(report)
     assert f"Rewards missing because the reward failed, solver: 4 x {fault}" in report.notes
     json.loads(report.json_text(), parse_constant=pytest.fail)
 
@@ -140,7 +141,7 @@ async def test_a_team_reward_that_fails_is_none_for_every_turn_it_rewards(tmp_pa
         assert turn.info[REWARD_FAULT].startswith("the team reward")
         assert tree.info[REWARD_FAULTS] == {"0": turn.info[REWARD_FAULT]}
     assert read_run(tmp_path / "run").trees == tuple(trees)
-    assert sum(build_report(trees, title="", problem_set="", generated=False)
+    assert sum(build_report(trees, RunDescription(title="", problem_set="", generated=False))
                .counts.reward_faults["solver"].values()) == 4  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from messages import raises
+from small_runs import ABOUT
 
 from mars_env.agents import make_agents
 from mars_env.cli.stored import stored_game
@@ -289,7 +290,7 @@ def read_or_refused(run):
         trees = read_run(run).trees
         finished_trees(run)
         render_page(trees, title="t")
-        build_report(trees, title="t", problem_set="p", generated=False).json_text()
+        build_report(trees, ABOUT).json_text()
     except MarsError as error:
         assert "\n" not in str(error) and len(str(error)) < 1000
 
