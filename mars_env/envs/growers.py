@@ -3,14 +3,13 @@
     while expansions := grower.ask(k):
         for each: act n times on its parent's state, grade, reward; grower.tell(expansion, nodes)
 
-`Linear` plays an episode, `Chains` several of one problem, `Levels` a group on every turn, `Grouped` grows
-MarsRL's grouped agentic rollouts, `SearchGrower` (in its own module) a tree search. A grower is used for one
-tree only.
+`Linear` plays an episode, `Levels` a group on every turn (or several episodes: `chains`), `Grouped` MarsRL's
+grouped agentic rollouts, `SearchGrower` (in its own module) a tree search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -27,15 +26,20 @@ from mars_env.types import Problem, Turn, role_of
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A turn and the state after it; the root has no turn."""
+    """A turn, the state after it, and the turns from the root to it, both included; the root has no turn."""
 
     turn: Turn | None
     state: Any
+    path: tuple[Turn, ...] = ()
 
     @property
     def id(self) -> str:
-        """The turn's id; the empty text for the root."""
+        """The turn's id; empty for the root."""
         return self.turn.id if self.turn else ""
+
+    def child(self, turn: Turn, state: Any) -> Node:
+        """The node of a turn on this one, with the state after it."""
+        return Node(turn, state, (*self.path, turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Grower(Protocol):
 
 
 class MakeGrower(Protocol):
-    """Makes the grower of one tree."""
+    """Makes the grower of one tree, which is used for that tree only."""
 
     def __call__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
         """A fresh grower; all its random choices derive from `seed` and the tree's id."""
@@ -149,7 +153,15 @@ class Linear:
 
 
 class Levels:
-    """So many turns on every turn of the level above, all of them continued; those on one turn are a group.
+    """So many turns on every turn of the level above, all of them continued.
+
+    Args:
+        rules: Of the game.
+        problem: Of the tree.
+        tree: Its id.
+        seed: Nothing is random here.
+        sizes: Turns on each turn, level by level; the last size holds for all deeper levels, too.
+        chains: Whether all turns of one agent at one depth are a group; otherwise those on one turn are.
 
     Example:
         >>> from mars_env.envs.solve import Solve
@@ -160,11 +172,16 @@ class Levels:
     """
 
     def __init__(
-        self, rules: Rules[Any], problem: Problem, tree: str, seed: int, sizes: Sequence[int]
+        self,
+        rules: Rules[Any],
+        problem: Problem,
+        tree: str,
+        seed: int,
+        sizes: Sequence[int],
+        chains: bool = False,
     ) -> None:
-        self._rules = rules
-        self._tree = tree
-        self._sizes = sizes
+        self._rules, self._tree = rules, tree
+        self._sizes, self._chains = sizes, chains
         self._ready = self._orders(Node(None, rules.start(problem)))
 
     def ask(self, k: int) -> list[Expansion]:
@@ -182,19 +199,16 @@ class Levels:
         return None
 
     def _orders(self, parent: Node) -> list[Expansion]:
-        agent = self._rules.current_agent(parent.state)
+        agent, depth = self._rules.current_agent(parent.state), len(parent.path)
         if agent is None:
             return []
-        depth = parent.id.count(".") + 1 if parent.turn else 0
         ids = child_ids(parent, 0, self._sizes[min(depth, len(self._sizes) - 1)])
-        return [Expansion(parent, agent, ids, self._group(agent, depth, ids))]
-
-    def _group(self, agent: str, depth: int, ids: Sequence[str]) -> str:
-        return f"{self._tree}/{ids[0]}"
+        group = f"{agent}/{depth}" if self._chains else ids[0]
+        return [Expansion(parent, agent, ids, f"{self._tree}/{group}")]
 
 
 def levels(sizes: Sequence[int]) -> MakeGrower:
-    """A function that makes `Levels` growers; the last size holds for all deeper levels, too.
+    """A function that makes `Levels` growers.
 
     Raises:
         ConfigError: There is no size, or one below 1.
@@ -204,36 +218,25 @@ def levels(sizes: Sequence[int]) -> MakeGrower:
     return partial(Levels, sizes=sizes)
 
 
-class Chains(Levels):
-    """Independent episodes of one problem in one tree; a group is all turns of one agent at one depth.
-
-    The simplest way to train a team by groups, and the one that MarsRL argues against (arXiv 2511.11373): the
-    turns of a group answer different inputs, except for the first agent's.
-
-    Example:
-        >>> from mars_env.envs.solve import Solve
-        >>> grower = Chains(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0, n=3)
-        >>> [order] = grower.ask(1)
-        >>> order.turn_ids, order.group
-        (('0', '1', '2'), 'p#0/solver_0/0')
-    """
-
-    def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int, n: int) -> None:
-        super().__init__(rules, problem, tree, seed, (n, 1))
-
-    def _group(self, agent: str, depth: int, ids: Sequence[str]) -> str:
-        return f"{self._tree}/{agent}/{depth}"
-
-
 def chains(n: int) -> MakeGrower:
-    """A function that makes `Chains` growers of n episodes; a run that trains on them has no ``rollouts``.
+    """A function that makes growers of n independent episodes of one problem in one tree.
+
+    A group is all turns of one agent at one depth. It is the simplest way to train a team by groups, and the
+    one that MarsRL argues against (arXiv 2511.11373): the turns of a group answer different inputs, except
+    for the first agent's. A run that trains on them has no ``rollouts``.
 
     Raises:
         ConfigError: n is below 2, and nothing could be compared.
+
+    Example:
+        >>> from mars_env.envs.solve import Solve
+        >>> [order] = chains(3)(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0).ask(1)
+        >>> order.turn_ids, order.group
+        (('0', '1', '2'), 'p#0/solver_0/0')
     """
     if n < 2:
         raise ConfigError(f"chains need at least 2 episodes of a problem to compare, got {n}")
-    return partial(Chains, n=n)
+    return partial(Levels, sizes=(n, 1), chains=True)
 
 
 class GroupedSettings(BaseModel):
@@ -257,10 +260,9 @@ class GroupedSettings(BaseModel):
 class Grouped:
     """Groups of `group` turns on each input; the next stage continues `branches` of every stage's outputs.
 
-    The Solver makes one group for the problem; each later agent takes two outputs of the agent
-    before it and makes a group for each: at most 9 groups, 72 samples a problem under the
-    paper's training chain. A turn that ends the episode is not continued, so the Corrector only gets
-    reports of an error.
+    The Solver makes one group for the problem; each later agent takes two outputs of the agent before it and
+    makes a group for each: at most 9 groups, 72 samples a problem under the paper's training chain. A turn
+    that ends the episode is not continued, so the Corrector only gets reports of an error.
     """
 
     def __init__(
@@ -271,14 +273,10 @@ class Grouped:
         seed: int,
         settings: GroupedSettings = GroupedSettings(),  # noqa: B008 (frozen)
     ) -> None:
-        self._rules = rules
-        self._tree = tree
-        self._seed = seed
-        self._settings = settings
-        self._depth = 0
-        self._ready = self._orders([Node(None, rules.start(problem))])
-        self._open = len(self._ready)
+        self._rules, self._tree, self._seed, self._settings = rules, tree, seed, settings
         self._stage: dict[str, Sequence[Node]] = {}
+        self._ready: list[Expansion] = []
+        self._start_stage([Node(None, rules.start(problem))])
 
     def ask(self, k: int) -> list[Expansion]:
         """The groups of the current stage."""
@@ -288,46 +286,45 @@ class Grouped:
     def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
         """Take a finished group; after the last one of the stage, choose the outputs to continue."""
         self._stage[expansion.id] = nodes or ()
-        self._open -= 1
-        if self._open:
+        if len(self._stage) < self._groups:
             return
         # In the order of asking, whatever finishes first: the choice is reproducible.
         outputs = [node for key in sorted(self._stage, key=_path) for node in self._stage[key]]
-        self._depth += 1
-        self._stage = {}
-        self._ready = self._orders(self._choose(outputs))
-        self._open = len(self._ready)
+        self._start_stage(self._choose(outputs, len(expansion.parent.path) + 1))
 
     def final(self) -> str | None:
         """A training tree has no answer."""
         return None
 
-    def _orders(self, parents: Sequence[Node]) -> list[Expansion]:
-        orders = []
+    def _start_stage(self, parents: Sequence[Node]) -> None:
+        self._stage, self._ready = {}, []
         for parent in parents:
             agent = self._rules.current_agent(parent.state)
             if agent is not None:
                 ids = child_ids(parent, 0, self._settings.group)
-                orders.append(Expansion(parent, agent, ids, f"{self._tree}/{ids[0]}"))
-        return orders
+                self._ready.append(Expansion(parent, agent, ids, f"{self._tree}/{ids[0]}"))
+        self._groups = len(self._ready)
 
-    def _choose(self, outputs: Sequence[Node]) -> list[Node]:
+    def _choose(self, outputs: Sequence[Node], depth: int) -> list[Node]:
         """At most `branches` of the outputs that can be continued, in the order of their ids."""
         continuing = [node for node in outputs if self._rules.current_agent(node.state) is not None]
         known = [node for node in continuing if node.turn is None or node.turn.reward is not None]
         candidates = known or continuing
-        rng = np.random.default_rng(derive_seed(self._seed, self._tree, "carry on", self._depth))
+        rng = np.random.default_rng(derive_seed(self._seed, self._tree, "carry on", depth))
         shuffled = [candidates[i] for i in rng.permutation(len(candidates))]
-        ranked = sorted(shuffled, key=self._rank(shuffled))  # stable: equals stay shuffled
+        ranks = dict(zip(map(id, shuffled), self._ranks(shuffled), strict=True))
+        ranked = sorted(shuffled, key=lambda node: ranks[id(node)])  # stable: equals stay shuffled
         return sorted(ranked[: self._settings.branches], key=lambda node: _path(node.id))
 
-    def _rank(self, shuffled: Sequence[Node]) -> Callable[[Node], float]:
-        """A key that puts first what the sampling strategy wants first."""
+    def _ranks(self, nodes: Sequence[Node]) -> list[float]:
+        """What the sampling strategy wants first has the lowest rank."""
         if self._settings.sampling == "adaptive":
-            return self._distance_from_preference
-        if self._settings.sampling == "balanced":
-            return _alternating(shuffled)
-        return lambda node: 0.0
+            return [self._distance_from_preference(node) for node in nodes]
+        if self._settings.sampling == "random":
+            return [0.0] * len(nodes)
+        # Balanced: high and low rewards alternate, as far as there are both.
+        high = [node.turn is not None and (node.turn.reward or 0.0) > 0.5 for node in nodes]
+        return [high[:i].count(is_high) + (is_high != high[0]) / 2 for i, is_high in enumerate(high)]
 
     def _distance_from_preference(self, node: Node) -> float:
         agent = self._rules.current_agent(node.state)
@@ -339,22 +336,6 @@ class Grouped:
 def grouped(settings: GroupedSettings) -> MakeGrower:
     """A function that makes `Grouped` growers with these settings."""
     return partial(Grouped, settings=settings)
-
-
-def _alternating(nodes: Sequence[Node]) -> Callable[[Node], float]:
-    """Ranks nodes so that high and low rewards alternate, as far as there are both."""
-    ranks: dict[int, float] = {}
-    counts = {True: 0.0, False: 0.0}
-    first_high = bool(nodes) and _is_high(nodes[0])
-    for node in nodes:
-        high = _is_high(node)
-        ranks[id(node)] = counts[high] + (0.0 if high == first_high else 0.5)
-        counts[high] += 1.0
-    return lambda node: ranks[id(node)]
-
-
-def _is_high(node: Node) -> bool:
-    return node.turn is not None and node.turn.reward is not None and node.turn.reward > 0.5
 
 
 def _path(turn_id: str) -> tuple[int, ...]:

@@ -1,7 +1,4 @@
-"""Rewards: pure functions of the stored tree, one for each role, none shared (MarsRL, training).
-
-Grading a stored run again therefore recomputes them, without playing again.
-"""
+"""Rewards: pure functions of the stored tree, one for each role, none shared (MarsRL, training)."""
 
 from __future__ import annotations
 
@@ -38,10 +35,9 @@ def judged_turn(path: Sequence[Turn]) -> Turn | None:
 
 
 def agreement(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-    """``1[verdict agrees with the correctness of the solution it judged]`` (Verifier).
+    """``1[verdict agrees with the correctness of the solution it judged]`` (Verifier); None if UNKNOWN.
 
-    A malformed verdict counts as Wrong, as it does in play. None where the solution's grade is
-    UNKNOWN.
+    A malformed verdict counts as Wrong, as it does in play.
     """
     judged = judged_turn(path)
     if judged is None or judged.grade is None or judged.grade.verdict is Verdict.UNKNOWN:
@@ -57,14 +53,10 @@ PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
 
 
 def team_outcome(tree: Tree) -> Mapping[str, float | None]:
-    """One reward for the whole team, which MarsRL argues against: the outcome that each turn led to.
+    """One reward for the whole team, which MarsRL argues against: by turn id, the outcome that it led to.
 
-    Every turn gets the outcome of the chain it led to. Where the tree branches below it, that
-    is the mean over the branches; where the chain ends with it, the grade of the current
-    solution: its own, or, for a Verifier, that of the solution it judged.
-
-    Returns:
-        The reward of every turn, by turn id.
+    Where the tree branches below a turn, that is the mean over the branches; where the chain ends with it,
+    the grade of the current solution: its own, or, for a Verifier, that of the solution it judged.
     """
     by_id = {turn.id: turn for turn in tree.turns}
     children: dict[str, list[str]] = {}
@@ -119,12 +111,13 @@ def with_rewards(tree: Tree, rewards: Mapping[str, float | None]) -> Tree:
         return tree
     faults = tree.info.get(REWARD_FAULTS, {})
     turns = tuple(
-        _rewarded(t, rewards[t.id], faults.get(t.id, "")) if t.id in rewards else t for t in tree.turns
+        with_reward(t, rewards[t.id], faults.get(t.id, "")) if t.id in rewards else t for t in tree.turns
     )
     return replace(tree, turns=turns)
 
 
-def _rewarded(turn: Turn, reward: float | None, fault: str) -> Turn:
+def with_reward(turn: Turn, reward: float | None, fault: str = "") -> Turn:
+    """The turn with another reward, and why it has none, if its function failed."""
     if not fault and REWARD_FAULT not in turn.info:
         return replace(turn, reward=reward)
     info = {key: value for key, value in turn.info.items() if key != REWARD_FAULT}

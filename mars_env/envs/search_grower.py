@@ -19,11 +19,10 @@ from mars_env.types import Problem
 class SearchGrower:
     """Grows one tree as its search decides; sees search scores, feedback and costs, never a grade.
 
-    All turns of a tree are one group (MARS2 compares them with each other), the agents' together. The
-    search is a function of its seed and of the results that it is told, so a tree is resumed by telling it
-    the stored turns again; with `as_completed`, only those that it asks for again. An expansion whose
-    search score is unknown counts as lost. One that could not be made at all ends the search, and a resumed
-    run plays the tree again.
+    All turns of a tree are one group (MARS2 compares them with each other). The search is a function of its
+    seed and of the results that it gets, so a tree is resumed by giving it the stored turns again. An
+    expansion whose search score is unknown counts as lost. One that could not be made at all ends the search,
+    and a resumed run plays the tree again.
 
     Example:
         >>> rules = TreeSearch.from_settings("training", agents=2, wave=2)
@@ -35,8 +34,7 @@ class SearchGrower:
     def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:
         if not isinstance(rules, TreeSearch):
             raise ConfigError(f"a search grows trees by the rules of tree-search, not {type(rules).__name__}")
-        self._rules = rules
-        self._tree = tree
+        self._rules, self._tree = rules, tree
         self._search = Search(
             rules.settings.search(), rules.possible_agents, derive_seed(seed, tree, "search")
         )

@@ -1,13 +1,11 @@
-"""Solve, verify, correct: the rules of MarsRL (arXiv 2511.11373).
-
-A Solver writes a solution; a Verifier judges it; a Corrector rewrites what was judged wrong.
-"""
+"""Solve, verify, correct: the rules of MarsRL (arXiv 2511.11373)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -17,10 +15,11 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 from mars_env.envs.search_graders import public_grader
 from mars_env.envs.spaces import UnicodeText
+from mars_env.envs.specs import preset_settings
 from mars_env.envs.verdicts import bug_report, read_judgement
 from mars_env.envs.visibility import Visibility
 from mars_env.errors import ConfigError
-from mars_env.text import shown, unfit
+from mars_env.text import shown
 from mars_env.types import Action, Grade, Observation, Problem
 
 SOLVER, VERIFIER, CORRECTOR = "solver_0", "verifier_0", "corrector_0"
@@ -60,7 +59,7 @@ TRAINING = Schedule(rounds=2, accept_after=1, ends_with="corrector")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ChainState:
     """A position in the episode.
 
     Attributes:
@@ -84,27 +83,18 @@ class State:
     @property
     def passes(self) -> int:
         """Passes of the current solution, in a row up to now."""
-        current, count = len(self.solutions) - 1, 0
-        for index, passed in reversed(self.judgements):
-            if not passed or index != current:
-                break
-            count += 1
-        return count
+        passing = (len(self.solutions) - 1, True)
+        return len([*takewhile(passing.__eq__, reversed(self.judgements))])
 
     @property
     def failures(self) -> int:
         """Failures in a row up to now, over all solutions."""
-        count = 0
-        for _, passed in reversed(self.judgements):
-            if passed:
-                break
-            count += 1
-        return count
+        return len([*takewhile(lambda judgement: not judgement[1], reversed(self.judgements))])
 
 
 @dataclass(frozen=True, slots=True)
 class SolveVerifyCorrect:
-    r"""The rules, under one `Schedule`.
+    r"""A Solver writes a solution; a Verifier judges it; a Corrector rewrites what was judged wrong.
 
     Attributes:
         schedule: Who acts how often.
@@ -152,19 +142,8 @@ class SolveVerifyCorrect:
         if not isinstance(public_feedback, bool):
             raise ConfigError(f"public_feedback is true or false, got {shown(public_feedback)}")
         presets = {"inference": INFERENCE, "training": TRAINING}
-        base = presets.get(schedule) if isinstance(schedule, str) else schedule
-        if not isinstance(base, Schedule | Mapping):
-            raise ConfigError(
-                f"schedule must be 'inference', 'training' or a Schedule, got {shown(schedule)}"
-            )
-        base = base.model_dump() if isinstance(base, Schedule) else base
-        try:
-            return cls(Schedule(**{**base, **numbers}), public_feedback)
-        except ValueError as error:
-            known = ("schedule", "public_feedback", *Schedule.model_fields)
-            raise ConfigError(
-                f"these settings do not fit solve-verify-correct: {unfit(error, known)}"
-            ) from error
+        named = preset_settings(presets, schedule, numbers, "solve-verify-correct", ("public_feedback",))
+        return cls(named, public_feedback)
 
     def visibility(self, kind: str) -> Visibility | None:
         """Feedback by public tests, if it is asked for: from a grader that is given no others.
@@ -202,11 +181,11 @@ class SolveVerifyCorrect:
             fields["report"] = UnicodeText()
         return fields
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: Problem) -> ChainState:
         """Nothing has been written yet."""
-        return State(problem)
+        return ChainState(problem)
 
-    def current_agent(self, state: State) -> str | None:
+    def current_agent(self, state: ChainState) -> str | None:
         """Solver first; then the Verifier, or the Corrector after a failure; None at the end."""
         schedule = self.schedule
         if not state.solutions:
@@ -218,7 +197,7 @@ class SolveVerifyCorrect:
             return CORRECTOR if verifications_left or schedule.ends_with == "corrector" else None
         return VERIFIER if verifications_left else None
 
-    def observe(self, state: State, agent: str) -> Observation:
+    def observe(self, state: ChainState, agent: str) -> Observation:
         """The agent's fields; before there is a solution, feedback or a report they are empty texts."""
         observation: dict[str, str | int] = {"problem": state.problem.statement}
         if agent != SOLVER:
@@ -231,11 +210,11 @@ class SolveVerifyCorrect:
             observation["report"] = state.report
         return observation
 
-    def submission(self, state: State, action: Action) -> str | None:
+    def submission(self, state: ChainState, action: Action) -> str | None:
         """Solutions are graded, the first one and every correction; reports are not."""
         return None if self.current_agent(state) == VERIFIER else action.text
 
-    def note(self, state: State, action: Action) -> Mapping[str, Any]:
+    def note(self, state: ChainState, action: Action) -> Mapping[str, Any]:
         """The round; whether the text was cut off; for a Verifier the verdict as it was read."""
         notes: dict[str, Any] = {"round": len(state.judgements), "truncated": action.truncated}
         if self.current_agent(state) == VERIFIER:
@@ -244,20 +223,20 @@ class SolveVerifyCorrect:
             notes["malformed"] = judgement.malformed
         return notes
 
-    def apply(self, state: State, action: Action, grade: Grade | None) -> State:
+    def apply(self, state: ChainState, action: Action, grade: Grade | None) -> ChainState:
         """Add the solution or the judgement; the grade plays no part."""
         if self.current_agent(state) == VERIFIER:
             judged = (len(state.solutions) - 1, read_judgement(action.text).passed)
             judgements = (*state.judgements, judged)
             return replace(state, judgements=judgements, report=bug_report(action.text))
         solutions = (*state.solutions, (action.text, action.truncated))
-        return State(state.problem, solutions, state.judgements, state.report)
+        return ChainState(state.problem, solutions, state.judgements, state.report)
 
-    def with_feedback(self, state: State, feedback: str) -> State:
+    def with_feedback(self, state: ChainState, feedback: str) -> ChainState:
         """The state with the feedback of the current solution's public tests."""
         return replace(state, feedback=feedback) if feedback else state
 
-    def final(self, state: State) -> int | None:
+    def final(self, state: ChainState) -> int | None:
         """The accepted solution, else the one most often judged correct, the earliest of equals.
 
         A correction that ends the chain was never judged: then it is the answer.

@@ -9,8 +9,6 @@ agents of other problems.
 
 There is one rule for staleness: **an update waits for groups that it would make too old.** So no group is
 dropped because it took long, which would teach a policy to be brief. Dropping is only the last resort.
-
-The file is long because all decisions of the schedule share one state, and are read together.
 """
 
 from __future__ import annotations
@@ -24,14 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion
@@ -45,6 +36,8 @@ from mars_env.text import logger
 from mars_env.types import Agent, Group, Tree, Turn
 
 log = logger(__name__)
+
+_PlayTree = Callable[[Job], Coroutine[None, None, Tree]]
 
 
 class PipelineSettings(BaseModel):
@@ -98,9 +91,8 @@ class UpdateBatch:
         version: Version of the policy that is trained: the number of updates before this one.
         groups: Whole groups.
         ages: Of each group: versions between its oldest token and the policy.
-        trained_tree_ids: Trees of which nothing remains to be trained after this update, and which no earlier
-            batch named. A tree whose last groups were taken before it noted its end is named by the next
-            batch; if none follows, by none.
+        trained_tree_ids: Trees of which nothing remains to be trained after this update. A tree whose last
+            groups were taken before it noted its end is named by the next batch; if none follows, by none.
         dropped: Turns dropped since the last update because they had become too old.
     """
 
@@ -116,19 +108,35 @@ class UpdateBatch:
         return {group.id: age for group, age in zip(self.groups, self.ages, strict=True)}
 
 
-async def pipeline(  # public, and more than seven: the six after `seed` are independent, most runs need none
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a pipeline knows of the training around it.
+
+    Attributes:
+        version: The version of the policies at the start (above 0 in a resumed run).
+        policy_version: The present version of a policy by its name, None for one that is not trained. The
+            versions of completions are compared with it. By default the number of updates, for all policies.
+        trained: Ids of groups that were trained before: they are not yielded again.
+        uniform: Whether a group teaches nothing, for `PipelineSettings.refill`.
+        slots: The engine's slots, as its `SegmentedModel` holds them: a group starts when one is free.
+    """
+
+    version: int = 0
+    policy_version: Callable[[str], int | None] | None = None
+    trained: Collection[str] = frozenset()
+    uniform: Callable[[Group], bool] = is_uniform
+    slots: Slots | None = None
+
+
+async def pipeline(
     game: Game,
     agents: Mapping[str, Agent],
     steps: Iterable[Sequence[Job]],
     settings: PipelineSettings,
     *,
     seed: int,
-    version: int = 0,
-    policy_version: Callable[[str], int | None] | None = None,
-    slots: Slots | None = None,
+    training: Training = Training(),
     journal: Journal | None = None,
-    trained: Collection[str] = frozenset(),
-    uniform: Callable[[Group], bool] = is_uniform,
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees and yield their groups, batch by batch, while later trees are being played.
 
@@ -142,13 +150,8 @@ async def pipeline(  # public, and more than seven: the six after `seed` are ind
         steps: Jobs in the order in which they are started; may be endless. Older trees come first.
         settings: How rollouts and training overlap.
         seed: The run's seed.
-        version: The version at the start (above 0 in a resumed run).
-        policy_version: The present version of a policy by its name, None for one that is not trained. The
-            versions of completions are compared with it. By default the number of updates, for all policies.
-        slots: The engine's slots, as its `SegmentedModel` holds them: a group starts when one is free.
+        training: What surrounds it.
         journal: Keeps finished turns; those that it has already are not played again.
-        trained: Ids of groups that were trained before: they are not yielded again.
-        uniform: Whether a group teaches nothing, for `PipelineSettings.refill`.
 
     Yields:
         Batches; the last one may be smaller. Every group of every tree is in exactly one batch, unless it
@@ -180,7 +183,7 @@ async def pipeline(  # public, and more than seven: the six after `seed` are ind
             "a team reward is only known when its tree is finished, so groups cannot be trained before: "
             "leave groups_per_update out"
         )
-    schedule = _Schedule(settings, version, policy_version, slots, frozenset(trained), uniform)
+    schedule = _Schedule(settings, training)
 
     async def play_tree(job: Job) -> Tree:
         return await play(
@@ -228,21 +231,14 @@ class _ReadyGroup:
 class _Schedule:
     """All decisions: which tree starts, which group may start, what the next update trains."""
 
-    def __init__(
-        self,
-        settings: PipelineSettings,
-        version: int,
-        policy_version: Callable[[str], int | None] | None,
-        slots: Slots | None,
-        trained: frozenset[str],
-        uniform: Callable[[Group], bool],
-    ) -> None:
-        self.version = self._first = version
+    def __init__(self, settings: PipelineSettings, training: Training) -> None:
+        self.version = self._first = training.version
         self._size, self._staleness = settings.groups_per_update, settings.max_staleness
         self._bound, self._concurrency = settings.bound, settings.concurrency
         self._extra = int((settings.refill - 1) * (self._size or 0))
-        self._policy_version = policy_version or (lambda policy: self.version)
-        self._slots, self._trained, self._is_uniform = slots, trained, uniform
+        self._policy_version = training.policy_version or (lambda policy: self.version)
+        self._slots, self._is_uniform = training.slots, training.uniform
+        self._trained = frozenset(training.trained)
         self._trees: dict[str, _OpenTree] = {}
         self._requests: list[tuple[int, int, str, int, asyncio.Future[Claim | None]]] = []  # to start a group
         self._request_numbers = itertools.count()
@@ -250,7 +246,7 @@ class _Schedule:
         self._ready: dict[str, _ReadyGroup] = {}
         self._in_training = 0
         self._playing = 0
-        self._started_steps, self._all_started = version, False
+        self._started_steps, self._all_started = self.version, False
         self._trained_trees: list[str] = []
         self._dropped = self._lost_in_a_row = self._lost_steps = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -259,9 +255,7 @@ class _Schedule:
 
     # -------------------------------------------------------------------------------------- rollouts
 
-    def start(
-        self, steps: Iterable[Sequence[Job]], play_tree: Callable[[Job], Coroutine[None, None, Tree]]
-    ) -> None:
+    def start(self, steps: Iterable[Sequence[Job]], play_tree: _PlayTree) -> None:
         """Start to play trees."""
         self._spawn(self._start_trees(steps, play_tree))
         self._spawn(self._admit_groups())
@@ -270,9 +264,7 @@ class _Schedule:
         """Cancel whatever is under way, and wait until it has ended."""
         await end_tasks(self._tasks)
 
-    async def _start_trees(
-        self, steps: Iterable[Sequence[Job]], play_tree: Callable[[Job], Coroutine[None, None, Tree]]
-    ) -> None:
+    async def _start_trees(self, steps: Iterable[Sequence[Job]], play_tree: _PlayTree) -> None:
         """Start the trees in their order, each when no group of an older one waits to start."""
         numbers = itertools.count()
         for step, jobs in enumerate(steps, self.version):
@@ -293,9 +285,7 @@ class _Schedule:
         in_time = self._size is not None or step - self.version <= self._staleness
         return in_time and not self._requests and self._may_start_group()
 
-    async def _play(
-        self, tree: _OpenTree, job: Job, play_tree: Callable[[Job], Coroutine[None, None, Tree]]
-    ) -> None:
+    async def _play(self, tree: _OpenTree, job: Job, play_tree: _PlayTree) -> None:
         tree.finished = await play_tree(job)
         self._playing -= 1
         if self._size is not None and not tree.untrained:

@@ -22,7 +22,7 @@ from mars_env.models.preflight import preflight
 from mars_env.net import UNREADABLE
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, Store, play
-from mars_env.rollout.engine import Journal
+from mars_env.rollout.engine import Journal, at_most
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
@@ -199,7 +199,7 @@ class Answerer:
 
         job = Job(problem, sample)
         tree = await play(
-            self.game, self.agents, job, seed=seed, width=self._width, journal=journal, on_turns=told
+            self.game, self.agents, job, seed=seed, journal=journal, on_turns=told, gate=at_most(self._width)
         )
         return self.solution(tree)
 

@@ -6,7 +6,7 @@ import pytest
 from messages import raises
 
 from mars_env.envs import GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.growers import Chains, Grouped, Linear, Node, chains
+from mars_env.envs.growers import Grouped, Linear, chains
 from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError
 from mars_env.types import Action, Problem, Turn
@@ -44,7 +44,7 @@ def grow(grower, rules, act, shuffle=None):
         for index in range(len(expansion.turn_ids)):
             text, reward = act(expansion, index)
             turn = turn_of(expansion, index, text, reward)
-            nodes.append(Node(turn, rules.apply(expansion.parent.state, turn.action, None)))
+            nodes.append(expansion.parent.child(turn, rules.apply(expansion.parent.state, turn.action, None)))
         grower.tell(expansion, nodes)
 
 
@@ -127,11 +127,15 @@ def test_a_lost_group_does_not_hold_up_the_rest():
     grower = Grouped(rules, PROBLEM, "p#0", 0)
     [solver] = grower.ask(10)
     turns = [replace(turn_of(solver, i, "?", 0.0)) for i in range(8)]
-    grower.tell(solver, [Node(t, rules.apply(solver.parent.state, t.action, None)) for t in turns])
+    grower.tell(
+        solver, [solver.parent.child(t, rules.apply(solver.parent.state, t.action, None)) for t in turns]
+    )
     first, second = grower.ask(10)
     grower.tell(first, None)
     turns = [turn_of(second, i, "Correctness: Wrong", 1.0) for i in range(8)]
-    grower.tell(second, [Node(t, rules.apply(second.parent.state, t.action, None)) for t in turns])
+    grower.tell(
+        second, [second.parent.child(t, rules.apply(second.parent.state, t.action, None)) for t in turns]
+    )
     assert [e.agent for e in grower.ask(10)] == ["corrector_0", "corrector_0"]
 
 
@@ -145,10 +149,10 @@ def test_linear_waits_to_be_told_and_names_the_answer():
     from mars_env.types import Grade
 
     turn = replace(turn, grade=Grade.correct())
-    grower.tell(order, [Node(turn, rules.apply(order.parent.state, turn.action, turn.grade))])
+    grower.tell(order, [order.parent.child(turn, rules.apply(order.parent.state, turn.action, turn.grade))])
     [order] = grower.ask(5)
     judge = turn_of(order, 0, "Correctness: Correct", 1.0)
-    grower.tell(order, [Node(judge, rules.apply(order.parent.state, judge.action, None))])
+    grower.tell(order, [order.parent.child(judge, rules.apply(order.parent.state, judge.action, None))])
     assert grower.ask(5) == [] and grower.final() == "0"
 
 
@@ -162,7 +166,7 @@ def test_a_lost_turn_ends_an_episode_without_an_answer():
 
 def test_chains_are_episodes_that_share_a_problem_and_nothing_else():
     rules = SolveVerifyCorrect(TRAINING)
-    expansions = grow(Chains(rules, PROBLEM, "p#0", 0, n=4), rules, noisy, random.Random(0))
+    expansions = grow(chains(4)(rules, PROBLEM, "p#0", 0), rules, noisy, random.Random(0))
     turns = Counter(turn.count(".") for e in expansions for turn in e.turn_ids)
     # Each Verifier is number 0 of its input, and `noisy` says "Wrong" there, so every chain goes to its end.
     assert turns == dict.fromkeys(range(5), 4)
@@ -179,10 +183,10 @@ def test_chains_are_episodes_that_share_a_problem_and_nothing_else():
 
 def test_chains_end_where_a_turn_was_lost():
     rules = SolveVerifyCorrect(TRAINING)
-    grower = Chains(rules, PROBLEM, "p#0", 0, n=2)
+    grower = chains(2)(rules, PROBLEM, "p#0", 0)
     [order] = grower.ask(9)
     nodes = [
-        Node(turn_of(order, i, "4", None), rules.apply(order.parent.state, Action("4"), None))
+        order.parent.child(turn_of(order, i, "4", None), rules.apply(order.parent.state, Action("4"), None))
         for i in range(2)
     ]
     grower.tell(order, nodes)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, PositiveInt
 
 import mars_env
 from mars_env.api import make_gymnasium
-from mars_env.envs import Solve, registry
+from mars_env.envs import RulesSpec, Solve, registry
 from mars_env.envs.growers import Linear
 from mars_env.envs.rewards import outcome, team_outcome
 from mars_env.errors import ConfigError
@@ -121,7 +121,7 @@ def test_settings_may_have_the_names_of_arguments():
 
 
 def test_arguments_replace_what_the_class_declares():
-    registry.register_rules("debate", Debate, training={}, rewards={})
+    registry.register_rules("debate", RulesSpec.of(Debate, training={}), rewards={})
     assert registry.rules_spec("debate").training == {} == registry.rules_spec("debate").rewards
 
 

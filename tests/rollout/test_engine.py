@@ -10,6 +10,7 @@ from mars_env.envs.solve_verify_correct import TRAINING
 from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect, groups_of, play, play_all
+from mars_env.rollout.engine import at_most
 from mars_env.rollout.regrade import regrade
 from mars_env.types import Action, Completion, Grade, Problem
 
@@ -289,4 +290,4 @@ async def test_a_width_or_concurrency_below_one_is_refused():
     with raises(ConfigError):
         await collect(GAME, agents, [Job(PROBLEMS[0])], seed=0, concurrency=0)
     with raises(ConfigError):
-        await play(GAME, agents, Job(PROBLEMS[0]), seed=0, width=0)
+        at_most(0)

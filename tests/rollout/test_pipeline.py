@@ -15,7 +15,7 @@ from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Store, collect, groups_of
 from mars_env.rollout.groups import is_uniform
-from mars_env.rollout.pipeline import PipelineSettings, pipeline
+from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
@@ -206,7 +206,7 @@ def test_the_trainer_may_say_which_groups_teach_nothing():
 
     options = PipelineSettings(groups_per_update=6, max_staleness=1, refill=4)
     actor = Actor([0], random.Random(8))
-    batches = run_virtual(all_batches(actor, options, steps_of(12, 4), uniform=short))
+    batches = run_virtual(all_batches(actor, options, steps_of(12, 4), training=Training(uniform=short)))
     assert all(
         sum(not short(group) for group in batch.groups) >= 6 or len(batch.groups) >= 24
         for batch in batches[:-1]
@@ -336,7 +336,9 @@ def test_policies_that_are_not_trained_do_not_age():
 
     async def train():
         players, batches = assign_agents(GAME.rules, actor), []
-        due = pipeline(GAME, players, steps_of(3, 2), options, seed=7, policy_version={"mars": 9}.get)
+        due = pipeline(
+            GAME, players, steps_of(3, 2), options, seed=7, training=Training(policy_version={"mars": 9}.get)
+        )
         async with aclosing(due):
             async for batch in due:
                 await asyncio.sleep(1)
@@ -355,7 +357,9 @@ def test_what_was_trained_before_is_not_handed_on_again():
     known = set(random.Random(0).sample(sorted(before), len(before) // 2))
     for size in (None, 3):
         options = PipelineSettings(groups_per_update=size)
-        batches = run_virtual(all_batches(Actor([0], actor.delays), options, steps, trained=known))
+        batches = run_virtual(
+            all_batches(Actor([0], actor.delays), options, steps, training=Training(trained=known))
+        )
         assert {group.id for batch in batches for group in batch.groups} == before.keys() - known
 
 
@@ -471,7 +475,7 @@ def test_slots_are_never_overdrawn_and_older_trees_come_first():
             steps_of(9, 1),
             options,
             seed=7,
-            slots=slots,
+            training=Training(slots=slots),
         )
         done = []
         async with aclosing(due):
@@ -501,7 +505,14 @@ def test_a_run_that_stops_while_a_group_is_admitted_keeps_no_slots():
         options = PipelineSettings(groups_per_update=2, max_staleness=2)
         actor = Actor([0], random.Random(3), told=False)
         game = replace(GAME, grower=grouped(GroupedSettings(group=GROUP, branches=1)))
-        due = pipeline(game, assign_agents(game.rules, actor), steps_of(5, 3), options, seed=7, slots=slots)
+        due = pipeline(
+            game,
+            assign_agents(game.rules, actor),
+            steps_of(5, 3),
+            options,
+            seed=7,
+            training=Training(slots=slots),
+        )
         async with aclosing(due):
             await anext(due)
             promised.clear()

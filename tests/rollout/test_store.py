@@ -17,6 +17,7 @@ from mars_env.errors import StoreError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Store, collect, play, play_all, read_run
 from mars_env.rollout import store as store_module
+from mars_env.rollout.engine import at_most
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
 
@@ -241,7 +242,7 @@ async def test_a_resumed_tree_that_takes_other_branches_is_read_as_it_was_played
     async def played(agent):
         with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
             return await play(
-                game, assign_agents(game.rules, agent), JOBS[0], seed=chance, journal=store, width=4
+                game, assign_agents(game.rules, agent), JOBS[0], seed=chance, journal=store, gate=at_most(4)
             )
 
     faulty = [
