@@ -30,16 +30,12 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One tree to play.
+    """One tree to play: an episode on a problem.
 
     Attributes:
         problem: What is played.
         sample: Number of the episode on it.
         progress: In training, how much of the run is done, from 0 to 1; None outside of it.
-
-    Example:
-        >>> Job(Problem("aime/3", "...", "7"), sample=2).tree_id
-        'aime/3#2'
     """
 
     problem: Problem
@@ -48,7 +44,7 @@ class Job:
 
     @property
     def tree_id(self) -> str:
-        """Id of the tree."""
+        """Id of the tree, such as ``"aime/3#2"``."""
         return f"{self.problem.id}#{self.sample}"
 
 
@@ -69,10 +65,7 @@ class Journal(Protocol):
 
 
 LEFT_OUT = "left_out"
-"""In a tree's info: ids of turns that the journal has of it, and that are not in it.
-
-A tree that was resumed after a fault may have taken other branches.
-"""
+"""In a tree's info: ids of turns that the journal has of it, and that a resumed tree did not take again."""
 
 _WIDTH = 64
 """Most expansions of one tree under way at the same time."""
@@ -204,17 +197,7 @@ def turn_order(turn: Turn) -> tuple[int, ...]:
 
 
 def add_turns(known: dict[str, Turn], turns: Iterable[Turn]) -> None:
-    """Add turns of a tree by id; one that was played again replaces the earlier one and what grew from it.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> def turn(id, text):
-        ...     return Turn("p#0", id, None, "g", "solver_0", "", "p", Action(text))
-        >>> known = {}
-        >>> add_turns(known, [turn("0", "4"), turn("0.1", "5"), turn("1", "6"), turn("0", "7")])
-        >>> {id: turn.text for id, turn in known.items()}
-        {'0': '7', '1': '6'}
-    """
+    """Add turns of a tree by id; one that was played again replaces the earlier one and what grew from it."""
     for turn in turns:
         if turn.id in known:
             for later in [id for id in known if id.startswith(f"{turn.id}.")]:

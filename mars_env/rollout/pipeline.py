@@ -41,12 +41,7 @@ _PlayTree = Callable[[Job], Coroutine[None, None, Tree]]
 
 
 class PipelineSettings(BaseModel):
-    """How rollouts and training overlap.
-
-    Example:
-        >>> PipelineSettings(groups_per_update=1152, max_staleness=2).bound
-        3456
-    """
+    """How rollouts and training overlap."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -85,7 +80,7 @@ class PipelineSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBatch:
-    """What one update trains.
+    """What one update trains: whole groups.
 
     Attributes:
         version: Version of the policy that is trained: the number of updates before this one.
@@ -201,21 +196,14 @@ async def pipeline(
 
 @dataclass(slots=True, eq=False)
 class _OpenTree:
-    """A tree of which something remains to be played or trained.
+    """A tree of which something remains to be played or trained."""
 
-    Attributes:
-        number: Its place among all trees.
-        requested: Whether one of its groups has asked to start.
-        untrained: Finished groups that wait for an update.
-        started: Of each group: the policy's version when its first turns were begun.
-    """
-
-    number: int
+    number: int  # its place among all trees
     step: int
-    requested: bool = False
-    untrained: int = 0
+    requested: bool = False  # whether one of its groups has asked to start
+    untrained: int = 0  # finished groups that wait for an update
     finished: Tree | None = None
-    started: dict[str, int] = field(default_factory=dict)
+    started: dict[str, int] = field(default_factory=dict)  # of each group: the version when it began
 
 
 @dataclass(slots=True, eq=False)
@@ -335,11 +323,7 @@ class _Schedule:
         )
 
     def take(self, turns: Sequence[Turn]) -> None:
-        """Take the turns of a finished expansion. If groups do not wait for their trees, it is a whole group.
-
-        Raises:
-            ConfigError: They are not a whole group.
-        """
+        """Take the turns of a finished expansion. If groups do not wait for their trees, it is a whole group."""
         group, key = Group(turns[0].group_id, tuple(turns)), _key(turns[0].tree_id, turns[0].id)
         started = self._under_way.pop(key, self.version)  # a stored group tells its own age
         tree = self._trees[turns[0].tree_id]
@@ -361,11 +345,7 @@ class _Schedule:
     # -------------------------------------------------------------------------------------- training
 
     async def next_batch(self) -> UpdateBatch | None:
-        """Wait until an update is due; None if there is nothing more to train.
-
-        Raises:
-            MarsError: What ended the rollouts.
-        """
+        """Wait until an update is due; None if there is nothing more to train."""
         await self._wait_until(lambda: self._failure is not None or self._is_due() or self._is_over())
         if self._failure is not None:
             raise self._failure
@@ -459,18 +439,14 @@ class _Schedule:
 
     def _is_stale(self, ready: _ReadyGroup) -> bool:
         """Whether a group is too old to be trained. If so, it is counted as dropped."""
-        versions = self._age(ready)
-        if versions <= self._staleness:
+        if (versions := self._age(ready)) <= self._staleness:
             return False
         self._dropped += len(ready.group.turns)
         self._lost_in_a_row += 1
         if self._bound is not None and self._lost_in_a_row > self._bound:
             raise self._too_old()
-        log.warning(
-            "group %s is dropped: it is %d versions old; is the model refreshed after each update?",
-            ready.group.id,
-            versions,
-        )
+        message = "group %s is dropped: it is %d versions old; is the model refreshed after each update?"
+        log.warning(message, ready.group.id, versions)
         return True
 
     def _too_old(self) -> MarsError:

@@ -15,17 +15,11 @@ from mars_env.errors import ConfigError
 
 @dataclass(eq=False, slots=True)
 class Claim:
-    """Slots that are promised to a group of requests.
-
-    Attributes:
-        slots: Where they are promised.
-        priority: Lower is served first.
-        promised: Requests that the group will make at once and has not made yet.
-    """
+    """Slots that are promised to a group of requests."""
 
     slots: Slots
-    priority: int
-    promised: int
+    priority: int  # lower is served first
+    promised: int  # requests that the group will make at once and has not made yet
 
 
 _claim: ContextVar[Claim | None] = ContextVar("claim", default=None)
@@ -39,17 +33,6 @@ class Slots:
 
     Args:
         capacity: Number of slots. Take the engine's own limit (vLLM: ``max_num_seqs`` of all replicas).
-
-    Raises:
-        ConfigError: The capacity is below 1.
-
-    Example:
-        >>> from mars_env.sync import run_sync
-        >>> async def in_use(slots):
-        ...     async with slots.hold():
-        ...         return slots.busy
-        >>> run_sync(in_use(Slots(4)))
-        1
     """
 
     def __init__(self, capacity: int) -> None:

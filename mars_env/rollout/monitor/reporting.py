@@ -39,10 +39,7 @@ async def reporting(
             any free port.
 
     Yields:
-        The port at which figures are served.
-
-    Raises:
-        ConfigError: The port cannot be used.
+        The port at which figures are served; a ConfigError if it cannot be used.
     """
     if logger is not None:
         logger.start(0)

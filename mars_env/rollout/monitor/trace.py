@@ -24,18 +24,6 @@ class Trace:
 
     Args:
         path: The file, which is overwritten. A link is replaced; its target is not changed.
-
-    Raises:
-        StoreError: It cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with Trace(f"{folder}/trace.json") as trace:
-        ...         trace.turn("solver_0", 1.0, 1.5, n=8)
-        ...     events = json.loads(Path(f"{folder}/trace.json").read_text())
-        >>> [(event["name"], event.get("dur")) for event in events]
-        [('process_name', None), ('solver_0', 500000.0)]
     """
 
     def __init__(self, path: str | Path) -> None:
