@@ -60,8 +60,6 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         >>> import mars_env
         >>> env = mars_env.make("arithmetic-solve-verify-correct")
         >>> env.reset(seed=0)
-        >>> env.agent_selection
-        'solver_0'
         >>> env.step("I do not know.")
         >>> env.rewards["solver_0"], env.agent_selection
         (0.0, 'verifier_0')
@@ -75,9 +73,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         super().__init__()
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
-        self.game = game
-        self.problems = problems
-        self.render_mode = render_mode
+        self.game, self.problems, self.render_mode = game, problems, render_mode
         self.metadata = {**self.metadata, "name": name}
         self.possible_agents = list(game.rules.possible_agents)
         self.observation_spaces = {
@@ -114,9 +110,6 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         Args:
             seed: Makes this episode, and the problems drawn after it, reproducible.
             options: ``{"problem": id or Problem}`` plays this problem instead of drawing one.
-
-        Raises:
-            ConfigError: The problem asked for is not in the set, or an argument is wrong.
         """
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(f"options are a dictionary such as {{'problem': id}}, not {shown(options)}")
@@ -146,14 +139,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         return dict(self.game.rules.observe(self._order.parent.state, self._known(agent)))
 
     def step(self, action: str | Action | None) -> None:
-        """Let the agent whose turn it is act.
-
-        Args:
-            action: A string (or `Action`); None once the episode is over.
-
-        Raises:
-            ConfigError: The action is no string or `Action`, or the episode is over.
-        """
+        """Let the agent whose turn it is act: by a string or an `Action`; None once the episode is over."""
         agent = self.agent_selection
         if not self.agents:
             raise ConfigError("the episode is over: call reset() to start another")
@@ -161,9 +147,8 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             self._was_dead_step(action)
             return
         if not isinstance(action, str | Action):
-            raise ConfigError(
-                f"the action of {agent} must be a text or an Action, got {type(action).__name__}"
-            )
+            kind = type(action).__name__
+            raise ConfigError(f"the action of {agent} must be a string or an Action, got {kind}")
         acted = action if isinstance(action, Action) else Action(action)
         try:
             check_action(acted)

@@ -36,12 +36,10 @@ class Game:
         rewards: Step rewards by role; other roles get the score of their own grade.
         team_reward: Rewards that need the whole tree, given when it is finished.
         grower: Makes what decides how a tree grows in play and evaluation.
-        visibility: What agents and searches may see of judgements; None for nothing. The rules must then have
-            `mars_env.envs.rules.TakesFeedback.with_feedback`.
+        visibility: What agents and searches may see of judgements; None for nothing.
         grading_timeout: Seconds that a grader may take; after them the grade is UNKNOWN. Generous, since a
             verdict may have to wait behind thousands of others.
-        turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault. None for no
-            limit. Models behind servers have their own limits, and requests may have to wait.
+        turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault.
         needs_reference: Whether the grader compares with references, as the library's own do. Then a problem
             without one is played, but nothing in it is graded.
     """
@@ -58,9 +56,7 @@ class Game:
 
     def __post_init__(self) -> None:
         limit: Any = self.turn_timeout
-        if limit is not None and (
-            isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0
-        ):
+        if limit is not None and (type(limit) not in (int, float) or not limit > 0):
             raise ConfigError(f"turn_timeout must be more than 0 seconds, got {shown(limit)}")
         refuse_misfits(self.rewards, self.team_reward)
         if self.visibility is not None and not hasattr(self.rules, "with_feedback"):
@@ -80,8 +76,7 @@ class Game:
     async def grade(self, problem: Problem, state: Any, action: Action) -> Grade | None:
         """The grade of an action on a state; None where the rules submit nothing, or nothing can be graded.
 
-        A grader that raises, or does not answer, is a fault of the machinery: the grade is UNKNOWN and says
-        why. So is the grade of a completion that the set-up cut off (`Action.interrupted`).
+        It is UNKNOWN where the grader raises or does not answer, or the set-up cut the action off.
         """
         text = self._submitted(state, action)
         problem = self.posed(problem, state)
@@ -125,9 +120,9 @@ class Game:
     async def rewarded(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> Turn:
         """The turn with its step reward, given the turns that led to it.
 
-        A reward that raises, does not answer within `grading_timeout` seconds or gives anything but a finite
-        number or None is a fault of the machinery: the reward is None, and the turn's info says why. A turn
-        that the set-up has cut off (`Action.interrupted`) has none either; its grade says why.
+        A reward function that raises, does not answer in time or gives anything but a finite number or None
+        is a fault of the machinery: the reward is None, and the turn's info says why. A turn that the set-up
+        has cut off (`Action.interrupted`) has none either.
         """
         if turn.action.interrupted:
             return with_reward(turn, None)
@@ -188,11 +183,7 @@ class Game:
 
 
 def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
-    r"""The game of a spec, with all its parts made.
-
-    Args:
-        env_spec: What is asked for.
-        kind: The kind of the problems (``"math"``, ``"code"``), which chooses the grader.
+    """The game of a spec, with all its parts made. The problems' kind chooses the grader.
 
     Raises:
         ConfigError: The settings do not fit the rules, or a reward names a role that does not exist.
@@ -201,9 +192,6 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
         >>> from mars_env.envs.registry import spec
         >>> make_game(spec("aime-solve-verify-correct", rounds=1)).rules.schedule.rounds
         1
-        >>> named = spec("arithmetic-tree-search", sees="verifier", verifier="scripted:Correctness\: Wrong")
-        >>> type(make_game(named).rules.settings.verifier).__name__
-        'Verifier'
     """
     if env_spec.module:
         imported(env_spec.module, env_spec.id)

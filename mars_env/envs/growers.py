@@ -46,12 +46,7 @@ class Node:
 class Expansion:
     """A request that an agent act ``len(turn_ids)`` times on the state of the parent.
 
-    Attributes:
-        parent: The node that gets the new turns.
-        agent: Who acts.
-        turn_ids: Ids of the new turns; the first one names the expansion.
-        group: Id of the group that they are compared in.
-        note: Plain data to record with the new turns.
+    The new turns are compared in `group`, and recorded with `note`, which is plain data.
     """
 
     parent: Node
@@ -62,7 +57,7 @@ class Expansion:
 
     @property
     def id(self) -> str:
-        """Unique within the tree."""
+        """Unique within the tree: that of the first turn."""
         return self.turn_ids[0]
 
 
@@ -91,12 +86,7 @@ class MakeGrower(Protocol):
 
 
 def child_ids(parent: Node, start: int, n: int) -> tuple[str, ...]:
-    """Ids of n children of a node: paths of indices.
-
-    Example:
-        >>> child_ids(Node(None, None), 0, 2)
-        ('0', '1')
-    """
+    """Ids of n children of a node, from index `start` on: paths of indices."""
     prefix = f"{parent.id}." if parent.turn else ""
     return tuple(f"{prefix}{i}" for i in range(start, start + n))
 
@@ -113,8 +103,7 @@ class Linear:
     """
 
     def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:
-        self._rules = rules
-        self._tree = tree
+        self._rules, self._tree = rules, tree
         self._leaf = Node(None, rules.start(problem))
         self._submitted: list[str] = []
         self._waiting = False
@@ -145,9 +134,10 @@ class Linear:
         if index is None:
             return None
         if not isinstance(index, int) or not 0 <= index < len(self._submitted):
+            last = len(self._submitted) - 1
             raise ConfigError(
-                f"final() of the rules gives the place of the answer among the graded turns, 0 to "
-                f"{len(self._submitted) - 1}, or None, not {shown(index)}"
+                f"final() of the rules gives the index of the answer among the graded turns, 0 to {last}, or "
+                f"None, not {shown(index)}"
             )
         return self._submitted[index]
 
@@ -155,20 +145,8 @@ class Linear:
 class Levels:
     """So many turns on every turn of the level above, all of them continued.
 
-    Args:
-        rules: Of the game.
-        problem: Of the tree.
-        tree: Its id.
-        seed: Nothing is random here.
-        sizes: Turns on each turn, level by level; the last size holds for all deeper levels, too.
-        chains: Whether all turns of one agent at one depth are a group; otherwise those on one turn are.
-
-    Example:
-        >>> from mars_env.envs.solve import Solve
-        >>> grower = Levels(Solve(revisions=1), Problem("p", "2 + 2?", "4"), "p#0", seed=0, sizes=(2, 3))
-        >>> [order] = grower.ask(8)
-        >>> order.turn_ids, order.group
-        (('0', '1'), 'p#0/0')
+    The last one of `sizes` holds for all deeper levels, too. The turns on one turn are a group; with
+    `chains`, all turns of one agent at one depth are.
     """
 
     def __init__(
@@ -208,11 +186,7 @@ class Levels:
 
 
 def levels(sizes: Sequence[int]) -> MakeGrower:
-    """A function that makes `Levels` growers.
-
-    Raises:
-        ConfigError: There is no size, or one below 1.
-    """
+    """A function that makes `Levels` growers."""
     if not sizes or min(sizes) < 1:
         raise ConfigError(f"levels need at least one turn each, got {', '.join(map(str, sizes)) or 'none'}")
     return partial(Levels, sizes=sizes)
@@ -221,12 +195,8 @@ def levels(sizes: Sequence[int]) -> MakeGrower:
 def chains(n: int) -> MakeGrower:
     """A function that makes growers of n independent episodes of one problem in one tree.
 
-    A group is all turns of one agent at one depth. It is the simplest way to train a team by groups, and the
-    one that MarsRL argues against (arXiv 2511.11373): the turns of a group answer different inputs, except
-    for the first agent's. A run that trains on them has no ``rollouts``.
-
-    Raises:
-        ConfigError: n is below 2, and nothing could be compared.
+    A group is all turns of one agent at one depth, though they answer different inputs, which MarsRL argues
+    against (arXiv 2511.11373). A run that trains on them has no ``rollouts``.
 
     Example:
         >>> from mars_env.envs.solve import Solve
@@ -249,12 +219,10 @@ class GroupedSettings(BaseModel):
     branches: PositiveInt = 2
     """Outputs of an agent that the next one continues."""
     sampling: Literal["random", "balanced", "adaptive"] = "adaptive"
-    """How they are chosen. Adaptive prefers the reward that `prefer` names and takes the remaining ones at
-    random (the paper does not say how it does: this is our reading); balanced takes equally many of reward 1
-    and of reward 0, as far as there are any."""
+    """How they are chosen. Adaptive prefers the reward that `prefer` names (how is our reading of the paper),
+    then takes others at random; balanced takes equally many of reward 1 and of reward 0, as far as it can."""
     prefer: Mapping[str, float] = {"verifier": 0.0, "corrector": 1.0}
-    """By the role that will read the output, the reward of the outputs that adaptive sampling
-    prefers: Verifiers read wrong solutions, Correctors truthful reports."""
+    """The reward that adaptive sampling prefers, by the role that reads the output."""
 
 
 class Grouped:

@@ -19,17 +19,11 @@ _MAX_EPISODES = 1000
 
 
 class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
-    """Plays the partners' turns itself and stops at each turn of the learner; made by `as_gymnasium`.
-
-    An episode in which the learner has no turn (a Corrector whose Verifier accepts immediately) is skipped:
-    `reset` plays until there is one.
-    """
+    """Plays the partners' turns itself and stops at each turn of the learner; made by `as_gymnasium`."""
 
     def __init__(self, env: MarsEnv, learner: str, partners: Mapping[str, Player]) -> None:
         if not isinstance(env, MarsEnv):
-            raise ConfigError(
-                f"a Gymnasium view shows a MarsEnv, as mars_env.make gives it, not {shown(env)}"
-            )
+            raise ConfigError(f"a Gymnasium view shows a MarsEnv, as make() gives it, not {shown(env)}")
         if not isinstance(partners, Mapping):
             raise ConfigError(f"partners are given by agent or role, not as {shown(partners)}")
         if learner not in env.possible_agents:
@@ -50,7 +44,7 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start an episode and play to the learner's first turn; a ConfigError if 1,000 have none."""
+        """Play to the learner's first turn, in a later episode if it has none (a ConfigError after 1,000)."""
         super().reset(seed=seed)
         for _ in range(_MAX_EPISODES):
             self.env.reset(seed=seed, options=options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mars_env.envs.specs import EnvSpec, RulesSpec, refuse_misfits
@@ -183,9 +184,6 @@ def rules_spec(name: str) -> RulesSpec:
 def refuse_unknown(rules: str, settings: Iterable[str], arguments: Collection[str] = ()) -> None:
     """Reject settings that rules do not have; suggests the closest setting, or one of `arguments`.
 
-    Raises:
-        ConfigError: There is no such setting.
-
     Example:
         >>> refuse_unknown("solve", ["sample"], ["samples", "seed"])
         Traceback (most recent call last):
@@ -220,9 +218,7 @@ def spec(env_id: str, /, settings: Mapping[str, Any] | None = None, **more: Any)
         'solve-verify-correct'
     """
     if not isinstance(env_id, str):
-        raise ConfigError(
-            f"an environment's id is a text such as 'aime-solve-verify-correct', not {shown(env_id)}"
-        )
+        raise ConfigError(f"an environment's id is a string such as 'aime-solve', not {shown(env_id)}")
     settings = {**(settings or {}), **more}
     module, _, name = env_id.rpartition(":")
     if module:
@@ -251,17 +247,14 @@ def list_envs() -> list[str]:
     """All ids that `make` knows before the user imports anything: each set with all rules that fit it.
 
     Example:
-        >>> "aime-solve-verify-correct" in list_envs(), "reports-spell" in list_envs()
-        (True, True)
-        >>> "aime-spell" in list_envs()  # no documents to ask about
-        False
+        >>> ids = list_envs()
+        >>> "aime-solve-verify-correct" in ids, "reports-spell" in ids, "aime-spell" in ids
+        (True, True, False)
     """
-    sets = [name for name in list_problem_sets() if name not in _IDS]
-    rules = [name for name in rules_names() if name not in _IDS]
-    pairs = [
-        f"{problems}-{name}"
-        for problems in sets
-        for name in rules
-        if (problems in WITH_DOCUMENTS) == (name in _ON_DOCUMENTS)
-    ]
-    return sorted([*_IDS, *pairs])
+    pairs = product(list_problem_sets(), rules_names())
+    fitting = (
+        f"{problems}-{rules}"
+        for problems, rules in pairs
+        if not {problems, rules} & _IDS.keys() and (problems in WITH_DOCUMENTS) == (rules in _ON_DOCUMENTS)
+    )
+    return sorted([*_IDS, *fitting])

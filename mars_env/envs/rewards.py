@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -18,14 +19,7 @@ REWARD_FAULTS = "reward_faults"
 
 
 def outcome(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-    """The score of the turn's own grade: ``1[answer equals reference]`` (Solver, Corrector).
-
-    Example:
-        >>> from mars_env.types import Action, Grade
-        >>> turn = Turn("t", "0", None, "g", "solver_0", "p", "1", Action("4"), Grade.correct())
-        >>> outcome(turn, (), Problem("1", "2 + 2?", "4"))
-        1.0
-    """
+    """The score of the turn's own grade: ``1[answer equals reference]`` (Solver, Corrector)."""
     return None if turn.grade is None else turn.grade.score
 
 
@@ -58,37 +52,26 @@ def team_outcome(tree: Tree) -> Mapping[str, float | None]:
     Where the tree branches below a turn, that is the mean over the branches; where the chain ends with it,
     the grade of the current solution: its own, or, for a Verifier, that of the solution it judged.
     """
-    by_id = {turn.id: turn for turn in tree.turns}
-    children: dict[str, list[str]] = {}
-    for turn in tree.turns:
-        if turn.parent_id is not None:
-            children.setdefault(turn.parent_id, []).append(turn.id)
-
+    by_id: dict[str | None, Turn] = {turn.id: turn for turn in tree.turns}
+    below: defaultdict[str | None, list[float | None]] = defaultdict(list)
     rewards: dict[str, float | None] = {}
     for turn in sorted(tree.turns, key=lambda turn: -turn.id.count(".")):  # leaves first
-        below = [rewards[child] for child in children.get(turn.id, ())]
-        known = [reward for reward in below if reward is not None]
-        if below:
+        if turn.id in below:
+            known = [reward for reward in below[turn.id] if reward is not None]
             rewards[turn.id] = sum(known) / len(known) if known else None
-            continue
-        current: Turn | None = turn
-        while current is not None and current.grade is None:
-            current = by_id[current.parent_id] if current.parent_id is not None else None
-        rewards[turn.id] = current.grade.score if current is not None and current.grade else None
+        else:
+            current: Turn | None = turn
+            while current is not None and current.grade is None:
+                current = by_id.get(current.parent_id)
+            rewards[turn.id] = current.grade.score if current is not None and current.grade else None
+        below[turn.parent_id].append(rewards[turn.id])
     return rewards
 
 
 def checked_team_rewards(given: object, tree: Tree) -> tuple[dict[str, float | None], dict[str, str]]:
     """A team reward's answer as rewards by turn id, and why there is none, likewise.
 
-    Raises:
-        ValueError: It is not a mapping, or names a turn that the tree does not have.
-
-    Example:
-        >>> from mars_env.types import Action
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4"))
-        >>> checked_team_rewards({"0": "1.0"}, Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,)))
-        ({'0': None}, {'0': "the team reward is no reward: '1.0' is not a number"})
+    A ValueError if it is not a mapping, or names a turn that the tree does not have.
     """
     if not isinstance(given, Mapping):
         raise ValueError(f"it gave {shown(given)} where rewards by turn id were asked for")

@@ -32,11 +32,7 @@ class RubricReward:
     rubric: Rubric | None = None
 
     def __call__(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-        """The reward of a turn; None if its grade is UNKNOWN.
-
-        Raises:
-            ValueError: The turn was not graded by a rubric; in a run it then has no reward, and says so.
-        """
+        """The reward of a turn; None if its grade is UNKNOWN, a ValueError if no rubric graded it."""
         if turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN:
             return None
         fractions = turn.grade.details.get(FRACTIONS)

@@ -34,20 +34,13 @@ class AnswerGrader:
 
 @dataclass(frozen=True, slots=True)
 class VerifierGrader:
-    r"""Scores a solution by the share of an agent's verdicts that pass; its feedback is a failing report.
+    """Scores a solution by the share of an agent's verdicts that pass; its feedback is a failing report.
 
     Attributes:
         verifier: Sees ``{"problem", "solution", "truncated", "round"}``, as a Verifier of MarsRL does.
         verdicts: How many verdicts it gives on each solution.
         seed: With the solution, the only source of its randomness: equal solutions are judged alike.
 
-    Example:
-        >>> from mars_env.players import FunctionAgent
-        >>> from mars_env.sync import run_sync
-        >>> verifier = FunctionAgent(lambda seen: "2 + 2 is 4.\nCorrectness: Wrong")
-        >>> grade = run_sync(VerifierGrader(verifier, 3).grade(Problem("p", "2 + 2?", None), "5"))
-        >>> grade.score, grade.feedback.splitlines()[0]
-        (0.0, '2 + 2 is 4.')
     """
 
     verifier: Agent

@@ -65,8 +65,7 @@ class Vote:
     among programs with the same outputs, and where the problem shows no inputs, by their text with white
     space normalized. Candidates without an answer, or whose program fails, have no vote.
 
-    Attributes:
-        by_text: Compare programs by their text only, and run none.
+    With `by_text`, programs are compared by their text only, and none is run.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -80,11 +79,7 @@ class Vote:
     by_text: bool = False
 
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
-        """The first candidate that gives the most frequent answer; without any answer, the first.
-
-        Raises:
-            ModelError: The programs could not be run. The tree has a fault; a resumed run plays it again.
-        """
+        """The first candidate that gives the most frequent answer; without any answer, the first."""
         texts = [turn.text for turn in candidates]
         by_text = self.by_text and problem.kind == "code"
         cast = [answer_key("code", text) for text in texts] if by_text else await votes_of(problem, texts)
@@ -104,12 +99,7 @@ def _most_frequent(indices: Sequence[int], votes: Sequence[Hashable | None]) -> 
 
 
 async def votes_of(problem: Problem, texts: Sequence[str]) -> list[Hashable | None]:
-    """What solutions of a problem vote for: see `Vote`.
-
-    Raises:
-        ModelError: The programs could not be run.
-        ConfigError: Problems of this kind have no answer that could be equal to another.
-    """
+    """What solutions of a problem vote for: see `Vote`. A ModelError if programs could not be run."""
     if problem.kind not in VOTED:
         raise ConfigError(f"problems of the kind {shown(problem.kind)} have no answers to count in a vote")
     from mars_env.grading import grader_for  # brings the sandbox
@@ -145,11 +135,7 @@ class Highest:
 
 
 async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-    """Ask a reward model, and check its answer.
-
-    Raises:
-        ModelError: It failed, or its answer does not fit the protocol.
-    """
+    """Ask a reward model, and check its answer; a ModelError if that does not fit the protocol."""
     asked = model.rate(statement, texts, seed)  # a user's may return anything
     ratings: Any = await awaitable(asked, f"{type(model).__name__}.rate()")
     if not isinstance(ratings, Ratings):
@@ -175,8 +161,6 @@ def answer_key(kind: str, text: str, statement: str = "") -> Hashable | None:
     Example:
         >>> answer_key("math", r"\boxed{025}"), answer_key("math", "I do not know, sorry.")
         (25, None)
-        >>> answer_key("code", "```python\nprint( 1 )\n```") == answer_key("code", "print( 1 )  \n\n")
-        True
     """
     if kind == "code":
         program, _ = extract_program(text)

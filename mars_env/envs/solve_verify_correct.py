@@ -26,12 +26,7 @@ SOLVER, VERIFIER, CORRECTOR = "solver_0", "verifier_0", "corrector_0"
 
 
 class Schedule(BaseModel):
-    """Who acts how often. The two presets carry the paper's numbers.
-
-    Example:
-        >>> INFERENCE.verifications, TRAINING.verifications
-        (11, 2)
-    """
+    """Who acts how often. The two presets carry the paper's numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -60,20 +55,13 @@ TRAINING = Schedule(rounds=2, accept_after=1, ends_with="corrector")
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """A position in the episode.
-
-    Attributes:
-        solutions: All solutions so far, the current one last, each with whether it was cut off.
-        judgements: All verifications so far: (index of the solution judged, passed).
-        report: The last Verifier's text, as the Corrector reads it.
-        feedback: Results of the current solution's public tests, where they are run.
-    """
+    """A position in the episode."""
 
     problem: Problem
-    solutions: tuple[tuple[str, bool], ...] = ()
-    judgements: tuple[tuple[int, bool], ...] = ()
-    report: str = ""
-    feedback: str = ""
+    solutions: tuple[tuple[str, bool], ...] = ()  # each with whether it was cut off
+    judgements: tuple[tuple[int, bool], ...] = ()  # (index of the solution judged, passed)
+    report: str = ""  # the last Verifier's, as the Corrector reads it
+    feedback: str = ""  # results of the current solution's public tests, where they are run
 
     @property
     def judged(self) -> bool:
@@ -96,16 +84,12 @@ class ChainState:
 class SolveVerifyCorrect:
     r"""A Solver writes a solution; a Verifier judges it; a Corrector rewrites what was judged wrong.
 
-    Attributes:
-        schedule: Who acts how often.
-        public_feedback: Whether the Verifier reads the results of a program's public tests (`with_feedback`).
+    With `public_feedback`, the Verifier reads the results of a program's public tests.
 
     Example:
         >>> rules = SolveVerifyCorrect(TRAINING)
         >>> state = rules.start(Problem("p", "What is 2 + 2?", "4"))
         >>> state = rules.apply(state, Action("5"), None)
-        >>> rules.current_agent(state)
-        'verifier_0'
         >>> state = rules.apply(state, Action("2 + 2 is not 5.\nCorrectness: Wrong"), None)
         >>> rules.current_agent(state), rules.observe(state, "corrector_0")["report"]
         ('corrector_0', '2 + 2 is not 5.\nCorrectness: Wrong')
@@ -132,9 +116,6 @@ class SolveVerifyCorrect:
             public_feedback: Whether the Verifier reads the results of a program's public tests.
             **numbers: Single numbers of `Schedule` that replace the schedule's.
 
-        Raises:
-            ConfigError: A setting is wrong.
-
         Example:
             >>> SolveVerifyCorrect.from_settings("training", rounds=1).schedule.rounds
             1
@@ -146,15 +127,7 @@ class SolveVerifyCorrect:
         return cls(named, public_feedback)
 
     def visibility(self, kind: str) -> Visibility | None:
-        """Feedback by public tests, if it is asked for: from a grader that is given no others.
-
-        Raises:
-            ConfigError: The problems are not code.
-
-        Example:
-            >>> SolveVerifyCorrect(public_feedback=True).visibility("code").sees
-            'public'
-        """
+        """Feedback by public tests, if it is asked for: from a grader that is given no others."""
         if not self.public_feedback:
             return None
         if kind != "code":
@@ -198,7 +171,7 @@ class SolveVerifyCorrect:
         return VERIFIER if verifications_left else None
 
     def observe(self, state: ChainState, agent: str) -> Observation:
-        """The agent's fields; before there is a solution, feedback or a report they are empty texts."""
+        """The agent's fields; before there is a solution, feedback or a report they are empty."""
         observation: dict[str, str | int] = {"problem": state.problem.statement}
         if agent != SOLVER:
             solution, truncated = state.solutions[-1] if state.solutions else ("", False)

@@ -182,12 +182,7 @@ def preset_settings(
 ) -> M:
     """The settings of rules: a preset by its name, or settings, with single ones replaced.
 
-    Args:
-        presets: By name; at least one.
-        schedule: What the user gives.
-        given: Single settings.
-        rules: Their name, for errors.
-        others: Names of further settings, which may be meant.
+    Errors name `rules`, and suggest one of `others` where a further setting may be meant.
     """
     preset = presets.get(schedule) if isinstance(schedule, str) else schedule
     model = type(next(iter(presets.values())))

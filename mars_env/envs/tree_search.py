@@ -21,12 +21,7 @@ from mars_env.types import Action, Grade, Observation, Problem, Reward, Turn
 
 
 class TreeSearchSettings(VisibilitySettings):
-    """How a tree is searched, what the search may see, and how it chooses its answer.
-
-    Example:
-        >>> EVALUATION.nodes, TRAINING.nodes
-        (60, 8)
-    """
+    """How a tree is searched, what the search may see, and how it chooses its answer."""
 
     nodes: PositiveInt = 60
     """Expansions in all (the paper: 60 in evaluation, 8 in training)."""
@@ -70,9 +65,8 @@ TRAINING = TreeSearchSettings(nodes=8, wave=1, early_stop=False, sees="grade")
 """The paper's search in training: 8 nodes, scored by all tests."""
 
 T_PLUS = TreeSearchSettings(depth_decay=0.98, early_stop=False, final="reward-model")
-"""MARS2-T+: feedback, depth-guided exploration, and a reward model (which must be given) at the end. It
-spends its whole budget: stopped at the first node that passes, a search would leave the reward model one
-candidate."""
+"""MARS2-T+: feedback, depth-guided exploration, and at the end a reward model (which must be given), which
+chooses among all candidates of the whole budget."""
 
 _PRESETS = {"evaluation": EVALUATION, "training": TRAINING, "t-plus": T_PLUS}
 _ROLES = {"code": "coder", "math": "solver"}
@@ -103,8 +97,6 @@ class TreeSearch:
 
     Example:
         >>> rules = TreeSearch.from_settings(agents=2)
-        >>> rules.possible_agents
-        ('solver_0', 'solver_1')
         >>> node = rules.apply(rules.start(Problem("p", "2 + 2?", "4")), Action("5"), None)
         >>> seen = rules.observe(rules.with_feedback(node, "No final answer could be read."), "solver_1")
         >>> seen["mode"], seen["solution"], seen["feedback"]
@@ -143,9 +135,6 @@ class TreeSearch:
             kind: Of the problems; agents are coders for ``"code"`` and solvers for ``"math"``.
             agents: How many there are.
             **settings: Single settings of `TreeSearchSettings` that replace the schedule's.
-
-        Raises:
-            ConfigError: A setting is wrong.
 
         Example:
             >>> TreeSearch.from_settings("training", kind="code", agents=2, wave=2).possible_agents

@@ -76,9 +76,6 @@ class Visibility:
             searched, and only feedback is visible.
         oracle: Whether an evaluation may see the grade.
 
-    Example:
-        >>> Visibility("answers", AnswerGrader()).searched, Visibility("public", selection=None).searched
-        (True, False)
     """
 
     sees: Sees
@@ -181,13 +178,7 @@ def _tested(problem: Problem) -> Mapping[str, Any]:
 def search_record(
     visibility: Visibility | None, search_grade: Grade | None
 ) -> tuple[float | None, dict[str, Any]]:
-    """What a turn records of its search grade: the score, and in its info feedback, cost, and why UNKNOWN.
-
-    Example:
-        >>> grade = Grade.wrong("1 of 2 tests", score=0.5, feedback="The first failure: ...", tokens=5)
-        >>> search_record(Visibility("public"), grade)
-        (0.5, {'feedback': 'The first failure: ...', 'search_tokens': 5})
-    """
+    """What a turn records of its search grade: the score, and in its info feedback, cost, and why UNKNOWN."""
     if visibility is None or search_grade is None:
         return None, {}
     unknown = search_grade.reason if search_grade.verdict is Verdict.UNKNOWN else ""
@@ -250,12 +241,7 @@ class VisibilitySettings(BaseModel):
     """Let an evaluation see the grade: an upper bound, and the report says so."""
 
     def visibility(self, kind: str) -> Visibility:
-        """What the search may see on problems of this kind, and how it makes its final choice.
-
-        Example:
-            >>> VisibilitySettings().visibility("math").sees, VisibilitySettings().visibility("code").sees
-            ('answers', 'public')
-        """
+        """What the search may see on problems of this kind, and how it makes its final choice."""
         sees = self._sees(kind)
         return Visibility(sees, self._grader(sees, kind), self._selection(kind), self.oracle)
 

@@ -105,8 +105,8 @@ async def play(
         job: The problem, and which sample of it this is.
         seed: The run's seed.
         journal: Keeps finished turns; those that it has already are not played again.
-        on_turns: Called with the turns of every expansion as soon as it is finished. In a grouped rollout
-            these are one group: agentic pipeline parallelism starts here.
+        on_turns: Called with the turns of every expansion as soon as it is finished (in a grouped rollout
+            these are one group).
         gate: Makes each expansion wait until it may be played, such as `at_most(4)`.
 
     Returns:
@@ -154,11 +154,8 @@ async def play_all(
 ) -> AsyncGenerator[Tree]:
     """Play many trees, at most `concurrency` at the same time; yields each as soon as it is finished.
 
-    `on_turns` is that of `play`. Closing the iterator early cancels whatever is under way.
-
-    Raises:
-        MarsError: The machinery around the agents failed (the store cannot be written, a game's rules
-            raised). Finished trees are kept, the others are cancelled.
+    `on_turns` is that of `play`. Closing the iterator early cancels whatever is under way, and so does an
+    error of the machinery around the agents (the store cannot be written, a game's rules raised).
     """
     whole(concurrency, "concurrency")
     queue = iter(jobs)

@@ -323,7 +323,7 @@ class _Schedule:
         )
 
     def take(self, turns: Sequence[Turn]) -> None:
-        """Take the turns of a finished expansion. If groups do not wait for their trees, it is a whole group."""
+        """Take the turns of a finished expansion: a whole group, unless groups wait for their trees."""
         group, key = Group(turns[0].group_id, tuple(turns)), _key(turns[0].tree_id, turns[0].id)
         started = self._under_way.pop(key, self.version)  # a stored group tells its own age
         tree = self._trees[turns[0].tree_id]

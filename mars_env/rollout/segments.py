@@ -25,10 +25,9 @@ class SegmentedModel:
     next prompt is the prompt's token ids with those sampled so far. Weights that are refreshed meanwhile take
     effect with the next segment. A trainer sees one completion.
 
-    **Seeds.** The segment of sample i that starts at position t gets ``derive_seed(seed, i, t)``: it does not
-    depend on the number of samples, nor on the length of earlier segments. So if a model's next token follows
-    from the tokens before it (as in greedy sampling), segments change nothing. If it is drawn at random, they
-    give other samples of the same distribution.
+    **Seeds.** The segment of sample i that starts at position t gets ``derive_seed(seed, i, t)``. So if a
+    model's next token follows from the tokens before it (as in greedy sampling), segments change nothing. If
+    it is drawn at random, they give other samples of the same distribution.
 
     Args:
         model: Gives token ids with its completions, and takes them as a prompt.

@@ -75,8 +75,6 @@ _DESCRIBED = ("agents", "settings", "rewards", "team_reward", "grader")
 def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What makes two configurations two runs, in words; empty where one continues the other.
 
-    A run may grow. Where its servers are is no part of an identity.
-
     Example:
         >>> one = {"identity": {"rules": "Solve"}, "samples": 2, "seed": 0}
         >>> differences(one, {**one, "samples": 3}), differences(one, {**one, "seed": 1})

@@ -18,9 +18,8 @@ log = logger(__name__)
 class Trace:
     """A file of every turn that Chrome (``chrome://tracing``) and Perfetto (ui.perfetto.dev) show.
 
-    A row of the picture is a lane: turns of one agent that overlap are in different lanes. The file can be
-    read even if the run was killed. Use it as a context manager. On a full disk the trace ends early, and
-    the run goes on.
+    Turns of one agent that overlap are in different lanes. The file can be read even if the run was killed.
+    Use it as a context manager. On a full disk the trace ends early, and the run goes on.
 
     Args:
         path: The file, which is overwritten. A link is replaced; its target is not changed.
