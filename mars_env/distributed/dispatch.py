@@ -65,21 +65,7 @@ async def dispatch(
     on_turns: OnTurns | None = None,
     on_acting: OnActing | None = None,
 ) -> AsyncGenerator[Tree]:
-    """Have trees played by workers; yields each as soon as it is finished.
-
-    Args:
-        workers: Who plays.
-        jobs: What is to be played.
-        run: What the trees have in common.
-        concurrency: Trees played at the same time, over all workers.
-        journal: Keeps finished turns; those that it has already are not played again.
-        on_turns: Called with the turns of each expansion that is reported.
-        on_acting: Called with each worker's acts under way.
-
-    Raises:
-        CannotStart: No worker at all can be started.
-        MarsError: What ended a worker's tree and is not a fault of an agent or grader.
-    """
+    """Have trees played by workers; yields each as soon as it is finished. See `Fleet.play_all`."""
     state = _RunState(jobs, len(workers), run.attempts, concurrency, journal, on_turns)
     if state.over:
         return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,8 +15,9 @@ from mars_env.envs.contexts import require_room
 from mars_env.envs.game import Game
 from mars_env.players import refuse_training_agents
 from mars_env.rollout.engine import Job, play
+from mars_env.rollout.monitor import Monitor
 from mars_env.sync import end_tasks
-from mars_env.types import Action, Agent, Observation, Problem, Tree, Turn
+from mars_env.types import Agent, Problem, Tree, Turn
 
 HEARTBEAT_SECONDS = 2.0
 """A worker answers after this time even if nothing has happened."""
@@ -104,7 +104,7 @@ class Worker(Host):
         self._game: Game
         self._players: Mapping[str, Agent] = {}
         self._agents: Mapping[str, Agent] = {}
-        self._acting: Counter[str] = Counter()
+        self._monitor = Monitor()
         self._tasks: set[asyncio.Task[None]] = set()
         self._events: list[Event] = []
         self._failure: BaseException | None = None
@@ -114,9 +114,7 @@ class Worker(Host):
         """Make the game and the agents, here in the worker's own process."""
         self._game, self._players = make_game(), make_agents()
         refuse_training_agents(self._players, "a worker")
-        self._agents = {
-            name: _CountedAgent(name, agent, self._acting) for name, agent in self._players.items()
-        }
+        self._agents = self._monitor.watch(self._players)
 
     async def check(self, problems: Sequence[Problem], check_agents: CheckAgents) -> None:
         """Refuse agents before they play, also by `mars_env.envs.contexts.require_room`."""
@@ -149,7 +147,7 @@ class Worker(Host):
         if self._failure is not None:
             raise self._failure
         events, self._events = tuple(self._events), []
-        return WorkerReport(events, {name: count for name, count in self._acting.items() if count})
+        return WorkerReport(events, self._monitor.acting)
 
     async def _play(self, assignment: Assignment) -> None:
         journal = _EventJournal(assignment.earlier, self._report)
@@ -182,21 +180,3 @@ class _EventJournal:
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         ids = tuple(turn.id for turn in tree.turns)
         self.report(TreeEnded(replace(tree, turns=()), ids, dict(team_rewards)))
-
-
-class _CountedAgent:
-    """An agent whose acts under way are counted."""
-
-    def __init__(self, name: str, agent: Agent, acting: Counter[str]) -> None:
-        self._name, self._agent, self._acting = name, agent, acting
-
-    @property
-    def policy(self) -> str:
-        return self._agent.policy
-
-    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        self._acting[self._name] += 1
-        try:
-            return await self._agent.act(observation, n, seed)
-        finally:
-            self._acting[self._name] -= 1

@@ -92,35 +92,27 @@ def child_ids(parent: Node, start: int, n: int) -> tuple[str, ...]:
 
 
 class Linear:
-    """An episode: every turn has one child. Turns are grouped by tree and agent.
-
-    Example:
-        >>> from mars_env.envs.solve import Solve
-        >>> grower = Linear(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0)
-        >>> [order] = grower.ask(1)
-        >>> order.agent, order.turn_ids, grower.ask(1)
-        ('solver_0', ('0',), [])
-    """
+    """An episode: every turn has one child. Turns are grouped by tree and agent."""
 
     def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:
         self._rules, self._tree = rules, tree
         self._leaf = Node(None, rules.start(problem))
         self._submitted: list[str] = []
-        self._waiting = False
+        self._under_way = False
 
     def ask(self, k: int) -> list[Expansion]:
         """The next turn, once the result of the last one has arrived."""
-        agent = None if self._waiting else self._rules.current_agent(self._leaf.state)
+        agent = None if self._under_way else self._rules.current_agent(self._leaf.state)
         if agent is None:
             return []
-        self._waiting = True
+        self._under_way = True
         return [Expansion(self._leaf, agent, child_ids(self._leaf, 0, 1), f"{self._tree}/{agent}")]
 
     def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
         """Continue from the new node; a lost turn ends the episode without an answer."""
         if nodes is None:
             return
-        self._waiting = False
+        self._under_way = False
         (self._leaf,) = nodes
         turn = self._leaf.turn
         if turn and self._rules.submission(expansion.parent.state, turn.action) is not None:
@@ -128,7 +120,7 @@ class Linear:
 
     def final(self) -> str | None:
         """The rules' choice among the submissions, once the episode is over."""
-        if self._waiting or self._rules.current_agent(self._leaf.state) is not None:
+        if self._under_way or self._rules.current_agent(self._leaf.state) is not None:
             return None
         index: Any = self._rules.final(self._leaf.state)
         if index is None:

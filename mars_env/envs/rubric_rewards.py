@@ -18,14 +18,6 @@ class RubricReward:
     Attributes:
         aggregate: From fractions to the reward; it may be another one than the grader's.
         rubric: As the grader's: for all problems, or None if each problem has its own.
-
-    Example:
-        >>> from mars_env.types import Action, Grade
-        >>> rubric = Rubric.from_rows([{"text": "a", "points": 1}, {"text": "It is rude.", "points": -2}])
-        >>> grade = Grade.wrong("rude", details={"fractions": {"c1": 1.0, "c2": 1.0}})
-        >>> turn = Turn("p#0", "0", None, "g", "solver_0", "", "p", Action("4, fool."), grade)
-        >>> RubricReward(rubric=rubric)(turn, (), Problem("p", "2 + 2?", None, "open"))
-        -1.0
     """
 
     aggregate: Aggregator = field(default_factory=WeightedSum)

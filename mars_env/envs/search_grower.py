@@ -23,12 +23,6 @@ class SearchGrower:
     seed and of the results that it gets, so a tree is resumed by giving it the stored turns again. An
     expansion whose search score is unknown counts as lost. One that could not be made at all ends the search,
     and a resumed run plays the tree again.
-
-    Example:
-        >>> rules = TreeSearch.from_settings("training", agents=2, wave=2)
-        >>> grower = SearchGrower(rules, Problem("p", "2 + 2?", "4"), "p#0", seed=0)
-        >>> [(order.agent, order.turn_ids) for order in grower.ask(8)]
-        [('solver_1', ('0',)), ('solver_1', ('1',))]
     """
 
     def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:

@@ -31,14 +31,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class Solve:
-    """The Solver writes, then revises its own last solution `revisions` times; the last one counts.
-
-    Example:
-        >>> rules = Solve(revisions=1)
-        >>> state = rules.apply(rules.start(Problem("p", "2 + 2?", "4")), Action("5"), None)
-        >>> rules.current_agent(state), rules.observe(state, "solver_0")["solution"]
-        ('solver_0', '5')
-    """
+    """The Solver writes, then revises its own last solution `revisions` times; the last one counts."""
 
     revisions: int = 0
     possible_agents: ClassVar[tuple[str, ...]] = (SOLVER,)

@@ -116,9 +116,6 @@ class SolveVerifyCorrect:
             public_feedback: Whether the Verifier reads the results of a program's public tests.
             **numbers: Single numbers of `Schedule` that replace the schedule's.
 
-        Example:
-            >>> SolveVerifyCorrect.from_settings("training", rounds=1).schedule.rounds
-            1
         """
         if not isinstance(public_feedback, bool):
             raise ConfigError(f"public_feedback is true or false, got {shown(public_feedback)}")

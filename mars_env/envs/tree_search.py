@@ -135,10 +135,6 @@ class TreeSearch:
             kind: Of the problems; agents are coders for ``"code"`` and solvers for ``"math"``.
             agents: How many there are.
             **settings: Single settings of `TreeSearchSettings` that replace the schedule's.
-
-        Example:
-            >>> TreeSearch.from_settings("training", kind="code", agents=2, wave=2).possible_agents
-            ('coder_0', 'coder_1')
         """
         made = preset_settings(_PRESETS, schedule, settings, "tree-search", ("agents",))
         if type(agents) is not int or agents < 1:

@@ -141,9 +141,7 @@ def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
     Its metadata only say whether the submission was `truncated`, cut off at its length limit.
 
     Example:
-        >>> shown_problem(Problem("p", "2 + 2?", "4", metadata={"solution": "4"}))
-        Problem(id='p', statement='2 + 2?', kind='math', metadata={})
-        >>> shown_problem(Problem("p", "2 + 2?", "4")).reference is None
+        >>> shown_problem(Problem("p", "2 + 2?", "4", metadata={"solution": "4"})).reference is None
         True
     """
     tests = public_tests(problem)

@@ -38,16 +38,6 @@ class SegmentedModel:
         decode: Makes the text of a completion of several segments; needed for stop strings. By default the
             model's `tokenizer` decodes, if it has one; otherwise the segments' texts are joined.
 
-    Example:
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> from mars_env.sync import run_sync
-        >>> def count(prompt, sample, seed):
-        ...     read = len(prompt.split() if isinstance(prompt, str) else prompt)
-        ...     return " ".join(map(str, range(read, 7)))
-        >>> model = SegmentedModel(ScriptedModel(count, ids=True), segment_tokens=2)
-        >>> [completion] = run_sync(model.complete("count on", 1, Sampling()))
-        >>> completion.completion_tokens, completion.finish_reason, completion.versions
-        (6, 'stop', ((0, 6),))
     """
 
     def __init__(

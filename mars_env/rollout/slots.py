@@ -28,11 +28,8 @@ _claim: ContextVar[Claim | None] = ContextVar("claim", default=None)
 class Slots:
     """Admits as many requests as an engine decodes in parallel; others wait and are served by priority.
 
-    The priority is that of the `Claim` in whose context a request is made (see `under`); without one it is 0.
-    Requests of one priority are served in the order in which they came.
-
-    Args:
-        capacity: Number of slots. Take the engine's own limit (vLLM: ``max_num_seqs`` of all replicas).
+    The priority is that of the `Claim` in whose context a request is made (see `under`), or else 0. Take the
+    engine's own limit as `capacity` (vLLM: ``max_num_seqs`` of all replicas).
     """
 
     def __init__(self, capacity: int) -> None:

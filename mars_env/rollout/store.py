@@ -76,9 +76,8 @@ def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     """What makes two configurations two runs, in words; empty where one continues the other.
 
     Example:
-        >>> one = {"identity": {"rules": "Solve"}, "samples": 2, "seed": 0}
-        >>> differences(one, {**one, "samples": 3}), differences(one, {**one, "seed": 1})
-        ([], ['seed: 0 then, 1 now'])
+        >>> differences({"samples": 2, "seed": 0}, {"samples": 3, "seed": 1})
+        ['seed: 0 then, 1 now']
     """
     left_out = {*_GROWING, *(_DESCRIBED if "identity" in now else ())}
     then, now = ({k: v for k, v in each.items() if k not in left_out} for each in (earlier, now))

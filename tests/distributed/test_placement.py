@@ -16,15 +16,7 @@ def test_a_file_holds_a_placement(tmp_path):
     assert as_placement(f"ray:{path}", "10.0.0.1:6379").address == "10.0.0.1:6379"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        "ray:0",
-        "two",
-        "ray:",
-        "ray:nowhere.json",
-    ],
-)
+@pytest.mark.parametrize("given", ["ray:0", "two", "ray:", "ray:nowhere.json"])
 def test_what_is_no_placement_is_refused(given):
     with raises(ConfigError):
         as_placement(given)

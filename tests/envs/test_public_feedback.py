@@ -61,8 +61,7 @@ class Watched:
 
     def agents(self, game):
         return assign_agents(
-            game.rules,
-            {"solver": self.write, "verifier": self.verify, "corrector": self.write},
+            game.rules, {"solver": self.write, "verifier": self.verify, "corrector": self.write}
         )
 
 

@@ -41,11 +41,6 @@ class Monitor:
         total: How many trees are to be played; without it the time left is not estimated.
         finished: How many of them an earlier, interrupted run has finished.
         trace: Records every turn as well.
-
-    Example:
-        >>> monitor = Monitor(total=4)
-        >>> monitor.figures()["trees/finished"]
-        0.0
     """
 
     def __init__(self, total: int | None = None, *, finished: int = 0, trace: Trace | None = None) -> None:
@@ -62,8 +57,8 @@ class Monitor:
         self._known: defaultdict[str, set[str]] = defaultdict(set)  # turns of unfinished trees, counted
         self._unknown: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
-        self._judged: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])  # said Correct, said anything
-        self._correct: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._judged: defaultdict[str, Counter[str]] = defaultdict(Counter)  # verdicts: those Correct, all
+        self._correct: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def watch(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
         """The same agents, observed while they act."""
@@ -97,6 +92,11 @@ class Monitor:
         self._sampled = now
 
     @property
+    def acting(self) -> dict[str, int]:
+        """How many acts of each agent are under way."""
+        return {name: count for name, count in self._acts.copy().items() if count}
+
+    @property
     def begun(self) -> bool:
         """Whether anything has been played, or is being played."""
         return bool(self._now or self._turns or self._trees)
@@ -110,9 +110,9 @@ class Monitor:
             if turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
                 self._unknown[_short(turn.grade.reason)] += 1
             elif turn.grade is not None:
-                _add(self._correct[turn.role], turn.grade.verdict is Verdict.CORRECT)
+                self._correct[turn.role].update(yes=turn.grade.verdict is Verdict.CORRECT, all=1)
             if "verdict" in turn.info and not turn.action.interrupted:
-                _add(self._judged[turn.role], turn.info["verdict"] == "Correct")
+                self._judged[turn.role].update(yes=turn.info["verdict"] == "Correct", all=1)
 
     def record_tree(self, tree: Tree) -> None:
         """Count a tree that is finished or discarded, and its turns that are not counted yet."""
@@ -165,8 +165,8 @@ class Monitor:
             "turns/in_flight": float(self._now),
             **{f"in_flight/{name}": float(count) for name, count in self._acts.copy().items()},
             "tokens/per_second": tokens,
-            **{f"accepted/{role}": a / b for role, (a, b) in self._judged.copy().items()},
-            **{f"correct/{role}": a / b for role, (a, b) in self._correct.copy().items()},
+            **{f"accepted/{role}": n["yes"] / n["all"] for role, n in self._judged.copy().items()},
+            **{f"correct/{role}": n["yes"] / n["all"] for role, n in self._correct.copy().items()},
             **{f"unknown/{reason}": float(count) for reason, count in self._unknown.copy().items()},
             **{f"fault/{kind}": float(count) for kind, count in self._faults.copy().items()},
             "idle_share": idle / elapsed,
@@ -256,11 +256,6 @@ class _WatchedAgent:
 def _tokens(action: Action) -> int:
     """Tokens that were sampled for an action."""
     return sum(len(c.token_ids) or c.completion_tokens for c in action.completions)
-
-
-def _add(pair: list[int], yes: bool) -> None:
-    pair[0] += yes
-    pair[1] += 1
 
 
 def _kind_of(fault: str) -> str:
