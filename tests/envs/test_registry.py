@@ -50,12 +50,6 @@ def test_a_reward_of_named_rules_must_fit():
 def test_a_misspelt_argument_is_suggested_beside_the_settings():
     team = {"agents": lambda seen: "4"}
     for wrong, meant, call in (
-        ("sample", "samples", lambda **given: mars_env.evaluate("arithmetic-solve", **team, **given)),
-        (
-            "sample",
-            "samples",
-            lambda **given: mars_env.evaluate("arithmetic-solve-verify-correct", **team, **given),
-        ),
         ("sample", "samples", lambda **given: mars_env.evaluate("arithmetic-tree-search", **team, **given)),
         ("problem", "problems", lambda **given: mars_env.make("arithmetic-solve", **given)),
         ("lerner", "learner", lambda **given: make_gymnasium("arithmetic-solve", **given)),
