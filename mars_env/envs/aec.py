@@ -13,7 +13,7 @@ from pettingzoo import AECEnv
 
 from mars_env.checks import check_action, whole
 from mars_env.envs.game import Game
-from mars_env.envs.growers import Expansion, Grower, Node
+from mars_env.envs.growers import Expansion, Grower, TreeNode
 from mars_env.envs.play import Act, conclude, play_turn
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.spaces import UnicodeText
@@ -209,7 +209,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
                 f"there is no problem {shown(wanted)} in the set {shown(self.problems.name)}"
             ) from None
 
-    def _next(self, last: Node | None = None) -> None:
+    def _next(self, last: TreeNode | None = None) -> None:
         """Ask whose turn it is; end the episode if there is no next turn."""
         orders = self._grower.ask(1)
         if orders and len(orders[0].turn_ids) > 1:

@@ -25,7 +25,7 @@ from mars_env.types import Problem, Turn, role_of
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """A turn, the state after it, and the turns from the root to it, both included; the root has no turn."""
 
     turn: Turn | None
@@ -37,9 +37,9 @@ class Node:
         """The turn's id; empty for the root."""
         return self.turn.id if self.turn else ""
 
-    def child(self, turn: Turn, state: Any) -> Node:
+    def child(self, turn: Turn, state: Any) -> TreeNode:
         """The node of a turn on this one, with the state after it."""
-        return Node(turn, state, (*self.path, turn))
+        return TreeNode(turn, state, (*self.path, turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Expansion:
     The new turns are compared in `group`, and recorded with `note`, which is plain data.
     """
 
-    parent: Node
+    parent: TreeNode
     agent: str
     turn_ids: tuple[str, ...]
     group: str
@@ -68,7 +68,7 @@ class Grower(Protocol):
         """At most k expansions that can be made now; none while it waits for results, or at the end."""
         ...
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """The new nodes of an expansion; None if it was lost."""
         ...
 
@@ -85,7 +85,7 @@ class MakeGrower(Protocol):
         ...
 
 
-def child_ids(parent: Node, start: int, n: int) -> tuple[str, ...]:
+def child_ids(parent: TreeNode, start: int, n: int) -> tuple[str, ...]:
     """Ids of n children of a node, from index `start` on: paths of indices."""
     prefix = f"{parent.id}." if parent.turn else ""
     return tuple(f"{prefix}{i}" for i in range(start, start + n))
@@ -96,7 +96,7 @@ class Linear:
 
     def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:
         self._rules, self._tree = rules, tree
-        self._leaf = Node(None, rules.start(problem))
+        self._leaf = TreeNode(None, rules.start(problem))
         self._submitted: list[str] = []
         self._under_way = False
 
@@ -108,7 +108,7 @@ class Linear:
         self._under_way = True
         return [Expansion(self._leaf, agent, child_ids(self._leaf, 0, 1), f"{self._tree}/{agent}")]
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Continue from the new node; a lost turn ends the episode without an answer."""
         if nodes is None:
             return
@@ -152,14 +152,14 @@ class Levels:
     ) -> None:
         self._rules, self._tree = rules, tree
         self._sizes, self._chains = sizes, chains
-        self._ready = self._orders(Node(None, rules.start(problem)))
+        self._ready = self._orders(TreeNode(None, rules.start(problem)))
 
     def ask(self, k: int) -> list[Expansion]:
         """The turns that can be made now."""
         orders, self._ready = self._ready[:k], self._ready[k:]
         return orders
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Continue each new node; below a lost turn nothing grows."""
         for node in nodes or ():
             self._ready += self._orders(node)
@@ -168,7 +168,7 @@ class Levels:
         """A training tree has no answer."""
         return None
 
-    def _orders(self, parent: Node) -> list[Expansion]:
+    def _orders(self, parent: TreeNode) -> list[Expansion]:
         agent, depth = self._rules.current_agent(parent.state), len(parent.path)
         if agent is None:
             return []
@@ -234,16 +234,16 @@ class Grouped:
         settings: GroupedSettings = GroupedSettings(),  # noqa: B008 (frozen)
     ) -> None:
         self._rules, self._tree, self._seed, self._settings = rules, tree, seed, settings
-        self._stage: dict[str, Sequence[Node]] = {}
+        self._stage: dict[str, Sequence[TreeNode]] = {}
         self._ready: list[Expansion] = []
-        self._start_stage([Node(None, rules.start(problem))])
+        self._start_stage([TreeNode(None, rules.start(problem))])
 
     def ask(self, k: int) -> list[Expansion]:
         """The groups of the current stage."""
         orders, self._ready = self._ready[:k], self._ready[k:]
         return orders
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Take a finished group; after the last one of the stage, choose the outputs to continue."""
         self._stage[expansion.id] = nodes or ()
         if len(self._stage) < self._groups:
@@ -256,7 +256,7 @@ class Grouped:
         """A training tree has no answer."""
         return None
 
-    def _start_stage(self, parents: Sequence[Node]) -> None:
+    def _start_stage(self, parents: Sequence[TreeNode]) -> None:
         self._stage, self._ready = {}, []
         for parent in parents:
             agent = self._rules.current_agent(parent.state)
@@ -265,7 +265,7 @@ class Grouped:
                 self._ready.append(Expansion(parent, agent, ids, f"{self._tree}/{ids[0]}"))
         self._groups = len(self._ready)
 
-    def _choose(self, outputs: Sequence[Node], depth: int) -> list[Node]:
+    def _choose(self, outputs: Sequence[TreeNode], depth: int) -> list[TreeNode]:
         """At most `branches` of the outputs that can be continued, in the order of their ids."""
         continuing = [node for node in outputs if self._rules.current_agent(node.state) is not None]
         known = [node for node in continuing if node.turn is None or node.turn.reward is not None]
@@ -276,7 +276,7 @@ class Grouped:
         ranked = sorted(shuffled, key=lambda node: ranks[id(node)])  # stable: equals stay shuffled
         return sorted(ranked[: self._settings.branches], key=lambda node: _path(node.id))
 
-    def _ranks(self, nodes: Sequence[Node]) -> list[float]:
+    def _ranks(self, nodes: Sequence[TreeNode]) -> list[float]:
         """What the sampling strategy wants first has the lowest rank."""
         if self._settings.sampling == "adaptive":
             return [self._distance_from_preference(node) for node in nodes]
@@ -286,7 +286,7 @@ class Grouped:
         high = [node.turn is not None and (node.turn.reward or 0.0) > 0.5 for node in nodes]
         return [high[:i].count(is_high) + (is_high != high[0]) / 2 for i, is_high in enumerate(high)]
 
-    def _distance_from_preference(self, node: Node) -> float:
+    def _distance_from_preference(self, node: TreeNode) -> float:
         agent = self._rules.current_agent(node.state)
         preferred = self._settings.prefer.get(role_of(agent)) if agent else None
         reward = node.turn.reward if node.turn else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from mars_env.checks import count
 from mars_env.envs.game import Game
-from mars_env.envs.growers import Expansion, Node
+from mars_env.envs.growers import Expansion, TreeNode
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.envs.visibility import next_state, search_record
 from mars_env.errors import ConfigError, MarsError, ModelError
@@ -31,7 +31,7 @@ class Act:
 
 async def play_turn(
     game: Game, problem: Problem, tree: str, expansion: Expansion, index: int, act: Act
-) -> Node:
+) -> TreeNode:
     """The node that an action leads to, the turn `index` of an expansion: graded, rewarded, applied."""
     action, parent = act.action, expansion.parent
     note: Any = game.rules.note(parent.state, action)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from mars_env.envs.growers import Expansion, Node, child_ids
+from mars_env.envs.growers import Expansion, TreeNode, child_ids
 from mars_env.envs.rules import Rules
 from mars_env.envs.tree_search import TreeSearch
 from mars_env.envs.visibility import search_result
@@ -32,7 +32,7 @@ class SearchGrower:
         self._search = Search(
             rules.settings.search(), rules.possible_agents, derive_seed(seed, tree, "search")
         )
-        self._nodes: dict[int | None, Node] = {None: Node(None, rules.start(problem))}
+        self._nodes: dict[int | None, TreeNode] = {None: TreeNode(None, rules.start(problem))}
         self._children: Counter[int | None] = Counter()
         self._under_way: dict[str, int] = {}
         self._broken = False
@@ -52,7 +52,7 @@ class SearchGrower:
             orders.append(Expansion(parent, ask.agent, ids, self._tree, {"call": ask.id}))
         return orders
 
-    def tell(self, expansion: Expansion, nodes: Sequence[Node] | None) -> None:
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
         """Tell the search the new node's score and cost; without a node, the search ends."""
         ask = self._under_way.pop(expansion.id)
         if nodes is None:

@@ -82,7 +82,7 @@ class Vote:
         """The first candidate that gives the most frequent answer; without any answer, the first."""
         texts = [turn.text for turn in candidates]
         by_text = self.by_text and problem.kind == "code"
-        cast = [answer_key("code", text) for text in texts] if by_text else await votes_of(problem, texts)
+        cast = [answer_key("code", text) for text in texts] if by_text else await cast_votes(problem, texts)
         ranked = _most_frequent(range(len(cast)), cast)
         if ranked and problem.kind == "code":
             ranked = _most_frequent(ranked, [answer_key("code", text) for text in texts]) or ranked
@@ -98,7 +98,7 @@ def _most_frequent(indices: Sequence[int], votes: Sequence[Hashable | None]) -> 
     return [i for i in indices if votes[i] == winner]
 
 
-async def votes_of(problem: Problem, texts: Sequence[str]) -> list[Hashable | None]:
+async def cast_votes(problem: Problem, texts: Sequence[str]) -> list[Hashable | None]:
     """What solutions of a problem vote for: see `Vote`. A ModelError if programs could not be run."""
     if problem.kind not in VOTED:
         raise ConfigError(f"problems of the kind {shown(problem.kind)} have no answers to count in a vote")

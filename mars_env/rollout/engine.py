@@ -15,7 +15,7 @@ from typing import Protocol
 
 from mars_env.checks import check_action, whole
 from mars_env.envs.game import Game
-from mars_env.envs.growers import Expansion, Node
+from mars_env.envs.growers import Expansion, TreeNode
 from mars_env.envs.play import Act, conclude, play_turn
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
@@ -115,7 +115,7 @@ async def play(
     stored = journal.turns_of(job.tree_id) if journal is not None else {}
     player = _Player(game, agents, job, seed, journal, on_turns, gate, stored)
     grower = game.grower(game.rules, job.problem, job.tree_id, seed)
-    under_way: dict[asyncio.Task[list[Node] | None], Expansion] = {}
+    under_way: dict[asyncio.Task[list[TreeNode] | None], Expansion] = {}
     try:
         while True:
             expansions = grower.ask(_WIDTH - len(under_way))
@@ -218,7 +218,7 @@ class _Player:
     replayed: set[str] = field(default_factory=lambda: {""})  # ids, the root's included
     fault: str = ""
 
-    async def expand(self, expansion: Expansion) -> list[Node] | None:
+    async def expand(self, expansion: Expansion) -> list[TreeNode] | None:
         """The nodes of an expansion: as they were played before, or played now; None if the agent failed."""
         if self._is_stored(expansion):
             self.replayed |= {*expansion.turn_ids}
@@ -241,10 +241,10 @@ class _Player:
             for turn in turns
         )
 
-    def _replay(self, parent: Node, turn: Turn) -> Node:
+    def _replay(self, parent: TreeNode, turn: Turn) -> TreeNode:
         return parent.child(turn, next_state(self.game.rules, self.game.visibility, parent.state, turn))
 
-    def _finish(self, nodes: list[Node]) -> list[Node]:
+    def _finish(self, nodes: list[TreeNode]) -> list[TreeNode]:
         """Add the new turns to the tree, and pass them to `on_turns`."""
         turns = _turns(nodes)
         self.turns |= {turn.id: turn for turn in turns}
@@ -293,7 +293,7 @@ class _Player:
             return await awaitable(agent.act(observation, n, seed), f"{type(agent).__name__}.act()")
         return await agent.act_in_training(observation, n, seed, TrainingAsk(self.job.problem, progress))
 
-    async def _judge(self, expansion: Expansion, acts: Sequence[Act]) -> list[Node]:
+    async def _judge(self, expansion: Expansion, acts: Sequence[Act]) -> list[TreeNode]:
         """The new nodes, in the journal."""
         tree, problem = self.job.tree_id, self.job.problem
         judging = [play_turn(self.game, problem, tree, expansion, i, act) for i, act in enumerate(acts)]
@@ -303,5 +303,5 @@ class _Player:
         return nodes
 
 
-def _turns(nodes: Iterable[Node]) -> list[Turn]:
+def _turns(nodes: Iterable[TreeNode]) -> list[Turn]:
     return [node.turn for node in nodes if node.turn is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mars_env.envs.game import Game
-from mars_env.envs.growers import Node
+from mars_env.envs.growers import TreeNode
 from mars_env.envs.rewards import REWARD_FAULTS, with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.types import Tree
@@ -24,7 +24,7 @@ async def regrade(tree: Tree, game: Game) -> Tree:
         >>> run_sync(regrade(tree, Game(Solve(), grader_for("math")))).turns[0].reward
         1.0
     """
-    nodes: dict[str | None, Node] = {None: Node(None, game.rules.start(tree.problem))}
+    nodes: dict[str | None, TreeNode] = {None: TreeNode(None, game.rules.start(tree.problem))}
     for turn in tree.turns:
         parent = nodes[turn.parent_id]
         grade = await game.grade(tree.problem, parent.state, turn.action)
