@@ -29,8 +29,8 @@ WRONG = {
     "schedul=": (lambda: mars_env.make(TEAM, schedul="training"), "did you mean 'schedule'"),
     "nodess=": (lambda: mars_env.make("aime-tree-search", nodess=3), "did you mean 'nodes'"),
     "revision=": (lambda: mars_env.make("aime-self-refine", revision=3), "did you mean 'revisions'"),
-    "make(None)": (lambda: mars_env.make(None), "an environment's id is a text such as .*, not None"),
-    "spec(3)": (lambda: mars_env.spec(3), "an environment's id is a text such as .*, not 3"),
+    "make(None)": (lambda: mars_env.make(None), "an environment's id is a string such as .*, not None"),
+    "spec(3)": (lambda: mars_env.spec(3), "an environment's id is a string such as .*, not 3"),
     "a wrong id": (
         lambda: mars_env.make("aime-solve-verify-corect"),
         "did you mean 'aime-solve-verify-correct'",
@@ -65,7 +65,7 @@ WRONG = {
     ),
     "a view of nothing": (
         lambda: mars_env.as_gymnasium(None, learner="solver_0", partners={}),
-        "shows a MarsEnv, as mars_env.make gives it, not None",
+        "shows a MarsEnv, as make.. gives it, not None",
     ),
     "partners=None": (
         lambda: mars_env.as_gymnasium(mars_env.make(TEAM), learner="solver_0", partners=None),
