@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from gymnasium import Space
 from gymnasium.spaces import Discrete
 
-from mars_env.checks import count
+from mars_env.checks import valid_count
 from mars_env.envs.solve_verify_correct import SOLVER
 from mars_env.envs.spaces import UnicodeText
 from mars_env.errors import ConfigError
@@ -38,7 +38,7 @@ class Solve:
 
     def __post_init__(self) -> None:
         try:
-            count(self.revisions, _REVISIONS)
+            valid_count(self.revisions, _REVISIONS)
         except ValueError as error:
             raise ConfigError(f"revisions must be an integer from 0 to {_REVISIONS}: {error}") from None
 

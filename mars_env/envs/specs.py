@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from mars_env.checks import refuse_misfit
 from mars_env.envs.rewards import PAPER_REWARDS
 from mars_env.errors import ConfigError
-from mars_env.text import shown, unfit
+from mars_env.text import shown, validation_message
 from mars_env.types import Grader, Reward, TeamReward
 
 if TYPE_CHECKING:
@@ -195,4 +195,4 @@ def preset_settings(
         return model(**{**preset, **given})
     except ValueError as error:
         known = ("schedule", *others, *model.model_fields)
-        raise ConfigError(f"these settings do not fit {rules}: {unfit(error, known)}") from error
+        raise ConfigError(f"these settings do not fit {rules}: {validation_message(error, known)}") from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol
 
-from mars_env.checks import check_action, whole
+from mars_env.checks import require_integer, valid_action
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, TreeNode
 from mars_env.envs.play import Act, conclude, play_turn
@@ -22,7 +22,7 @@ from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError, ServerDown
 from mars_env.seeds import derive_seed
 from mars_env.sync import awaitable, end_tasks, gather_all, only_own_cancellation
-from mars_env.text import described, logger, shown
+from mars_env.text import describe_error, logger, shown
 from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
 
 log = logger(__name__)
@@ -83,7 +83,7 @@ def open_gate(job: Job, expansion: Expansion) -> AbstractAsyncContextManager[obj
 
 def at_most(width: int) -> Gate:
     """A gate that lets this many expansions act at the same time."""
-    room = asyncio.Semaphore(whole(width, "width"))
+    room = asyncio.Semaphore(require_integer(width, "width"))
     return lambda job, expansion: room
 
 
@@ -157,7 +157,7 @@ async def play_all(
     `on_turns` is that of `play`. Closing the iterator early cancels whatever is under way, and so does an
     error of the machinery around the agents (the store cannot be written, a game's rules raised).
     """
-    whole(concurrency, "concurrency")
+    require_integer(concurrency, "concurrency")
     queue = iter(jobs)
     finished: asyncio.Queue[Tree | None] = asyncio.Queue()
 
@@ -274,12 +274,16 @@ class _Player:
             if len(actions) != n:
                 raise ModelError(f"{name} returned {len(actions)} actions where {n} were asked for")
             for action in actions:
-                check_action(action)
+                valid_action(action)
         except (ContextError, ServerDown):
             raise  # too little room, if that is to end the run; or a server without which all trees are lost
         except Exception as error:  # a user's agent may raise anything; that must not end the run
             late = limit.expired()
-            why = f"TimeoutError: no action within {self.game.turn_timeout:g} s" if late else described(error)
+            why = (
+                f"TimeoutError: no action within {self.game.turn_timeout:g} s"
+                if late
+                else describe_error(error)
+            )
             self.fault = f"{name} at turn {expansion.id}: {why}"
             trace = not isinstance(error, MarsError)
             log.warning("tree %s is discarded: %s", self.job.tree_id, self.fault, exc_info=trace)

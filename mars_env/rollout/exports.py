@@ -11,7 +11,7 @@ from typing import Any
 from mars_env.envs.game import Game
 from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, MissingExtra
-from mars_env.files import whole
+from mars_env.files import atomic_draft
 from mars_env.rollout.records import tagged
 from mars_env.rollout.store import file_errors
 from mars_env.types import Completion, Message, Observation, Tree, Turn, Verdict, role_of
@@ -158,7 +158,7 @@ def _flat(tree: Tree, turn: Turn, number: int, completion: Completion) -> dict[s
 @contextmanager
 def _draft(path: str | Path) -> Iterator[Path]:
     """A draft that becomes the file when everything is written."""
-    with file_errors(Path(path), "written"), whole(Path(path)) as draft:
+    with file_errors(Path(path), "written"), atomic_draft(Path(path)) as draft:
         yield draft
 
 

@@ -17,8 +17,8 @@ from typing import IO, Any, TypeVar
 
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
-from mars_env.files import open_regular, write_whole
-from mars_env.identity import changes
+from mars_env.files import open_regular, write_atomically
+from mars_env.identity import identity_changes
 from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
 from mars_env.rollout.records import (
     check_plain,
@@ -29,7 +29,7 @@ from mars_env.rollout.records import (
     turn_from_row,
     turn_to_row,
 )
-from mars_env.text import described, logger, shown
+from mars_env.text import describe_error, logger, shown
 from mars_env.types import Problem, Tree, Turn
 
 log = logger(__name__)
@@ -81,7 +81,7 @@ def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     """
     left_out = {*_GROWING, *(_DESCRIBED if "identity" in now else ())}
     then, now = ({k: v for k, v in each.items() if k not in left_out} for each in (earlier, now))
-    return [each.removeprefix("identity.") for each in changes(then, now)]
+    return [each.removeprefix("identity.") for each in identity_changes(then, now)]
 
 
 class Store:
@@ -185,7 +185,7 @@ class Store:
                 f"{self.path} has turns but no {MANIFEST}: it is not a run, choose another directory"
             )
         with file_errors(self.path / PROBLEMS, "written"):
-            write_whole(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
+            write_atomically(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
         _write_manifest(manifest, {"format": FORMAT, "config": config, "versions": _versions()})
 
     def _grow(self, problems: Sequence[Problem]) -> None:
@@ -338,7 +338,7 @@ def file_errors(path: Path, what: str) -> Iterator[None]:
 def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
     with file_errors(path, "written"):
-        write_whole(path, text)
+        write_atomically(path, text)
 
 
 def _open(path: Path, mode: str) -> IO[Any]:
@@ -357,7 +357,7 @@ def _locked(path: Path) -> IO[str]:
             raise StoreError(
                 f"another process writes the run {path}: wait until it has ended, or choose another directory"
             ) from error
-        log.warning("%s cannot be locked: let no other process write it (%s)", path, described(error))
+        log.warning("%s cannot be locked: let no other process write it (%s)", path, describe_error(error))
     return file
 
 
@@ -373,7 +373,7 @@ def _manifest(path: Path) -> dict[str, Any]:
             raise ValueError("it has no configuration")
         check_plain(manifest)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is not the manifest of a run: {described(error)}") from error
+        raise StoreError(f"{path} is not the manifest of a run: {describe_error(error)}") from error
     if manifest.get("format") != FORMAT:
         versions = manifest.get("versions")
         by = versions.get("mars-env", "unknown") if isinstance(versions, dict) else "unknown"
@@ -425,7 +425,7 @@ def _read(path: Path, row: Mapping[str, Any], reader: Callable[[Mapping[str, Any
         return reader(row)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         name = next((row[key] for key in ("id", "tree") if isinstance(row.get(key), str)), None)
-        raise StoreError(f"{path}: the row of {name!r} cannot be read: {described(error)}") from error
+        raise StoreError(f"{path}: the row of {name!r} cannot be read: {describe_error(error)}") from error
 
 
 def _versions() -> dict[str, str]:
