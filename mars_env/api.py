@@ -280,9 +280,9 @@ async def start_play(
             monitor.measure("grading", pool)
         yield LocalPlay(game, monitor.watch(agents), plain=agents, on_turns=monitor.record_turns)
         return
-    from mars_env.distributed import Fleet, placement
+    from mars_env.distributed import Fleet, as_placement
 
-    async with Fleet(plan.make_game, plan.make_agents, placement(workers, address)) as fleet:
+    async with Fleet(plan.make_game, plan.make_agents, as_placement(workers, address)) as fleet:
         await fleet.check(plan.problems, preflight)
         if monitor is None:
             yield fleet.play_all

@@ -30,6 +30,7 @@ from mars_env.envs.game import Game
 from mars_env.errors import ConfigError
 from mars_env.models.secrets import client_keys
 from mars_env.rollout import Job, play
+from mars_env.rollout.engine import at_most
 from mars_env.seeds import derive_seed
 from mars_env.serving.answering import SOLVE_VERIFY_CORRECT, Answerer
 from mars_env.serving.answering import solve as solve_question
@@ -199,7 +200,7 @@ def _played(game: Game, team: Mapping[str, Agent], job: Job, seed: int) -> Tree:
     """The tree, played in this thread on a plain event loop, so that Ctrl-C interrupts the reading."""
     loop = asyncio.new_event_loop()
     try:
-        turns = play(game, team, job, seed=derive_seed(seed, "play"), width=1, on_turns=_show_all)
+        turns = play(game, team, job, seed=derive_seed(seed, "play"), on_turns=_show_all, gate=at_most(1))
         return loop.run_until_complete(turns)
     finally:
         loop.close()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from mars_env.checks import require_integer
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Linear
-from mars_env.envs.selection import answers
+from mars_env.envs.selection import cast_votes
 from mars_env.envs.solve import Solve
 from mars_env.envs.solve_verify_correct import SOLVER, VERIFIER, Schedule, SolveVerifyCorrect
 from mars_env.errors import ConfigError, ModelError, StoreError
@@ -377,7 +377,7 @@ async def _answers_of(problems: Iterable[Problem], trees: Sequence[Tree]) -> Ans
     found: dict[tuple[str, str], Hashable | None] = {}
     for tree in trees:
         turns = first_attempts(tree)
-        votes = await answers(by_id[tree.problem.id], [turn.text for turn in turns])
+        votes = await cast_votes(by_id[tree.problem.id], [turn.text for turn in turns])
         found.update(((turn.tree_id, turn.id), vote) for turn, vote in zip(turns, votes, strict=True))
     return lambda turn: found.get((turn.tree_id, turn.id))
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import Schedule, State
+from mars_env.envs.solve_verify_correct import ChainState, Schedule
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.grading import grader_for
@@ -114,7 +114,7 @@ def by_correction(trees: Sequence[Tree], rules: SolveVerifyCorrect) -> tuple[lis
     """Accuracy and mean tokens if the team may correct 0, 1, ... times: the beginnings of the episodes."""
     right, tokens = np.zeros((2, len(trees), rules.schedule.rounds + 1))
     for row, tree in enumerate(trees):
-        state, found, spent = State(tree.problem), [], 0
+        state, found, spent = ChainState(tree.problem), [], 0
         for turn in tree.turns:
             spent += sampled_tokens(turn)
             if turn.grade is not None:

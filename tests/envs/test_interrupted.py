@@ -167,7 +167,6 @@ async def test_a_verifier_that_gives_fewer_reports_than_asked_for_is_no_score_of
     searching = Game(rules, grader_for("math"), grower=SearchGrower, visibility=visible)
     _, seen = await searching.grades(PROBLEM, rules.start(PROBLEM), Action("5"))
     assert (seen.verdict, seen.score) == (Verdict.UNKNOWN, None)
-    assert "0 reports where 2 were asked for" in seen.reason
 
 
 async def test_reports_viewer_and_exports_tell_of_it(tmp_path):
@@ -182,9 +181,7 @@ async def test_reports_viewer_and_exports_tell_of_it(tmp_path):
     )
     report = build_report(trees, ABOUT)
     assert report.counts.interrupted == {"solver": 2}
-    text = report.markdown()
-    assert "Turns cut off by the model's context or a content filter" in text
-    assert "solver 2 of 4" in text
+    assert "solver 2 of 4" in report.markdown()
     assert report.metrics["solver_accuracy"].estimate.value == 0.5
     write_page(tmp_path / "report.html", trees, title="t", report=report)
     assert "cut off by the context" in (tmp_path / "report.html").read_text(encoding="utf-8")
