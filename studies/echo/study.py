@@ -32,7 +32,7 @@ from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import Policy
 from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.swarm import Swarm, run_sampler
+from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
 from mars_env.trainers.swarm.sampler import Connection, HTTPWeights
 from mars_env.trainers.team import Team, refresher
 from mars_env.types import Action, Observation
@@ -109,7 +109,6 @@ def fresh(recipe: Recipe) -> HFModel:
     """The warm start with weights of its own; each group is a batch, whatever the timing."""
     start = guesser(steps=recipe.warm_start)
     parts = copy.deepcopy(start.module), start.tokenizer
-    parts = copy.deepcopy(start.module), start.tokenizer
     return HFModel(parts, device="cpu", name="opener", max_batch_rows=recipe.group)
 
 
@@ -143,10 +142,6 @@ class Slow:
     weights: HTTPWeights
     seconds: float
 
-    async def latest(self) -> Any:
-        """As those inside."""
-        return await self.weights.latest()
-
     async def wait(self, after: Any = None) -> Any:
         """As those inside."""
         return await self.weights.wait(after)
@@ -172,8 +167,8 @@ async def sample(url: str, model: HFModel, recipe: Recipe) -> None:
         {"solver_0": Far(opener(model), recipe.rollout_seconds)},
         {"opener": model},
         url,
+        SamplerSettings(refresh="demanded"),
         weights=Slow(HTTPWeights(Connection(url), 2**26), recipe.spread_seconds),
-        refresh="demanded",
     )
 
 
@@ -237,9 +232,8 @@ async def play(arm: str, run: Run) -> Result:
         figures = {}
     else:
         with tempfile.TemporaryDirectory() as folder:
-            async with Swarm(
-                {"solver_0": "opener"}, policies, folder, max_staleness=bound, patience=300
-            ) as swarm:
+            chosen = SwarmSettings(max_staleness=bound, patience=300)
+            async with Swarm({"solver_0": "opener"}, policies, folder, chosen) as swarm:
                 runs.put((swarm.url, recipe.model_dump()))
 
                 def refresh(policies: Mapping[str, Policy]) -> None:

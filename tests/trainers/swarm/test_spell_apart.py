@@ -32,7 +32,7 @@ async def test_with_samplers_elsewhere_a_run_is_bitwise_the_run_in_one_process(t
 
     policies = {"speller": Policy(trained.module, trained.tokenizer)}
     names = dict.fromkeys(lookups.NAMES, "speller")
-    async with Swarm(names, policies, tmp_path / "weights", max_staleness=0) as swarm:
+    async with Swarm(names, policies, tmp_path / "weights") as swarm:
         players = {name: lookups.player(name, there) for name in lookups.NAMES}
         sampler = asyncio.create_task(run_sampler(players, {"speller": there}, swarm.url))
         history = await train_spell(swarm.team, clusters, SETTINGS, SPELL, directory=tmp_path / "apart")
