@@ -1,22 +1,27 @@
-"""The settings of a training run, with their sources. No torch in here."""
+"""The settings of an update, with their sources, and the advantages that they describe. No torch in here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mars_env.errors import ConfigError
-from mars_env.text import shown, suggestion
-from mars_env.types import Agent, Sampling, role_of
+from mars_env.trainers.advantages import (
+    ESTIMATORS,
+    Estimator,
+    TurnKey,
+    over_batch,
+    penalise_overlong,
+    turn_key,
+    zeros_of,
+)
+from mars_env.trainers.tree_credit import tree_shaped
+from mars_env.types import Group
 
 
 class Overlong(BaseModel):
-    """A penalty that grows over the last tokens before a completion's limit.
-
-    See `mars_env.trainers.advantages.overlong_penalty`.
-    """
+    """A penalty near a completion's limit: `mars_env.trainers.advantages.overlong_penalty`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,12 +49,7 @@ class TreeCredit(BaseModel):
 
 
 class Preferences(BaseModel):
-    """Training on preferences (DPO) in place of advantages: `mars_env.trainers.preferences`.
-
-    Example:
-        >>> Preferences().beta
-        0.1
-    """
+    """Training on preferences (DPO) in place of advantages: `mars_env.trainers.samples.preference_pairs`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,55 +57,10 @@ class Preferences(BaseModel):
     """How strongly the policy is held to its reference. DPO's paper: 0.1; PromptCoT 2.0 does not state it."""
 
 
-def require_limit(overlong: Overlong | None, agents: Mapping[str, Agent]) -> None:
-    """Refuse agents whose completions end at another limit than the penalty is for, where they tell it.
-
-    Raises:
-        ConfigError: The message names the agent and both limits.
-    """
-    for name, agent in agents.items():
-        sampling = getattr(agent, "sampling", None)
-        if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
-            raise ConfigError(
-                f"{name} samples up to {sampling.max_tokens} tokens, but the overlong penalty is for a limit "
-                f"of {overlong.limit}: set its limit to the agents' own"
-            )
-
-
-def require_roles(config: TrainConfig, agents: Iterable[str]) -> None:
-    """Refuse settings that name roles which no agent has: less than was meant would be trained, or nothing.
-
-    Args:
-        config: Its `train_roles` and `batch_roles` are looked at.
-        agents: Names of all agents.
-
-    Raises:
-        ConfigError: There is no such role, or none is to be trained.
-
-    Example:
-        >>> require_roles(TrainConfig(train_roles=("solver",)), ["solver_0", "verifier_0"])
-        >>> require_roles(TrainConfig(train_roles=("solver_0",)), ["solver_0", "verifier_0"])
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: train_roles names 'solver_0', but the roles are solver, verifier; did you mean 'solver'?
-    """  # noqa: E501
-    known = list(dict.fromkeys(map(role_of, agents)))
-    if config.train_roles is not None and not config.train_roles:
-        raise ConfigError(f"train_roles names no role, so nothing would be trained: give {', '.join(known)}")
-    for setting, roles in (("train_roles", config.train_roles or ()), ("batch_roles", config.batch_roles)):
-        for role in roles:
-            if role not in known:
-                raise ConfigError(
-                    f"{setting} names {shown(role)}, but the roles are {', '.join(known)}"
-                    f"{suggestion(role, known)}"
-                )
-
-
 class TrainConfig(BaseModel):
-    """How turns become updates. How turns are sampled (temperature, group size) belongs to the rollout.
+    """How turns become updates. How turns are sampled belongs to the rollout.
 
-    The defaults are those of MarsRL (arXiv 2511.11373) if the paper gives a number, and otherwise the usual
-    ones. MarsRL samples at temperature 0.85 in groups of 8, 128 problems a step; the trainer reads
-    the temperature from each completion and the groups from the batch, so neither is set here.
+    The defaults are MarsRL's (arXiv 2511.11373) where the paper gives a number, and otherwise the usual ones.
 
     Example:
         >>> TrainConfig().learning_rate
@@ -248,8 +203,7 @@ class TrainConfig(BaseModel):
     def denominator(self, max_staleness: int) -> Literal["trainer", "rollout"]:
         """Whose log-probabilities are the ratio's denominator, for samples at most this many versions old.
 
-        Fresh samples need only the trainer's. Stale samples need a correction: the ratio to the policy that
-        sampled them, unless `tis_cap` weights them already.
+        Stale samples need the ratio to the policy that sampled them, unless `tis_cap` weights them already.
 
         Example:
             >>> TrainConfig().denominator(0), TrainConfig().denominator(1)
@@ -269,3 +223,55 @@ class TrainConfig(BaseModel):
             (False, True)
         """
         return max_staleness > 0 and self.tis_cap is None and self.denominator(max_staleness) == "trainer"
+
+
+def estimator_of(config: TrainConfig) -> Estimator:
+    """Tree-shaped credit, overlong penalty and groups over the batch, if they are set; then the estimator.
+
+    The order matters: a parent's length must not affect its child's baseline.
+
+    Example:
+        >>> from mars_env.trainers.tree_credit import _example_tree
+        >>> tree = _example_tree({"0": 1.0, "1": 0.0, "0.0": 0.0, "0.1": 0.0})
+        >>> shaped = estimator_of(TrainConfig(advantage="mean_centred", tree_credit=TreeCredit()))
+        >>> {id: advantage for (_, id), advantage in shaped([tree]).items()}
+        {'0': 1.375, '1': -0.625, '0.0': -0.375, '0.1': -0.375}
+    """
+
+    def estimate(groups: Sequence[Group]) -> dict[TurnKey, float]:
+        credit, overlong = config.tree_credit, config.overlong
+        if credit is not None:
+            groups = tree_shaped(groups, sibling_weight=credit.sibling_weight, strength=credit.strength)
+        if overlong is not None:
+            groups = penalise_overlong(groups, overlong.limit, overlong.buffer)
+        if config.batch_roles:
+            groups = over_batch(groups, config.batch_roles)
+        found = ESTIMATORS[config.advantage](groups)
+        return found if config.uniform_groups == "drop" else zeros_of(groups) | found
+
+    return estimate
+
+
+def has_no_gradient(config: TrainConfig, group: Group, frozen: Collection[str] = ()) -> bool:
+    """Whether a group has no policy gradient: its rewards are equal, or nothing of it is trained.
+
+    Turns of `TrainConfig.batch_roles` are compared with those of other groups, so equal rewards do not count.
+
+    Args:
+        config: Its advantages and trained roles.
+        group: A whole group.
+        frozen: Names of policies that are not trained.
+
+    Example:
+        >>> from mars_env.trainers.advantages import _example_group
+        >>> [has_no_gradient(TrainConfig(), _example_group("g", [1.0, r])) for r in (1.0, 0.0)]
+        [True, False]
+    """
+    differing = config.model_copy(update={"uniform_groups": "drop"})
+    advantages, roles = estimator_of(differing)([group]), config.train_roles
+    return not any(
+        (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
+        and turn.policy not in frozen
+        and (roles is None or turn.role in roles)
+        for turn in group.turns
+    )

@@ -6,13 +6,12 @@ file format (`mars_env.trainers.sample_files`). docs/samples.md describes the fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import TurnKey, turn_key
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.config import TrainConfig, estimator_of
 from mars_env.types import Action, Completion, Group, Turn
 
 
@@ -118,6 +117,48 @@ def turn_samples(
     ]
 
 
+def preference_pairs(
+    groups: Sequence[Group],
+    config: TrainConfig,
+    policies: Collection[str] | None = None,
+    frozen: Collection[str] = (),
+) -> list[TurnSample]:
+    """Pairs of samples, flat: chosen, rejected, chosen, rejected ...
+
+    In each group the turns with the highest known reward are chosen, those with the lowest rejected; each
+    turn is in one pair at most, in the order of the keys. (How many pairs a group gives is our choice:
+    PromptCoT 2.0, arXiv 2509.19894, does not say.) Log-probabilities are compared at temperature 1, whatever
+    turns were sampled at.
+
+    Raises:
+        ConfigError: The turns of a group differ in policy or prompt, a turn has several completions, or it
+            cannot be trained on (see `turn_samples`).
+
+    Example:
+        >>> [sample.reward for sample in preference_pairs([_example_group()], TrainConfig())]
+        [1.0, 0.0]
+    """
+    found: list[TurnSample] = []
+    for group in sorted(groups, key=lambda group: group.id):
+        known = {turn_key(turn): turn.reward for turn in group.turns if turn.reward is not None}
+        if len(set(known.values())) < 2:
+            continue
+        top, least = max(known.values()), min(known.values())
+        ends = {key: 0.0 for key, reward in known.items() if reward in (top, least)}
+        samples = turn_samples([group], config, advantages=ends, policies=policies, frozen=frozen)
+        if len({(sample.tree_id, sample.turn_id) for sample in samples}) < len(samples):
+            raise ConfigError(f"group {group.id!r}: a turn of several completions has no preference")
+        chosen = [sample for sample in samples if sample.reward == top]
+        rejected = [sample for sample in samples if sample.reward == least]
+        for pair in zip(chosen, rejected, strict=False):
+            if pair[0].prompt_ids != pair[1].prompt_ids or pair[0].policy != pair[1].policy:
+                raise ConfigError(
+                    f"group {group.id!r}: preferences compare answers of one policy to one prompt"
+                )
+            found += (replace(sample, temperature=1.0) for sample in pair)
+    return found
+
+
 def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSample:
     """A sample of a given completion, which no rollout made: to imitate it.
 
@@ -190,25 +231,6 @@ def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
     if any(completion.temperature <= 0 for completion in turn.action.completions):
         return f"{where} was sampled greedily (temperature 0): sample at one above 0, {freeze}"
     return ""
-
-
-def refuse_other_prompts(samples: Iterable[TurnSample], trainer: str) -> None:
-    """Refuse samples whose log-probabilities are of another prompt than the one to train on.
-
-    Args:
-        samples: Of a rollout.
-        trainer: Who cannot train on them, for the message.
-
-    Raises:
-        ConfigError: There is one.
-    """
-    for sample in samples:
-        if sample.read_prompt_ids:
-            raise ConfigError(
-                f"turn {sample.turn_id} of tree {sample.tree_id} was sampled from another prompt than is "
-                f"trained on (a scaffold), and {trainer} would take the difference for one between engine "
-                "and trainer: use the local trainer without tis_cap"
-            )
 
 
 def _sample(turn: Turn, completion: Completion, advantage: float) -> TurnSample:

@@ -16,7 +16,7 @@ from mars_env.models.hf import HFModel
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.rollout.slots import Slots
 from mars_env.text import shown
-from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.checks import require_trainable
 from mars_env.trainers.local import Policy
 from mars_env.trainers.lora import Adapter
 from mars_env.trainers.recipes import RunSettings

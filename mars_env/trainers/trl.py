@@ -21,15 +21,14 @@ from typing import Any, Final
 from mars_env.envs import Game, GroupedSettings, grouped
 from mars_env.errors import ConfigError
 from mars_env.models.preflight import preflight
-from mars_env.players import refuse_training_agents
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
-from mars_env.trainers.config import TrainConfig, require_limit, require_roles
-from mars_env.trainers.lockstep import graded_in_lockstep
-from mars_env.trainers.lost_trees import LostTrees
-from mars_env.trainers.samples import TurnSample, refuse_other_prompts, turn_samples
-from mars_env.types import Agent, Problem, Tree, role_of
+from mars_env.trainers.checks import TRL, check_agents, refuse_other_prompts, require_roles
+from mars_env.trainers.config import TrainConfig
+from mars_env.trainers.rollouts import LostTrees, graded_in_step
+from mars_env.trainers.samples import TurnSample, turn_samples
+from mars_env.types import Agent, Problem, Tree
 
 _LOSSES: Final[Mapping[str, str]] = {
     "token-mean": "dapo",
@@ -48,8 +47,7 @@ class TeamRollouts:
             give its module to `mars_env.models.HFModel`, or update another engine in `refresh`.
         problems: Training problems.
         rollouts: Group size and branches; None: the game's own grower grows the trees (a search).
-        config: The advantages; also the loss if `arguments` is used.
-        seed: Seed of problems and rollouts.
+        config: The advantages, and the seed of the rollouts; also the loss if `arguments` is used.
         refresh: Called with the trainer before each step's rollouts.
         concurrency: Trees played at the same time; None: all of a step.
 
@@ -64,7 +62,7 @@ class TeamRollouts:
         (72, 100)
     """
 
-    def __init__(  # public: eight, as its users know them; the last five have defaults
+    def __init__(
         self,
         game: Game,
         agents: Mapping[str, Agent],
@@ -72,7 +70,6 @@ class TeamRollouts:
         *,
         rollouts: GroupedSettings | None = GroupedSettings(),  # noqa: B008 (frozen)
         config: TrainConfig | None = None,
-        seed: int = 0,
         refresh: Callable[[Any], object] | None = None,
         concurrency: int | None = None,
     ) -> None:
@@ -81,12 +78,19 @@ class TeamRollouts:
                 "TRL needs a finite data set: give a part of the problems, e.g. problems[:1000]"
             )
         self._config = config or TrainConfig()
-        _refuse(self._config)
+        if self._config.kl_unbiased and self._config.ratio == "sequence":
+            raise ConfigError(
+                "TRL weights the KL term with the ratio of the completion, not of the token: "
+                "leave kl_unbiased out"
+            )
+        if self._config.kl_coefficient and self._config.mean != "token-mean":
+            raise ConfigError(
+                "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
+            )
         require_roles(self._config, game.rules.possible_agents)
-        self._game = graded_in_lockstep(game if rollouts is None else replace(game, grower=grouped(rollouts)))
-        refuse_training_agents(agents, "TRL")
-        require_limit(self._config.overlong, agents)
-        self._agents, self._seed, self._refresh = dict(agents), seed, refresh
+        self._trained = check_agents(agents, self._config, TRL)
+        self._game = graded_in_step(game if rollouts is None else replace(game, grower=grouped(rollouts)))
+        self._agents, self._refresh = dict(agents), refresh
         self._concurrency, self._checked = concurrency, False
         self._problems: dict[str, Problem] = {problem.id: problem for problem in problems}
         self.rows = rows_per_tree(game, rollouts)
@@ -171,14 +175,17 @@ class TeamRollouts:
             self._refresh(trainer)
         roles = self._config.train_roles
         if not self._checked:
-            trained = [name for name in self._agents if roles is None or role_of(name) in roles]
-            run_sync(preflight(self._agents, self._game, trained))
+            run_sync(preflight(self._agents, self._game, self._trained))
             self._checked = True
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
         trees = run_sync(
             collect(
-                self._game, self._agents, jobs, seed=self._seed, concurrency=self._concurrency or len(jobs)
+                self._game,
+                self._agents,
+                jobs,
+                seed=self._config.seed,
+                concurrency=self._concurrency or len(jobs),
             )
         )
         lost = LostTrees(lambda turn: roles is None or turn.role in roles, len(jobs))
@@ -295,20 +302,3 @@ def _filler(token: int) -> dict[str, Any]:
         "turn_reward": 0.0,
         "role": "",
     }
-
-
-def _refuse(config: TrainConfig) -> None:
-    """Refuse what TRL's update cannot do."""
-    unset = TrainConfig()
-    for name in ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles"):
-        if getattr(config, name) not in (getattr(unset, name), "trainer"):
-            raise ConfigError(f"TRL has no {name}: leave it out, or use the local trainer or OpenRLHF")
-    if config.kl_unbiased and config.ratio == "sequence":
-        raise ConfigError(
-            "TRL weights the KL term with the ratio of the completion, not of the token: "
-            "leave kl_unbiased out"
-        )
-    if config.kl_coefficient and config.mean != "token-mean":
-        raise ConfigError(
-            "with means over completions TRL's KL term counts the rows that fill up: use token-mean"
-        )

@@ -32,8 +32,7 @@ from mars_env.rollout.engine import play
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.trainers.advantages import turn_key
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.estimators import estimator_of
+from mars_env.trainers.config import TrainConfig, estimator_of
 from mars_env.types import Completion, Message, Prompt, Sampling, Tree, Turn, role_of
 
 try:

@@ -9,7 +9,7 @@ from mars_env.envs import Game, GroupedSettings, Solve
 from mars_env.envs.rewards import outcome
 from mars_env.grading import grader_for
 from mars_env.methods.promptcot.designs import write_design
-from mars_env.methods.promptcot.making import Making, make_problems
+from mars_env.methods.promptcot.making import CandidateSettings, make_problems
 from mars_env.methods.promptcot.references import Majority
 from mars_env.methods.promptcot.training import Designers, Loop, alternate, cold_start
 from mars_env.trainers import LocalTrainer, RunSettings, TrainConfig, fit, make_team
@@ -45,7 +45,7 @@ async def main():
     solver = grammar.taught_solver(steps=100)
     voter = Majority(grammar.solver(solver), threshold=0.375)
     with tempfile.TemporaryDirectory() as folder:
-        made = await make_problems(folder, write, voter, Making(tries=32, licence="Apache-2.0"))
+        made = await make_problems(folder, write, voter, CandidateSettings(tries=32, licence="Apache-2.0"))
     print(f"{len(made)} problems, {made.notes}")
     settled = made.filter(lambda problem: problem.reference is not None)
     if not len(settled):

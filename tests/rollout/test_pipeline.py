@@ -231,7 +231,7 @@ def test_groups_without_versions_are_as_old_as_the_weights_under_which_they_were
     assert ages == [age for batch in batches for age in batch.ages]
 
 
-def test_a_team_that_teaches_nothing_more_still_gets_its_updates():
+def test_a_team_that_has_no_gradient_more_still_gets_its_updates():
     """Bounded: where all groups are uniform, an update has `refill` times as many, and nothing hangs."""
 
     class Perfect(Actor):

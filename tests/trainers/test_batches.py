@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.batches import collate, micro_batches, require_trainable
+from mars_env.trainers.batches import collate, micro_batches
+from mars_env.trainers.checks import require_trainable
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import Sampling
 

@@ -18,11 +18,11 @@ from mars_env.models import HTTPModel, tiny_model
 from mars_env.problems import load_problems
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.rollout.segments import SegmentedModel
-from mars_env.trainers.checkpoints import NEWER
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import LEDGER, rollouts, train
+from mars_env.trainers.loop import train
 from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.rollouts import LEDGER, rollouts
 from mars_env.trainers.team import Team
 from mars_env.types import Sampling
 
@@ -88,7 +88,7 @@ async def test_roles_without_two_rewards_to_compare_are_named(branches, caplog):
     run.game = replace(run.game, team_reward=continued)
     settings = {**COMMON, "steps": 2, "rollouts": GroupedSettings(group=4, branches=branches)}
     await run.train(RunSettings(**settings))
-    warned = [record for record in caplog.records if record.name == "mars_env.trainers.loop"]
+    warned = [record for record in caplog.records if record.name == "mars_env.trainers.rollouts"]
     assert ["'solver'" in record.getMessage() for record in warned] == [True] * (branches == 1)
 
 
@@ -297,17 +297,6 @@ async def test_a_run_is_not_continued_with_another_game_or_reference(change, nam
     with pytest.raises(StoreError, match=rf"other settings \({named}"):
         await other.train(settings.model_copy(update={"steps": 2}), directory=tmp_path)
     assert len(await fresh().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)) == 1
-
-
-async def test_a_checkpoint_of_before_the_game_was_compared_is_continued(tmp_path):
-    settings = RunSettings(**COMMON)
-    await Run().train(settings.model_copy(update={"steps": 1}), directory=tmp_path)
-    [state] = tmp_path.glob("step-*/state.json")
-    told = json.loads(state.read_text())
-    told["settings"] = {name: value for name, value in told["settings"].items() if name not in NEWER}
-    assert "run.agents" in told["settings"]
-    state.write_text(json.dumps(told))
-    assert len(await Run().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)) == 1
 
 
 async def test_an_agent_whose_policy_is_not_trained_plays_and_is_not_trained():

@@ -20,7 +20,8 @@ from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.trainers.advantages import group_normalised
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.loop import rollouts, train
+from mars_env.trainers.loop import train
+from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.team import make_team
 from mars_env.types import Group, Turn
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import advantage_stats, group_normalised
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
-from mars_env.trainers.estimators import estimator_of, teaches_nothing
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of, has_no_gradient
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Action, Completion, Group, Turn
 
@@ -169,21 +168,21 @@ def test_a_group_whose_rewards_differ_only_by_their_lengths_is_trained_and_not_c
     assert len(found) == 2
     assert advantage_stats(groups, found).uniform == 0
     assert advantage_stats(short, estimator_of(config)(short)).uniform == 1
-    assert [teaches_nothing(config, *one) for one in (groups, short)] == [False, True]
-    assert teaches_nothing(TrainConfig(), *groups)
+    assert [has_no_gradient(config, *one) for one in (groups, short)] == [False, True]
+    assert has_no_gradient(TrainConfig(), *groups)
 
 
-def test_a_group_of_a_role_that_is_not_trained_teaches_nothing():
+def test_a_group_of_a_role_that_is_not_trained_has_no_gradient():
     group = tree({"0": 1.0, "1": 0.0})
     own = group.turns[0].role
-    assert [teaches_nothing(TrainConfig(train_roles=(r,)), group) for r in (own, "other")] == [False, True]
+    assert [has_no_gradient(TrainConfig(train_roles=(r,)), group) for r in (own, "other")] == [False, True]
 
 
-def test_a_group_of_a_policy_that_is_not_trained_teaches_nothing():
+def test_a_group_of_a_policy_that_is_not_trained_has_no_gradient():
     group = tree({"0": 1.0, "1": 0.0})  # of coder_0 and coder_1
-    found = [teaches_nothing(TrainConfig(), group, frozen) for frozen in ((), ("coder_0",), ("other",))]
+    found = [has_no_gradient(TrainConfig(), group, frozen) for frozen in ((), ("coder_0",), ("other",))]
     assert found == [False, False, False]
-    assert teaches_nothing(TrainConfig(), group, ("coder_0", "coder_1"))
+    assert has_no_gradient(TrainConfig(), group, ("coder_0", "coder_1"))
 
 
 @pytest.mark.parametrize(("reward", "found"), [(1.0, False), (None, True)])
@@ -193,6 +192,6 @@ def test_a_group_that_is_compared_over_the_batch_teaches_something_although_its_
     group = tree({"0": reward, "1": reward})
     config = TrainConfig(batch_roles=(group.turns[0].role,))
     other = tree({"0": 0.0, "1": 0.0}, name="q#0")
-    assert teaches_nothing(config, group) is found
+    assert has_no_gradient(config, group) is found
     trained = {tree_id for tree_id, _ in estimator_of(config)([group, other])}
     assert (group.id not in trained) is found  # what an update with other groups does

@@ -18,10 +18,10 @@ from mars_env.grading.thinking import after_thinking
 from mars_env.grading.untrusted import json_object, mark_for, without_template_tokens
 from mars_env.methods.promptcot.designs import Design, Writing, rationales
 from mars_env.seeds import derive_seed
-from mars_env.sync import gather_all as at_once
+from mars_env.sync import gather_all
 from mars_env.types import Message, Model, Sampling
 
-MOST_CHARACTERS: Final = 100
+CONCEPT_CHARACTERS: Final = 100
 """A longer text is no concept."""
 
 
@@ -64,7 +64,7 @@ def read_concepts(text: str, number: int) -> tuple[str, ...] | None:
     r"""The concepts that a model named; None if the text cannot be read.
 
     The text is one JSON object, possibly after thinking, whose only key is ``concepts``: a list of so many
-    different texts. Each is one line of at most `MOST_CHARACTERS`, with a letter in it, and without what
+    different texts. Each is one line of at most `CONCEPT_CHARACTERS`, with a letter in it, and without what
     would be a heading or a special token in the prompt that it becomes a part of.
 
     Args:
@@ -92,7 +92,7 @@ def _concept(value: Any) -> str:
         return ""
     text = value.strip()
     strange = any(unicodedata.category(letter)[0] == "C" or letter in "\u2028\u2029" for letter in text)
-    if strange or len(text) > MOST_CHARACTERS or not any(map(str.isalpha, text)):
+    if strange or len(text) > CONCEPT_CHARACTERS or not any(map(str.isalpha, text)):
         return ""
     return "" if text.startswith(("#", "```")) or without_template_tokens(text) != text else text
 
@@ -126,7 +126,7 @@ async def write_concepts(
 
 
 @dataclass(frozen=True, slots=True)
-class Annotated:
+class AnnotatedDesigns:
     """Designs of seed problems.
 
     Attributes:
@@ -140,17 +140,16 @@ class Annotated:
     unreadable: int = 0
 
 
-async def annotate(  # public edge: friendly keywords, each with a default
+async def annotate(
     models: Sequence[Model],
     writing: Writing,
     problems: Sequence[str],
     *,
     number: int = 5,
-    sampling: Sampling | None = None,
-    seed: int = 0,
+    sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
     tries: int = 3,
-    together: int = 64,
-) -> Annotated:
+    concurrency: int = 64,
+) -> AnnotatedDesigns:
     """Concepts and a rationale of each problem by each model: the designs of a cold start.
 
     PromptCoT 2.0 asked four models about 9,221 problems of Codeforces and 6,365 of AoPS.
@@ -160,10 +159,9 @@ async def annotate(  # public edge: friendly keywords, each with a default
         writing: The prompt of rationales, and what the problem model can write.
         problems: Statements.
         number: How many concepts of each.
-        sampling: How models are sampled; each request has a seed of its own.
-        seed: The only source of randomness.
+        sampling: How models are sampled; its seed is the only source of randomness.
         tries: How often a model is asked for readable concepts, and for a readable rationale.
-        together: Most requests at the same time.
+        concurrency: Most requests at the same time.
 
     Raises:
         ConfigError: A number makes no sense.
@@ -180,27 +178,27 @@ async def annotate(  # public edge: friendly keywords, each with a default
         >>> made.designs[0].concepts, made.designs[0].rationale, made.unreadable
         (('primes',), 'Ask for an exception.', 0)
     """
-    chosen, room = sampling or Sampling(), asyncio.Semaphore(together)
+    seed, room = sampling.seed or 0, asyncio.Semaphore(concurrency)
 
     async def one(place: int, model: Model, author: int) -> Design | None:
         async with room:
-            first = replace(chosen, seed=derive_seed(seed, "concepts", place, author))
+            first = replace(sampling, seed=derive_seed(seed, "concepts", place, author))
             concepts = await write_concepts(model, problems[place], number, first, tries=tries)
             if concepts is None:
                 return None
             bare = Design(concepts, problems[place])
             for attempt in range(tries):
-                own = replace(chosen, seed=derive_seed(seed, "rationale", place, author, attempt))
+                own = replace(sampling, seed=derive_seed(seed, "rationale", place, author, attempt))
                 if found := await rationales(model, writing, bare, 1, own):
                     return found[0]
         return None
 
     names = [str(getattr(model, "name", "") or type(model).__name__) for model in models]
-    found = await at_once(
+    found = await gather_all(
         one(place, model, author) for place in range(len(problems)) for author, model in enumerate(models)
     )
     made = list(zip(found, names * len(problems), strict=True))
-    return Annotated(
+    return AnnotatedDesigns(
         tuple(design for design, _ in made if design is not None),
         tuple(name for design, name in made if design is not None),
         sum(design is None for design, _ in made),

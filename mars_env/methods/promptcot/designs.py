@@ -140,15 +140,15 @@ class Scored:
         return self.rationale + self.problem
 
 
-def readable(writing: Writing, design: Design) -> bool:
+def is_readable(writing: Writing, design: Design) -> bool:
     r"""Whether a design's text is read as that design: a rationale may hold a heading, or be empty.
 
     White space around rationale and problem does not matter.
 
     Example:
-        >>> readable(ChatWriting(), Design(("c",), "Why?", "First\n### Problem\nWhat?"))
+        >>> is_readable(ChatWriting(), Design(("c",), "Why?", "First\n### Problem\nWhat?"))
         False
-        >>> readable(ChatWriting(), Design(("c",), "Why?\n", "Ask for a reason."))
+        >>> is_readable(ChatWriting(), Design(("c",), "Why?\n", "Ask for a reason."))
         True
     """
     read = writing.read("".join(writing.parts(design)))
@@ -187,7 +187,7 @@ async def rationales(
     completions = await model.complete(prompt, n, sampling)
     texts = [None if c.cut else after_thinking(c.text) for c in completions]
     found = [replace(design, rationale=text.strip()) for text in texts if text is not None]
-    return [each for each in found if readable(writing, each)]
+    return [each for each in found if is_readable(writing, each)]
 
 
 async def best_rationale(

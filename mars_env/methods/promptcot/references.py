@@ -41,14 +41,14 @@ class Reference:
     kind: Literal["math", "code"] = "math"
 
 
-def settled(votes: Sequence[Hashable | None], threshold: float) -> tuple[Hashable | None, float]:
+def plurality(votes: Sequence[Hashable | None], threshold: float) -> tuple[Hashable | None, float]:
     """The answer that most voters gave, and their share of all voters; no answer if it is not settled.
 
     A voter without an answer counts in the denominator alone. Two answers with the same number of votes, or a
     share below the threshold, settle nothing.
 
     Example:
-        >>> settled([7, 7, 7, None], 0.5), settled([7, 7, 3, None], 0.75), settled([7, 3], 0.5)
+        >>> plurality([7, 7, 7, None], 0.5), plurality([7, 7, 3, None], 0.75), plurality([7, 3], 0.5)
         ((7, 0.75), (None, 0.5), (None, 0.5))
     """
     counts = Counter(vote for vote in votes if vote is not None).most_common(2)
@@ -99,7 +99,7 @@ class Majority:
         answers = [None if a.truncated or a.interrupted else _boxed(a.text) for a in actions]
         votes = [None if answer is None else answer[0] for answer in answers]
         written = dict(answer for answer in reversed(answers) if answer is not None)  # as its first voter did
-        value, share = settled(votes, self.threshold)
+        value, share = plurality(votes, self.threshold)
         text = None if value is None else written[value]
         unfit = text and await asyncio.to_thread(check_reference, Problem("made", statement, text))
         made = {
@@ -163,7 +163,7 @@ class WrittenTests:
             for i, text in enumerate(inputs)
         )
         results = [
-            settled([None if v is None else v.rstrip() for v in votes], self.threshold) for votes in each
+            plurality([None if v is None else v.rstrip() for v in votes], self.threshold) for votes in each
         ]
         kept = [
             ({"input": text, "output": str(output)}, share)

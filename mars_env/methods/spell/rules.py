@@ -85,7 +85,7 @@ def documents_of(problem: Problem) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuestion:
     """What a Questioner's text says.
 
     Attributes:
@@ -100,10 +100,10 @@ class Asked:
     fault: Literal["", "malformed", "long"] = ""
 
 
-_MALFORMED = Asked(fault="malformed")
+_MALFORMED = AskedQuestion(fault="malformed")
 
 
-def read_question(text: str, task: str = "general", longest_answer: int = 40) -> Asked:
+def read_question(text: str, task: str = "general", longest_answer: int = 40) -> AskedQuestion:
     r"""Read question and reference from a Questioner's text, which is hostile input.
 
     The text is one JSON object, or ends with one in a code fence. It has the keys ``question`` and
@@ -117,7 +117,7 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
 
     Example:
         >>> read_question('Here:\n```json\n{"question": "Which profit?", "answer": 17}\n```', "number")
-        Asked(question='Which profit?', answer='17', fault='')
+        AskedQuestion(question='Which profit?', answer='17', fault='')
         >>> read_question('{"question": "Which share?", "answer": 0.00002}', "number").answer
         '0.00002'
         >>> read_question('{"question": "Which profit?", "answer": "none"}', "number").fault
@@ -138,8 +138,8 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
     if not fits or not words_of(question) or not words_of(answer) or len(question) > MOST_QUESTION:
         return _MALFORMED
     if task == "general" and len(answer.split()) > longest_answer:
-        return Asked(fault="long")
-    return Asked(question, answer)
+        return AskedQuestion(fault="long")
+    return AskedQuestion(question, answer)
 
 
 def _last_fence(text: str) -> str:
@@ -192,7 +192,7 @@ Phase = Literal["ask", "probe", "answer", "judge", "end"]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SpellState:
     """A position in the episode.
 
     Attributes:
@@ -278,20 +278,20 @@ class Spell:
         }
         return {name: UnicodeText() for name in names[agent]}
 
-    def start(self, problem: Problem) -> State:
+    def start(self, problem: Problem) -> SpellState:
         """Nothing has been asked yet.
 
         Raises:
             ConfigError: The problem is no cluster of documents.
         """
         documents_of(problem)
-        return State(problem)
+        return SpellState(problem)
 
-    def current_agent(self, state: State) -> str | None:
+    def current_agent(self, state: SpellState) -> str | None:
         """Whose turn it is; None at the end, which a malformed or ungrounded question brings at once."""
         return _ACTING.get(state.phase)
 
-    def observe(self, state: State, agent: str) -> Observation:
+    def observe(self, state: SpellState, agent: str) -> Observation:
         """The agent's fields. Without documents the Responder's are an empty text."""
         if agent == VERIFIER:
             return {"question": state.question, "answer": state.output, "reference": state.expected}
@@ -309,15 +309,15 @@ class Spell:
             ),
         }
 
-    def submission(self, state: State, action: Action) -> str | None:
+    def submission(self, state: SpellState, action: Action) -> str | None:
         """Answers are graded, with and without documents."""
         return action.text if self.current_agent(state) == RESPONDER else None
 
-    def posed(self, state: State) -> Problem:
+    def posed(self, state: SpellState) -> Problem:
         """The question with its reference: what an answer is graded on."""
         return Problem(state.problem.id, state.question, state.expected)
 
-    def note(self, state: State, action: Action) -> Mapping[str, Any]:
+    def note(self, state: SpellState, action: Action) -> Mapping[str, Any]:
         """Question and reference; whether an answer was one without documents; the vote of a Verifier."""
         notes: dict[str, Any] = {"truncated": action.truncated}
         if state.phase == "ask":
@@ -327,7 +327,7 @@ class Spell:
             return notes | {"vote": read_vote(action.text)}
         return notes | {"probe": state.phase == "probe"}
 
-    def apply(self, state: State, action: Action, grade: Grade | None) -> State:
+    def apply(self, state: SpellState, action: Action, grade: Grade | None) -> SpellState:
         """The next phase. The grade decides only whether a question is grounded, and no agent sees it."""
         if state.phase == "ask":
             asked = self._asked(state, action)
@@ -342,11 +342,11 @@ class Spell:
             return replace(state, phase="judge", output=action.text[-self.most_characters :], answered=True)
         return replace(state, phase="end")
 
-    def final(self, state: State) -> int | None:
+    def final(self, state: SpellState) -> int | None:
         """The answer with documents."""
         return int(self.grounding) if state.answered else None
 
-    def _asked(self, state: State, action: Action) -> Asked:
+    def _asked(self, state: SpellState, action: Action) -> AskedQuestion:
         return read_question(action.text, state.problem.metadata.get("task", "general"), self.longest_answer)
 
 

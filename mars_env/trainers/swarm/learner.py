@@ -55,8 +55,9 @@ class SwarmSettings(BaseModel):
     max_staleness: NonNegativeInt = 0
     """That of the run's settings; here it decides how many publications are kept."""
     stale: Literal["pace", "drop"] = "pace"
-    """What happens to turns that would be too old for their update. ``"pace"``: samplers wait for newer weights.
-    ``"drop"``: they never wait, and the pipeline drops such groups and counts them (``pipeline/dropped``)."""
+    """What happens to turns that would be too old for their update. ``"pace"``: samplers wait for newer
+    weights. ``"drop"``: they never wait, and the pipeline drops such groups and counts them
+    (``pipeline/dropped``)."""
     lease: PositiveFloat = 60.0
     """Seconds of silence after which a sampler counts as lost: others get its asks."""
     attempts: PositiveInt = 5

@@ -20,7 +20,7 @@ from mars_env.models.preflight import preflight
 from mars_env.net import NETWORK_ERRORS, Answer, BodyTooLong, read_bounded, session
 from mars_env.players import refuse_training_agents
 from mars_env.text import described, logger, one_line
-from mars_env.trainers.batches import require_trainable
+from mars_env.trainers.checks import require_trainable
 from mars_env.trainers.swarm import wire
 from mars_env.trainers.swarm.weights import MANIFEST_BYTES, Publication, Tensors, Weights, read_tensors
 from mars_env.trainers.team import Refreshable
@@ -45,8 +45,9 @@ class SamplerSettings(BaseModel):
     concurrency: PositiveInt = 64
     """Most acts at the same time."""
     refresh: Literal["newest", "demanded"] = "newest"
-    """``"newest"``: new weights are used as soon as they are here. ``"demanded"``: only when a turn needs them,
-    and then the oldest that may act: so turns are as old as the bound allows, and a run repeats to the digit."""
+    """``"newest"``: new weights are used as soon as they are here. ``"demanded"``: only when a turn needs
+    them, and then the oldest that may act: so turns are as old as the bound allows, and a run repeats to the
+    digit."""
     patience: PositiveFloat = 600.0
     """Seconds without a sign of the learner after which the sampler ends."""
 

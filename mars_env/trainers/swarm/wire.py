@@ -1,7 +1,7 @@
 """What learner and samplers send each other as JSON. Nothing of it is trusted, nothing pickled.
 
-A sampler gets asks from ``/v1/take``, posts each answer to ``/v1/give``, and shows at ``/v1/alive`` that it works.
-``GET /v1/weights`` waits for a newer publication; ``GET /v1/weights/NUMBER/POLICY`` is a file of it.
+A sampler gets asks from ``/v1/take``, posts each answer to ``/v1/give``, and shows at ``/v1/alive`` that it
+works. ``GET /v1/weights`` waits for a newer publication; ``GET /v1/weights/NUMBER/POLICY`` is a file of it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from failing_model import FailsOnce
 from mars_env.agents import FunctionAgent, Solver
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading import agrade
-from mars_env.methods.promptcot.references import Majority, Reference, WrittenTests, settled, with_reference
+from mars_env.methods.promptcot.references import Majority, Reference, WrittenTests, plurality, with_reference
 from mars_env.models import ScriptedModel
 from mars_env.types import Problem, Sampling, Verdict
 
@@ -26,7 +26,7 @@ from mars_env.types import Problem, Sampling, Verdict
     ],
 )
 def test_votes_by_hand(votes, threshold, found):
-    assert settled(votes, threshold) == found
+    assert plurality(votes, threshold) == found
 
 
 def solver(*texts, tokens=4096):

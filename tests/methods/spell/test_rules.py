@@ -10,7 +10,7 @@ from spell_team import ASKED, CLUSTER, cut, played, rewards_of
 
 from mars_env.errors import ConfigError
 from mars_env.grading.untrusted import MOST_JSON
-from mars_env.methods.spell.rewards import DIFFICULTY, SpellReward, gaussian, majority, outcomes
+from mars_env.methods.spell.rewards import DIFFICULTY, SpellReward, gaussian, majority_vote, outcomes
 from mars_env.methods.spell.rules import MOST_QUESTION, Spell, cluster, read_question, read_vote
 from mars_env.methods.spell.training import SpellSettings, spell_game
 from mars_env.testing.rules_suite import DEFAULT_TEXTS, check_rules
@@ -143,8 +143,8 @@ def test_a_vote_is_the_last_line(text, vote):
 def test_unknown_votes_never_decide(votes):
     unknown = votes.count("unknown")
     known = [vote for vote in votes if vote != "unknown"]
-    all_results = {majority(known + ["yes"] * i + ["no"] * (unknown - i)) for i in range(unknown + 1)}
-    decided = majority(votes)
+    all_results = {majority_vote(known + ["yes"] * i + ["no"] * (unknown - i)) for i in range(unknown + 1)}
+    decided = majority_vote(votes)
     if votes:
         assert all_results == {decided} if decided is not None else len(all_results) == 2
         if not unknown:
