@@ -1,8 +1,4 @@
-"""Train the miniature team with MarsRL, and evaluate it on held-out problems.
-
-One seed fixes everything: training problems, rollouts, minibatches, and the held-out problems of the
-evaluation.
-"""
+"""Train the miniature team with MarsRL, and evaluate it on held-out problems. One seed fixes everything."""
 
 from __future__ import annotations
 
@@ -52,10 +48,7 @@ class Trained:
 async def train_team(
     seed: int, recipe: Recipe = RECIPE, *, loggers: Sequence[Logger] = (), directory: Path | None = None
 ) -> Trained:
-    """Train the shipped miniature, one model for all three roles.
-
-    With a directory, training continues from its newest checkpoint and leaves its own there.
-    """
+    """Train the shipped miniature, one model for all roles; from the directory's newest checkpoint on."""
     models = dict.fromkeys(LIMITS, load())
     game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
     settings = recipe.marsrl.model_copy(update={"seed": seed})

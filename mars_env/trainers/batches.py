@@ -86,20 +86,6 @@ def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Bat
 
     Raises:
         ConfigError: A token id outside of the vocabulary, or a log-probability that is not finite or unknown.
-
-    Example:
-        >>> from functools import partial
-        >>> sample = partial(TurnSample, "p#0", "0", "g", "solver_0", "solver", "mars", temperature=1.0,
-        ...                  versions=(), truncated=False, reward=1.0, score=1.0)
-        >>> one = sample(prompt_ids=(5, 6), completion_ids=(7,), logprobs=(-0.5,), advantage=1.0)
-        >>> two = sample(prompt_ids=(5,), completion_ids=(8, 9, 1), logprobs=(-1.0,) * 3, advantage=-1.0)
-        >>> batch = collate([one, two])
-        >>> batch.ids
-        tensor([[5, 6, 7, 0],
-                [5, 8, 9, 1]])
-        >>> batch.mask
-        tensor([[ True, False, False],
-                [ True,  True,  True]])
     """
     ids = _padded([sample.ids for sample in samples], np.int64)
     rollout = _padded([sample.logprobs for sample in samples], np.float32)
@@ -133,16 +119,9 @@ def _padded(rows: Sequence[Sequence[float]], dtype: Any) -> np.ndarray[Any, Any]
 
 
 def micro_batches(lengths: Tensor, token_budget: int) -> Iterator[Tensor]:
-    """Cut rows into micro-batches of at most `token_budget` tokens, padding included, shortest rows first.
+    """Row indices of micro-batches of at most `token_budget` tokens, padding included.
 
-    Rows of like length go together, so little is padded. A row longer than the budget goes alone.
-
-    Args:
-        lengths: [S], total tokens of each row.
-        token_budget: Most rows x longest row.
-
-    Yields:
-        Row indices.
+    Rows of like length go together, the shortest first. A row longer than the budget goes alone.
 
     Example:
         >>> [rows.tolist() for rows in micro_batches(torch.tensor([9, 2, 3, 3, 20]), 10)]

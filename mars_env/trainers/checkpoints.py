@@ -1,9 +1,8 @@
 """Checkpoints: if the process is killed at any moment, each is either complete or ignored.
 
-A checkpoint is a directory ``step-00000012``. For each policy it has an ordinary Hugging Face checkpoint
-(``<policy>/config.json``, ``model.safetensors``, tokenizer files), which transformers and vLLM can load, with
-``optimizer.safetensors`` beside it. ``state.json`` has the step, settings, versions, and the size of every
-file. A checkpoint is written under another name, synced to disk, and then renamed, so it is complete.
+In ``step-00000012`` each policy has an ordinary Hugging Face checkpoint, which transformers and vLLM can
+load, with ``optimizer.safetensors`` beside it. ``state.json`` has the step, settings, versions, and the size
+of every file.
 """
 
 from __future__ import annotations
@@ -46,10 +45,9 @@ log = logger(__name__)
 def save_checkpoint(
     directory: Path, step: int, settings: Mapping[str, Any], policies: Mapping[str, Policy], keep: int
 ) -> Path:
-    """Write a checkpoint, then delete older ones, so that `keep` up to this one are left; later ones stay.
+    """Write a checkpoint under another name, sync it to disk, and rename it; returns its directory.
 
-    Returns:
-        Its directory.
+    Older ones are deleted, so that `keep` up to this one are left; later ones stay.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for leftover in directory.glob(_SCRATCH + "*"):
@@ -91,20 +89,12 @@ def newest_checkpoint(directory: Path) -> Path | None:
 
 
 def checkpoint_step(path: Path) -> int:
-    """The step in a checkpoint's name.
-
-    Example:
-        >>> checkpoint_step(Path("run/step-00000012"))
-        12
-    """
+    """The step in a checkpoint's name."""
     return int(path.name.removeprefix("step-"))
 
 
 def load_checkpoint(path: Path, settings: Mapping[str, Any], policies: Mapping[str, Policy]) -> int:
-    """Load a checkpoint's weights, optimiser states and versions into the policies, in place.
-
-    Returns:
-        The step after which it was written.
+    """Load a checkpoint into the policies, in place; returns its step.
 
     Raises:
         StoreError: It was made with other settings or other policies.
@@ -150,16 +140,8 @@ def run_identity(game: Game, team: Team, steps: int) -> dict[str, Any]:
 def describe_team(agents: Mapping[str, Agent], trained: Collection[str]) -> dict[str, Any]:
     """What identifies the agents of a run that trains.
 
-    Args:
-        agents: By name.
-        trained: Policies whose weights the run has itself. Of the models that sample them only the context
-            and the options of the chat template count: a continued run may have another engine.
-
-    Example:
-        >>> from mars_env.players import FunctionAgent
-        >>> agents = {"solver_0": FunctionAgent(lambda observation: "4", policy="a")}
-        >>> describe_team(agents, ())["solver_0"]["policy"]
-        'a'
+    Of the models that sample `trained` policies, whose weights the run has itself, only the context and the
+    options of the chat template count: a continued run may have another engine.
     """
     identities = {name: identity_of(agent) for name, agent in agents.items()}
     return {
@@ -195,7 +177,7 @@ def _fingerprint(model: Any) -> str:
 
 
 def _save_model(model: Any, path: Path) -> None:
-    """Write a model as transformers does, with its generation config as it was read.
+    """Write a model with its generation config as it was read.
 
     transformers reads a config that names a temperature without ``do_sample``, and refuses to write it.
     """

@@ -43,10 +43,7 @@ SAMPLER: Final = Door("a sampler")
 
 
 def check_run(game: Game, team: Team, settings: RunSettings, door: Door = LOCAL) -> list[str]:
-    """Check that game, team and settings fit together, before anything is played.
-
-    Returns:
-        The agents whose turns are trained on.
+    """The agents whose turns are trained on, after checking that game, team and settings fit together.
 
     Raises:
         ConfigError: They would train something other than the settings say, or nothing.
@@ -103,16 +100,13 @@ def check_agents(
     door: Door,
     policies: Iterable[str] | None = None,
 ) -> list[str]:
-    """Check what agents and loss need of each other, wherever they are trained.
+    """The agents whose turns are trained on, after checking what agents and loss need of each other.
 
     Args:
         agents: Who plays, by name.
         config: The loss.
         door: Where they are trained.
         policies: Names of the policies that are trained; None: all.
-
-    Returns:
-        The agents whose turns are trained on.
 
     Raises:
         ConfigError: A role is unknown, an agent cannot be trained on, or the door lacks a setting.
@@ -160,11 +154,7 @@ def _check_scaffold(name: str, settings: RunSettings) -> None:
 
 
 def require_limit(overlong: Overlong | None, agents: Mapping[str, Agent]) -> None:
-    """Reject agents whose completions end at another limit than the overlong penalty is for.
-
-    Raises:
-        ConfigError: It names the agent and both limits.
-    """
+    """Reject agents whose completions end at another limit than the overlong penalty is for."""
     for name, agent in agents.items():
         sampling = getattr(agent, "sampling", None)
         if overlong and isinstance(sampling, Sampling) and sampling.max_tokens != overlong.limit:
@@ -177,15 +167,12 @@ def require_limit(overlong: Overlong | None, agents: Mapping[str, Agent]) -> Non
 def require_roles(config: TrainConfig, agents: Iterable[str]) -> None:
     """Reject `train_roles` and `batch_roles` that no agent has: less than was meant would be trained.
 
-    Raises:
-        ConfigError: There is no such role, or none is to be trained.
-
     Example:
-        >>> require_roles(TrainConfig(train_roles=("solver",)), ["solver_0", "verifier_0"])
         >>> require_roles(TrainConfig(train_roles=("solver_0",)), ["solver_0", "verifier_0"])
         Traceback (most recent call last):
-        mars_env.errors.ConfigError: train_roles names 'solver_0', but the roles are solver, verifier; did you mean 'solver'?
-    """  # noqa: E501
+        mars_env.errors.ConfigError: train_roles names 'solver_0', but the roles are solver, verifier; did
+        you mean 'solver'?
+    """
     known = list(dict.fromkeys(map(role_of, agents)))
     if config.train_roles is not None and not config.train_roles:
         raise ConfigError(f"train_roles names no role, so nothing would be trained: give {', '.join(known)}")
@@ -199,19 +186,7 @@ def require_roles(config: TrainConfig, agents: Iterable[str]) -> None:
 
 
 def require_trainable(sampling: Sampling) -> Sampling:
-    """The same sampling, if it can be trained on: from all tokens, at a temperature above 0.
-
-    Raises:
-        ConfigError: top_p below 1, top_k set, or temperature 0.
-
-    Example:
-        >>> require_trainable(Sampling(temperature=0.85)).temperature
-        0.85
-        >>> require_trainable(Sampling(top_p=0.95))
-        Traceback (most recent call last):
-        ...
-        mars_env.errors.ConfigError: training needs samples of all tokens: top_p must be 1, got 0.95
-    """
+    """The same sampling, if it can be trained on: from all tokens, at a temperature above 0."""
     needs = "training needs samples of all tokens"
     if sampling.top_p < 1:
         raise ConfigError(f"{needs}: top_p must be 1, got {sampling.top_p}")
@@ -223,11 +198,7 @@ def require_trainable(sampling: Sampling) -> Sampling:
 
 
 def require_steps(done: int, steps: int, directory: object) -> None:
-    """Reject a run of fewer steps than are done: its weights would be those of a longer run.
-
-    Raises:
-        ConfigError: It gives both numbers.
-    """
+    """Reject a run of fewer steps than are done: its weights would be those of a longer run."""
     if done > steps:
         where = "" if directory is None else f" in {directory}"
         raise ConfigError(
@@ -238,11 +209,7 @@ def require_steps(done: int, steps: int, directory: object) -> None:
 
 
 def refuse_other_prompts(samples: Iterable[TurnSample], trainer: str) -> None:
-    """Reject samples whose log-probabilities are of another prompt than the one to train on.
-
-    Raises:
-        ConfigError: There is one; `trainer` cannot train on it.
-    """
+    """Reject samples whose log-probabilities are of another prompt than the one to train on."""
     for sample in samples:
         if sample.read_prompt_ids:
             raise ConfigError(

@@ -82,9 +82,10 @@ class TrainConfig(BaseModel):
     """An estimator of `mars_env.trainers.advantages`. MarsRL and MARS2: group_normalised."""
 
     uniform_groups: Literal["count", "drop"] = "count"
-    """Groups whose known rewards are all equal have no policy gradient. ``"count"``: their turns are in the
-    loss with the advantage 0, so they count in its denominators and get the KL term, as in the formulas of
-    GRPO, MarsRL and MARS2. ``"drop"``: they are left out, as in DAPO's dynamic sampling."""
+    """Groups whose known rewards are all equal: ``"count"``: their turns are in the loss with the advantage
+    0, so they count in its denominators and get the KL term, as in the formulas of GRPO, MarsRL and MARS2.
+    ``"drop"``: they are left out, as in DAPO's dynamic sampling.
+    """
 
     batch_roles: tuple[str, ...] = ()
     """Roles whose turns are compared with each other over the whole batch, whatever their groups; see
@@ -118,10 +119,9 @@ class TrainConfig(BaseModel):
     """Updates in one epoch, of random parts of the batch. 1 x 1 is exactly on-policy: all ratios are 1."""
 
     token_budget: int = Field(default=32_768, ge=1)
-    """Most tokens, padding included, in one forward pass; gradients are accumulated over these micro-batches.
-
-    This affects only memory and speed, not the result (apart from rounding). Logits take 4 x vocabulary bytes
-    per sampled token, several times over: for a vocabulary of 150,000 start at 4,096.
+    """Most tokens, padding included, in one forward pass; gradients are accumulated over these
+    micro-batches, so it affects only memory and speed. Logits take 4 x vocabulary bytes per sampled token,
+    several times over: for a vocabulary of 150,000 start at 4,096.
     """
 
     autocast: bool = False
@@ -160,8 +160,8 @@ class TrainConfig(BaseModel):
 
     dmmpt_threshold: float | None = Field(default=None, gt=0, le=1)
     """Tokens of positive advantage that are at least this probable are left out of the policy loss; None
-    turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`. It needs
-    the token's own ratio: that of a completion has all its tokens in it, and would go on to push them."""
+    turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`.
+    """
 
     kl_coefficient: float = Field(default=0.0, ge=0)
     """Weight of the k3 term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
@@ -216,12 +216,7 @@ class TrainConfig(BaseModel):
         return "rollout" if max_staleness and self.tis_cap is None else "trainer"
 
     def uncorrected(self, max_staleness: int) -> bool:
-        """Whether stale samples would be trained as if the newest weights had sampled them.
-
-        Example:
-            >>> TrainConfig().uncorrected(1), TrainConfig(old_logprobs="trainer").uncorrected(1)
-            (False, True)
-        """
+        """Whether stale samples would be trained as if the newest weights had sampled them."""
         return max_staleness > 0 and self.tis_cap is None and self.denominator(max_staleness) == "trainer"
 
 
@@ -255,12 +250,8 @@ def estimator_of(config: TrainConfig) -> Estimator:
 def has_no_gradient(config: TrainConfig, group: Group, frozen: Collection[str] = ()) -> bool:
     """Whether a group has no policy gradient: its rewards are equal, or nothing of it is trained.
 
-    Turns of `TrainConfig.batch_roles` are compared with those of other groups, so equal rewards do not count.
-
-    Args:
-        config: Its advantages and trained roles.
-        group: A whole group.
-        frozen: Names of policies that are not trained.
+    Turns of `TrainConfig.batch_roles` are compared with those of other groups, so equal rewards do not count;
+    `frozen` are the policies that are not trained.
 
     Example:
         >>> from mars_env.trainers.advantages import _example_group

@@ -90,9 +90,6 @@ class LocalTrainer:
 
     Raises:
         ConfigError: A policy cannot be trained; the message says why.
-
-    Attributes:
-        steps: Number of steps done.
     """
 
     def __init__(
@@ -137,9 +134,7 @@ class LocalTrainer:
             policy.optimiser = _adamw([*trained_parameters(policy.model).values()], self.config)
 
     def step(self, groups: Sequence[Group]) -> StepMetrics:
-        """Update all policies on the groups of one rollout: by their advantages, or by preferences.
-
-        The result depends neither on where the groups come from nor on their order.
+        """Update all policies on the groups of one rollout: by advantages, or by preferences.
 
         Raises:
             ConfigError: A turn to be trained has no token ids, an unknown policy ...
@@ -178,12 +173,10 @@ class LocalTrainer:
         )
 
     def imitate(self, texts: Mapping[str, Sequence[Completion]]) -> StepMetrics:
-        """Update policies by maximum likelihood on given completions; one step, with the same settings.
+        """Update policies by maximum likelihood on given completions, by policy; one step.
 
-        The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.mean` says.
-
-        Args:
-            texts: Completions with token ids (of `HFModel.written`, or sampled ones), by policy.
+        The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.mean` says. The completions have
+        token ids: they are of `HFModel.written`, or sampled.
 
         Raises:
             ConfigError: An unknown policy, or a completion without token ids.
@@ -270,13 +263,7 @@ def _adamw(parameters: Sequence[torch.nn.Parameter], config: TrainConfig) -> tor
 
 
 def _learning_rate(updates: int, config: TrainConfig) -> float:
-    """Linear warm-up, then constant.
-
-    Example:
-        >>> config = TrainConfig(learning_rate=1.0, warmup_updates=4)
-        >>> [_learning_rate(n, config) for n in range(6)]
-        [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
-    """
+    """Linear warm-up, then constant."""
     return config.learning_rate * min(1.0, (updates + 1) / max(1, config.warmup_updates))
 
 

@@ -153,38 +153,18 @@ def _warn_of_lone_rewards(batch: UpdateBatch, roles: Collection[str]) -> set[str
 
 
 class LostTrees:
-    """Counts trees that faults ended before a trained agent had acted: a journal of the engine, for `pipeline`.
+    """Counts trees that faults ended before a trained agent had acted; a journal for `pipeline`.
 
-    One poisoned problem costs only its own trees. A model that is gone would cost all that follow, so too many
-    lost trees in a row end the run.
-
-    Args:
-        trained: Whether a turn may be trained on: its agent, role or policy is trained.
-        step: Trees of one step; as many in a row end the run, but never one alone.
-
-    Attributes:
-        ids: The trees that were lost.
-
-    Example:
-        >>> from mars_env.types import Problem
-        >>> lost = LostTrees(lambda turn: turn.role == "solver", 1)
-        >>> def tree(id): return Tree(id, Problem("p", "2 + 2?", "4"), (), fault="the key has expired")
-        >>> lost.note(tree("p#0"))
-        >>> lost.note(tree("p#1"))
-        Traceback (most recent call last):
-        mars_env.errors.ModelError: 2 trees in a row could not be played, the last one because of: the key has expired
-    """  # noqa: E501
+    One poisoned problem costs only its own trees. A model that is gone would cost all that follow, so as
+    many lost trees in a row as a step has (but never one alone) end the run. `ids` are those lost.
+    """
 
     def __init__(self, trained: Callable[[Turn], bool], step: int) -> None:
         self.ids: set[str] = set()
         self._trained, self._limit, self._in_a_row = trained, max(2, step), 0
 
     def note(self, tree: Tree) -> None:
-        """Count a finished tree.
-
-        Raises:
-            ModelError: Too many were lost in a row.
-        """
+        """Count a finished tree; a ModelError if too many were lost in a row."""
         if not tree.fault or any(map(self._trained, tree.turns)):
             self._in_a_row = 0
             return
@@ -235,10 +215,7 @@ def graded_in_step(game: Game) -> Game:
 class UpdateLog:
     """A file beside the checkpoints with a line for each update, written to disk before the update.
 
-    A line counts once there is a checkpoint of its update or of a later one.
-
-    Attributes:
-        path: The file; None: nothing is kept.
+    A line counts once there is a checkpoint of its update or of a later one. Without a path nothing is kept.
     """
 
     path: Path | None
@@ -247,16 +224,7 @@ class UpdateLog:
     def resumed(
         cls, directory: str | Path | None, name: str, steps: int
     ) -> tuple[UpdateLog, list[dict[str, Any]]]:
-        """The log of a run of which so many updates are done, and their rows; later rows are removed.
-
-        Example:
-            >>> import tempfile
-            >>> folder = tempfile.mkdtemp()
-            >>> log, rows = UpdateLog.resumed(folder, "seen.jsonl", 0)
-            >>> log.write(1, {"seen": "a"}); log.write(2, {"seen": "b"})
-            >>> UpdateLog.resumed(folder, "seen.jsonl", 1)[1]  # the second update was lost
-            [{'step': 1, 'seen': 'a'}]
-        """
+        """The log of a run of which so many updates are done, and their rows; later rows are removed."""
         if directory is None:
             return cls(None), []
         path = Path(directory) / name

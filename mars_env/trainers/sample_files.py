@@ -25,15 +25,7 @@ _NUMBERS = ("temperature", "reward", "advantage")
 
 
 def sample_to_row(sample: TurnSample) -> dict[str, Any]:
-    """A sample as plain data.
-
-    Example:
-        >>> sample = TurnSample("p#0", "0", "g", "solver_0", "solver", "mars", (1, 2), (3,), (-0.5,), 1.0,
-        ...                     ((0, 1),), False, 1.0, 1.0, 0.5)
-        >>> row = sample_to_row(sample)
-        >>> row["schema"], row["completion_ids"], sample_from_row(row) == sample
-        ('mars-env.samples/2', (3,), True)
-    """
+    """A sample as plain data."""
     return {"schema": SCHEMA, **dict(zip(_NAMES, _values(sample), strict=True))}
 
 

@@ -1,7 +1,6 @@
 """What a trainer needs of a rollout: one record a completion, made in one place for all trainers.
 
-The local trainer, OpenRLHF and TRL read this record and nothing else of a rollout. It has a version and a
-file format (`mars_env.trainers.sample_files`). docs/samples.md describes the fields. No torch in here.
+docs/samples.md describes the fields, `mars_env.trainers.sample_files` the files. No torch in here.
 """
 
 from __future__ import annotations
@@ -17,35 +16,27 @@ from mars_env.types import Action, Completion, Group, Turn
 
 @dataclass(frozen=True, slots=True)
 class TurnSample:
-    """One completion to train on, of P prompt tokens and T sampled ones, with what a trainer needs to know.
+    """One completion to train on, of P prompt tokens and T sampled ones.
 
     Attributes:
         tree_id: The tree that it is from.
         turn_id: Its turn. A turn of several completions has several samples.
-        group_id: The group that its turn was compared in; groups may be of any size.
+        group_id: The group that its turn was compared in.
         agent: Who acted, e.g. ``"verifier_0"``.
         role: The same without its number.
         policy: Name of the weights that acted.
-        prompt_ids: [P] token ids of the prompt to train on: what the model read, unless `read_prompt_ids`
-            says otherwise.
+        prompt_ids: [P] token ids of the prompt to train on: what the model read, unless `read_prompt_ids` is
+            given.
         completion_ids: [T] token ids that it sampled, the stop token included; never tokenised again.
-        logprobs: [T] natural logarithms under the distribution that was sampled from (the behaviour policy,
-            after the temperature).
+        logprobs: [T] natural logarithms under the distribution that was sampled from, after the temperature.
         temperature: Of that distribution; a trainer divides its logits by it.
-        versions: Policy versions that sampled, run-length: ``((version, number of tokens), ...)``; the
-            numbers add up to T where the engine tells versions, else it is empty.
+        versions: Policy versions that sampled: ``((version, number of tokens), ...)``, empty if unknown.
         truncated: Whether this completion was cut off by its length limit.
         reward: The turn's own, as recorded: before credit along the tree and overlong penalty.
         score: What the grader gave the turn, in [0, 1]; None where it was not graded.
-        advantage: The turn's, the same for each of the T tokens; in units of the estimator (of standard
-            deviations of the group for ``group_normalised``).
-        read_prompt_ids: Token ids of the prompt that the model read, where that is another one than
-            `prompt_ids`; else empty. `logprobs` are of the tokens after the prompt that was read.
-
-    Example:
-        >>> [sample, _] = turn_samples([_example_group()], TrainConfig())
-        >>> sample.ids, sample.mask
-        ((1, 2, 3), (0, 0, 1))
+        advantage: The turn's, the same for each of the T tokens; in units of the estimator.
+        read_prompt_ids: Token ids of the prompt that the model read, where that is another one; `logprobs`
+            are of the tokens after it.
     """
 
     tree_id: str
@@ -85,20 +76,18 @@ def turn_samples(
     *,
     skip: bool = False,
 ) -> list[TurnSample]:
-    """The samples of some groups: what every trainer trains on.
+    """The samples of some groups, in the order of the turns' keys: what every trainer trains on.
 
-    Turns of unknown reward, and groups in which a comparison says nothing, are left out
-    (`mars_env.trainers.advantages`), and so are roles that are not trained. The order is that of the turns'
-    keys, whatever the order of the groups. All completions of a turn share its advantage.
+    Turns without an advantage and roles that are not trained are left out. All completions of a turn share
+    its advantage.
 
     Args:
         groups: Whole groups; with `TrainConfig.tree_credit` whole trees.
         config: Its advantages, tree credit, overlong penalty and trained roles are used, and nothing else.
-        advantages: By `turn_key`, those of another estimator; turns that it lacks are not trained. By default
-            the estimator that the configuration describes.
+        advantages: By `turn_key`, those of another estimator than the configuration's.
         policies: Names of the policies that there are; None means any.
         frozen: Names of policies that are not trained. Their turns count in their groups.
-        skip: Leave turns out that cannot be trained on, instead of refusing them. They count in their groups.
+        skip: Leave turns out that cannot be trained on, instead of rejecting them.
 
     Raises:
         ConfigError: A turn to be trained acted with an unknown policy, or carries no token ids or
@@ -126,17 +115,12 @@ def preference_pairs(
     """Pairs of samples, flat: chosen, rejected, chosen, rejected ...
 
     In each group the turns with the highest known reward are chosen, those with the lowest rejected; each
-    turn is in one pair at most, in the order of the keys. (How many pairs a group gives is our choice:
-    PromptCoT 2.0, arXiv 2509.19894, does not say.) Log-probabilities are compared at temperature 1, whatever
-    turns were sampled at.
+    turn is in one pair at most, in the order of the keys (our choice: PromptCoT 2.0, arXiv 2509.19894, does
+    not say). Log-probabilities are compared at temperature 1.
 
     Raises:
         ConfigError: The turns of a group differ in policy or prompt, a turn has several completions, or it
             cannot be trained on (see `turn_samples`).
-
-    Example:
-        >>> [sample.reward for sample in preference_pairs([_example_group()], TrainConfig())]
-        [1.0, 0.0]
     """
     found: list[TurnSample] = []
     for group in sorted(groups, key=lambda group: group.id):
@@ -164,10 +148,6 @@ def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSa
 
     Raises:
         ConfigError: It has no token ids.
-
-    Example:
-        >>> given_sample(Completion("4", prompt_ids=(1, 2), token_ids=(3,)), "problem").ids
-        (1, 2, 3)
     """
     prompt = completion.train_prompt_ids or completion.prompt_ids
     if not prompt or not completion.token_ids:

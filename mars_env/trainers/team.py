@@ -45,19 +45,16 @@ class Refreshable(Protocol):
 class Team:
     """Who plays and what is trained. `make_team` makes one from models in this process.
 
-    Make one by hand for your own agents, or for an engine such as vLLM: then the weights that are trained are
-    a separate module, and `refresh` brings them to the engine.
-
-        Team(agents, {"mars": Policy(module, tokenizer)}, refresher({"mars": vllm_model}))
+    Make one by hand for your own agents, or for an engine such as vLLM:
+    ``Team(agents, {"mars": Policy(module, tokenizer)}, refresher({"mars": vllm_model}))``.
 
     Attributes:
-        agents: By agent name; their `policy` names their weights. An agent whose policy is not below is not
-            trained.
+        agents: By agent name; their `policy` names their weights. Others than those below are not trained.
         policies: The weights that are trained, by name.
         refresh: Brings new weights to the agents' models, at the start and after every update.
         slots: The engine's slots, if the agents' models use them (`mars_env.rollout.slots`).
-        made_by: The function of a model that makes the agents, as ``module:function``; `OWN`: the library's.
-            Checkpoints name it, so that ``team:FOLDER`` makes the same agents of them. None: not known.
+        made_by: The function of a model that makes the agents, as ``module:function``, so that
+            ``team:FOLDER`` makes the same ones; `OWN`: the library's. None: not known.
     """
 
     agents: Mapping[str, Agent]
@@ -73,11 +70,7 @@ class Team:
 
 
 def refresher(models: Mapping[str, Refreshable]) -> Refresh:
-    """A function that updates models: their version, and their weights unless the policy shares them.
-
-    Args:
-        models: The models that sample, by the names of the policies.
-    """
+    """Updates models, by policy: their version, and their weights unless the policy shares them."""
     return partial(_refresh, dict(models))
 
 
@@ -103,10 +96,9 @@ def make_team(
         names: Names of the agents: ``env.possible_agents``.
         models: One for all agents, one for each in their order, or by agent or role: checkpoints with float32
             weights, or the adapters of one base (`mars_env.trainers.lora`). Policies have the models' names.
-        agent: Makes an agent from its name and model, for agents with their own prompts; by default that of
-            the role (`mars_env.agents.as_agent`).
-        roles: The agents that models become, by role; those of some rules are
-            `mars_env.agents.registry.roles_of`.
+        agent: Makes an agent from its name and model; by default that of the role
+            (`mars_env.agents.as_agent`).
+        roles: The agents that models become, by role (`mars_env.agents.registry.roles_of` the rules).
 
     Raises:
         ConfigError: The models do not fit the agents, or a setting does not allow training.

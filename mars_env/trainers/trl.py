@@ -6,9 +6,8 @@
         rollout_func=team, reward_funcs=team.advantage, args=GRPOConfig(**team.arguments(...), ...),
     )
 
-One tree is played for each prompt. TRL takes a fixed number of rows per prompt: that of the largest tree.
-Smaller trees are filled up with rows of which no token is trained. The rewards are the finished advantages,
-and TRL is set not to scale them. One policy, no pipeline: docs/openrlhf-mapping.md lists the limits.
+One tree is played for each prompt. TRL takes a fixed number of rows per prompt, that of the largest tree;
+smaller trees are filled up with rows of which no token is trained. docs/openrlhf-mapping.md lists the limits.
 """
 
 from __future__ import annotations
@@ -53,13 +52,6 @@ class TeamRollouts:
 
     Raises:
         ConfigError: The problem set is endless, or a setting does not exist in TRL.
-
-    Example:
-        >>> import mars_env
-        >>> env = mars_env.make("arithmetic-solve-verify-correct", schedule="training")
-        >>> team = TeamRollouts(env.game, {}, env.problems[:100], rollouts=GroupedSettings(branches=2))
-        >>> team.rows, len(team.prompts())
-        (72, 100)
     """
 
     def __init__(
@@ -109,16 +101,8 @@ class TeamRollouts:
             temperature: The agents' sampling temperature.
 
         Raises:
-            ConfigError: The rows of a step cannot be divided in this way, or there is a warm-up, which TRL
-                has in another form.
-
-        Example:
-            >>> import mars_env
-            >>> env = mars_env.make("arithmetic-solve")
-            >>> team = TeamRollouts(env.game, {}, env.problems[:9], rollouts=GroupedSettings(group=4))
-            >>> chosen = team.arguments(problems_per_step=2, rows_at_once=4, temperature=1.0)
-            >>> chosen["num_generations"], chosen["loss_type"], chosen["gradient_accumulation_steps"]
-            (4, 'dapo', 2)
+            ConfigError: The rows cannot be divided in this way, or there is a warm-up, which TRL has in
+            another form.
         """
         config, rows = self._config, problems_per_step * self.rows
         if config.warmup_updates:
@@ -156,18 +140,11 @@ class TeamRollouts:
         return chosen if config.normaliser is None else chosen | {"max_completion_length": config.normaliser}
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
-        """Play the problems of a step: TRL's ``rollout_func``.
-
-        Args:
-            prompts: Ids of problems, each as often as there are rows.
-            trainer: The `GRPOTrainer`.
-
-        Returns:
-            TRL's columns, and what `advantage` and TRL's table of completions show.
+        """Play the problems of a step; `prompts` are their ids, each as often as there are rows.
 
         Raises:
             ConfigError: TRL is set otherwise than `arguments` says, or evaluates. Before the first step: a
-                server refuses an agent, or gives no log-probabilities.
+                server rejects an agent, or gives no log-probabilities.
             ModelError: No tree of a step of several could be played.
         """
         problems = self._asked(prompts, trainer)
@@ -235,11 +212,7 @@ class TeamRollouts:
         return [self._problems[id] for id in ids]
 
     def _samples(self, tree: Tree, temperature: float) -> list[TurnSample]:
-        """The samples of a tree.
-
-        Raises:
-            ConfigError: TRL would distort them.
-        """
+        """The samples of a tree; a ConfigError if TRL would distort them."""
         samples = turn_samples(groups_of([tree]), self._config)
         for sample in samples:
             if sample.temperature != temperature:
@@ -280,13 +253,7 @@ class TeamRollouts:
 
 
 def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:
-    """The most turns of one tree: of grouped rollouts, or of the game's own growth.
-
-    Example:
-        >>> import mars_env
-        >>> rows_per_tree(mars_env.make("aime-tree-search", schedule="training").game, None)
-        8
-    """
+    """The most turns of one tree: of grouped rollouts, or of the game's own growth."""
     turns = game.rules.max_turns
     return turns if rollouts is None else rollouts.group * (1 + rollouts.branches * (turns - 1))
 

@@ -1,8 +1,6 @@
 """Concepts of seed problems, asked of models: how PromptCoT 2.0's cold start begins (arXiv 2509.19894).
 
-A model names the concepts that a problem is about, then writes a rationale, the way from them to the problem:
-together a `Design`, which `mars_env.methods.promptcot.training.cold_start` imitates. Both the problem and
-what the model writes are untrusted texts. The wording of the prompt is ours.
+Both the problem and what the model writes are untrusted. The wording of the prompt is ours.
 """
 
 from __future__ import annotations
@@ -22,21 +20,11 @@ from mars_env.sync import gather_all
 from mars_env.types import Message, Model, Sampling
 
 CONCEPT_CHARACTERS: Final = 100
-"""A longer text is no concept."""
+"""A longer string is no concept."""
 
 
 def concepts_prompt(problem: str, number: int) -> list[Message]:
-    """Asks for the concepts of a problem, which is shown as data.
-
-    Args:
-        problem: Its statement.
-        number: How many concepts.
-
-    Example:
-        >>> asked = concepts_prompt("Which primes are even? <|im_end|>", 3)[-1]["content"]
-        >>> "< |im_end|>" in asked, "exactly 3" in asked
-        (True, True)
-    """
+    """Asks for so many concepts of a problem, which is shown as data."""
     statement = without_template_tokens(problem)
     mark = mark_for(0, statement)
     return [
@@ -61,15 +49,10 @@ def concepts_prompt(problem: str, number: int) -> list[Message]:
 
 
 def read_concepts(text: str, number: int) -> tuple[str, ...] | None:
-    r"""The concepts that a model named; None if the text cannot be read.
+    """The concepts that a model named; None if its output, which is untrusted, cannot be read.
 
-    The text is one JSON object, possibly after thinking, whose only key is ``concepts``: a list of so many
-    different texts. Each is one line of at most `CONCEPT_CHARACTERS`, with a letter in it, and without what
-    would be a heading or a special token in the prompt that it becomes a part of.
-
-    Args:
-        text: What the model wrote: hostile input.
-        number: How many concepts were asked for.
+    It is one JSON object, possibly after thinking, whose only key is ``concepts``: a list of so many
+    different strings, each of one line, with a letter in it, and without headings or special tokens.
 
     Example:
         >>> read_concepts('{"concepts": ["prime numbers", " parity "]}', 2)
@@ -87,7 +70,7 @@ def read_concepts(text: str, number: int) -> tuple[str, ...] | None:
 
 
 def _concept(value: Any) -> str:
-    """One concept; the empty text for what is none."""
+    """One concept; empty for what is none."""
     if not isinstance(value, str):
         return ""
     text = value.strip()
@@ -127,12 +110,9 @@ async def write_concepts(
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedDesigns:
-    """Designs of seed problems.
+    """Designs of seed problems, in the order of the problems, then of the models, with each one's model.
 
-    Attributes:
-        designs: In the order of the problems, then of the models.
-        authors: The model of each design, by name.
-        unreadable: How many are missing because a model gave no concepts, or no rationale, that can be read.
+    `unreadable` counts those that lack because a model gave no concepts, or no rationale, that can be read.
     """
 
     designs: tuple[Design, ...]
@@ -166,17 +146,6 @@ async def annotate(
     Raises:
         ConfigError: A number makes no sense.
         ModelError: A model failed.
-
-    Example:
-        >>> from mars_env.methods.promptcot.designs import ChatWriting
-        >>> from mars_env.models.scripted import ScriptedModel
-        >>> from mars_env.sync import run_sync
-        >>> said = lambda prompt, sample, seed: (
-        ...     '{"concepts": ["primes"]}' if "JSON" in prompt[-1]["content"] else "Ask for an exception.")
-        >>> models, problems = [ScriptedModel(said)], ["Which primes are even?"]
-        >>> made = run_sync(annotate(models, ChatWriting(), problems, number=1))
-        >>> made.designs[0].concepts, made.designs[0].rationale, made.unreadable
-        (('primes',), 'Ask for an exception.', 0)
     """
     seed, room = sampling.seed or 0, asyncio.Semaphore(concurrency)
 

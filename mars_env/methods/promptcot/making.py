@@ -1,8 +1,8 @@
 """Making a set of problems with models, so that a killed process continues exactly where it was.
 
-Every candidate becomes a line of a journal, kept or not, and says why not. Candidates are made in rounds of
-fixed size and a round is written at once; what a kill leaves of a round is made again, from the same seeds
-and in the same batches. So the set does not depend on kills.
+Every candidate becomes a line of a journal, kept or not. Candidates are made in rounds of fixed size and a
+round is written at once; what a kill leaves of a round is made again, from the same seeds and in the same
+batches.
 """
 
 from __future__ import annotations
@@ -41,12 +41,7 @@ _FORMAT: Final = "mars-env.candidates/1"
 
 
 class CandidateSettings(BaseModel):
-    """How a set is made.
-
-    Example:
-        >>> CandidateSettings(tries=100).n
-        13
-    """
+    """How a set is made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,7 +69,7 @@ async def make_problems(
     """Make a set of problems in a folder, or continue one.
 
     Left out are candidates that cannot be read, repeat an earlier one (by their words), or overlap with a
-    protected text. Problems whose voters disagree stay in the set, with the reference None.
+    protected statement. Problems whose voters disagree stay in the set, with the reference None.
 
     Args:
         folder: Gets the journal of all candidates, and ``problems.jsonl`` for `load_problems` at the end.
@@ -82,8 +77,7 @@ async def make_problems(
         refer: Finds a reference.
         settings: How candidates are made.
         protected: Statements that will be tested on.
-        of: What else the set depends on, as plain data (the models' names, for example): a folder that was
-            made with other values is refused.
+        of: What else the set depends on, as plain data (the models' names, for example).
 
     Returns:
         The set. Its notes count what was left out, and its metadata tell each problem's provenance.
@@ -196,5 +190,5 @@ def _journal(
 
 
 def _digest(runs: NGrams) -> str:
-    """A number for the protected texts, for the comparison of settings."""
+    """Of the protected statements."""
     return f"{derive_seed(*sorted(' '.join(run) for run in runs.runs)):x}"

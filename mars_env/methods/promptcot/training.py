@@ -1,13 +1,12 @@
-"""PromptCoT 2.0 (arXiv 2509.19894): train a problem model and a rationale model in turns.
+"""PromptCoT 2.0 (arXiv 2509.19894): train a problem model and a rationale model by turns.
 
     cold start    p and q imitate designs (concepts, rationale, problem) that others wrote
     E-step        q writes rationales of a known problem and imitates the one with the largest
                   R = log p(x|z,c) + log p(z|c)
     M-step        q writes one greedy rationale of each problem; p imitates rationale and problem
 
-The paper calls the E-step reinforcement learning; it is imitation of the best of 8. New problems come from
-`mars_env.methods.promptcot.designs.write_design` and `mars_env.methods.promptcot.making.make_problems`.
-Training on them is ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Preferences`.
+The paper calls the E-step reinforcement learning; it is imitation of the best of 8. Training on the problems
+that they write is ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Preferences`.
 """
 
 from __future__ import annotations
@@ -47,12 +46,7 @@ PROBLEM, RATIONALE = "problem", "rationale"
 
 
 class Loop(BaseModel):
-    """The numbers of the EM loop.
-
-    Example:
-        >>> Loop().candidates
-        8
-    """
+    """The numbers of the EM loop."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -72,13 +66,7 @@ class Loop(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Designers:
-    """The two models, and the form of their texts.
-
-    Attributes:
-        problem: p(z, x | c), which writes rationale and problem after the concepts.
-        rationale: q(z | c, x), which explains a problem.
-        writing: Their prompts.
-    """
+    """The two models, p(z, x | c) and q(z | c, x), and the form of what they write."""
 
     problem: HFModel
     rationale: HFModel
@@ -178,7 +166,7 @@ def cold_start(
     """Both models imitate given designs, until the trainer has done `steps` steps.
 
     Returns:
-        The surprise of a token under each model, step by step, in nats.
+        ``-log p`` of a token under each model, step by step, in nats.
 
     Raises:
         ConfigError: There is no design, one has no rationale, or one is longer than a model's context.
@@ -198,14 +186,7 @@ def cold_start(
 async def e_step(
     designers: Designers, designs: Sequence[Design], loop: Loop, step: int
 ) -> tuple[Texts, list[list[float]]]:
-    """The best of the rationale model's own rationales of each problem, for it to imitate.
-
-    Returns:
-        The batch, and R of the candidates of each problem that has any.
-
-    Raises:
-        ModelError: A model failed.
-    """
+    """The best of the rationale model's rationales of each problem, for it to imitate, and all R."""
 
     async def best(place: int, design: Design) -> tuple[Design, list[float]] | None:
         seed = derive_seed(loop.seed, "rationales", step, place)
@@ -220,11 +201,7 @@ async def e_step(
 
 
 async def m_step(designers: Designers, designs: Sequence[Design], loop: Loop) -> Texts:
-    """Each problem with the rationale model's greedy rationale, for the problem model to imitate.
-
-    Raises:
-        ModelError: A model failed.
-    """
+    """Each problem with the rationale model's greedy rationale, for the problem model to imitate."""
     found = []
     for design in await explain(designers, designs, loop.sampling):
         with suppress(ContextError):
@@ -244,14 +221,7 @@ async def explain(designers: Designers, designs: Sequence[Design], sampling: Sam
 async def em_batches(
     designers: Designers, designs: Sequence[Design], loop: Loop, done: int = 0
 ) -> AsyncGenerator[Texts]:
-    """What each update imitates: E-step and M-step by turns, or M-steps alone; a source for `fit`.
-
-    Args:
-        designers: The models.
-        designs: Concepts and problems.
-        loop: The numbers.
-        done: Updates that are done already.
-    """
+    """What each update imitates: E-step and M-step by turns, or M-steps alone; a source for `fit`."""
     each = 1 + loop.improve_rationales
     for step in range(done // each, loop.steps):
         batch = [designs[place] for place in batch_of(len(designs), loop.batch, step, loop.seed)]

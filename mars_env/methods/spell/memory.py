@@ -1,7 +1,6 @@
 """SPELL's memory of solvable questions. It stands beside the rules, which stay pure. No torch in here.
 
-Rules read it in the metadata of the problem that is played; between two batches it is updated, in the order
-of the trees' ids. So a run is the same however long its trees take.
+Between two batches it is updated, in the order of the trees' ids: a run is the same however long trees take.
 """
 
 from __future__ import annotations
@@ -21,19 +20,12 @@ from mars_env.seeds import derive_seed
 from mars_env.types import Problem, Tree
 
 FRESH = "fresh"
-"""Key of a played cluster's metadata: the documents that the Questioner sees for the first time."""
+"""In a played cluster's metadata: the documents that the Questioner sees for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A question that some answers solved, and not all.
-
-    Attributes:
-        cluster: Id of its cluster.
-        question: As it was asked.
-        answer: Its reference.
-        documents: Numbers of the documents that were fresh when it was asked.
-    """
+    """A question that some answers solved, and not all, with its reference; `documents` were fresh then."""
 
     cluster: str
     question: str
@@ -48,14 +40,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class QuestionMemory:
-    """All remembered questions by cluster, oldest first. A value: `updated` gives a new one.
-
-    Example:
-        >>> first = Remembered("c", "Which profit?", "17", (0, 3))
-        >>> memory = QuestionMemory().plus([first, Remembered("c", "which  profit", "17", (1,))])
-        >>> memory.last("c", 3) == (first,)  # the second is the same question
-        True
-    """
+    """All remembered questions by cluster, oldest first. A value: `updated` gives a new one."""
 
     questions: Mapping[str, tuple[Remembered, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -76,12 +61,9 @@ class QuestionMemory:
         return QuestionMemory(MappingProxyType(questions))
 
     def updated(self, trees: Sequence[Tree]) -> tuple[QuestionMemory, list[Remembered]]:
-        """The memory after a batch, and what is new in it.
+        """The memory after a batch of trees, in any order, and what is new in it.
 
         A question is admitted if its Questioner has a reward above 0 and some answers, not all, solve it.
-
-        Args:
-            trees: Of the batch, in any order.
         """
         solvable = [
             Remembered(
@@ -104,18 +86,12 @@ class QuestionMemory:
 
 
 def rows_of(new: Iterable[Remembered]) -> list[dict[str, Any]]:
-    """New questions as plain data; `remembered` reads them."""
+    """New questions as plain data."""
     return [asdict(each) for each in new]
 
 
 def remembered(rows: Iterable[Mapping[str, Any]]) -> list[Remembered]:
-    """Questions from plain data.
-
-    Example:
-        >>> each = Remembered("c", "Which profit?", "17", (0,))
-        >>> remembered(rows_of([each])) == [each]
-        True
-    """
+    """Questions from plain data."""
     return [
         Remembered(row["cluster"], row["question"], row["answer"], tuple(row["documents"])) for row in rows
     ]

@@ -32,12 +32,7 @@ def majority_vote(votes: Sequence[Vote]) -> bool | None:
 
 
 def gaussian(solved: float, width: float = 0.5 / 3) -> float:
-    """``exp(-(m - 0.5)^2 / (2 s^2))``, m being the solved share and s the width (SPELL: 0.5 / 3).
-
-    Example:
-        >>> gaussian(0.5), round(gaussian(0.25), 4), round(gaussian(0.875), 4)
-        (1.0, 0.3247, 0.0796)
-    """
+    """``exp(-(m - 0.5)^2 / (2 s^2))``, m being the solved share and s the width (SPELL: 0.5 / 3)."""
     return math.exp(-((solved - 0.5) ** 2) / (2 * width**2))
 
 
@@ -128,16 +123,11 @@ def _value(rule: bool | None, vote: bool | None) -> float | None:
 class SpellReward:
     """The rewards of a tree: a team reward (`mars_env.envs.Game.team_reward`).
 
-    - Verifier: 1 if its vote is the majority's, else 0; unknown where there is no majority. An unreadable
-      vote is worth 0.
+    - Verifier: 1 if its vote is the majority's, else 0; unknown where there is no majority; 0 if unreadable.
     - Responder: ``max(rule, majority)``. Without documents: none, it is not trained.
-    - Questioner: `DIFFICULTY` of the solved share, 0 where none or all solve it; ungrounded -0.5; malformed
-      -1; none where the reference was too long.
-
-    Attributes:
-        difficulty: One of `DIFFICULTY`.
-        ungrounded: The Questioner's reward for what is answered without documents.
-        malformed: Its reward for what cannot be read.
+    - Questioner: `DIFFICULTY` of the solved share, 0 where none or all solve it; -0.5 where it is answered
+    without
+      documents; -1 if malformed; none where the reference was too long.
 
     Raises:
         ConfigError: There is no such difficulty.
@@ -168,15 +158,7 @@ class SpellReward:
         return rewards
 
     def of_question(self, outcome: QuestionOutcome) -> float | None:
-        """The Questioner's reward; None where the outcome is unknown, or the question was dropped.
-
-        Example:
-            >>> from mars_env.types import Action
-            >>> turn = Turn("c#0", "0", None, "g", "questioner_0", "", "c", Action(""))
-            >>> outcomes = [QuestionOutcome(turn, kind) for kind in ("malformed", "ungrounded", "long")]
-            >>> [SpellReward().of_question(outcome) for outcome in outcomes]
-            [-1.0, -0.5, None]
-        """
+        """The Questioner's reward; None where the outcome is unknown, or the question was dropped."""
         if outcome.kind == "some":
             assert outcome.solved is not None
             return DIFFICULTY[self.difficulty](outcome.solved)

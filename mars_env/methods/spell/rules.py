@@ -1,9 +1,8 @@
-"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863).
+"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863; docs/spell.md).
 
 A problem is a cluster of documents without a question. The Questioner makes question and reference; the
 Responder first answers once without documents, and if that succeeds the question is not grounded in them;
 otherwise it answers with all documents; the Verifier says whether an answer and the reference are equivalent.
-docs/spell.md tells the whole method.
 """
 
 from __future__ import annotations
@@ -51,10 +50,6 @@ def cluster(id: str, task_text: str, documents: Sequence[str], *, task: str = "g
 
     Raises:
         ConfigError: There is no document, or no such task.
-
-    Example:
-        >>> cluster("c", "Ask about the accounts.", ["Profit: 17."], task="number").metadata["documents"]
-        ['Profit: 17.']
     """
     problem = Problem(id, task_text, None, "open", {"documents": list(documents), "task": task})
     documents_of(problem)
@@ -86,13 +81,9 @@ def documents_of(problem: Problem) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """What a Questioner's text says.
+    """What a Questioner wrote: the question (empty if there is none) and its reference.
 
-    Attributes:
-        question: As the Responder reads it; empty if there is none.
-        answer: The reference.
-        fault: ``"malformed"`` (it is penalised), ``"long"`` (the answer is; dropped without a penalty), or
-            empty.
+    `fault` is ``"malformed"`` (penalised), ``"long"`` (the answer is; dropped without a penalty), or empty.
     """
 
     question: str = ""
@@ -104,22 +95,15 @@ _MALFORMED = AskedQuestion(fault="malformed")
 
 
 def read_question(text: str, task: str = "general", longest_answer: int = 40) -> AskedQuestion:
-    r"""Read question and reference from a Questioner's text, which is hostile input.
+    r"""Read question and reference from a Questioner's output, which is untrusted.
 
-    The text is one JSON object, or ends with one in a code fence. It has the keys ``question`` and
-    ``answer``; for a choice also ``options``, an object of four different texts A to D. The answer to a
-    ``number`` question is one number that is not 0.
-
-    Args:
-        text: What it wrote.
-        task: One of `TASKS`.
-        longest_answer: In words; only for ``general``.
+    It is one JSON object, or ends with one in a code fence. It has the keys ``question`` and ``answer``; for
+    a choice also ``options``, an object of four different strings A to D. The answer to a ``number``
+    question is one number that is not 0. A ``general`` answer has at most `longest_answer` words.
 
     Example:
         >>> read_question('Here:\n```json\n{"question": "Which profit?", "answer": 17}\n```', "number")
         AskedQuestion(question='Which profit?', answer='17', fault='')
-        >>> read_question('{"question": "Which share?", "answer": 0.00002}', "number").answer
-        '0.00002'
         >>> read_question('{"question": "Which profit?", "answer": "none"}', "number").fault
         'malformed'
     """
@@ -143,12 +127,7 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
 
 
 def _last_fence(text: str) -> str:
-    r"""What stands in the code fence with which a text ends; empty if it ends with none of JSON.
-
-    Example:
-        >>> _last_fence('So:\n```json\n{"answer": 17}\n```'), _last_fence("```python\n{}\n```")
-        ('{"answer": 17}', '')
-    """
+    """What stands in the code fence with which a string ends; empty if it ends with none of JSON."""
     before, _, after = text.strip().rpartition("```")
     _, fence, inside = before.rpartition("```")
     label, brace, rest = inside.partition("{")
@@ -157,7 +136,7 @@ def _last_fence(text: str) -> str:
 
 
 def _line(value: object) -> str:
-    """A text or a number as text; empty for anything else, and for what no prompt can hold."""
+    """A string or a number as a string; empty for anything else, and for what no prompt can hold."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     finite = isinstance(value, float) and math.isfinite(value)
@@ -193,17 +172,7 @@ Phase = Literal["ask", "probe", "answer", "judge", "end"]
 
 @dataclass(frozen=True, slots=True)
 class SpellState:
-    """A position in the episode.
-
-    Attributes:
-        problem: The cluster.
-        phase: Who acts next: the Questioner, the Responder without documents, the Responder with them, the
-            Verifier, nobody.
-        question: The Questioner's.
-        expected: Its answer, the reference of the question.
-        output: The Responder's answer, as the Verifier reads it.
-        answered: Whether the Responder has answered with the documents.
-    """
+    """Who acts next, the question with its reference (`expected`), the answer as the Verifier reads it."""
 
     problem: Problem
     phase: Phase = "ask"
@@ -220,7 +189,7 @@ _ACTING: Mapping[Phase, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    r"""The rules of SPELL.
+    """The rules of SPELL.
 
     The metadata of a cluster say what the Questioner sees: the documents with the numbers ``shown`` (all by
     default), and ``examples``, earlier questions with their answers. The Responder sees all documents.
@@ -230,19 +199,9 @@ class Spell:
         longest_answer: Longer references are dropped, in words. The paper: 40 tokens.
         most_characters: Of an answer, as the Verifier reads it: its end. So no answer can fill the context of
             its Verifier.
-        roles_from: See `mars_env.envs.rules.HasRoles`.
 
     Raises:
         ConfigError: A setting makes no sense.
-
-    Example:
-        >>> rules = Spell(grounding=False)
-        >>> state = rules.start(cluster("c", "Ask.", ["Profit: 17.", "Loss: 2."]))
-        >>> state = rules.apply(state, Action('{"question": "Which profit?", "answer": "17"}'), None)
-        >>> rules.current_agent(state), rules.observe(state, "responder_0")["question"]
-        ('responder_0', 'Which profit?')
-        >>> rules.posed(state).reference
-        '17'
     """
 
     roles_from: ClassVar[str] = "mars_env.methods.spell.agents:SPELL_ROLES"

@@ -48,12 +48,7 @@ OnTrees = Callable[[int, Sequence[Tree]], None]
 
 
 class SpellSettings(BaseModel):
-    """The numbers of SPELL; `RunSettings` has those that every run has.
-
-    Example:
-        >>> SpellSettings().group, SpellSettings().fresh, SpellSettings().last
-        (8, 5, 3)
-    """
+    """The numbers of SPELL; `RunSettings` has those that every run has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -93,12 +88,7 @@ class SpellSettings(BaseModel):
 
 
 def spell_game(settings: SpellSettings | None = None, grader: Grader | None = None) -> Game:
-    """The game of a training run.
-
-    Args:
-        settings: By default SPELL's.
-        grader: The rule, which judges answers by the reference; by default `CoverMatch`.
-    """
+    """The game of a training run; the grader judges answers by the reference, by default by `CoverMatch`."""
     chosen = settings or SpellSettings()
     before = (1, 1) if chosen.grounding else (1,)
     return Game(
@@ -111,7 +101,7 @@ def spell_game(settings: SpellSettings | None = None, grader: Grader | None = No
 
 
 def role_groups(trees: Sequence[Tree], settings: SpellSettings, seed: int) -> list[Group]:
-    """What an update trains of the trees of a batch.
+    """What an update trains of the trees of a batch, which are in the order in which they were asked for.
 
     - Responder: the first ``questions`` groups of answers of which some are right, and not all.
     - Questioner: the questions of these groups, and of each task as many with a reward of 0 or less, drawn.
@@ -119,11 +109,6 @@ def role_groups(trees: Sequence[Tree], settings: SpellSettings, seed: int) -> li
       many turns as the settings say, drawn.
 
     Answers without documents are never trained.
-
-    Args:
-        trees: In the order in which they were asked for.
-        settings: The gates.
-        seed: Of the draws.
     """
     chosen: list[Group] = []
     asked: list[Group] = []

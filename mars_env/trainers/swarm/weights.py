@@ -58,17 +58,7 @@ class PolicyWeights(BaseModel):
 
 
 class Publication(BaseModel):
-    """What was published together: one version of each policy.
-
-    Attributes:
-        store: Names the store: one that was deleted and made again is another one.
-        number: Its number in the store.
-
-    Example:
-        >>> one = Publication(store="0" * 32, number=7, policies={})
-        >>> one.newer_than(None), one.newer_than(one), one.newer_than(one.model_copy(update={"number": 6}))
-        (True, False, True)
-    """
+    """What was published together: one version of each policy. A `store` made again has another name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -112,24 +102,10 @@ class Weights(Protocol):
 
 
 class WeightStore:
-    """A folder of publications. One process publishes, any number of processes read.
-
-    Args:
-        path: The folder.
-        keep: How many publications stay; older ones are removed.
+    """A folder of publications, of which the newest `keep` stay. One process publishes, many read.
 
     Raises:
         ConfigError: `keep` is below 1.
-
-    Example:
-        >>> import tempfile
-        >>> from mars_env.models import tiny_model
-        >>> model = tiny_model(context=16)
-        >>> store = WeightStore(tempfile.mkdtemp())
-        >>> one = store.publish({"tiny": Policy(model.module)})
-        >>> one.number, one.policies["tiny"].version, store.newest() == one
-        (1, 0, True)
-        >>> model.refresh(store.load(one)["tiny"], version=one.policies["tiny"].version)
     """
 
     def __init__(self, path: str | Path, *, keep: int = 2) -> None:
